@@ -1,0 +1,35 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help check test demo bench chaos clean
+
+help: ## show the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+$(BIN)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+check: $(BIN)/.installed ## lint, types and the import law
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest tests/test_import_law.py
+
+test: $(BIN)/.installed ## every test
+	$(BIN)/pytest
+
+demo: $(BIN)/.installed ## load real data into an embedded server and check what comes back
+	$(BIN)/python -m hsparse.cli.main demo
+
+chaos: $(BIN)/.installed ## 500 kills of a data node during writes
+	$(BIN)/pytest tests/test_chaos.py --kills 500 --timeout 3600
+
+bench: $(BIN)/.installed ## the workloads against HSDS and TileDB
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .demo .bench dist

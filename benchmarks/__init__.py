@@ -1,0 +1,1 @@
+"""The workloads against HSDS, TileDB and a bare handler: `python -m benchmarks --help`."""

@@ -1,0 +1,197 @@
+"""The command: `python -m benchmarks [WORKLOAD ...]`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import uvloop
+from aiohttp import ClientError
+from rich.console import Console
+from rich.status import Status
+
+from benchmarks import machine, memory
+from benchmarks.bench import Bench
+from benchmarks.failure import Failed
+from benchmarks.peers import hsds, hsparse, tiledb
+from benchmarks.report import Report
+from benchmarks.table import NOTES, markdown
+from benchmarks.trials.append import AppendTrial
+from benchmarks.trials.dense import DenseTrial
+from benchmarks.trials.metadata import MetadataTrial
+from benchmarks.trials.sparse import SparseTrial
+from benchmarks.trials.stored import StoredTrial
+from benchmarks.workloads.dense import dense
+from benchmarks.workloads.lcls_points import lcls_points
+from benchmarks.workloads.lcls_roi import lcls_roi
+from benchmarks.workloads.metadata import metadata
+from benchmarks.workloads.single_cell import single_cell
+from benchmarks.workloads.uniform import uniform
+
+FOLDER = Path(__file__).resolve().parent.parent / ".bench"
+
+
+async def run_lcls_points(bench: Bench) -> None:
+    """Run `lcls-points`, appended and whole."""
+    case = lcls_points(32 if bench.quick else 512)
+    await AppendTrial(bench, case).run()
+    await SparseTrial(bench, case).run()
+
+
+async def run_lcls_roi(bench: Bench) -> None:
+    """Run `lcls-roi`."""
+    await SparseTrial(bench, lcls_roi(16 if bench.quick else 128)).run()
+
+
+async def run_uniform(bench: Bench) -> None:
+    """Run `uniform`."""
+    await SparseTrial(bench, uniform(100_000, 10_000) if bench.quick else uniform()).run()
+
+
+async def run_single_cell(bench: Bench) -> None:
+    """Run `single-cell`."""
+    await SparseTrial(bench, single_cell(2_000, 2_000) if bench.quick else single_cell()).run()
+
+
+async def run_dense(bench: Bench) -> None:
+    """Run `dense`."""
+    await DenseTrial(bench, dense(1024) if bench.quick else dense()).run()
+
+
+WORKLOADS: dict[str, Callable[[Bench], Awaitable[None]]] = {
+    "lcls-points": run_lcls_points,
+    "lcls-roi": run_lcls_roi,
+    "uniform": run_uniform,
+    "single-cell": run_single_cell,
+    "rfc-table": lambda bench: StoredTrial(bench).run(),
+    "dense": run_dense,
+    "metadata": lambda bench: MetadataTrial(bench, metadata(bench.quick)).run(),
+    "memory": memory.run,
+}
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the command line, checked."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="hsparse against its peers and bounds."
+    )
+    parser.add_argument(
+        "workloads", nargs="*", metavar="WORKLOAD", help=f"all, or some of: {', '.join(WORKLOADS)}"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes and one repeat: a smoke test, no figures"
+    )
+    parser.add_argument(
+        "--peers", default="hsds,tiledb", help="a comma-separated part of hsds,tiledb; '' for none"
+    )
+    parser.add_argument("--no-hsparse", action="store_true", help="run the peers alone")
+    parser.add_argument(
+        "--serve", default="", help="more arguments of `hsparse serve`, as one word: '--dn 2'"
+    )
+    parser.add_argument("--repeats", type=int, help="turns of each side (3; 1 with --quick)")
+    parser.add_argument("--out", type=Path, default=FOLDER / "last.json", help="where the JSON goes")
+    options = parser.parse_args(argv)
+    peers = [peer for peer in options.peers.split(",") if peer]
+    for kind, given, known in (
+        ("workload", options.workloads, WORKLOADS),
+        ("peer", peers, ("hsds", "tiledb")),
+    ):
+        if unknown := sorted(set(given) - set(known)):
+            parser.error(f"there is no {kind} {unknown[0]!r}; there are {', '.join(known)}")
+    if options.repeats is not None and options.repeats < 1:
+        parser.error("--repeats must be at least 1")
+    options.workloads = options.workloads or list(WORKLOADS)
+    options.repeats = options.repeats or (1 if options.quick else 3)
+    options.peers = frozenset({*peers, "bare"} | (set() if options.no_hsparse else {"hsparse"}))
+    return options
+
+
+def install(peers: frozenset[str], tell: Callable[[str], None]) -> dict[str, str]:
+    """Make the peers' environments and return everyone's version."""
+    versions = {"hsparse": hsparse.version()} if "hsparse" in peers else {}
+    for peer, environment, package in (
+        ("hsds", hsds.environment(FOLDER), "hsds"),
+        ("tiledb", tiledb.environment(FOLDER), "tiledb"),
+    ):
+        if peer in peers:
+            tell(f"installing {peer}")
+            environment.install()
+            versions[peer] = environment.version(package)
+    return versions
+
+
+async def run(options: argparse.Namespace, report: Report, tell: Callable[[str], None]) -> None:
+    """Run the workloads one after another; their data goes when they are done.
+
+    One that fails is reported and the next one begins.
+    """
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    serve = tuple(shlex.split(options.serve))
+    for workload in options.workloads:
+        with tempfile.TemporaryDirectory(prefix="run-", dir=FOLDER) as work:
+            bench = Bench(
+                FOLDER, Path(work), options.peers, options.repeats, options.quick, report, tell, serve
+            )
+            try:
+                await WORKLOADS[workload](bench)
+            except* (Failed, ClientError) as group:
+                reasons = dict.fromkeys(f"`{workload}` was not finished: {error}" for error in leaves(group))
+                report.failures.extend(reasons)
+
+
+def leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
+    """Yield the errors of a group of groups."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from leaves(error)
+        else:
+            yield error
+
+
+def write(report: Report, facts: dict[str, str], out: Path) -> str:
+    """Write the JSON and the Markdown; return the Markdown."""
+    text = markdown(report, facts)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"facts": facts, "notes": NOTES, **report.as_json()}, indent=1) + "\n")
+    (FOLDER / "last.md").write_text(text)
+    return text
+
+
+def main() -> None:
+    """Run what the command line asks for; what was measured before a failure is written all the same."""
+    options = arguments()
+    FOLDER.mkdir(exist_ok=True)
+    report = Report()
+    console = Console(stderr=True)
+    with Status("starting", console=console) as status:
+
+        def tell(text: str) -> None:
+            status.update(text)
+            if not console.is_terminal:
+                console.print(text, highlight=False)
+
+        versions = install(options.peers, tell)
+        facts = machine.facts() | {
+            "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+            "repeats": f"{options.repeats}{', quick: sizes too small for figures' if options.quick else ''}",
+        }
+        try:
+            uvloop.run(run(options, report, tell))
+        finally:
+            text = write(report, facts, options.out)
+            sys.stdout.write(text)
+    if report.failures:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What was measured: samples of one metric, of one side, over the repeats."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from typing import Any
+
+SIDES = ("hsparse", "HSDS", "HSDS flushed", "TileDB", "bare")
+OURS = "hsparse"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A quantity of a workload; `higher` says that more of it is better."""
+
+    workload: str
+    name: str
+    unit: str
+    higher: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The median of some samples, the least and the greatest."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, samples: list[float]) -> Spread:
+        return cls(statistics.median(samples), min(samples), max(samples))
+
+
+@dataclass(slots=True)
+class Report:
+    """Every sample of a run, in the order of the repeats, and remarks on what a peer could not do."""
+
+    samples: dict[Metric, dict[str, list[float]]] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, metric: Metric, side: str, value: float) -> None:
+        """Add one repeat's value."""
+        if side not in SIDES:
+            raise ValueError(f"{side!r} is no side; there are {', '.join(SIDES)}.")
+        self.samples.setdefault(metric, {}).setdefault(side, []).append(value)
+
+    def remark(self, text: str) -> None:
+        """Note something the reader must know; the same note is kept once."""
+        if text not in self.remarks:
+            self.remarks.append(text)
+
+    def spread(self, metric: Metric, side: str) -> Spread | None:
+        """Return a side's figure, None where the side was not measured."""
+        samples = self.samples.get(metric, {}).get(side)
+        return Spread.of(samples) if samples else None
+
+    def ratio(self, metric: Metric, peer: str) -> Spread | None:
+        """Return how many times better hsparse is than `peer`, of the samples taken in the same turn."""
+        sides = self.samples.get(metric, {})
+        ours, theirs = sides.get(OURS), sides.get(peer)
+        if not ours or not theirs:
+            return None
+        pairs = list(zip(ours, theirs, strict=False))
+        return Spread.of([a / b if metric.higher else b / a for a, b in pairs])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {
+            "figures": [
+                {
+                    "workload": metric.workload,
+                    "metric": metric.name,
+                    "unit": metric.unit,
+                    "higher_is_better": metric.higher,
+                    "samples": sides,
+                }
+                for metric, sides in self.samples.items()
+            ],
+            "remarks": self.remarks,
+            "failures": self.failures,
+        }

@@ -1,0 +1,163 @@
+"""A thin client of the HDF REST API: requests as bytes, nothing decoded that need not be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+import numpy as np
+
+from benchmarks import arrow
+from benchmarks.failure import Failed
+from benchmarks.workloads.case import Box
+from benchmarks.workloads.points import Points
+
+BINARY = "application/octet-stream"
+JSON = "application/json"
+RETRIES = 10
+BACKOFF = 0.1  # seconds before the first retry; doubled for each one after it
+
+
+class UnexpectedAnswer(Failed):
+    """A server answered otherwise than a measurement can use."""
+
+
+class Rest:
+    """A session with one server, in one domain at a time; `auth` as (user, password)."""
+
+    def __init__(self, base: str, auth: tuple[str, str] | None = None) -> None:
+        self.base = base
+        self._auth = aiohttp.BasicAuth(*auth) if auth else None
+        self._session: aiohttp.ClientSession | None = None
+        self._domain: dict[str, str] = {}
+        self.root = ""
+        self.refused = 0
+
+    async def __aenter__(self) -> Rest:
+        self._session = aiohttp.ClientSession(
+            self.base,
+            auth=self._auth,
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=900),
+            read_bufsize=2**20,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        params: dict[str, str] | None = None,
+        content: str = JSON,
+        accept: str = JSON,
+    ) -> bytes:
+        """Send a request and return the answer's body; `UnexpectedAnswer` unless the status is 2xx.
+
+        A 503 is tried again after a pause, as stock clients do; `refused` counts them.
+        """
+        if self._session is None:
+            raise RuntimeError("Use Rest in an async with block.")
+        headers = {"Accept": accept, **self._domain}
+        if body is not None:
+            headers["Content-Type"] = content
+        for attempt in range(RETRIES):
+            async with self._session.request(
+                method, path, data=body, params=params, headers=headers
+            ) as answer:
+                data = await answer.read()
+                if answer.status < 300:
+                    return data
+                if answer.status != 503 or attempt == RETRIES - 1:
+                    raise UnexpectedAnswer(f"{method} {path} answered {answer.status}: {data[:500]!r}")
+            self.refused += 1
+            await asyncio.sleep(BACKOFF * 2**attempt)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def stream(self, path: str, accept: str) -> AsyncIterator[bytes]:
+        """GET an answer of any size, piece by piece; `UnexpectedAnswer` unless the status is 2xx."""
+        if self._session is None:
+            raise RuntimeError("Use Rest in an async with block.")
+        async with self._session.get(path, headers={"Accept": accept, **self._domain}) as answer:
+            if answer.status >= 300:
+                raise UnexpectedAnswer(
+                    f"GET {path} answered {answer.status}: {(await answer.read())[:500]!r}"
+                )
+            async for block in answer.content.iter_any():
+                yield block
+
+    async def json(self, method: str, path: str, body: object = None, **params: str) -> dict[str, Any]:
+        """Send a JSON request and return the decoded answer, `{}` when it is empty."""
+        data = await self.send(method, path, None if body is None else encode(body), params=params)
+        answer: dict[str, Any] = json.loads(data) if data else {}
+        return answer
+
+    async def domain(self, path: str) -> None:
+        """Create the domain `path` and its folders, and use it from now on."""
+        folders = path.strip("/").split("/")[:-1]
+        for depth in range(1, len(folders) + 1):
+            self._domain = {"X-Hdf-domain": "/" + "/".join(folders[:depth])}
+            try:
+                await self.json("PUT", "/", {"folder": True})
+            except UnexpectedAnswer as error:
+                if " 409" not in str(error):
+                    raise
+        self._domain = {"X-Hdf-domain": path}
+        self.root = (await self.json("PUT", "/", {}))["root"]
+
+    async def flush(self) -> None:
+        """Return when what was written to the domain is stored."""
+        await self.json("PUT", "/", {"flush": 1})
+
+    async def dataset(self, body: dict[str, Any]) -> str:
+        """Create an anonymous dataset and return its id."""
+        name: str = (await self.json("POST", "/datasets", body))["id"]
+        return name
+
+    async def extend(self, dataset: str, count: int) -> int:
+        """Grow the first dimension by `count` and return where the new rows begin."""
+        answer = await self.json("PUT", f"/datasets/{dataset}/shape", {"extend": count, "extend_dim": 0})
+        return int(answer["selection"].strip("[]").partition(":")[0])
+
+    async def write(self, dataset: str, body: bytes, box: Box | None = None) -> None:
+        """Write binary values to `box`."""
+        params = {"select": select(box)} if box else None
+        await self.send("PUT", f"/datasets/{dataset}/value", body, params=params, content=BINARY)
+
+    async def read(self, dataset: str, box: Box, dtype: np.dtype[np.generic]) -> np.ndarray[Any, Any]:
+        """Read `box` densely."""
+        data = await self.send(
+            "GET", f"/datasets/{dataset}/value", params={"select": select(box)}, accept=BINARY
+        )
+        return np.frombuffer(data, dtype).reshape([b - a for a, b in zip(*box, strict=True)])
+
+    async def write_points(self, dataset: str, stream: bytes) -> None:
+        """Write points, an Arrow IPC stream as `arrow.encode` makes it."""
+        await self.send("PUT", f"/datasets/{dataset}/value", stream, content=arrow.MEDIA_TYPE)
+
+    async def read_points(self, dataset: str, box: Box | None = None) -> Points:
+        """Read the defined elements of `box`, or of all."""
+        params = {"sparse": "1"} | ({"select": select(box)} if box else {})
+        data = await self.send("GET", f"/datasets/{dataset}/value", params=params, accept=arrow.MEDIA_TYPE)
+        return arrow.decode(data)
+
+
+def select(box: Box) -> str:
+    """Return a box in the API's selection syntax."""
+    return "[" + ",".join(f"{start}:{stop}" for start, stop in zip(*box, strict=True)) + "]"
+
+
+def encode(body: object) -> bytes:
+    """Return a JSON body."""
+    return json.dumps(body, separators=(",", ":")).encode()

@@ -1,0 +1,123 @@
+"""Frames appended: the extent is grown by a request's frames, then their points are written."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from benchmarks import arrow
+from benchmarks.bench import Bench, Turn
+from benchmarks.load import drive
+from benchmarks.peers.server import Server
+from benchmarks.peers.tiledb import Worker
+from benchmarks.report import Metric
+from benchmarks.rest import Rest
+from benchmarks.trials import layout
+from benchmarks.trials.check import check_array, check_points
+from benchmarks.workloads.case import SparseCase
+from benchmarks.workloads.points import dense_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How many frames a request appends, and from how many clients at once."""
+
+    frames: int
+    clients: int
+
+    @property
+    def name(self) -> str:
+        return f"append {self.frames} a request, {self.clients} client{'s' * (self.clients > 1)}"
+
+
+MANNERS = (Manner(1, 1), Manner(1, 16), Manner(16, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class AppendTrial:
+    """`lcls-points` as it arrives."""
+
+    bench: Bench
+    case: SparseCase
+
+    async def run(self) -> None:
+        """Take all samples."""
+        self.bench.report.remark(
+            "Appended frames go to HSDS as dense frames, by hyperslab, which it takes faster than the same "
+            "points in JSON. p99 is of the write's answer, without the growth before it; frames/s has both."
+        )
+        async with self.bench.sides(f"{self.case.name}-append", "hsparse", "hsds", "tiledb") as sides:
+            for manner in MANNERS:
+                turns: dict[str, Turn] = {}
+                if (ours := sides.hsparse) is not None:
+                    turns["hsparse"] = partial(self.server, ours, manner)
+                if (theirs := sides.hsds) is not None:
+                    turns["HSDS"] = partial(self.server, theirs, manner)
+                if (worker := sides.tiledb) is not None and manner.clients == 1:
+                    turns["TileDB"] = partial(self.tiledb, worker, manner)
+                await self.bench.in_turn(f"{self.case.name}, {manner.name}", turns)
+
+    def add(self, side: str, manner: Manner, seconds: float, latencies: list[float]) -> None:
+        """Add a sample of the rate and of the slowest answers."""
+        rate = Metric(self.case.name, manner.name, "frames/s", higher=True)
+        self.bench.report.add(rate, side, self.case.extent[0] / seconds)
+        if side != "HSDS flushed":
+            slow = Metric(self.case.name, f"{manner.name}, p99", "ms", higher=False)
+            self.bench.report.add(slow, side, float(np.percentile(latencies, 99)) * 1e3)
+
+    async def server(self, server: Server, manner: Manner) -> None:
+        """Append every frame; each request's body is ready before the clock starts."""
+        case, latencies = self.case, []
+        bodies = self.bodies(server, manner)
+        async with server.rest() as rest:
+            await rest.domain(server.new_domain())
+            sparse = server.name == "hsparse"
+            dataset = await rest.dataset((layout.sparse if sparse else layout.dense)(case, rows=0))
+
+            async def append(_: int) -> None:
+                first = await rest.extend(dataset, manner.frames)
+                body = bodies[first // manner.frames]
+                began = time.perf_counter()
+                if sparse:
+                    await rest.write_points(dataset, body)
+                else:
+                    await rest.write(
+                        dataset, body, ((first, 0, 0), (first + manner.frames, *case.extent[1:]))
+                    )
+                latencies.append(time.perf_counter() - began)
+
+            load = await drive(append, len(bodies), manner.clients)
+            self.add(server.name, manner, load.seconds, latencies)
+            if not server.durable:
+                began = time.perf_counter()
+                await rest.flush()
+                self.add("HSDS flushed", manner, load.seconds + time.perf_counter() - began, latencies)
+            await self.check(rest, dataset, sparse)
+
+    def bodies(self, server: Server, manner: Manner) -> list[bytes]:
+        """Return the bodies of the writes, by the number of the request whose frames they hold."""
+        case, starts = self.case, range(0, self.case.extent[0], manner.frames)
+        if server.name == "hsparse":
+            return [arrow.encode(case.points.rows(start, start + manner.frames)) for start in starts]
+        return [
+            dense_rows(case.points, case.extent, start, start + manner.frames).tobytes() for start in starts
+        ]
+
+    async def check(self, rest: Rest, dataset: str, sparse: bool) -> None:
+        """Compare what is stored with the frames: all of it where that is cheap, else the first 16."""
+        case = self.case
+        if sparse:
+            found = await rest.read_points(dataset)
+            check_points("hsparse", len(found), found.total(), case.points)
+            return
+        stop = min(16, case.extent[0])
+        found_rows = await rest.read(dataset, ((0, 0, 0), (stop, *case.extent[1:])), case.dtype)
+        check_array("HSDS", found_rows, dense_rows(case.points, case.extent, 0, stop))
+
+    async def tiledb(self, worker: Worker, manner: Manner) -> None:
+        """Append as TileDB does: a fragment a call."""
+        written = await worker.write(self.case, manner.frames)
+        self.add("TileDB", manner, written["seconds"], written["times"])

@@ -1,0 +1,32 @@
+"""Answers are compared with what was written: a fast wrong answer is no figure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from benchmarks.failure import Failed
+from benchmarks.workloads.points import Points
+
+
+class WrongAnswer(Failed):
+    """A side returned other data than it was given."""
+
+
+def check_points(what: str, count: int, total: float, expected: Points) -> None:
+    """Raise `WrongAnswer` unless an answer has the count and the sum of `expected`."""
+    if count != len(expected) or not math.isclose(
+        total, expected.total(), rel_tol=1e-9, abs_tol=1e-6 * max(1, count)
+    ):
+        raise WrongAnswer(
+            f"{what} returned {count} points that sum to {total}; "
+            f"{len(expected)} that sum to {expected.total()} were written."
+        )
+
+
+def check_array(what: str, found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None:
+    """Raise `WrongAnswer` unless two arrays are equal."""
+    if not np.array_equal(found, expected):
+        raise WrongAnswer(f"{what} returned other values than were written.")

@@ -1,0 +1,3 @@
+"""Sparse HDF5 over HTTP."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,127 @@
+"""Data nodes as child processes of `hsparse serve --dn N`, started again when one dies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from hsparse.config import Settings, child_environment
+
+log = logging.getLogger(__name__)
+
+PASSED = (
+    "root",
+    "bucket",
+    "s3_endpoint",
+    "s3_region",
+    "cache_size",
+    "pending_size",
+    "fsync",
+    "log_level",
+)
+GRACE_SECONDS = 8.0
+
+
+@dataclass(slots=True)
+class ChildNode:
+    """One data node's process. Its socket is ours, so that connections wait while it is started again."""
+
+    id: str
+    listener: socket.socket
+    process: asyncio.subprocess.Process | None = None
+    restarts: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+
+
+@dataclass(slots=True)
+class ChildNodes:
+    """All data nodes' processes."""
+
+    settings: Settings
+    token: str
+    children: list[ChildNode]
+    stopping: bool = False
+    watchers: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return tuple(child.url for child in self.children)
+
+    async def start(self, child: ChildNode) -> None:
+        """Start a data node. It ends when our end of its standard input closes, however we end."""
+        flags = [f for name in PASSED for f in _flag(name, getattr(self.settings, name))]
+        child.process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "hsparse.cli.main", "dn", "--node-id", child.id),
+            *("--nodes", ",".join(self.urls), "--listen-fd", str(child.listener.fileno())),
+            *flags,
+            stdin=asyncio.subprocess.PIPE,
+            pass_fds=[child.listener.fileno()],
+            env=child_environment(self.token),
+        )
+
+    async def watch(self, child: ChildNode) -> None:
+        """Start a child again whenever it ends before it is told to."""
+        while True:
+            assert child.process is not None
+            status = await child.process.wait()
+            if self.stopping:
+                return
+            child.restarts += 1
+            log.error("data node %s ended with status %s; starting it again", child.id, status)
+            await self.start(child)
+
+    async def stop(self) -> None:
+        """Let every child finish what it accepted, then end it."""
+        self.stopping = True
+        processes = [child.process for child in self.children if child.process is not None]
+        for process in processes:
+            if process.stdin is not None:
+                process.stdin.close()
+        done = asyncio.gather(*(process.wait() for process in processes))
+        try:
+            await asyncio.wait_for(done, GRACE_SECONDS)
+        except TimeoutError:
+            for process in processes:
+                if process.returncode is None:
+                    process.kill()
+        await asyncio.gather(*self.watchers)
+        for child in self.children:
+            child.listener.close()
+
+
+@asynccontextmanager
+async def child_nodes(settings: Settings, token: str) -> AsyncIterator[ChildNodes]:
+    """Run `settings.dn` data nodes while the context lasts."""
+    children = [ChildNode(f"dn-{i:03}", _listener()) for i in range(1, settings.dn + 1)]
+    nodes = ChildNodes(settings, token, children)
+    try:
+        for child in children:
+            await nodes.start(child)
+            nodes.watchers.append(asyncio.create_task(nodes.watch(child)))
+        yield nodes
+    finally:
+        await nodes.stop()
+
+
+def _listener() -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1024)
+    return listener
+
+
+def _flag(name: str, value: object) -> list[str]:
+    flag = name.replace("_", "-")
+    if value is None:
+        return []
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", str(value)]

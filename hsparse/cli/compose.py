@@ -1,0 +1,130 @@
+"""Composition: settings in, running parts out. The only place that knows them all."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import blake2b
+from pathlib import Path
+
+from aiohttp import web
+
+from hsparse.clock import Clock, SystemClock
+from hsparse.cluster.membership import Membership
+from hsparse.config import Settings
+from hsparse.dn.service import DataService
+from hsparse.errors import Misconfigured
+from hsparse.sn.app import create_app
+from hsparse.sn.authenticator import Authenticator, SingleUser
+from hsparse.sn.metrics import Metrics
+from hsparse.sn.owners import Owners
+from hsparse.sn.password_authenticator import PasswordAuthenticator
+from hsparse.sn.password_file import PasswordFile
+from hsparse.sn.remote_node import RemoteNode
+from hsparse.sn.service import Service
+from hsparse.storage.object_store import ObjectStore
+from hsparse.storage.posix import PosixStore
+from hsparse.storage.probe import probe
+from hsparse.storage.s3 import S3Store
+from hsparse.storage.single_writer import SingleWriter
+from hsparse.wire.message import DataNode
+
+DEFAULT_ROOT = Path("hsparse-data")
+DRAIN_SECONDS = 5.0
+"""How long requests in flight may take to finish once the server is told to stop."""
+
+
+async def open_store(settings: Settings) -> ObjectStore:
+    """Open the store the settings name; `Misconfigured` when it ignores conditions or cannot be used."""
+    if settings.root is not None and settings.bucket is not None:
+        raise Misconfigured("Name either --root or --bucket, not both.")
+    store: ObjectStore
+    if settings.bucket is not None:
+        store = await S3Store(
+            settings.bucket, endpoint=settings.s3_endpoint, region=settings.s3_region
+        ).open()
+    else:
+        store = PosixStore((settings.root or DEFAULT_ROOT).resolve(), fsync=settings.fsync)
+    if settings.single_writer:
+        return SingleWriter(store)
+    try:
+        await probe(store)
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+async def open_data_node(settings: Settings, clock: Clock | None = None) -> DataService:
+    """Open a data node over the store the settings name."""
+    return DataService(
+        await open_store(settings), clock or SystemClock(), settings.data(), id=settings.node_id
+    )
+
+
+def membership_of(urls: tuple[str, ...]) -> Membership:
+    """Return the membership of a list of data nodes: ids by place, an epoch that the list alone decides."""
+    digest = blake2b("\n".join(urls).encode(), digest_size=6).digest()
+    return Membership(int.from_bytes(digest, "big"), tuple(f"dn-{i:03}" for i in range(1, len(urls) + 1)))
+
+
+def remote_owners(urls: tuple[str, ...], token: str) -> Owners:
+    """Return the data nodes at `urls`."""
+    membership = membership_of(urls)
+    nodes: dict[str, DataNode] = {
+        id: RemoteNode(url, membership.epoch, token) for id, url in zip(membership.nodes, urls, strict=True)
+    }
+    return Owners(membership, nodes)
+
+
+def local_owners(node: DataService) -> Owners:
+    """Return the one data node of this process."""
+    return Owners(Membership(0, (node.id,)), {node.id: node})
+
+
+def make_service(settings: Settings, owners: Owners, bucket: str, clock: Clock | None = None) -> Service:
+    """Make a service node over `owners`."""
+    clock = clock or SystemClock()
+    authenticator: Authenticator = SingleUser(settings.user)
+    if settings.password_file is not None:
+        authenticator = PasswordAuthenticator(PasswordFile(settings.password_file), clock)
+    return Service(settings.service(bucket), owners, clock, authenticator, Metrics(clock), clock.now())
+
+
+def make_service_app(service: Service) -> web.Application:
+    """Make the application of a service node."""
+    return create_app(service)
+
+
+@asynccontextmanager
+async def listening(app: web.Application, settings: Settings) -> AsyncIterator[str]:
+    """Serve `app` while the context lasts; gives its URL. Leaving waits for requests in flight."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_SECONDS, auto_decompress=False)
+    await runner.setup()
+    try:
+        if settings.listen_fd is not None:
+            site: web.BaseSite = web.SockSite(runner, socket.socket(fileno=settings.listen_fd))
+        else:
+            site = web.TCPSite(runner, settings.host, settings.port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise Misconfigured(
+                f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port."
+            ) from error
+        host, port = runner.addresses[0][:2]
+        yield f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+def stop_signal() -> asyncio.Event:
+    """Return an event that Ctrl-C or SIGTERM sets."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop

@@ -1,0 +1,54 @@
+"""Injected time, randomness and identifiers: everything else in the code is a pure function of these."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where a node gets time and randomness from."""
+
+    def now(self) -> float:
+        """Return seconds since the Unix epoch."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back, for deadlines and durations."""
+        ...
+
+    def token(self, nbytes: int) -> bytes:
+        """Return `nbytes` unpredictable bytes."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time and entropy."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def token(self, nbytes: int) -> bytes:
+        return secrets.token_bytes(nbytes)
+
+
+class ManualClock:
+    """A clock that stands still until told, with a counter for randomness: for tests."""
+
+    def __init__(self, now: float = 1_000_000_000.0) -> None:
+        self.time = now
+        self.count = 0
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+    def token(self, nbytes: int) -> bytes:
+        self.count += 1
+        return self.count.to_bytes(8, "big")[-nbytes:].rjust(nbytes, b"\0")

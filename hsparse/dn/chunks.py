@@ -1,0 +1,182 @@
+"""The chunks a data node owns: answers to the chunk messages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.dn import dense_changes, sparse_changes
+from hsparse.dn.budget import Budget
+from hsparse.dn.cache import Cache
+from hsparse.dn.chunk_codec import DenseCodec, SparseCodec
+from hsparse.dn.owned import Base, Owned
+from hsparse.dn.workers import Workers
+from hsparse.errors import BadRequest, Moved
+from hsparse.format.sparse_chunk import SparseChunk
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.objid import chunk_key, chunk_prefix
+from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.gather import gather_each
+from hsparse.wire.message import (
+    CountDefined,
+    EraseChunks,
+    Part,
+    ReadChunks,
+    ReadSparse,
+    SparseValues,
+    TrimChunks,
+    WriteChunks,
+)
+
+T = TypeVar("T")
+
+CHUNKS_AT_ONCE = 64
+"""How many chunks of one message are worked on at a time: bounds memory and open store requests."""
+
+
+class Chunks:
+    """Chunks by dataset and scaled coordinates, over the node's cache and store."""
+
+    def __init__(self, store: ObjectStore, cache: Cache, workers: Workers, pending: Budget) -> None:
+        self._store = store
+        self._cache = cache
+        self._workers = workers
+        self._pending = pending
+        self._generations: dict[str, int] = {}
+
+    async def read(self, message: ReadChunks) -> tuple[NDArray[Any] | None, ...]:
+        """Answer `ReadChunks`."""
+        spec = message.spec
+        dtype = spec.dtype
+        fill = spec.fill_value
+
+        async def read(part: Part) -> NDArray[Any] | None:
+            value = await self._load(spec, part, dtype)
+            if value is None:
+                return None
+            if not spec.sparse:
+                return dense_changes.read(value, part.selection)
+            return await self._workers.run(
+                value.nbytes + part.selection.size, sparse_changes.read, value, part.selection, fill
+            )
+
+        return tuple(await self._each(read, message.parts))
+
+    async def read_sparse(self, message: ReadSparse) -> tuple[SparseValues | None, ...]:
+        """Answer `ReadSparse`."""
+
+        async def read(part: Part) -> SparseValues | None:
+            value = await self._load_sparse(message.spec, part)
+            if value is None:
+                return None
+            return await self._workers.run(
+                value.nbytes, sparse_changes.defined, value, part.selection, message.places_only
+            )
+
+        return tuple(await self._each(read, message.parts))
+
+    async def count(self, message: CountDefined) -> tuple[int, ...]:
+        """Answer `CountDefined`."""
+
+        async def count(part: Part) -> int:
+            value = await self._load_sparse(message.spec, part)
+            if value is None:
+                return 0
+            return await self._workers.run(value.nbytes, sparse_changes.count, value, part.selection)
+
+        return tuple(await self._each(count, message.parts))
+
+    async def write(self, message: WriteChunks) -> None:
+        """Answer `WriteChunks`."""
+        spec = message.spec
+        dtype = spec.dtype
+        fill = spec.fill_value
+        if len(message.parts) != len(message.values):
+            raise BadRequest(f"{len(message.parts)} parts came with {len(message.values)} arrays of values.")
+
+        async def write(item: tuple[Part, NDArray[Any]]) -> None:
+            part, values = item
+            typed = values if values.dtype == dtype else values.view(dtype)
+            if spec.sparse:
+                change = sparse_changes.write(spec, part.selection, typed, fill, message.drop_fill)
+            else:
+                change = dense_changes.write(spec, part, typed, fill)
+            base = Base.IGNORED if part.full and not message.drop_fill else Base.NEEDED
+            await self._apply(spec, part.scaled, dtype, change, values.nbytes, base)
+
+        async with self._pending.hold(sum(values.nbytes for values in message.values)):
+            await self._each(write, list(zip(message.parts, message.values, strict=True)))
+
+    async def erase(self, message: EraseChunks) -> None:
+        """Answer `EraseChunks`."""
+        spec = message.spec
+        dtype = spec.dtype
+
+        async def erase(part: Part) -> None:
+            change = sparse_changes.erase(part.selection)
+            await self._apply(spec, part.scaled, dtype, change, part.selection.size, Base.NEEDED)
+
+        await self._each(erase, message.parts)
+
+    async def trim(self, message: TrimChunks) -> None:
+        """Answer `TrimChunks`."""
+        spec = message.spec
+        dtype = spec.dtype
+        fill = spec.fill_value
+        self._generations[spec.dataset] = max(self._generation(spec), spec.generation)
+        prefix = chunk_prefix(spec.dataset)
+        for owned in self._cache:
+            if owned.key.startswith(prefix):
+                await owned.drain()
+
+        async def trim(scaled: tuple[int, ...]) -> None:
+            stop = [max(0, e - s * d) for s, d, e in zip(scaled, spec.dims, message.extent, strict=True)]
+            if not all(stop):
+                await self._apply(spec, scaled, dtype, lambda value: (None, None), 0, Base.IGNORED)
+            elif spec.sparse:
+                await self._apply(spec, scaled, dtype, sparse_changes.trim(spec, stop), 0, Base.NEEDED)
+            else:
+                await self._apply(spec, scaled, dtype, dense_changes.trim(stop, fill), 0, Base.NEEDED)
+
+        await self._each(trim, message.scaled)
+
+    async def _load(self, spec: ChunkSpec, part: Part, dtype: np.dtype[Any]) -> Any:
+        with self._use(spec, part.scaled, dtype) as owned:
+            return await owned.read()
+
+    async def _load_sparse(self, spec: ChunkSpec, part: Part) -> SparseChunk | None:
+        value: SparseChunk | None = await self._load(spec, part, spec.dtype)
+        return value
+
+    async def _apply(
+        self,
+        spec: ChunkSpec,
+        scaled: tuple[int, ...],
+        dtype: np.dtype[Any],
+        change: Callable[[Any], tuple[Any, None]],
+        weight: int,
+        base: Base,
+    ) -> None:
+        with self._use(spec, scaled, dtype) as owned:
+            await owned.apply(change, weight=weight, base=base)
+
+    @contextmanager
+    def _use(self, spec: ChunkSpec, scaled: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Owned[Any]]:
+        if spec.generation < self._generation(spec):
+            raise Moved(f"The extent of {spec.dataset} was shrunk in the meantime.")
+        key = chunk_key(spec.dataset, scaled)
+        codec: Any = SparseCodec(key, spec, dtype) if spec.sparse else DenseCodec(key, spec, dtype)
+        with self._cache.use(key, lambda: Owned(key, self._store, codec, self._workers)) as owned:
+            yield owned
+
+    def _generation(self, spec: ChunkSpec) -> int:
+        return self._generations.get(spec.dataset, 0)
+
+    async def _each(self, function: Callable[[Any], Awaitable[T]], items: Any) -> list[T]:
+        if len(items) == 1:
+            return [await function(items[0])]
+        return await gather_each(function, items, CHUNKS_AT_ONCE)

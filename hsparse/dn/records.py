@@ -1,0 +1,144 @@
+"""The records a data node owns: reading them, changing them, listing and deleting whole domains."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hsparse.clock import Clock
+from hsparse.dn.cache import Cache
+from hsparse.dn.changes import change_record
+from hsparse.dn.graves import Graves
+from hsparse.dn.owned import Base, Owned
+from hsparse.dn.record_codec import RecordCodec
+from hsparse.dn.workers import Workers
+from hsparse.errors import HsparseError
+from hsparse.model.objid import domain_prefix, storage_key
+from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.message import (
+    Change,
+    CreateObject,
+    DeleteAttributes,
+    DeleteLinks,
+    DeleteObject,
+    Failure,
+    Listing,
+    ListKeys,
+    Outcome,
+    PutAttributes,
+    PutLinks,
+    Record,
+)
+
+DELETES_AT_ONCE = 32
+
+
+class Records:
+    """Records by id, over the node's cache and store."""
+
+    def __init__(self, store: ObjectStore, cache: Cache, workers: Workers, clock: Clock) -> None:
+        self._store = store
+        self._cache = cache
+        self._workers = workers
+        self._clock = clock
+        self._graves = Graves()
+
+    async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
+        """Answer `ReadObjects`."""
+        if len(ids) == 1:
+            return (await self._read(ids[0]),)
+        return tuple(await asyncio.gather(*map(self._read, ids)))
+
+    async def change(self, changes: tuple[Change, ...]) -> tuple[Outcome, ...]:
+        """Answer `ChangeObjects`: changes of one object are applied in the order given."""
+        if len(changes) == 1:
+            return (await self._change(changes[0]),)
+        return tuple(await asyncio.gather(*map(self._change, changes)))
+
+    async def list(self, message: ListKeys) -> Listing:
+        """Answer `ListKeys`."""
+        entries: list[tuple[str, int, float]] = []
+        prefixes: list[str] = []
+        more = False
+        async for page in self._store.list(
+            message.prefix, delimiter=message.delimiter, start_after=message.start_after
+        ):
+            entries += [(entry.key, entry.size, entry.modified) for entry in page.entries]
+            prefixes += page.prefixes
+            if len(entries) + len(prefixes) > message.limit:
+                more = True
+                break
+        if more:
+            names = sorted([key for key, _, _ in entries] + prefixes)[: message.limit]
+            entries = [entry for entry in entries if entry[0] <= names[-1]]
+            prefixes = [prefix for prefix in prefixes if prefix <= names[-1]]
+        return Listing(
+            tuple(key for key, _, _ in entries),
+            tuple(size for _, size, _ in entries),
+            tuple(modified for _, _, modified in entries),
+            tuple(prefixes),
+            more,
+        )
+
+    async def delete_tree(self, root: str) -> int:
+        """Answer `DeleteTree`."""
+        prefix = domain_prefix(root)
+        self._cache.drop(prefix)
+        count = 0
+        gate = asyncio.Semaphore(DELETES_AT_ONCE)
+
+        async def delete(key: str) -> None:
+            async with gate:
+                await self._store.delete(key)
+
+        async for page in self._store.list(prefix):
+            await asyncio.gather(*(delete(entry.key) for entry in page.entries))
+            count += len(page.entries)
+        return count
+
+    async def _read(self, id: str) -> Outcome:
+        key = storage_key(id)
+        try:
+            with self._cache.use(key, lambda: self._make(key)) as owned:
+                record = await owned.read()
+            if record is None:
+                raise self._graves.missing(id, id)
+        except HsparseError as error:
+            return Outcome(failure=Failure.of(error))
+        return Outcome(record)
+
+    async def _change(self, change: Change) -> Outcome:
+        key = storage_key(change.id)
+
+        def apply(record: Record | None) -> tuple[Record | None, Outcome]:
+            return change_record(change, record, self._clock.now(), self._graves)
+
+        try:
+            with self._cache.use(key, lambda: self._make(key)) as owned:
+                base = Base.ABSENT if isinstance(change, CreateObject) else Base.NEEDED
+                outcome = await owned.apply(apply, base=base)
+        except HsparseError as error:
+            return Outcome(failure=Failure.of(error))
+        self._remember(change)
+        return outcome
+
+    def _make(self, key: str) -> Owned[Record]:
+        return Owned(key, self._store, RecordCodec(key), self._workers)
+
+    def _remember(self, change: Change) -> None:
+        match change:
+            case DeleteObject(id):
+                self._graves.bury(id)
+            case CreateObject(id, _):
+                self._graves.raise_again(id)
+            case DeleteAttributes(id, names):
+                for name in names:
+                    self._graves.bury(id, "attribute", name)
+            case PutAttributes(id, attributes, _):
+                for name in attributes:
+                    self._graves.raise_again(id, "attribute", name)
+            case DeleteLinks(id, titles):
+                for title in titles:
+                    self._graves.bury(id, "link", title)
+            case PutLinks(id, links):
+                for title in links:
+                    self._graves.raise_again(id, "link", title)

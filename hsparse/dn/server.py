@@ -1,0 +1,77 @@
+"""A data node over HTTP: one path that takes a message and answers with its reply."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from typing import Any
+
+from aiohttp import web
+
+from hsparse.errors import BadRequest, HsparseError, Moved, TooLarge, Unauthenticated
+from hsparse.wire.codec import decode, encode
+from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, TOKEN_HEADER
+from hsparse.wire.message import DataNode, Failure, GetInfo
+from hsparse.wire.status import STATUS
+
+log = logging.getLogger(__name__)
+
+MAX_FRAME = 1 << 30
+"""Bytes of one message: far above what a service node sends, which pages its requests."""
+
+
+def create_node_app(node: DataNode, epoch: int, token: str) -> web.Application:
+    """Make the application that answers for `node`; with a `token`, only to those who send it."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            _check(request, epoch, token)
+            reply = await node.send(decode(await _body(request)))
+        except HsparseError as error:
+            return await _respond(request, Failure.of(error), STATUS[error.kind])
+        except Exception:
+            # The edge of the process: a defect must cost one message its reply, not the node its life.
+            log.exception("a message failed")
+            return await _respond(request, Failure.of(HsparseError("Internal error of a data node.")), 500)
+        return await _respond(request, reply, 200)
+
+    async def info(request: web.Request) -> web.Response:
+        return web.json_response({"id": (await node.send(GetInfo())).id, "state": "READY"})
+
+    app = web.Application(client_max_size=MAX_FRAME)
+    app.router.add_post(PATH, answer)
+    app.router.add_get("/info", info)
+    return app
+
+
+def _check(request: web.Request, epoch: int, token: str) -> None:
+    if not hmac.compare_digest(request.headers.get(TOKEN_HEADER, ""), token):
+        raise Unauthenticated("The node token does not match; give every node the same HSPARSE_NODE_TOKEN.")
+    asked = request.headers.get(EPOCH_HEADER)
+    if asked != str(epoch):
+        raise Moved(f"This data node is in membership epoch {epoch}, the message was planned for {asked}.")
+
+
+async def _body(request: web.Request) -> memoryview:
+    length = request.content_length
+    if length is None:
+        raise BadRequest("A message must say its Content-Length.")
+    if length > MAX_FRAME:
+        raise TooLarge(f"A message of {length} bytes is over the limit of {MAX_FRAME}.")
+    data = bytearray()
+    async for block in request.content.iter_any():
+        data += block
+    if len(data) != length:
+        raise BadRequest("The message was cut short.")
+    return memoryview(data).toreadonly()
+
+
+async def _respond(request: web.Request, value: Any, status: int) -> web.StreamResponse:
+    pieces = encode(value)
+    response = web.StreamResponse(status=status, headers={"Content-Type": FRAME_TYPE})
+    response.content_length = sum(len(piece) for piece in pieces)
+    await response.prepare(request)
+    for piece in pieces:
+        await response.write(piece)
+    await response.write_eof()
+    return response

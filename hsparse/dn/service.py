@@ -1,0 +1,93 @@
+"""A data node: whoever has it in hand, near or over HTTP, sends it messages."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+from hsparse.clock import Clock
+from hsparse.dn.budget import Budget
+from hsparse.dn.cache import Cache
+from hsparse.dn.chunks import Chunks
+from hsparse.dn.records import Records
+from hsparse.dn.settings import DataSettings
+from hsparse.dn.workers import Workers
+from hsparse.errors import BadRequest
+from hsparse.model.objid import chunk_prefix, domain_prefix
+from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.message import (
+    ChangeObjects,
+    CountDefined,
+    DeleteTree,
+    EraseChunks,
+    Forget,
+    GetInfo,
+    ListKeys,
+    Message,
+    NodeInfo,
+    ReadChunks,
+    ReadObjects,
+    ReadSparse,
+    TrimChunks,
+    WriteChunks,
+)
+
+R = TypeVar("R")
+
+
+class DataService:
+    """A data node's service: implements `DataNode` directly over an object store."""
+
+    def __init__(
+        self, store: ObjectStore, clock: Clock, settings: DataSettings | None = None, *, id: str = "dn-001"
+    ) -> None:
+        settings = settings or DataSettings()
+        self.id = id
+        self._store = store
+        self._cache = Cache(settings.cache_size)
+        self._workers = Workers(settings.workers)
+        self._records = Records(store, self._cache, self._workers, clock)
+        self._chunks = Chunks(store, self._cache, self._workers, Budget(settings.pending_size))
+        self._start_time = clock.now()
+
+    async def send(self, message: Message[R]) -> R:
+        """Do what the message says, see `DataNode`."""
+        return cast(R, await self._answer(message))
+
+    async def _answer(self, message: Message[Any]) -> Any:  # noqa: C901
+        match message:
+            case ReadObjects(ids):
+                return await self._records.read(ids)
+            case ChangeObjects(changes):
+                return await self._records.change(changes)
+            case ReadChunks():
+                return await self._chunks.read(message)
+            case ReadSparse():
+                return await self._chunks.read_sparse(message)
+            case CountDefined():
+                return await self._chunks.count(message)
+            case WriteChunks():
+                return await self._chunks.write(message)
+            case EraseChunks():
+                return await self._chunks.erase(message)
+            case TrimChunks():
+                return await self._chunks.trim(message)
+            case ListKeys():
+                return await self._records.list(message)
+            case DeleteTree(root):
+                return await self._records.delete_tree(root)
+            case Forget(id):
+                return self._cache.drop(chunk_prefix(id) if id.startswith("d-") else domain_prefix(id))
+            case GetInfo():
+                return self._info()
+        raise BadRequest(f"{type(message).__name__} is not a message of a data node.")
+
+    def _info(self) -> NodeInfo:
+        counters = {"cached_objects": len(self._cache), "cached_bytes": self._cache.nbytes}
+        return NodeInfo(self.id, "READY", self._start_time, self._store.name, counters)
+
+    async def close(self) -> None:
+        """Finish what was accepted, then stop."""
+        for owned in self._cache:
+            await owned.drain()
+        self._workers.close()
+        await self._store.close()

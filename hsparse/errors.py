@@ -1,0 +1,147 @@
+"""Error kinds, grouped by what the caller must do about them.
+
+`ErrorKind` is append-only: its values travel between nodes and appear in logs and answers. HTTP
+statuses belong to `hsparse.wire.status`, not here.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+
+class ErrorKind(StrEnum):
+    """What went wrong, as a stable name."""
+
+    BAD_REQUEST = "bad_request"
+    UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    GONE = "gone"
+    CONFLICT = "conflict"
+    TOO_LARGE = "too_large"
+    BUSY = "busy"
+    MOVED = "moved"
+    PRECONDITION_FAILED = "precondition_failed"
+    CORRUPT = "corrupt"
+    STORE_FAILED = "store_failed"
+    MISCONFIGURED = "misconfigured"
+    INTERNAL = "internal"
+    UNSUPPORTED = "unsupported"
+
+
+class HsparseError(Exception):
+    """Base of every error hsparse raises on purpose; `message` is one sentence for a person."""
+
+    kind: ClassVar[ErrorKind] = ErrorKind.INTERNAL
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class BadRequest(HsparseError):
+    """The request is wrong as sent; sending it again changes nothing."""
+
+    kind = ErrorKind.BAD_REQUEST
+
+
+class Unauthenticated(HsparseError):
+    """No credential, or one that does not verify."""
+
+    kind = ErrorKind.UNAUTHENTICATED
+
+
+class Forbidden(HsparseError):
+    """The principal has no right to do this."""
+
+    kind = ErrorKind.FORBIDDEN
+
+
+class NotFound(HsparseError):
+    """The named thing never was."""
+
+    kind = ErrorKind.NOT_FOUND
+
+
+class Gone(HsparseError):
+    """The named thing was deleted."""
+
+    kind = ErrorKind.GONE
+
+
+class Conflict(HsparseError):
+    """The request contradicts the current state of the named thing."""
+
+    kind = ErrorKind.CONFLICT
+
+
+class TooLarge(HsparseError):
+    """A limit on size was passed; the message names the limit."""
+
+    kind = ErrorKind.TOO_LARGE
+
+
+class Busy(HsparseError):
+    """A budget is full; the same request may succeed after `retry_after` seconds."""
+
+    kind = ErrorKind.BUSY
+    retry_after: ClassVar[int] = 1
+
+
+class Moved(HsparseError):
+    """The request was planned for a membership epoch or extent that is no longer current."""
+
+    kind = ErrorKind.MOVED
+
+
+class PreconditionFailed(HsparseError):
+    """A conditional put found another state than it was told to expect."""
+
+    kind = ErrorKind.PRECONDITION_FAILED
+
+
+class Corrupt(HsparseError):
+    """Stored bytes do not decode; the message names the object and the section."""
+
+    kind = ErrorKind.CORRUPT
+
+
+class StoreFailed(HsparseError):
+    """The object store did not do what it was asked."""
+
+    kind = ErrorKind.STORE_FAILED
+
+
+class Misconfigured(HsparseError):
+    """The installation cannot work as configured; the message says what to change."""
+
+    kind = ErrorKind.MISCONFIGURED
+
+
+class Unsupported(HsparseError):
+    """The request is valid HDF5 that this version does not do."""
+
+    kind = ErrorKind.UNSUPPORTED
+
+
+ERRORS: dict[ErrorKind, type[HsparseError]] = {
+    error.kind: error
+    for error in (
+        HsparseError,
+        BadRequest,
+        Unauthenticated,
+        Forbidden,
+        NotFound,
+        Gone,
+        Conflict,
+        TooLarge,
+        Busy,
+        Moved,
+        PreconditionFailed,
+        Corrupt,
+        StoreFailed,
+        Misconfigured,
+        Unsupported,
+    )
+}

@@ -1,0 +1,95 @@
+"""Extents: the current dimensions of a dataspace, and row-major linear offsets inside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, TooLarge
+
+MAX_RANK = 32
+MAX_OFFSET = 2**64
+
+
+def check_extent(extent: Sequence[int]) -> tuple[int, ...]:
+    """Return `extent` as a tuple of ints; `BadRequest` beyond rank 32 or for a dimension not in 0..2^63-1."""
+    if len(extent) > MAX_RANK:
+        raise BadRequest(f"The extent has {len(extent)} dimensions; HDF5 allows at most {MAX_RANK}.")
+    for dim, length in enumerate(extent):
+        if not 0 <= length < 2**63:
+            raise BadRequest(f"Dimension {dim} of the extent is {length}; it must lie in 0..2^63-1.")
+    return tuple(int(length) for length in extent)
+
+
+def strides(extent: Sequence[int]) -> tuple[int, ...]:
+    """Return how many elements a step in each dimension skips, row-major."""
+    result = [1] * len(extent)
+    for dim in range(len(extent) - 2, -1, -1):
+        result[dim] = result[dim + 1] * extent[dim + 1]
+    return tuple(result)
+
+
+def ravel(coords: NDArray[np.uint64], extent: Sequence[int]) -> NDArray[np.uint64]:
+    """Return the linear offsets, (n,) uint64, of `coords`, (n, rank) uint64, all inside `extent`.
+
+    `TooLarge` when the extent has more elements than 64 bits can count.
+    """
+    check_countable(extent)
+    offsets = np.zeros(len(coords), np.uint64)
+    for dim, stride in enumerate(strides(extent)):
+        offsets += coords[:, dim] * np.uint64(stride) if stride != 1 else coords[:, dim]
+    return offsets
+
+
+def columns(offsets: NDArray[Any], extent: Sequence[int]) -> list[NDArray[Any]]:
+    """Return one array of coordinates a dimension, each (n,) and of the dtype of `offsets`."""
+    result: list[NDArray[Any]] = []
+    rest = offsets
+    for dim, stride in enumerate(strides(extent)):
+        if dim == len(extent) - 1:
+            result.append(rest)
+        else:
+            column = rest // rest.dtype.type(stride or 1)
+            rest = rest - column * rest.dtype.type(stride)
+            result.append(column)
+    return result
+
+
+def unravel(offsets: NDArray[Any], extent: Sequence[int]) -> NDArray[np.uint64]:
+    """Return the coordinates, (n, rank) uint64, of linear offsets, (n,) of any unsigned dtype."""
+    coords = np.empty((len(offsets), len(extent)), np.uint64)
+    for dim, column in enumerate(columns(offsets, extent)):
+        coords[:, dim] = column
+    return coords
+
+
+def widen(offsets: NDArray[Any], extent: Sequence[int]) -> NDArray[Any]:
+    """Return `offsets` in a dtype that holds every linear offset, and every stride, of `extent`."""
+    check_countable(extent)
+    if offsets.dtype == np.uint64 or math.prod(extent) <= int(np.iinfo(offsets.dtype).max):
+        return offsets
+    return offsets.astype(np.uint64)
+
+
+def check_countable(extent: Sequence[int]) -> None:
+    """Raise `TooLarge` when linear offsets in `extent` do not fit 64 bits."""
+    if math.prod(extent) > MAX_OFFSET:
+        raise TooLarge("The extent has more than 2^64 elements; select a part of it by blocks.")
+
+
+def as_indices(values: Any, what: str) -> NDArray[np.uint64]:
+    """Return `values` as uint64; `BadRequest` naming `what` when they are not non-negative integers."""
+    array = np.asarray(values)
+    if array.dtype == np.uint64:
+        return array
+    if array.size == 0:
+        return array.astype(np.uint64)
+    if array.dtype.kind not in "iu":
+        raise BadRequest(f"The {what} must be non-negative integers below 2^64.")
+    if array.dtype.kind == "i" and array.min() < 0:
+        raise BadRequest(f"The {what} must not be negative; {array.min()} is.")
+    return array.astype(np.uint64)

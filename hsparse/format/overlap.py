@@ -1,0 +1,123 @@
+"""Finding two boxes that overlap, in time near that of a sort for the sets that occur."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import TooLarge
+
+PAIRS_AT_ONCE = 1 << 18
+MAX_PAIRS = 1 << 28
+"""Refuse sets that would need more comparisons; 2^28 take some seconds."""
+
+
+def overlapping(starts: NDArray[np.uint64], stops: NDArray[np.uint64]) -> tuple[int, int] | None:
+    """Return the numbers of two boxes that share an element, None when there are none.
+
+    `starts`, `stops`: (m, rank) uint64 corners, stops exclusive; no box is empty. `TooLarge` for a set
+    so entangled that this needs more than `MAX_PAIRS` comparisons.
+    """
+    order, cluster = _clusters(starts, stops)
+    counts = np.bincount(cluster)
+    keep = counts[cluster] > 1
+    order, cluster = order[keep], cluster[keep]
+    if not len(order):
+        return None
+    dim = _sweep_dim(starts[order], stops[order], cluster)
+    order, cluster = _sorted_in(starts[order, dim], cluster, order)
+    # in sweep order, box i can only meet the boxes after it that begin before it ends
+    reach = _reach(starts[order, dim], stops[order, dim], cluster) - np.arange(len(order)) - 1
+    if int(reach.sum()) > MAX_PAIRS:
+        raise TooLarge(
+            f"{len(starts)} boxes are too entangled to check for overlap; send them in smaller sets."
+        )
+    ends = np.cumsum(reach)
+    first = 0
+    while first < len(order):
+        base = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, base + PAIRS_AT_ONCE, "right")))
+        pair = _meet(starts, stops, order, reach, first, last)
+        if pair is not None:
+            return pair
+        first = last
+    return None
+
+
+def _clusters(
+    starts: NDArray[np.uint64], stops: NDArray[np.uint64]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return an order of the boxes and their cluster numbers in it; boxes of different clusters are apart.
+
+    Clusters are split, one dimension after the other, at gaps that no box of the cluster crosses, until
+    no dimension splits any.
+    """
+    order = np.arange(len(starts))
+    cluster = np.zeros(len(starts), np.intp)
+    quiet, dim, rank = 0, 0, starts.shape[1]
+    while quiet < rank and len(order):
+        order, cluster = _sorted_in(starts[order, dim], cluster, order)
+        split = _split(starts[order, dim], stops[order, dim], cluster)
+        quiet = 0 if split[-1] != cluster[-1] else quiet + 1
+        cluster, dim = split, (dim + 1) % rank
+    return order, cluster
+
+
+def _sorted_in(
+    keys: NDArray[np.uint64], cluster: NDArray[np.intp], order: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    by = np.lexsort((keys, cluster))
+    return order[by], cluster[by]
+
+
+def _split(low: NDArray[np.uint64], high: NDArray[np.uint64], cluster: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return finer cluster numbers: a box opens one where all before it in its cluster have ended."""
+    ranks = _ranks(low, high)
+    low_rank, high_rank = ranks[: len(low)], ranks[len(low) :]
+    base = cluster * (len(ranks) + 1)
+    furthest = np.maximum.accumulate(base + high_rank)
+    opens = np.ones(len(low), np.bool_)
+    opens[1:] = base[1:] + low_rank[1:] >= furthest[:-1]
+    result: NDArray[np.intp] = np.cumsum(opens) - 1
+    return result
+
+
+def _ranks(low: NDArray[np.uint64], high: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Return the coordinates as dense ranks, lows first, so that cluster numbers can be put before them."""
+    _, ranks = np.unique(np.concatenate((low, high)), return_inverse=True)
+    return ranks.astype(np.intp)
+
+
+def _reach(low: NDArray[np.uint64], high: NDArray[np.uint64], cluster: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return, for boxes sorted by cluster and low, one past the last of the cluster below `high`."""
+    ranks = _ranks(low, high)
+    base = cluster * (len(ranks) + 1)
+    return np.searchsorted(base + ranks[: len(low)], base + ranks[len(low) :], "left")
+
+
+def _sweep_dim(starts: NDArray[np.uint64], stops: NDArray[np.uint64], cluster: NDArray[np.intp]) -> int:
+    """Return the dimension in which a sweep compares the fewest pairs."""
+    pairs = []
+    for dim in range(starts.shape[1]):
+        by = np.lexsort((starts[:, dim], cluster))
+        reach = _reach(starts[by, dim], stops[by, dim], cluster[by])
+        pairs.append(int(reach.sum()))
+    return int(np.argmin(pairs))
+
+
+def _meet(
+    starts: NDArray[np.uint64],
+    stops: NDArray[np.uint64],
+    order: NDArray[np.intp],
+    reach: NDArray[np.intp],
+    first: int,
+    last: int,
+) -> tuple[int, int] | None:
+    """Return a box of `order[first:last]` and one in its reach that share an element."""
+    counts = reach[first:last]
+    left = np.repeat(np.arange(first, last), counts)
+    right = left + 1 + np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
+    a, b = order[left], order[right]
+    meet = ((starts[a] < stops[b]) & (starts[b] < stops[a])).all(axis=1)
+    found = np.flatnonzero(meet)
+    return (int(a[found[0]]), int(b[found[0]])) if len(found) else None

@@ -1,0 +1,64 @@
+"""Selections: which elements of a dataspace, in which order.
+
+A selection is one of three frozen values over an `extent`: `Orthogonal` (none, all, hyperslabs, index
+lists a dimension), `Boxes` (a union of disjoint boxes) and `Points` (a list). All have `size`, `shape`
+(of the result), `is_all`, `bounds`, `offsets`, `coords`, `translate`, `clip`, `index` and `contains`.
+A selection that exists is valid: the constructors raise `BadRequest`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.format.axis import Axis, Span
+from hsparse.format.boxes import Boxes
+from hsparse.format.extent import widen
+from hsparse.format.orthogonal import Orthogonal
+from hsparse.format.points import Points
+
+__all__ = ["Axis", "Boxes", "Orthogonal", "Points", "Selection", "Span", "gather", "lookup", "scatter"]
+
+Selection: TypeAlias = Orthogonal | Boxes | Points
+
+
+def lookup(selection: Selection, offsets: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    """Find each selected element, in iteration order, among `offsets`, ascending and without repeats.
+
+    Returns which are there, (size,) bool, and where, (size,) index into `offsets`; the index of one that
+    is not there is any valid one (or 0 when there are no offsets).
+    """
+    if not len(offsets):
+        return np.zeros(selection.size, np.bool_), np.zeros(selection.size, np.intp)
+    offsets = widen(offsets, selection.extent)
+    wanted = selection.offsets().astype(offsets.dtype)
+    place = np.minimum(np.searchsorted(offsets, wanted), len(offsets) - 1)
+    return offsets[place] == wanted, place
+
+
+def gather(array: NDArray[Any], selection: Selection) -> NDArray[Any]:
+    """Return the selected elements of `array`, which has the extent's shape, in the selection's shape.
+
+    A view where numpy can give one.
+    """
+    index = selection.index()
+    if index is not None:
+        result: NDArray[Any] = array[index]
+        return result
+    return array.reshape(-1)[selection.offsets().astype(np.intp)].reshape(selection.shape)
+
+
+def scatter(array: NDArray[Any], selection: Selection, values: NDArray[Any]) -> None:
+    """Set the selected elements of `array`, C-contiguous, to `values`: the selection's shape, or one for all.
+
+    Of an element given twice the last value wins.
+    """
+    if isinstance(selection, Orthogonal):
+        array[selection.index()] = values
+        return
+    assert array.flags.c_contiguous
+    flat = array.reshape(-1)
+    place = selection.offsets().astype(np.intp)
+    flat[place] = values.reshape(-1) if values.size != 1 else values.reshape(())

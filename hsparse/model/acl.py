@@ -1,0 +1,59 @@
+"""Access control lists: who may do what in a domain.
+
+A domain's ACLs are stored in its record as `{who: {right: bool}}`, where `who` is a user's name, `default`
+or `g:` and a group's name, and the rights are the six of `hsparse.model.right`. A right that is not named,
+or whose value is not true, is not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hsparse.errors import BadRequest
+from hsparse.model.principal import Principal
+from hsparse.model.right import Right
+
+DEFAULT = "default"
+GROUP_PREFIX = "g:"
+
+
+def allowed(acls: Mapping[str, Any], principal: Principal, right: Right) -> bool:
+    """Say whether `principal` has `right` under a domain's `acls`.
+
+    An admin has every right. Else the user's own entry decides, if there is one, granting or not; else
+    any entry of one of the user's groups that grants; else `default`. The anonymous principal has only
+    what `default` grants.
+    """
+    if principal.admin:
+        return True
+    if not principal.anonymous:
+        if principal.name in acls:
+            return _grants(acls[principal.name], right)
+        if any(_grants(acls.get(GROUP_PREFIX + group), right) for group in principal.groups):
+            return True
+    return _grants(acls.get(DEFAULT), right)
+
+
+def full_rights() -> dict[str, bool]:
+    """Return a new entry that grants every right."""
+    return {right.value: True for right in Right}
+
+
+def check_rights(body: Mapping[str, Any]) -> dict[str, bool]:
+    """Return the rights a client sent as an entry of its own; those it left out stay out.
+
+    `BadRequest` for a key that is no right, and for a value that is no boolean.
+    """
+    names = [right.value for right in Right]
+    for key, value in body.items():
+        if key not in names:
+            raise BadRequest(f"{key!r} is not a right; the rights are {', '.join(names)}.")
+        if not isinstance(value, bool):
+            raise BadRequest(f"The right {key} must be true or false, not {value!r}.")
+    return dict(body)
+
+
+def _grants(entry: Any, right: Right) -> bool:
+    # Stored entries may come from another server: anything but a true value of the right key denies.
+    return isinstance(entry, Mapping) and entry.get(right.value) is True

@@ -1,0 +1,43 @@
+"""What a data node must be told to decode and encode a dataset's chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.model.datatype import parse_type
+from hsparse.model.filter import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSpec:
+    """A dataset's chunks: taken from its record by the service node, sent with every chunk message.
+
+    `type` is the HDF5/JSON type item. `dims` are the chunk's dimensions in elements, `fill` is one
+    element's bytes in the file type (empty: all zero). `filters` has one pipeline a section: one for a
+    dense chunk, two for a sparse one (selection, fixed-size values). `generation` counts the shrinks
+    of the dataset's extent.
+    """
+
+    dataset: str
+    type: Any
+    dims: tuple[int, ...]
+    sparse: bool
+    fill: bytes
+    filters: tuple[tuple[Filter, ...], ...]
+    generation: int = 0
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type of an element as it is stored."""
+        return parse_type(self.type).dtype
+
+    @property
+    def fill_value(self) -> NDArray[Any]:
+        """The fill value, an array of no dimensions."""
+        if not self.fill:
+            return np.zeros((), self.dtype)
+        return np.frombuffer(self.fill, np.uint8).view(self.dtype).reshape(())

@@ -1,0 +1,120 @@
+"""Dataspaces in HDF5/JSON: `{"class": "H5S_SIMPLE", "dims": [...], "maxdims": [...]}`, scalar and null."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from hsparse.errors import BadRequest
+
+UNLIMITED = "H5S_UNLIMITED"
+MAX_RANK = 32
+MAX_EXTENT = 2**63 - 1
+Shape = dict[str, Any]
+
+
+def parse_shape(body: dict[str, Any]) -> Shape:
+    """Return the stored form of the dataspace in a request's `shape` and `maxdims`.
+
+    `shape` may be absent or `[]` (scalar), `"H5S_NULL"`, `"H5S_SCALAR"`, one extent, a list of extents, or
+    the stored form itself. An unlimited dimension is spelled 0, null or `"H5S_UNLIMITED"`.
+    """
+    shape = body.get("shape", [])
+    maxdims = body.get("maxdims")
+    if isinstance(shape, dict):
+        maxdims = shape.get("maxdims") if maxdims is None else maxdims
+        shape = _spelled_out(shape)
+    if shape in ("H5S_NULL", "H5S_SCALAR") or shape == []:
+        if maxdims is not None:
+            raise BadRequest("Only a simple dataspace can have maxdims.")
+        return {"class": "H5S_NULL" if shape == "H5S_NULL" else "H5S_SCALAR"}
+    dims = _extents(shape, "shape")
+    if maxdims is None:
+        return {"class": "H5S_SIMPLE", "dims": dims}
+    return {"class": "H5S_SIMPLE", "dims": dims, "maxdims": _limits(maxdims, dims)}
+
+
+def parse_extent(value: Any) -> tuple[int, ...]:
+    """Return the new extent in a request to resize: one number or a list of them."""
+    return tuple(_extents(value, "shape"))
+
+
+def dims_of(shape: Shape) -> tuple[int, ...] | None:
+    """Return the extent: `()` of a scalar, None of a null dataspace."""
+    if shape["class"] == "H5S_NULL":
+        return None
+    return tuple(shape.get("dims") or ())
+
+
+def max_dims_of(shape: Shape) -> tuple[int | None, ...]:
+    """Return the limit of each dimension, None where there is none; `dims` where `maxdims` is not given."""
+    limits = shape.get("maxdims") or shape.get("dims") or ()
+    if "maxdims" not in shape:
+        return tuple(limits)
+    return tuple(None if limit in (0, UNLIMITED) else limit for limit in limits)
+
+
+def is_extensible(shape: Shape) -> bool:
+    """Say whether the dataspace was created with maxdims."""
+    return shape["class"] == "H5S_SIMPLE" and "maxdims" in shape
+
+
+def num_elements(shape: Shape) -> int:
+    """Return the number of elements: 0 of a null dataspace, 1 of a scalar."""
+    dims = dims_of(shape)
+    return 0 if dims is None else prod(dims)
+
+
+def shown_shape(shape: Shape) -> Shape:
+    """Return the dataspace as clients see it: unlimited dimensions by name, though older records have 0."""
+    if "maxdims" not in shape:
+        return shape
+    return {**shape, "maxdims": [UNLIMITED if limit is None else limit for limit in max_dims_of(shape)]}
+
+
+def _spelled_out(shape: Shape) -> Any:
+    kind = shape.get("class")
+    if kind in ("H5S_NULL", "H5S_SCALAR"):
+        if shape.get("dims"):
+            raise BadRequest(f"A dataspace of class {kind} has no dims.")
+        return kind
+    if kind != "H5S_SIMPLE":
+        raise BadRequest(f"The dataspace class {kind!r} is not H5S_SIMPLE, H5S_SCALAR or H5S_NULL.")
+    return shape.get("dims")
+
+
+def _extents(value: Any, name: str) -> list[int]:
+    extents = [value] if _is_int(value) else value
+    if not isinstance(extents, list | tuple) or not all(_is_int(extent) for extent in extents):
+        raise BadRequest(f"{name} must be an integer or a list of integers, not {value!r}.")
+    if len(extents) > MAX_RANK:
+        raise BadRequest(f"{name} has {len(extents)} dimensions; the limit is {MAX_RANK}.")
+    for dim, extent in enumerate(extents):
+        if not 0 <= extent <= MAX_EXTENT:
+            raise BadRequest(f"Dimension {dim} of {name} is {extent}; it must be 0 to {MAX_EXTENT}.")
+    if prod(extents) > MAX_EXTENT:
+        raise BadRequest(f"{name} has {prod(extents)} elements; the limit is {MAX_EXTENT}.")
+    return list(extents)
+
+
+def _limits(value: Any, dims: list[int]) -> list[Any]:
+    limits = [value] if _is_int(value) or value == UNLIMITED else value
+    if not isinstance(limits, list | tuple) or len(limits) != len(dims):
+        raise BadRequest(
+            f"maxdims must have one limit for each of the {len(dims)} dimensions, not {value!r}."
+        )
+    result: list[Any] = []
+    for dim, (limit, extent) in enumerate(zip(limits, dims, strict=True)):
+        if limit is None or limit == UNLIMITED or (_is_int(limit) and limit == 0):
+            result.append(UNLIMITED)
+        elif not _is_int(limit) or not extent <= limit <= MAX_EXTENT:
+            raise BadRequest(
+                f"Dimension {dim} of maxdims is {limit!r}; it must be H5S_UNLIMITED or at least {extent}."
+            )
+        else:
+            result.append(limit)
+    return result
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,199 @@
+"""HDF5/JSON type items and the numpy dtypes they describe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from h5json import hdf5dtype
+
+from hsparse.errors import BadRequest
+
+MAX_DEPTH = 32
+MAX_PARTS = 10_000
+MAX_ITEM_SIZE = 2**31 - 1
+VARIABLE_SIZE = 128
+"""Bytes a variable-length element is taken to have where a size must be guessed, as in HSDS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Datatype:
+    """A type item in its stored form (not to be modified), and its dtype.
+
+    Variable-length and region reference types have an object dtype; of a boolean enum (`FALSE`, `TRUE`
+    over an 8-bit integer) the dtype is numpy's bool.
+    """
+
+    item: Any
+    dtype: np.dtype[Any]
+
+    @property
+    def is_variable(self) -> bool:
+        """Say whether an element, or a part of one, has no fixed size."""
+        return bool(self.dtype.hasobject)
+
+    @property
+    def item_size(self) -> int | None:
+        """Return the bytes of one element as HDF5 stores it, None when they vary."""
+        return None if self.is_variable else self.dtype.itemsize
+
+    @property
+    def guessed_size(self) -> int:
+        """Return the bytes of one element, a guess when they vary."""
+        return self.item_size or VARIABLE_SIZE
+
+
+def parse_type(item: Any) -> Datatype:
+    """Return the type an HDF5/JSON item describes; `BadRequest` says what is wrong with it.
+
+    A predefined name gets the form in which it is stored: `{"class": "H5T_INTEGER", "base": name}`. Names
+    inside compound, array and variable-length types stay as they are.
+    """
+    _check(item, 0, [0])
+    try:
+        text = json.dumps(item, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise BadRequest(f"The type is not a JSON value: {error}.") from error
+    return _parse(text)
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Datatype:
+    item = json.loads(text)
+    try:
+        if isinstance(item, str):
+            item = hdf5dtype.getBaseTypeJson(item)
+        dtype = hdf5dtype.createDataType(_substitute(item))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        reason = str(error.args[0]) if error.args else type(error).__name__
+        raise BadRequest(f"The type {_short(text)} is not valid: {reason}.") from error
+    if dtype.itemsize == 0 or dtype.itemsize > MAX_ITEM_SIZE:
+        raise BadRequest(
+            f"An element of type {_short(text)} would have {dtype.itemsize} bytes, not 1 to {MAX_ITEM_SIZE}."
+        )
+    return Datatype(item, dtype)
+
+
+def _substitute(item: Any) -> Any:
+    """Replace what h5json does not know by what has the same bytes: a bitfield is an unsigned integer."""
+    if isinstance(item, list):
+        return [_substitute(part) for part in item]
+    if not isinstance(item, dict):
+        return item
+    if item.get("class") == "H5T_BITFIELD":
+        base = item.get("base")
+        if not isinstance(base, str) or not base.startswith("H5T_STD_B"):
+            raise ValueError("a bitfield's base must be one of H5T_STD_B8LE to H5T_STD_B64BE")
+        return {"class": "H5T_INTEGER", "base": base.replace("H5T_STD_B", "H5T_STD_U")}
+    parts = {
+        key: _substitute(part) if key in ("base", "fields", "type") else part for key, part in item.items()
+    }
+    if item.get("class") == "H5T_ENUM" and isinstance(item.get("base"), str):
+        parts["base"] = {"class": "H5T_INTEGER", "base": item["base"]}
+    return parts
+
+
+def _check(item: Any, depth: int, parts: list[int]) -> None:
+    """Refuse what would be too much work, or what h5json would take for something else."""
+    parts[0] += 1
+    if depth > MAX_DEPTH:
+        raise BadRequest(f"The type is nested more than {MAX_DEPTH} deep.")
+    if parts[0] > MAX_PARTS:
+        raise BadRequest(f"The type has more than {MAX_PARTS} parts.")
+    if isinstance(item, str):
+        if not item.startswith("H5T_"):
+            raise BadRequest(f"{_short(item)!r} is not the name of a predefined type.")
+        return
+    if not isinstance(item, dict):
+        raise BadRequest(f"A type must be a name or an object, not {_short(item)}.")
+    check = _CHECKS.get(str(item.get("class")))
+    if check is None:
+        raise BadRequest(f"The type class {_short(item.get('class'))} is not one of {', '.join(_CHECKS)}.")
+    check(item, depth, parts)
+
+
+def _check_plain(item: dict[str, Any], depth: int, parts: list[int]) -> None:
+    if not isinstance(item.get("base"), str | dict):
+        raise BadRequest(f"A type of class {item['class']} needs a base.")
+
+
+def _check_string(item: dict[str, Any], depth: int, parts: list[int]) -> None:
+    length = item.get("length")
+    if length != "H5T_VARIABLE" and not _is_positive(length):
+        raise BadRequest(
+            f"A string's length must be a positive integer or H5T_VARIABLE, not {_short(length)}."
+        )
+
+
+def _check_opaque(item: dict[str, Any], depth: int, parts: list[int]) -> None:
+    if not _is_positive(item.get("size")):
+        raise BadRequest(f"An opaque type's size must be a positive integer, not {_short(item.get('size'))}.")
+
+
+def _check_based(item: dict[str, Any], depth: int, parts: list[int]) -> None:
+    _check(item.get("base"), depth + 1, parts)
+
+
+def _check_array(item: dict[str, Any], depth: int, parts: list[int]) -> None:
+    dims = item.get("dims")
+    dims = [dims] if _is_int(dims) else dims
+    if not isinstance(dims, list) or not dims or not all(_is_positive(dim) for dim in dims):
+        raise BadRequest(f"An array type's dims must be positive integers, not {_short(item.get('dims'))}.")
+    _check_based(item, depth, parts)
+
+
+def _check_enum(item: dict[str, Any], depth: int, parts: list[int]) -> None:
+    _check_based(item, depth, parts)
+    mapping = item.get("mapping", item.get("members"))
+    if isinstance(mapping, list):
+        values = [
+            member.get("value") if isinstance(member, dict) and "name" in member else None
+            for member in mapping
+        ]
+    elif isinstance(mapping, dict):
+        values = list(mapping.values())
+    else:
+        raise BadRequest("An enum's mapping must give a value for each name.")
+    if not all(_is_int(value) for value in values):
+        raise BadRequest("An enum's mapping must have an integer for each name.")
+
+
+def _check_compound(item: dict[str, Any], depth: int, parts: list[int]) -> None:
+    fields = item.get("fields")
+    if not isinstance(fields, list) or not fields:
+        raise BadRequest("A compound type needs a list of fields.")
+    for field in fields:
+        if not isinstance(field, dict) or not isinstance(field.get("name"), str) or not field["name"]:
+            raise BadRequest(f"A field needs a name and a type; {_short(field)} has not both.")
+        _check(field.get("type"), depth + 1, parts)
+
+
+_CHECKS: dict[str, Callable[[dict[str, Any], int, list[int]], None]] = {
+    "H5T_INTEGER": _check_plain,
+    "H5T_FLOAT": _check_plain,
+    "H5T_STRING": _check_string,
+    "H5T_BITFIELD": _check_plain,
+    "H5T_OPAQUE": _check_opaque,
+    "H5T_REFERENCE": _check_plain,
+    "H5T_ENUM": _check_enum,
+    "H5T_VLEN": _check_based,
+    "H5T_ARRAY": _check_array,
+    "H5T_COMPOUND": _check_compound,
+}
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_int(value) and value > 0
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,221 @@
+"""Dataset layouts: what a request asks for, what is stored, and the chunk grid that follows from a record.
+
+Everything but a structured chunk's cells is stored in chunks; where a client asked for another layout (a
+contiguous dataset beyond one chunk, chunks too small to be stored one by one) the grid differs from what
+the client is told. `record["layout"]` always has the grid. `creationProperties.layout` has it too, unless it
+follows from what was asked, because HSDS 1.0 looks there; `record["askedLayout"]` then has what was asked.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from hsparse.errors import BadRequest, Unsupported
+from hsparse.model.auto_chunk import auto_chunk, enlarge
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.dataspace import Shape, dims_of, is_extensible, max_dims_of
+from hsparse.model.datatype import Datatype, parse_type
+from hsparse.model.fill_value import fill_bytes
+from hsparse.model.filter_json import parse_filters, record_size
+
+CHUNKED = "H5D_CHUNKED"
+CONTIGUOUS = "H5D_CONTIGUOUS"
+COMPACT = "H5D_COMPACT"
+STRUCTURED = "H5D_STRUCT_CHUNK"
+SPARSE_DATA = "H5D_SPARSE_DATA"
+VL_DATA = "H5D_VL_DATA"
+MAX_COMPACT = 65536
+MAX_CHUNK_BYTES = 128 * 1024 * 1024
+MAX_CHUNK_ELEMENTS = 2**32 - 1
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A layout as asked, and the grid (empty for a null dataspace, which has no chunks).
+
+    `follows` says that the grid is known from what was asked and the dataset's extent.
+    """
+
+    asked: Json
+    grid: Json
+    follows: bool = False
+
+    def fields(self, properties: Json) -> Json:
+        """Return the record's `layout`, `creationProperties` and, where it differs, `askedLayout`."""
+        if self.follows or self.asked == self.grid:
+            return {"layout": self.grid, "creationProperties": {**properties, "layout": self.asked}}
+        return {
+            "layout": self.grid,
+            "creationProperties": {**properties, "layout": self.grid},
+            "askedLayout": self.asked,
+        }
+
+
+def parse_layout(
+    asked: Any, shape: Shape, datatype: Datatype, *, filtered: bool, min_bytes: int, max_bytes: int
+) -> Layout:
+    """Return the layout for creation property `layout` (None: not given).
+
+    Without one, or without dims, chunks have `min_bytes` to `max_bytes`; chunks asked for below `min_bytes`
+    are enlarged. A structured chunk's dims are never changed. `filtered` says that there are filters.
+    """
+    if asked is not None and (
+        not isinstance(asked, dict) or not isinstance(asked.get("class", CHUNKED), str)
+    ):
+        raise BadRequest(f"The layout must be an object with a class, not {asked!r}.")
+    kind = (asked or {}).get("class")
+    if asked is not None and kind == STRUCTURED:
+        layout = _structured(asked, shape, datatype)
+        return Layout(layout, layout)
+    if isinstance(kind, str) and kind.endswith(("_REF", "_REF_INDIRECT")):
+        raise Unsupported(f"The layout {kind} (data that stays in an HDF5 file) is not supported.")
+    if kind not in (None, CHUNKED, CONTIGUOUS, COMPACT):
+        raise BadRequest(
+            f"The layout class {kind!r} is not {CHUNKED}, {CONTIGUOUS}, {COMPACT} or {STRUCTURED}."
+        )
+    dims = dims_of(shape)
+    if not dims:
+        return _undivided(asked, shape, filtered)
+    if kind is None:
+        small = prod(dims) * datatype.guessed_size < min_bytes
+        kind = CONTIGUOUS if small and not is_extensible(shape) and not filtered else CHUNKED
+    if kind == CHUNKED:
+        return _chunked(asked, shape, datatype, min_bytes, max_bytes)
+    return _contiguous(kind, shape, datatype, filtered, min_bytes, max_bytes)
+
+
+def chunk_dims(record: Json) -> tuple[int, ...]:
+    """Return the dimensions of a dataset's chunks: `()` of a scalar; `BadRequest` for a null dataspace."""
+    dims = dims_of(record["shape"])
+    if dims is None:
+        raise BadRequest(f"{record.get('id')} has a null dataspace: it has no values.")
+    for layout in (record.get("layout"), record.get("creationProperties", {}).get("layout")):
+        if dims and layout and layout.get("dims"):
+            return tuple(layout["dims"])
+    return tuple(max(1, dim) for dim in dims)
+
+
+def shown_layout(record: Json) -> Json:
+    """Return the layout as clients see it in creation properties."""
+    layout = (
+        record.get("askedLayout")
+        or record.get("creationProperties", {}).get("layout")
+        or record.get("layout")
+    )
+    return layout or {}
+
+
+def is_sparse(record: Json) -> bool:
+    """Say whether the dataset's chunks are sparse structured chunks."""
+    layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
+    return layout.get("class") == STRUCTURED and SPARSE_DATA in layout.get("flags", ())
+
+
+def chunk_spec(record: Json) -> ChunkSpec:
+    """Return what a data node must know of a dataset's chunks; `BadRequest` names what is wrong."""
+    properties = record.get("creationProperties") or {}
+    fixed = [chunk_dims(record), is_sparse(record), record["type"], properties.get("filters") or []]
+    fill = {key: properties[key] for key in ("fillValue", "fillValue_encoding") if key in properties}
+    text = json.dumps([*fixed, fill], separators=(",", ":"))
+    return _chunk_spec(record["id"], text, record.get("generation", 0))
+
+
+@lru_cache(maxsize=4096)
+def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
+    dims, sparse, item, filters, fill = json.loads(text)
+    datatype = parse_type(item)
+    size = datatype.guessed_size
+    pipelines = parse_filters(
+        filters, size, sparse=sparse, chunk_bytes=prod(dims) * size, record_size=record_size(dims)
+    )
+    return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation)
+
+
+def _undivided(asked: Json | None, shape: Shape, filtered: bool) -> Layout:
+    """Return the layout of a scalar or null dataspace."""
+    name = "scalar" if shape["class"] == "H5S_SCALAR" else "null"
+    if filtered or (asked or {}).get("class") == CHUNKED:
+        raise BadRequest(f"A {name} dataspace has no chunks: leave out the chunked layout and the filters.")
+    if shape["class"] == "H5S_NULL":
+        return Layout({}, {})
+    return Layout(
+        {"class": (asked or {}).get("class", CONTIGUOUS)}, {"class": CHUNKED, "dims": [1]}, follows=True
+    )
+
+
+def _chunked(asked: Json | None, shape: Shape, datatype: Datatype, min_bytes: int, max_bytes: int) -> Layout:
+    limits, size = max_dims_of(shape), datatype.guessed_size
+    wanted = _chunk(asked, shape) if asked and asked.get("dims") is not None else None
+    if wanted is None:
+        chosen = {"class": CHUNKED, "dims": list(auto_chunk(limits, size, min_bytes, max_bytes))}
+        return Layout(chosen, chosen)
+    if prod(wanted) * size > MAX_CHUNK_BYTES:
+        raise BadRequest(
+            f"A chunk of {list(wanted)} has {prod(wanted) * size} bytes; the limit is {MAX_CHUNK_BYTES}."
+        )
+    grid = enlarge(wanted, limits, size, min_bytes)
+    return Layout({"class": CHUNKED, "dims": list(wanted)}, {"class": CHUNKED, "dims": list(grid)})
+
+
+def _contiguous(
+    kind: str, shape: Shape, datatype: Datatype, filtered: bool, min_bytes: int, max_bytes: int
+) -> Layout:
+    dims, size = dims_of(shape) or (), datatype.guessed_size
+    if is_extensible(shape):
+        raise BadRequest(f"A dataset with maxdims needs the layout {CHUNKED}, not {kind}.")
+    if filtered:
+        raise BadRequest(f"Filters need the layout {CHUNKED}, not {kind}.")
+    if kind == COMPACT and prod(dims) * size > MAX_COMPACT:
+        raise BadRequest(
+            f"A compact dataset can have {MAX_COMPACT} bytes, not {prod(dims) * size}; use {CHUNKED}."
+        )
+    if prod(dims) * size <= max_bytes:
+        return Layout(
+            {"class": kind}, {"class": CHUNKED, "dims": [max(1, dim) for dim in dims]}, follows=True
+        )
+    grid = auto_chunk(dims, size, min_bytes, max_bytes)
+    return Layout({"class": kind}, {"class": CHUNKED, "dims": list(grid)})
+
+
+def _structured(asked: Json, shape: Shape, datatype: Datatype) -> Json:
+    flags = asked.get("flags", [])
+    if not isinstance(flags, list) or not all(flag in (SPARSE_DATA, VL_DATA) for flag in flags):
+        raise BadRequest(f"The flags of {STRUCTURED} are {SPARSE_DATA} and {VL_DATA}, not {flags!r}.")
+    if not dims_of(shape):
+        raise BadRequest(f"A scalar or null dataspace cannot have the layout {STRUCTURED}.")
+    if VL_DATA in flags and not datatype.is_variable:
+        raise BadRequest(f"The flag {VL_DATA} needs a variable-length type.")
+    if datatype.is_variable:
+        raise Unsupported(f"Variable-length types in structured chunks ({VL_DATA}) are not supported.")
+    if SPARSE_DATA not in flags:
+        raise Unsupported(f"Structured chunks without {SPARSE_DATA} are not supported; use {CHUNKED}.")
+    dims = _chunk(asked, shape)
+    if prod(dims) > MAX_CHUNK_ELEMENTS:
+        raise BadRequest(
+            f"A chunk of {list(dims)} has {prod(dims)} elements; the limit is {MAX_CHUNK_ELEMENTS}."
+        )
+    return {"class": STRUCTURED, "dims": list(dims), "flags": list(dict.fromkeys(flags))}
+
+
+def _chunk(asked: Json, shape: Shape) -> tuple[int, ...]:
+    """Return the chunk dimensions asked for, checked against the dataspace as HDF5 does."""
+    value = asked.get("dims")
+    chunk = [value] if isinstance(value, int) else value
+    dims = dims_of(shape) or ()
+    if not isinstance(chunk, list | tuple) or len(chunk) != len(dims):
+        raise BadRequest(
+            f"The layout's dims must have one number for each of the {len(dims)} dimensions, not {value!r}."
+        )
+    for dim, (extent, limit) in enumerate(zip(chunk, max_dims_of(shape), strict=True)):
+        if not isinstance(extent, int) or isinstance(extent, bool) or not 0 < extent < 2**32:
+            raise BadRequest(f"Dimension {dim} of the layout's dims is {extent!r}; it must be 1 to 2^32-1.")
+        if limit is not None and dims[dim] > 0 and extent > limit:
+            raise BadRequest(
+                f"Dimension {dim} of a chunk has {extent} elements; the dataset's ends at {limit}."
+            )
+    return tuple(chunk)

@@ -1,0 +1,94 @@
+"""Links: from what a request sends to the stored form, and to what clients are shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hsparse.errors import BadRequest
+from hsparse.model.objid import check_id, collection_of
+
+HARD = "H5L_TYPE_HARD"
+SOFT = "H5L_TYPE_SOFT"
+EXTERNAL = "H5L_TYPE_EXTERNAL"
+MAX_TITLE = 1024
+MAX_PATH = 4096
+Json = dict[str, Any]
+
+
+def check_title(title: Any) -> str:
+    """Return a link's title; `BadRequest` when it is none."""
+    if not isinstance(title, str) or not 0 < len(title) <= MAX_TITLE:
+        raise BadRequest(f"A link's title must be a string of 1 to {MAX_TITLE} characters, not {title!r}.")
+    if "/" in title or title == ".":
+        raise BadRequest(
+            f"The title {title!r} cannot name a link: '/' separates titles and '.' is the group itself."
+        )
+    return title
+
+
+def parse_link(body: Any) -> Json:
+    """Return the stored form of a link: hard with `id`, soft with `h5path`, external with `h5domain` too.
+
+    The external link's file may be called `file` (1.0) or `h5domain` (0.9).
+    """
+    if not isinstance(body, dict):
+        raise BadRequest(f"A link must be an object, not {body!r}.")
+    link = _parse(body)
+    kind = body.get("class")
+    if kind not in (None, link["class"]):
+        raise BadRequest(f"A link with these keys is of class {link['class']}, not {kind!r}.")
+    return link
+
+
+def shown_link(title: str, link: Json) -> Json:
+    """Return a link as `GET .../links/{title}` shows it."""
+    shown = {"title": title, "class": link["class"]}
+    if link["class"] == HARD:
+        return shown | {"id": link["id"], "collection": collection_of(link["id"])}
+    return shown | _target(link)
+
+
+def listed_link(title: str, link: Json) -> Json:
+    """Return a link as lists of links show it."""
+    return {**bare_link(link), "title": title}
+
+
+def bare_link(link: Json) -> Json:
+    """Return a link as a group's `links` show it, by title."""
+    target = {"id": link["id"]} if link["class"] == HARD else _target(link)
+    return {**target, "class": link["class"], "created": link.get("created", 0)}
+
+
+def link_file(link: Json) -> str:
+    """Return an external link's domain: records of HSDS 1.0 call it `file`, others `h5domain`."""
+    return str(link.get("h5domain") or link.get("file"))
+
+
+def _parse(body: Json) -> Json:
+    if "id" in body:
+        if "h5path" in body:
+            raise BadRequest("A link has an id or an h5path, not both.")
+        if not isinstance(body["id"], str):
+            raise BadRequest(f"{body['id']!r} is not an object id.")
+        return {"class": HARD, "id": check_id(body["id"])}
+    path = _text(body, "h5path")
+    if path is None:
+        raise BadRequest("A link needs an id (hard), an h5path (soft), or an h5path and a file (external).")
+    file = _text(body, "file") or _text(body, "h5domain")
+    if file is None:
+        return {"class": SOFT, "h5path": path}
+    return {"class": EXTERNAL, "h5path": path, "h5domain": file}
+
+
+def _text(body: Json, key: str) -> str | None:
+    value = body.get(key)
+    if value is None or (isinstance(value, str) and 0 < len(value) <= MAX_PATH):
+        return value
+    raise BadRequest(f"A link's {key} must be a string of 1 to {MAX_PATH} characters, not {value!r}.")
+
+
+def _target(link: Json) -> Json:
+    target = {"h5path": link.get("h5path")}
+    if link["class"] == EXTERNAL:
+        target |= {"file": link_file(link), "h5domain": link_file(link)}
+    return target

@@ -1,0 +1,91 @@
+"""Ids of objects, and the store keys that follow from them (schema v2; `h5json.objid` has the rules)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from h5json import objid as h5id
+
+from hsparse.clock import Clock
+from hsparse.errors import BadRequest
+
+COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
+
+
+def new_root_id(clock: Clock) -> str:
+    """Return a new root group's id: its second half is the first, each digit rotated by 8."""
+    half = clock.token(8).hex()
+    return _format("g", half + "".join(h5id.hexRot(digit) for digit in half))
+
+
+def new_id(collection: str, root: str, clock: Clock) -> str:
+    """Return a new id in `collection` (`groups`, `datasets`, `datatypes`) of the domain of `root`."""
+    return _format(
+        {"groups": "g", "datasets": "d", "datatypes": "t"}[collection],
+        domain_hex(root) + clock.token(8).hex(),
+    )
+
+
+def _format(prefix: str, digits: str) -> str:
+    return f"{prefix}-{digits[:8]}-{digits[8:16]}-{digits[16:20]}-{digits[20:26]}-{digits[26:32]}"
+
+
+@lru_cache(maxsize=16384)
+def check_id(id: str, collection: str | None = None) -> str:
+    """Return `id` when it is well formed (and in `collection`); `BadRequest` otherwise."""
+    if not h5id.isValidUuid(id) or not h5id.isSchema2Id(id) or id[0] not in COLLECTIONS:
+        raise BadRequest(f"{id!r} is not an object id.")
+    if collection is not None and COLLECTIONS[id[0]] != collection:
+        raise BadRequest(f"{id!r} is not the id of one of the {collection}.")
+    return id
+
+
+def collection_of(id: str) -> str:
+    """Return `groups`, `datasets` or `datatypes`."""
+    return COLLECTIONS[id[0]]
+
+
+def domain_hex(id: str) -> str:
+    """Return the 16 hex digits that all ids of a domain share."""
+    return id[2:10] + id[11:19]
+
+
+def is_root(id: str) -> bool:
+    return id.startswith("g-") and bool(h5id.isRootObjId(id))
+
+
+@lru_cache(maxsize=16384)
+def storage_key(id: str) -> str:
+    """Return the key of a record: of an object id, or of a domain path that begins with `/`."""
+    if id.startswith("/"):
+        return f"{id[1:]}/.domain.json".lstrip("/")
+    digits = h5id.getIdHexChars(id)
+    base = f"db/{digits[:8]}-{digits[8:16]}"
+    if is_root(id):
+        return f"{base}/.group.json"
+    kind = {"g": "group", "d": "dataset", "t": "datatype"}[id[0]]
+    return f"{base}/{id[0]}/{digits[16:20]}-{digits[20:26]}-{digits[26:32]}/.{kind}.json"
+
+
+def domain_prefix(root: str) -> str:
+    """Return the prefix of every key of a domain's objects."""
+    digits = domain_hex(root)
+    return f"db/{digits[:8]}-{digits[8:]}/"
+
+
+@lru_cache(maxsize=16384)
+def chunk_prefix(dataset: str) -> str:
+    """Return the prefix of a dataset's keys: its record's and its chunks'."""
+    return storage_key(dataset).removesuffix(".dataset.json")
+
+
+def chunk_key(dataset: str, scaled: tuple[int, ...]) -> str:
+    """Return the key of a chunk: `db/<uuid1>/d/<uuid2>/<i>_<j>_<k>`; of a scalar dataset's only one, `0`."""
+    return chunk_prefix(dataset) + ("_".join(map(str, scaled)) or "0")
+
+
+def chunk_of_key(key: str) -> tuple[int, ...] | None:
+    """Return the scaled coordinates in a chunk's key, None when the key is not a chunk's."""
+    name = key.rpartition("/")[2]
+    parts = name.split("_")
+    return tuple(map(int, parts)) if all(part.isascii() and part.isdigit() for part in parts) else None

@@ -1,0 +1,49 @@
+"""What the server is: `/about` for anybody, `/info` for those who watch it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+
+from aiohttp import web
+
+from hsparse.sn.context import Context
+from hsparse.sn.respond import respond
+from hsparse.sn.server_facts import HSDS_VERSION
+from hsparse.wire.message import GetInfo
+
+READY = "READY"
+
+
+async def get_about(context: Context) -> web.StreamResponse:
+    """Answer with what clients look for before they do anything else."""
+    nodes = sorted(context.service.owners.nodes)
+    return respond(
+        {
+            "start_time": int(context.service.start_time),
+            "state": READY,
+            "hsds_version": HSDS_VERSION,
+            "name": "hsparse",
+            "greeting": "Welcome to hsparse!",
+            "about": "hsparse is a service for HDF data, dense and sparse, with the API of HSDS",
+            "node_count": len(nodes),
+            "dn_urls": [],
+            "dn_ids": nodes,
+            "username": context.principal.name,
+            "isadmin": context.principal.admin,
+        }
+    )
+
+
+async def get_info(context: Context) -> web.StreamResponse:
+    """Answer with the state of this node, and of the data nodes as they tell it."""
+    nodes = await context.service.owners.ask_all(GetInfo())
+    node = {
+        "id": "sn-001",
+        "type": "sn",
+        "start_time": int(context.service.start_time),
+        "state": READY,
+        "node_count": len(nodes),
+    }
+    shown = [{key: value for key, value in asdict(one).items() if key != "bucket"} for one in nodes]
+    return respond({"node": node, "cpu": {"cores": os.cpu_count()}, "data_nodes": shown})

@@ -1,0 +1,23 @@
+"""Growing a dataset by what is about to be written."""
+
+from __future__ import annotations
+
+from hsparse.errors import BadRequest
+from hsparse.sn.context import Context
+from hsparse.sn.dataset import Dataset
+from hsparse.sn.trim import finish_trim
+from hsparse.wire.message import SetExtent
+
+
+async def grow(context: Context, dataset: Dataset, count: int, dim: int) -> Dataset:
+    """Grow dimension `dim` by `count` elements, from whatever it is now; return the dataset as it then is.
+
+    Two that grow at once each get their own part: the data node adds, it does not set.
+    """
+    if dim >= len(dataset.extent):
+        raise BadRequest(f"append_dim is {dim}; {dataset.id} has {len(dataset.extent)} dimensions.")
+    owners = context.service.owners
+    if "trim" in dataset.record:
+        await finish_trim(owners, dataset.record)
+    outcome = await owners.apply(SetExtent(dataset.id, (count,), dim))
+    return Dataset.of(outcome.unwrap())

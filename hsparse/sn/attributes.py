@@ -1,0 +1,249 @@
+"""Attributes of objects: one by name, or several at once, of several objects too."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from aiohttp import hdrs, web
+
+from hsparse.errors import BadRequest
+from hsparse.model.attribute import (
+    attribute_array,
+    attribute_bytes,
+    check_name,
+    parse_attribute,
+    store_bytes,
+)
+from hsparse.model.datatype import parse_type
+from hsparse.sn.context import Context
+from hsparse.sn.href import Href, href, hrefs
+from hsparse.sn.json_body import read_object, text_list
+from hsparse.sn.missing import missing_attribute
+from hsparse.sn.object_path import check_member
+from hsparse.sn.objects import requested, requested_id, respond_floats
+from hsparse.sn.page import ordered, page_of, split_names
+from hsparse.sn.respond import respond
+from hsparse.sn.shown import shown_attribute, shown_value
+from hsparse.sn.type_reference import read_type
+from hsparse.sn.walk import read_many, walk
+from hsparse.wire.message import DeleteAttributes, PutAttributes, Record
+
+BINARY = "application/octet-stream"
+
+
+async def get_attributes(context: Context) -> web.StreamResponse:
+    """List an object's attributes; with `follow_links` those of all objects it leads to, by object."""
+    own = own_path(context)
+    id = requested_id(context)
+    links = {"hrefs": hrefs(context, self=f"{own}/attributes", home="/", owner=own)}
+    if context.flag("follow_links"):
+        found = await walk(context.service.owners, check_member(id, context.domain, "groups"), read_all=True)
+        by_object = {one.id: _listed(context, one.record or {}) for one in found}
+        return respond_floats({"attributes": by_object} | links)
+    record = await context.service.owners.record(id)
+    attributes = _listed(context, record)
+    for attribute in attributes:
+        attribute["href"] = href(context, f"{own}/attributes/{attribute['name']}")
+    return respond_floats({"attributes": attributes} | links)
+
+
+async def post_attributes(context: Context) -> web.StreamResponse:
+    """Answer with attributes by name: of the request's object, or of each in `obj_ids`."""
+    wanted = _wanted(context, await read_object(context))
+    ids = list(wanted)
+    found: Record = {}
+    for id, outcome in zip(ids, await read_many(context.service.owners, ids), strict=True):
+        stored = outcome.unwrap().get("attributes") or {}
+        names = ordered(context, stored) if wanted[id] is None else wanted[id] or []
+        if len(ids) == 1:
+            for name in names:
+                if name not in stored:
+                    raise await missing_attribute(context.service.owners, id, name)
+        found[id] = [_shown(context, name, stored[name]) for name in names if name in stored]
+    return respond_floats({"attributes": found if len(ids) > 1 else found[ids[0]]})
+
+
+async def put_attributes(context: Context) -> web.StreamResponse:
+    """Set attributes, of the request's object or of each in `obj_ids`; 200 when nothing changed."""
+    return await _put(context, _bodies(context, await read_object(context)))
+
+
+async def delete_attributes(context: Context) -> web.StreamResponse:
+    """Delete the attributes in `attr_names`, which with `encoding=base64` is base64 of the joined names."""
+    id = requested_id(context)
+    if context.arg("encoding") == "base64":
+        names = _decoded_names(context)
+    else:
+        names = split_names(context, "attr_names")
+    await context.service.owners.apply(DeleteAttributes(id, names))
+    return respond({"hrefs": []})
+
+
+async def get_attribute(context: Context) -> web.StreamResponse:
+    """Answer with one attribute, without its value with `IncludeData=0`."""
+    name, stored = await _requested(context)
+    data = context.arg("IncludeData") is None or context.flag("IncludeData")
+    answer = _shown(context, name, stored, data=data)
+    answer["lastModified"] = stored.get("lastModified", answer["created"])
+    return respond_floats(answer | {"hrefs": _hrefs(context, name)})
+
+
+async def put_attribute(context: Context) -> web.StreamResponse:
+    """Set one attribute; 200 when it was there already."""
+    name = check_name(context.request.match_info["name"])
+    return await _put(context, {requested_id(context): {name: await read_object(context)}})
+
+
+async def delete_attribute(context: Context) -> web.StreamResponse:
+    """Delete one attribute."""
+    name = check_name(context.request.match_info["name"])
+    await context.service.owners.apply(DeleteAttributes(requested_id(context), (name,)))
+    return respond({})
+
+
+async def get_attribute_value(context: Context) -> web.StreamResponse:
+    """Answer with one attribute's value: bytes where they are accepted and the type's size is fixed."""
+    name, stored = await _requested(context)
+    attribute_array(stored)  # refuses a null dataspace
+    fixed = not parse_type(stored["type"]).is_variable
+    if fixed and BINARY in context.request.headers.get(hdrs.ACCEPT, ""):
+        return web.Response(body=attribute_bytes(stored), content_type=BINARY)
+    links = {"hrefs": _hrefs(context, name)}
+    if "encoding" in stored or (fixed and _base64(context)):
+        text = base64.b64encode(attribute_bytes(stored)).decode()
+        return respond({"value": text, "encoding": "base64"} | links)
+    return respond_floats({"value": shown_value(stored, ignore_nan=context.flag("ignore_nan"))} | links)
+
+
+async def put_attribute_value(context: Context) -> web.StreamResponse:
+    """Replace one attribute's value, by JSON or bytes; type and dataspace stay."""
+    name, stored = await _requested(context)
+    if stored["shape"]["class"] == "H5S_NULL":
+        raise BadRequest("An attribute with a null dataspace has no value.")
+    datatype = parse_type(stored["type"])
+    if BINARY in context.request.headers.get(hdrs.CONTENT_TYPE, ""):
+        attribute = store_bytes(await context.body(), stored["shape"], datatype)
+    else:
+        body = await read_object(context)
+        if "value" not in body:
+            raise BadRequest("The body must have a value.")
+        attribute = parse_attribute(
+            {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}, datatype
+        )
+    await context.service.owners.apply(PutAttributes(requested_id(context), {name: attribute}, replace=True))
+    return respond({})
+
+
+def own_path(context: Context) -> str:
+    """Return the path of the request's object."""
+    info = context.request.match_info
+    return f"/{info['collection']}/{info['id']}"
+
+
+def _hrefs(context: Context, name: str) -> list[Href]:
+    own = own_path(context)
+    return hrefs(context, self=f"{own}/attributes/{name}", home="/", owner=own)
+
+
+async def _requested(context: Context) -> tuple[str, Record]:
+    """Return the request's attribute, by name and as it is stored."""
+    name = context.request.match_info["name"]
+    record = await requested(context)
+    stored = (record.get("attributes") or {}).get(name)
+    if stored is None:
+        raise await missing_attribute(context.service.owners, record["id"], name)
+    return name, stored
+
+
+def _listed(context: Context, record: Record) -> list[Record]:
+    stored = record.get("attributes") or {}
+    data = context.flag("IncludeData")
+    names = page_of(context, ordered(context, stored), "attribute")
+    return [_shown(context, name, stored[name], data=data) for name in names]
+
+
+def _shown(context: Context, name: str, stored: Record, *, data: bool | None = None) -> Record:
+    data = context.flag("IncludeData") if data is None else data
+    max_size = context.number("max_data_size") or 0
+    shown = shown_attribute(name, stored, data=data, max_size=max_size, ignore_nan=context.flag("ignore_nan"))
+    wanted = "value" in shown and "encoding" not in shown and _base64(context)
+    if wanted and stored.get("value") is not None and not parse_type(stored["type"]).is_variable:
+        return shown | {"value": base64.b64encode(attribute_bytes(stored)).decode(), "encoding": "base64"}
+    return shown
+
+
+def _base64(context: Context) -> bool:
+    encoding = context.arg("encoding")
+    if encoding not in (None, "", "base64"):
+        raise BadRequest(f"The encoding must be base64, not {encoding!r}.")
+    return encoding == "base64"
+
+
+async def _put(context: Context, bodies: dict[str, Any]) -> web.StreamResponse:
+    """Set attributes by object; all are checked before any is set."""
+    replace = context.flag("replace")
+    changes = [PutAttributes(id, await _parsed(context, some), replace) for id, some in bodies.items()]
+    outcomes = await context.service.owners.change(*changes)
+    for outcome in outcomes:
+        outcome.unwrap()
+    return respond({}, status=201 if any(outcome.changed for outcome in outcomes) else 200)
+
+
+async def _parsed(context: Context, bodies: Any) -> Record:
+    """Return attributes in their stored form, in the order in which the client created them."""
+    if not isinstance(bodies, dict) or not bodies:
+        raise BadRequest("attributes must be an object, with an attribute for each name.")
+    if not all(isinstance(body, dict) for body in bodies.values()):
+        raise BadRequest("An attribute must be an object, with type, shape and value.")
+    items = sorted(bodies.items(), key=lambda item: _created(item[1]))
+    return {check_name(name): parse_attribute(body, await read_type(context, body)) for name, body in items}
+
+
+def _created(body: Record) -> float:
+    created = body.get("created")
+    return created if isinstance(created, int | float) else 0.0
+
+
+def _bodies(context: Context, body: Record) -> dict[str, Any]:
+    """Return what is to be set, by object: `attributes`, of all in a list `obj_ids`, or of each in a dict."""
+    ids, attributes = body.get("obj_ids"), body.get("attributes")
+    if ids is None:
+        return {requested_id(context): attributes}
+    if isinstance(ids, list) and ids:
+        return {check_member(str(id), context.domain): attributes for id in ids}
+    if not isinstance(ids, dict) or not ids or attributes is not None:
+        raise BadRequest(
+            "obj_ids must be a list of ids, with attributes beside it, or have attributes for each id."
+        )
+    return {
+        check_member(id, context.domain): one.get("attributes") if isinstance(one, dict) else None
+        for id, one in ids.items()
+    }
+
+
+def _wanted(context: Context, body: Record) -> dict[str, list[str] | None]:
+    """Return the names that are asked for, by object; None for all."""
+    ids, names = body.get("obj_ids"), text_list(body, "attr_names")
+    if ids is None:
+        if names is None:
+            raise BadRequest("The body must have attr_names or obj_ids.")
+        return {requested_id(context): names}
+    if isinstance(ids, list) and ids:
+        return {check_member(str(id), context.domain): names for id in ids}
+    if not isinstance(ids, dict) or not ids or names is not None:
+        raise BadRequest("obj_ids must be a list of ids, or have a list of attr_names for each id.")
+    if any(some is None for some in ids.values()):
+        raise BadRequest("obj_ids must have a list of attr_names for each id.")
+    return {check_member(id, context.domain): text_list(ids, id) for id in ids}
+
+
+def _decoded_names(context: Context) -> tuple[str, ...]:
+    try:
+        text = base64.b64decode(context.arg("attr_names") or "", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise BadRequest(f"attr_names is not valid base64: {error}.") from error
+    if not text:
+        raise BadRequest("The parameter attr_names must name what to delete.")
+    return tuple(dict.fromkeys(text.split(context.arg("separator") or "/")))

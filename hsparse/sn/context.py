@@ -1,0 +1,106 @@
+"""A request, once it is known who asks and about which domain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from aiohttp import web
+
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.model.principal import Principal
+
+if TYPE_CHECKING:
+    from hsparse.sn.service import Service
+
+TRUE = frozenset({"1", "t", "true", "yes", "on"})
+FALSE = frozenset({"", "0", "f", "false", "no", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A domain or folder: its absolute path, and its record as stored (not to be modified).
+
+    A folder has no `root`.
+    """
+
+    path: str
+    record: dict[str, Any]
+
+    @property
+    def root(self) -> str | None:
+        root = self.record.get("root")
+        return root if isinstance(root, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a handler is given; `domain` is None only on routes that ask for no right."""
+
+    service: Service
+    request: web.Request
+    principal: Principal
+    path: str | None
+    """The domain path the request names, normalised; None where it names none."""
+    found: Domain | None
+
+    @property
+    def domain(self) -> Domain:
+        assert self.found is not None
+        return self.found
+
+    def arg(self, name: str) -> str | None:
+        """Return a query parameter, None when it is not given."""
+        return self.request.query.get(name)
+
+    def flag(self, name: str) -> bool:
+        """Return a query parameter as a truth value; `BadRequest` when it is none."""
+        text = self.request.query.get(name, "").lower()
+        if text in TRUE:
+            return True
+        if text in FALSE:
+            return False
+        raise BadRequest(f"{name} must be 0 or 1, not {text!r}.")
+
+    def number(self, name: str) -> int | None:
+        """Return a query parameter as a non-negative integer, None when it is not given."""
+        text = self.request.query.get(name)
+        if text is None:
+            return None
+        if not text.isascii() or not text.isdigit():
+            raise BadRequest(f"{name} must be a non-negative integer, not {text!r}.")
+        return int(text)
+
+    async def body(self) -> bytes:
+        """Return the whole body; `TooLarge` beyond the limit, `BadRequest` when it was cut short."""
+        limit = self.service.settings.max_request_size
+        length = self.request.content_length
+        if length is not None and length > limit:
+            raise TooLarge(f"The body has {length} bytes; the limit is {limit} (max_request_size).")
+        data = bytearray()
+        try:
+            async for block in self.request.content.iter_any():
+                data += block
+                if len(data) > limit:
+                    raise TooLarge(f"The body has more than {limit} bytes, the limit (max_request_size).")
+        except web.RequestPayloadError as error:
+            raise BadRequest("The body was cut short; nothing was applied.") from error
+        if length is not None and len(data) != length:
+            raise BadRequest(
+                f"The body has {len(data)} bytes of the {length} announced; nothing was applied."
+            )
+        return bytes(data)
+
+    async def json(self) -> dict[str, Any]:
+        """Return the body as a JSON object, `{}` when it is empty; `BadRequest` when it is no object."""
+        data = await self.body()
+        if not data:
+            return {}
+        try:
+            value = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise BadRequest(f"The body is not valid JSON: {error}.") from error
+        if not isinstance(value, dict):
+            raise BadRequest("The body must be a JSON object.")
+        return value

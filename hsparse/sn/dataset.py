@@ -1,0 +1,74 @@
+"""A dataset as value requests need it, made from its record."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, Moved, Unsupported
+from hsparse.format.grid import Grid
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.layout import chunk_spec
+from hsparse.model.objid import check_id, domain_hex
+from hsparse.sn.context import Context
+from hsparse.wire.message import Record
+
+T = TypeVar("T")
+
+ATTEMPTS = 8
+"""How often an operation is planned again before its `Moved` is passed on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A dataset with a simple or scalar dataspace: `extent` is `()` for a scalar one."""
+
+    id: str
+    record: Record
+    extent: tuple[int, ...]
+    spec: ChunkSpec
+    grid: Grid
+    dtype: np.dtype[Any]
+    fill: NDArray[Any]
+
+    @classmethod
+    def of(cls, record: Record) -> Dataset:
+        """Make it from a stored record; `BadRequest` for a null dataspace."""
+        shape = record["shape"]
+        if shape["class"] == "H5S_NULL":
+            raise BadRequest(f"{record['id']} has a null dataspace: it has no values.")
+        spec = chunk_spec(record)
+        if spec.dtype.hasobject:
+            raise Unsupported(
+                f"{record['id']} has a variable-length type, whose values are not supported yet."
+            )
+        extent = tuple(shape.get("dims") or ())
+        return cls(record["id"], record, extent, spec, Grid(extent, spec.dims), spec.dtype, spec.fill_value)
+
+    def require_sparse(self) -> None:
+        """Raise `BadRequest` when the dataset is dense."""
+        if not self.spec.sparse:
+            raise BadRequest(f"{self.id} is not sparse: all its elements are always defined.")
+
+
+async def load_dataset(context: Context) -> Dataset:
+    """Load the dataset that the request's path names, in the request's domain."""
+    id = check_id(context.request.match_info["id"], "datasets")
+    root = context.domain.root
+    if root is None or domain_hex(id) != domain_hex(root):
+        raise BadRequest(f"{id} is not in the domain {context.domain.path}.")
+    return Dataset.of(await context.service.owners.record(id))
+
+
+async def until_current(context: Context, work: Callable[[Dataset], Awaitable[T]]) -> T:
+    """Return `work` of the dataset the path names, done again when its extent was shrunk meanwhile."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return await work(await load_dataset(context))
+        except Moved:
+            continue
+    return await work(await load_dataset(context))

@@ -1,0 +1,131 @@
+"""Domains and folders, at `/`: getting, creating, flushing and deleting them, and objects by path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from hsparse.errors import BadRequest, Conflict, Forbidden
+from hsparse.model.right import Right
+from hsparse.sn.access import named_domain
+from hsparse.sn.context import Context, Domain
+from hsparse.sn.domain_creation import create_domain
+from hsparse.sn.folders import list_folder
+from hsparse.sn.href import domain_hrefs, hrefs
+from hsparse.sn.json_body import read_object, text_list
+from hsparse.sn.object_path import resolve, root_of
+from hsparse.sn.objects import respond_floats, with_class
+from hsparse.sn.respond import respond
+from hsparse.sn.scan import scan_domain
+from hsparse.sn.server_facts import server_facts
+from hsparse.sn.shown import shown_object
+from hsparse.sn.walk import walk
+from hsparse.wire.message import DeleteObject, DeleteTree, Forget, ListKeys, Record
+
+MAX_OBJECTS = 10_000
+"""Objects that `getobjs` answers with; a domain of more is answered without, and clients ask one by one."""
+
+
+async def get_domain(context: Context) -> web.StreamResponse:
+    """Answer with the domain, an object in it (`h5path`) or, without a domain, the top-level folders."""
+    if context.path is None or context.path == "/":
+        return respond({"domains": await list_folder(context, "/"), "hrefs": hrefs(context, self="/")})
+    domain = await named_domain(context, Right.READ)
+    h5path = context.arg("h5path")
+    if h5path:
+        found, record = await resolve(context, domain, h5path)
+        links = domain_hrefs(context, found.path, root_of(domain), home=True)
+        return respond_floats(with_class(record, found, context) | {"hrefs": links})
+    answer = shown_domain(domain)
+    if domain.root is not None:
+        answer |= await _details(context, domain.root)
+    if context.flag("getdnids"):
+        answer["dn_ids"] = data_node_ids(context)
+    return respond_floats(answer | {"hrefs": domain_hrefs(context, domain.path, domain.root)})
+
+
+async def post_domain(context: Context) -> web.StreamResponse:
+    """Answer with the objects at `h5paths`; `NotFound` when one is not there."""
+    paths = text_list(await read_object(context), "h5paths")
+    if paths is None:
+        raise BadRequest("The body must have h5paths.")
+    domain = await named_domain(context, Right.READ)
+    objects = {}
+    for path in paths:
+        found, record = await resolve(context, domain, path)
+        objects[path] = with_class(record, found, context)
+    return respond_floats({"h5paths": objects})
+
+
+async def put_domain(context: Context) -> web.StreamResponse:
+    """Create a domain or folder or, with `flush` or `rescan`, see that all is stored and counted.
+
+    Both are always so: nothing is answered before it is stored, and counts are taken when asked for.
+    """
+    body = await read_object(context)
+    wants_ids = _truth(context, body, "getdnids")
+    if _truth(context, body, "flush") or _truth(context, body, "rescan"):
+        domain = await named_domain(context, Right.UPDATE)
+        if domain.root is None and _truth(context, body, "rescan"):
+            raise BadRequest(f"{domain.path} is a folder: it has nothing to count.")
+        if wants_ids and domain.root is not None:
+            return respond({"dn_ids": data_node_ids(context)})
+        return web.Response(status=204)
+    record = await create_domain(context, body)
+    keys = ("root", "owner", "acls", "created", "lastModified")
+    answer: Record = {key: record[key] for key in keys if key in record}
+    answer |= server_facts(context.service.settings)
+    return respond(answer | ({"dn_ids": data_node_ids(context)} if wants_ids else {}), status=201)
+
+
+async def delete_domain(context: Context) -> web.StreamResponse:
+    """Delete a domain with all its objects (`keep_root`: without them), or a folder that is empty."""
+    body = await read_object(context)
+    if _truth(context, body, "meta_only"):
+        return respond({})  # asks HSDS to drop a cache entry; data nodes drop theirs by themselves
+    domain = await named_domain(context, Right.DELETE)
+    if domain.path.count("/") == 1 and not context.principal.admin:
+        raise Forbidden(f"{domain.path} is at the top level: only an admin can delete it.")
+    owners = context.service.owners
+    if domain.root is None:
+        inside = await owners.ask_any(ListKeys(domain.path[1:] + "/", delimiter=True, limit=10))
+        if inside.prefixes:
+            raise Conflict(f"The folder {domain.path} is not empty; delete what is in it first.")
+    await owners.apply(DeleteObject(domain.path))
+    if domain.root is not None and not _truth(context, body, "keep_root"):
+        await owners.ask_any(DeleteTree(domain.root))
+        await owners.ask_all(Forget(domain.root))
+    return respond(None)
+
+
+def shown_domain(domain: Domain) -> Record:
+    """Return a domain or folder as answers show it."""
+    record = domain.record
+    shown: Record = {"class": "folder"} if domain.root is None else {"root": domain.root, "class": "domain"}
+    return shown | {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
+
+
+def data_node_ids(context: Context) -> list[str]:
+    """Return the ids of the data nodes, always in the same order."""
+    return sorted(context.service.owners.nodes)
+
+
+async def _details(context: Context, root: str) -> Record:
+    details = dict(server_facts(context.service.settings))
+    if context.flag("verbose"):
+        details |= await scan_domain(context.service.owners, root)
+    if context.flag("getobjs"):
+        found = await walk(context.service.owners, root, read_all=True, limit=MAX_OBJECTS)
+        if len(found) <= MAX_OBJECTS:
+            details["domain_objs"] = {one.id: _whole(context, one.record or {}) for one in found}
+    return details
+
+
+def _whole(context: Context, record: Record) -> Record:
+    return shown_object(record, links=True, attributes=True, ignore_nan=context.flag("ignore_nan"))
+
+
+def _truth(context: Context, body: dict[str, Any], key: str) -> bool:
+    """Return a truth value given in the body or as a parameter."""
+    return bool(body[key]) if key in body else context.flag(key)

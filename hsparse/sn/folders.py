@@ -1,0 +1,97 @@
+"""What is in a folder: `/domains`."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from hsparse.errors import ErrorKind
+from hsparse.model.right import Right
+from hsparse.sn.access import find_domain, require
+from hsparse.sn.attribute_query import AttributeQuery, parse_query
+from hsparse.sn.context import Context, Domain
+from hsparse.sn.href import href, hrefs
+from hsparse.sn.pattern import matcher
+from hsparse.sn.respond import respond
+from hsparse.sn.scan import scan_domain
+from hsparse.sn.walk import read_many
+from hsparse.wire.message import ListKeys, Record
+
+KEYS_AT_ONCE = 1000
+OBJECTS = "db/"
+"""Where the store keeps objects: not a folder."""
+
+
+async def get_domains(context: Context) -> web.StreamResponse:
+    """List the domains and folders in a folder, which needs the right to read it."""
+    path = context.path or "/"
+    domain = await find_domain(context.service, path, context.principal)
+    await require(context, domain, Right.READ)
+    listed = await list_folder(context, path)
+    return respond({"domains": listed, "hrefs": hrefs(context, self="/domains")})
+
+
+async def list_folder(context: Context, path: str) -> list[Record]:
+    """Return what is directly in folder `path`, by name, as `Marker`, `Limit`, `pattern` and `query` say.
+
+    `Marker` is a path, or the name of one in the folder; listing goes on behind it, whether it exists or not.
+    """
+    query = parse_query(text) if (text := context.arg("query")) is not None else None
+    matches = matcher(context.arg("pattern"))
+    limit = context.number("Limit")
+    folder = path.rstrip("/") + "/"
+    marker = context.arg("Marker") or ""
+    if marker and not marker.startswith("/"):
+        marker = folder + marker
+    listed: list[Record] = []
+    after = f"{marker[1:]}/" if marker else ""
+    while True:
+        listing = await context.service.owners.ask_any(
+            ListKeys(folder[1:], delimiter=True, start_after=after, limit=KEYS_AT_ONCE)
+        )
+        paths = [f"/{prefix[:-1]}" for prefix in listing.prefixes if prefix != OBJECTS and prefix > after]
+        paths = [one for one in paths if matches(one.rpartition("/")[2])]
+        listed += await _shown(context, paths, query)
+        if limit and len(listed) >= limit:
+            return listed[:limit]
+        if not listing.more:
+            return listed
+        after = max((*listing.prefixes, *listing.keys), default="")
+        if not after:
+            return listed
+
+
+async def _shown(context: Context, paths: list[str], query: AttributeQuery | None) -> list[Record]:
+    """Return the domains at `paths` that exist and answer the query."""
+    domains: list[Domain] = []
+    for path, outcome in zip(paths, await read_many(context.service.owners, paths), strict=True):
+        if outcome.failure is not None and outcome.failure.kind in (ErrorKind.NOT_FOUND, ErrorKind.GONE):
+            continue  # a key below, and no domain above it
+        domains.append(Domain(path, outcome.unwrap()))
+    if query is not None:
+        domains = await _answering(context, domains, query)
+    return [await _entry(context, domain) for domain in domains]
+
+
+async def _answering(context: Context, domains: list[Domain], query: AttributeQuery) -> list[Domain]:
+    """Return the domains whose root group's attributes answer the query; folders have none."""
+    domains = [domain for domain in domains if domain.root is not None]
+    roots = await read_many(context.service.owners, [domain.root or "" for domain in domains])
+    return [
+        domain
+        for domain, root in zip(domains, roots, strict=True)
+        if root.failure is None and query.answers(root.unwrap().get("attributes") or {})
+    ]
+
+
+async def _entry(context: Context, domain: Domain) -> Record:
+    record = domain.record
+    entry: Record = {} if domain.root is None else {"root": domain.root}
+    entry["class"] = "folder" if domain.root is None else "domain"
+    entry |= {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
+    if domain.root is not None and context.flag("verbose"):
+        modified = entry.get("lastModified", 0)
+        entry |= await scan_domain(context.service.owners, domain.root)
+        entry["lastModified"] = max(entry["lastModified"], modified)
+    entry["name"] = domain.path
+    entry["hrefs"] = [{"rel": "domain", "href": href(context, "/", domain=domain.path)}]
+    return entry

@@ -1,0 +1,52 @@
+"""JSON bodies as stock clients send them: lists too, and numbers that JSON does not have."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+
+from hsparse.errors import BadRequest
+from hsparse.sn.context import Context
+
+
+async def read_json(context: Context) -> Any:
+    """Return the body's JSON value, None when it is empty; `NaN` and `Infinity` are floats, as in Python.
+
+    Python clients (h5pyd) write these for floats that are not finite.
+    """
+    data = await context.body()
+    if not data.strip():
+        return None
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        if b"NaN" not in data and b"Infinity" not in data:
+            raise BadRequest(f"The body is not valid JSON: {error}.") from error
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise BadRequest("The body is nested too deeply.") from error
+    except ValueError as error:
+        raise BadRequest(f"The body is not valid JSON: {error}.") from error
+
+
+async def read_object(context: Context) -> dict[str, Any]:
+    """Return the body as a JSON object, `{}` when it is empty; `BadRequest` when it is none."""
+    value = await read_json(context)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadRequest("The body must be a JSON object.")
+    return value
+
+
+def text_list(body: dict[str, Any], key: str) -> list[str] | None:
+    """Return a list of strings in a body, None when it is not given."""
+    value = body.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BadRequest(f"{key} must be a list of strings.")
+    return value

@@ -1,0 +1,189 @@
+"""A group's links: one by title, or several at once, of several groups too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from hsparse.errors import BadRequest
+from hsparse.model.link import HARD, check_title, listed_link, parse_link, shown_link
+from hsparse.model.objid import collection_of
+from hsparse.sn.context import Context
+from hsparse.sn.href import href, hrefs
+from hsparse.sn.json_body import read_object, text_list
+from hsparse.sn.missing import missing_link
+from hsparse.sn.object_path import check_member
+from hsparse.sn.objects import requested, requested_id
+from hsparse.sn.page import ordered, page_of, split_names
+from hsparse.sn.pattern import matcher
+from hsparse.sn.respond import respond
+from hsparse.sn.walk import read_many, walk
+from hsparse.wire.message import DeleteLinks, PutLinks, Record
+
+
+async def get_links(context: Context) -> web.StreamResponse:
+    """List a group's links; with `follow_links` those of all groups that can be reached, by group."""
+    id = requested_id(context, "groups")
+    own = f"/groups/{id}"
+    links = {"hrefs": hrefs(context, self=f"{own}/links", home="/", owner=own)}
+    if context.flag("follow_links"):
+        return respond({"links": await _reachable(context, id)} | links)
+    record = await context.service.owners.record(id)
+    stored = record.get("links") or {}
+    titles = page_of(context, ordered(context, stored), "link")
+    return respond({"links": [_browsable(context, id, title, stored[title]) for title in titles]} | links)
+
+
+async def post_links(context: Context) -> web.StreamResponse:
+    """Answer with links by title: of the request's group, or of each group in `grp_ids`."""
+    body = await read_object(context)
+    wanted = _wanted(context, body)
+    groups = list(wanted)
+    matches = matcher(context.arg("pattern"))
+    limit = context.number("Limit")
+    found: Record = {}
+    for id, outcome in zip(groups, await read_many(context.service.owners, groups), strict=True):
+        stored = outcome.unwrap().get("links") or {}
+        titles = await _titles(context, id, stored, wanted[id], several=len(groups) > 1)
+        titles = [title for title in titles if matches(title)]
+        found[id] = [listed_link(title, stored[title]) for title in (titles if not limit else titles[:limit])]
+    return respond({"links": found if len(groups) > 1 else found[groups[0]]})
+
+
+async def put_links(context: Context) -> web.StreamResponse:
+    """Set links, of the request's group or of each in `grp_ids`; 200 when all were there already."""
+    body = await read_object(context)
+    return await _put(context, _bodies(context, body))
+
+
+async def delete_links(context: Context) -> web.StreamResponse:
+    """Delete the links in `titles`."""
+    id = requested_id(context, "groups")
+    await context.service.owners.apply(DeleteLinks(id, split_names(context, "titles")))
+    return respond({})
+
+
+async def get_link(context: Context) -> web.StreamResponse:
+    """Answer with one link."""
+    record = await requested(context, "groups")
+    title = context.request.match_info["title"]
+    link = (record.get("links") or {}).get(title)
+    if link is None:
+        raise await missing_link(context.service.owners, record["id"], title)
+    created = link.get("created", 0)
+    own = f"/groups/{record['id']}"
+    paths = {"self": f"{own}/links/{title}", "home": "/", "owner": own}
+    if link["class"] == HARD:
+        paths["target"] = f"/{collection_of(link['id'])}/{link['id']}"
+    answer = {"link": shown_link(title, link), "created": created, "lastModified": created}
+    return respond(answer | {"hrefs": hrefs(context, **paths)})
+
+
+async def put_link(context: Context) -> web.StreamResponse:
+    """Set one link; 200 when it was there already."""
+    title = context.request.match_info["title"]
+    return await _put(context, {requested_id(context, "groups"): {title: await read_object(context)}})
+
+
+async def delete_link(context: Context) -> web.StreamResponse:
+    """Delete one link."""
+    title = check_title(context.request.match_info["title"])
+    await context.service.owners.apply(DeleteLinks(requested_id(context, "groups"), (title,)))
+    return respond({})
+
+
+async def _put(context: Context, bodies: dict[str, Any]) -> web.StreamResponse:
+    """Set links by group; all are checked before any is set."""
+    changes = [PutLinks(id, _parsed(context, links)) for id, links in bodies.items()]
+    targets = {link["id"] for change in changes for link in change.links.values() if link["class"] == HARD}
+    for outcome in await read_many(context.service.owners, sorted(targets)):
+        outcome.unwrap()
+    outcomes = await context.service.owners.change(*changes)
+    for outcome in outcomes:
+        outcome.unwrap()
+    return respond({"hrefs": []}, status=201 if any(outcome.changed for outcome in outcomes) else 200)
+
+
+def _parsed(context: Context, bodies: Any) -> Record:
+    """Return links in their stored form, in the order in which the client created them."""
+    if not isinstance(bodies, dict) or not bodies:
+        raise BadRequest("links must be an object, with a link for each title.")
+    links = {check_title(title): parse_link(body) for title, body in sorted(bodies.items(), key=_created)}
+    for link in links.values():
+        if link["class"] == HARD:
+            check_member(link["id"], context.domain)
+    return links
+
+
+def _created(item: tuple[str, Any]) -> float:
+    created = item[1].get("created") if isinstance(item[1], dict) else None
+    return created if isinstance(created, int | float) else 0.0
+
+
+def _bodies(context: Context, body: Record) -> dict[str, Any]:
+    """Return what is to be set, by group: `links`, of all in a list `grp_ids`, or of each in a dict."""
+    groups, links = body.get("grp_ids"), body.get("links")
+    if groups is None:
+        return {requested_id(context, "groups"): links}
+    if isinstance(groups, list) and groups:
+        return {check_member(str(id), context.domain, "groups"): links for id in groups}
+    if not isinstance(groups, dict) or not groups or links is not None:
+        raise BadRequest("grp_ids must be a list of ids, with links beside it, or have links for each id.")
+    return {
+        check_member(id, context.domain, "groups"): one.get("links") if isinstance(one, dict) else None
+        for id, one in groups.items()
+    }
+
+
+def _wanted(context: Context, body: Record) -> dict[str, list[str] | None]:
+    """Return the titles that are asked for, by group; None for all."""
+    groups, titles = body.get("grp_ids"), text_list(body, "titles")
+    if groups is None:
+        if titles is None:
+            raise BadRequest("The body must have titles or grp_ids.")
+        return {requested_id(context, "groups"): titles}
+    if isinstance(groups, list) and groups:
+        return {check_member(str(id), context.domain, "groups"): titles for id in groups}
+    if not isinstance(groups, dict) or not groups or titles is not None:
+        raise BadRequest("grp_ids must be a list of ids, or have a list of titles for each id.")
+    if any(some is None for some in groups.values()):
+        raise BadRequest("grp_ids must have a list of titles for each id.")
+    return {check_member(id, context.domain, "groups"): text_list(groups, id) for id in groups}
+
+
+async def _titles(
+    context: Context, id: str, stored: Record, wanted: list[str] | None, *, several: bool
+) -> list[str]:
+    """Return the titles to answer with; of several groups each has those it knows."""
+    if wanted is None:
+        return ordered(context, stored)
+    if not several:
+        for title in wanted:
+            if title not in stored:
+                raise await missing_link(context.service.owners, id, title)
+    return [title for title in wanted if title in stored]
+
+
+async def _reachable(context: Context, id: str) -> Record:
+    matches = matcher(context.arg("pattern"))
+    found = await walk(context.service.owners, id)
+    if not found:
+        await context.service.owners.record(id)  # says why there is none
+    return {
+        one.id: [
+            listed_link(title, one.record["links"][title])
+            for title in ordered(context, one.record.get("links") or {})
+            if matches(title)
+        ]
+        for one in found
+        if one.record is not None
+    }
+
+
+def _browsable(context: Context, id: str, title: str, link: Record) -> Record:
+    listed = listed_link(title, link)
+    if link["class"] == HARD:
+        collection = collection_of(link["id"])
+        listed |= {"collection": collection, "target": href(context, f"/{collection}/{link['id']}")}
+    return listed | {"href": href(context, f"/groups/{id}/links/{title}")}

@@ -1,0 +1,144 @@
+"""What a service node counts, in Prometheus's text format.
+
+A label takes few values whatever clients send: a route is its template, never the path that was asked;
+an unknown method or path is one value, `other`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from hsparse.clock import Clock
+from hsparse.sn.context import Context
+
+Family = TypeVar("Family", Counter, Gauge, Histogram)
+
+OTHER = "other"
+ABORTED = "aborted"
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric(Generic[Family]):
+    """A metric: the class that keeps it, its name as exposed, what it tells, its labels and, of a histogram,
+    the upper bounds of its buckets."""
+
+    kind: Callable[..., Family]
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    def make(self, registry: CollectorRegistry) -> Family:
+        options: dict[str, Any] = {"buckets": self.buckets} if self.buckets else {}
+        return self.kind(self.name, self.help, self.labels, registry=registry, **options)
+
+
+REQUESTS = Metric(
+    Counter,
+    "hsparse_requests_total",
+    "Requests answered, by HTTP status; 'aborted' where the connection was broken off instead.",
+    ("route", "method", "status"),
+)
+LATENCY = Metric(
+    Histogram,
+    "hsparse_request_seconds",
+    "Seconds from a request's headers until its answer is ready or, if streamed, sent.",
+    ("route", "method"),
+    (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+)
+BYTES_IN = Metric(
+    Counter, "hsparse_request_bytes_total", "Bytes received in request bodies.", ("route", "method")
+)
+BYTES_OUT = Metric(
+    Counter,
+    "hsparse_response_bytes_total",
+    "Bytes of answers' bodies; of a streamed one all that was sent, headers and framing too.",
+    ("route", "method"),
+)
+IN_FLIGHT = Metric(Gauge, "hsparse_requests_in_flight", "Requests being answered now.")
+
+METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = (
+    REQUESTS,
+    LATENCY,
+    BYTES_IN,
+    BYTES_OUT,
+    IN_FLIGHT,
+)
+"""Every metric there is: what the documentation lists."""
+
+
+class Metrics:
+    """The metrics of one application, in a registry of their own.
+
+    `middleware` must be the application's outermost, to see the answers that errors become.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._registry = CollectorRegistry()
+        self._requests = REQUESTS.make(self._registry)
+        self._latency = LATENCY.make(self._registry)
+        self._bytes_in = BYTES_IN.make(self._registry)
+        self._bytes_out = BYTES_OUT.make(self._registry)
+        self._in_flight = IN_FLIGHT.make(self._registry)
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer with `handler`, and count."""
+        start = self._clock.monotonic()
+        status, size = ABORTED, 0
+        with self._in_flight.track_inprogress():
+            try:
+                response = await handler(request)
+                status, size = str(response.status), _body_size(request, response)
+                return response
+            except web.HTTPException as answer:
+                status, size = str(answer.status), _body_size(request, answer)
+                raise
+            except Exception:
+                if not request.writer.output_size:
+                    status = "500"  # which the server answers in the handler's stead
+                raise
+            finally:
+                self._count(request, status, size, self._clock.monotonic() - start)
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus's text format; its content type is `CONTENT_TYPE_LATEST`."""
+        return generate_latest(self._registry)
+
+    def _count(self, request: web.Request, status: str, size: int, seconds: float) -> None:
+        labels = _route(request), request.method if request.method in hdrs.METH_ALL else OTHER
+        self._requests.labels(*labels, status).inc()
+        self._latency.labels(*labels).observe(seconds)
+        self._bytes_in.labels(*labels).inc(request.content.total_bytes)
+        # Something was sent already only of a streamed answer, and then it need not have come to its end.
+        self._bytes_out.labels(*labels).inc(request.writer.output_size or size)
+
+
+METRICS_KEY = web.AppKey("metrics", Metrics)
+"""Where an application keeps its metrics."""
+
+
+async def get_metrics(context: Context) -> web.Response:
+    """`GET /metrics`: what the application has counted, as Prometheus scrapes it."""
+    metrics = context.request.config_dict[METRICS_KEY]
+    return web.Response(body=metrics.text(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST})
+
+
+def _route(request: web.Request) -> str:
+    """Return the template of the request's route, `other` when there is none."""
+    resource = request.match_info.route.resource
+    return OTHER if resource is None else resource.canonical
+
+
+def _body_size(request: web.Request, response: web.StreamResponse) -> int:
+    """Return the bytes of a whole answer's body, that is about to be sent."""
+    return 0 if request.method == hdrs.METH_HEAD else response.content_length or 0

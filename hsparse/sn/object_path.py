@@ -1,0 +1,104 @@
+"""Objects by path: link by link from a group, through soft and external links where that is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hsparse.errors import BadRequest, NotFound
+from hsparse.model.link import HARD, SOFT, link_file
+from hsparse.model.objid import check_id, collection_of, domain_hex
+from hsparse.model.right import Right
+from hsparse.sn.access import find_domain, normal_path, require
+from hsparse.sn.context import Context, Domain
+from hsparse.wire.message import Record
+
+MAX_HOPS = 64
+"""Soft and external links followed for one path; more is taken for a circle."""
+MAX_PATH = 32 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a path has led: an object, and the domain it is in."""
+
+    domain: Domain
+    id: str
+
+
+async def resolve(context: Context, domain: Domain, h5path: str) -> tuple[Domain, Record]:
+    """Return the record at `h5path`, and its domain, for the request's own parameters.
+
+    A relative path starts at `parent_id` or `grpid`, else at the root group. Soft and external links are
+    followed with `follow_soft_links` and `follow_external_links`; otherwise one on the way is a
+    `BadRequest`. `NotFound` names the title that is missing.
+    """
+    start = context.arg("parent_id") or context.arg("grpid")
+    place = Place(domain, check_member(start, domain, "groups") if start else root_of(domain))
+    place = await _Path(context).follow(place, h5path)
+    return place.domain, await context.service.owners.record(place.id)
+
+
+def root_of(domain: Domain) -> str:
+    """Return the root group's id; `BadRequest` for a folder."""
+    if domain.root is None:
+        raise BadRequest(f"{domain.path} is a folder: it has no objects.")
+    return domain.root
+
+
+def check_member(id: str, domain: Domain, collection: str | None = None) -> str:
+    """Return `id` when it is well formed, in `collection` and of this domain; `BadRequest` otherwise."""
+    check_id(id, collection)
+    if domain_hex(id) != domain_hex(root_of(domain)):
+        raise BadRequest(f"{id} is not in the domain {domain.path}.")
+    return id
+
+
+class _Path:
+    """One resolution: it counts the links it had to follow."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._soft = context.flag("follow_soft_links")
+        self._external = context.flag("follow_external_links")
+        self._hops = 0
+
+    async def follow(self, place: Place, h5path: str) -> Place:
+        if len(h5path) > MAX_PATH:
+            raise BadRequest(f"The path has {len(h5path)} characters; the limit is {MAX_PATH}.")
+        if h5path.startswith("/"):
+            place = Place(place.domain, root_of(place.domain))
+        for title in h5path.split("/"):
+            if title not in ("", "."):
+                place = await self._step(place, title, h5path)
+        return place
+
+    async def _step(self, place: Place, title: str, h5path: str) -> Place:
+        if collection_of(place.id) != "groups":
+            raise NotFound(f"There is no {title!r} on the path {h5path!r}: {place.id} is not a group.")
+        record = await self._context.service.owners.record(place.id)
+        link = (record.get("links") or {}).get(title)
+        if link is None:
+            raise NotFound(f"There is no link {title!r} on the path {h5path!r}.")
+        if link["class"] == HARD:
+            return Place(place.domain, link["id"])
+        self._hops += 1
+        if self._hops > MAX_HOPS:
+            raise BadRequest(
+                f"The path {h5path!r} needs more than {MAX_HOPS} links followed; they may form a circle."
+            )
+        if link["class"] == SOFT:
+            if not self._soft:
+                raise BadRequest(
+                    f"{title!r} on the path {h5path!r} is a soft link; follow it by follow_soft_links=1."
+                )
+            return await self.follow(place, link["h5path"])
+        if not self._external:
+            raise BadRequest(f"{title!r} is an external link; follow it by follow_external_links=1.")
+        return await self._enter(link_file(link), link["h5path"])
+
+    async def _enter(self, file: str, h5path: str) -> Place:
+        """Go on in another domain, where the principal must have the right to read."""
+        service = self._context.service
+        domain = await find_domain(service, normal_path(service, file))
+        await require(self._context, domain, Right.READ)
+        return await self.follow(Place(domain, root_of(domain)), h5path)

@@ -1,0 +1,117 @@
+"""What groups, datasets and committed types have in common: listing, getting, deleting."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aiohttp import web
+
+from hsparse.errors import BadRequest, Forbidden, NotFound
+from hsparse.model.objid import collection_of, is_root
+from hsparse.sn.context import Context, Domain
+from hsparse.sn.href import Href, hrefs
+from hsparse.sn.object_path import check_member, resolve, root_of
+from hsparse.sn.page import page_of
+from hsparse.sn.respond import JSON_TYPE, respond
+from hsparse.sn.shown import CLASSES, shown_object
+from hsparse.sn.walk import paths_to, walk
+from hsparse.wire.message import DeleteObject, Record
+
+
+async def list_objects(context: Context, collection: str) -> web.StreamResponse:
+    """Answer with the ids of a collection's objects that can be reached, the root group excluded."""
+    root = context.domain.root
+    found = await walk(context.service.owners, root) if root is not None else []
+    ids = sorted(one.id for one in found if one.id != root and collection_of(one.id) == collection)
+    answer: Record = {collection: page_of(context, ids, "object")}
+    paths = {"self": f"/{collection}"} | ({"root": f"/groups/{root}"} if root else {}) | {"home": "/"}
+    return respond(answer | {"hrefs": hrefs(context, **paths)})
+
+
+async def get_object(context: Context, collection: str, **extra: Any) -> web.StreamResponse:
+    """Answer with the object of the request's id; `extra` keys are added."""
+    record = await requested(context, collection)
+    return await answer_object(context, context.domain, record, extra)
+
+
+async def get_object_by_path(context: Context, collection: str) -> web.StreamResponse:
+    """Answer with the object at `h5path`; `NotFound` when it is in another collection."""
+    h5path = context.arg("h5path")
+    if not h5path:
+        raise BadRequest(f"Name one of the {collection} by its id or by h5path.")
+    if not h5path.startswith("/") and context.arg("grpid") is None:
+        raise BadRequest("The parameter h5path must be absolute, or relative to the group grpid.")
+    domain, record = await resolve(context, context.domain, h5path)
+    if collection_of(record["id"]) != collection:
+        raise NotFound(f"{h5path!r} is not one of the {collection}.")
+    return await answer_object(context, domain, record, {})
+
+
+async def delete_object(context: Context, collection: str) -> web.StreamResponse:
+    """Delete the object of the request's id; the links to it stay, as in HSDS."""
+    id = requested_id(context, collection)
+    if is_root(id):
+        raise Forbidden(f"{id} is the root group: delete the domain instead.")
+    await context.service.owners.apply(DeleteObject(id))
+    return respond({})
+
+
+async def requested(context: Context, collection: str | None = None) -> Record:
+    """Return the record of the request's object."""
+    return await context.service.owners.record(requested_id(context, collection))
+
+
+def requested_id(context: Context, collection: str | None = None) -> str:
+    """Return the id in the request's path, checked; of any collection, the path's own, without one."""
+    info = context.request.match_info
+    return check_member(info["id"], context.domain, collection or info["collection"])
+
+
+async def answer_object(
+    context: Context, domain: Domain, record: Record, extra: Record
+) -> web.StreamResponse:
+    """Answer with one object and what the parameters ask for beside it."""
+    collection = collection_of(record["id"])
+    answer = shown_object(
+        record,
+        links=context.flag("include_links"),
+        attributes=context.flag("include_attrs"),
+        ignore_nan=context.flag("ignore_nan"),
+    )
+    answer["domain"] = domain.path
+    if collection == "groups":
+        answer["bucket"] = context.service.settings.bucket
+    if context.flag("getalias"):
+        answer["alias"] = await paths_to(context.service.owners, root_of(domain), record["id"])
+    return respond_floats(answer | extra | {"hrefs": object_hrefs(context, record)})
+
+
+def with_class(record: Record, domain: Domain, context: Context) -> Record:
+    """Return an object as it is shown where a client could not know its class: found by path."""
+    shown = shown_object(
+        record,
+        links=context.flag("include_links"),
+        attributes=context.flag("include_attrs"),
+        ignore_nan=context.flag("ignore_nan"),
+    )
+    return shown | {"domain": domain.path, "class": CLASSES[collection_of(record["id"])]}
+
+
+def object_hrefs(context: Context, record: Record) -> list[Href]:
+    """Return the links of an object's answer."""
+    collection = collection_of(record["id"])
+    own = f"/{collection}/{record['id']}"
+    paths = {"self": own}
+    if collection == "groups":
+        paths["links"] = f"{own}/links"
+    paths |= {"root": f"/groups/{record['root']}", "home": "/", "attributes": f"{own}/attributes"}
+    if collection == "datasets" and record["shape"]["class"] != "H5S_NULL":
+        paths["data"] = f"{own}/value"
+    return hrefs(context, **paths)
+
+
+def respond_floats(value: Any, status: int = 200) -> web.Response:
+    """Answer with JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
+    body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return web.Response(body=body, status=status, headers={"Content-Type": JSON_TYPE})

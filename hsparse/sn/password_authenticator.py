@@ -1,0 +1,175 @@
+"""Users and passwords over HTTP: the Basic scheme (RFC 7617), checked against a password file."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from hsparse.clock import Clock
+from hsparse.errors import Busy, Misconfigured, Unauthenticated
+from hsparse.model.principal import ANONYMOUS, Principal
+from hsparse.sn.password_file import PasswordFile, User, is_user_name
+from hsparse.sn.password_hash import PasswordHash
+
+log = logging.getLogger(__name__)
+
+WRONG = "The user name or the password is wrong."
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordLimits:
+    """Bounds of the authenticator, times in seconds.
+
+    A verified credential is remembered for `remember_time`, at most `remember_count` of them. Within
+    `failure_time` of a user's first failure there may be `failures`, counted for at most `failure_count`
+    names. At most `waiting` credentials are being verified or wait for it.
+    """
+
+    remember_time: float = 300.0
+    remember_count: int = 4096
+    failures: int = 10
+    failure_time: float = 60.0
+    failure_count: int = 4096
+    waiting: int = 64
+
+
+class PasswordAuthenticator:
+    """An `Authenticator` over a password file.
+
+    A credential that was verified is remembered by a keyed hash of the name, the password and the user's
+    line, so that a changed line is verified anew and a removed user is refused at once. Credentials not
+    remembered cost one check of an argon2 hash, shared by all requests that bring the same one meanwhile.
+
+    Failures are counted per name, known or not: beyond the limit only remembered credentials pass, and
+    everything else is `Busy` until `failure_time` after the first failure. So a user who is signed in
+    cannot be locked out, while a guesser gets ten tries a minute. Flooding the table with names to push
+    one out takes longer than the window, since each name costs a check.
+    """
+
+    def __init__(
+        self,
+        file: PasswordFile,
+        clock: Clock,
+        hashes: PasswordHash | None = None,
+        limits: PasswordLimits | None = None,
+    ) -> None:
+        self._file = file
+        self._clock = clock
+        self._hashes = PasswordHash() if hashes is None else hashes
+        self._limits = PasswordLimits() if limits is None else limits
+        self._secret = clock.token(32)
+        self._dummy = self._hashes.dummy(clock)
+        self._verified: OrderedDict[bytes, float] = OrderedDict()  # key -> when it expires, oldest first
+        self._flights: dict[bytes, asyncio.Task[bool]] = {}
+        self._tries: OrderedDict[str, tuple[float, int]] = OrderedDict()  # name -> start, count; oldest first
+        self._complaint = ""
+
+    async def principal(self, authorization: str | None) -> Principal:
+        """Return who is asking; the anonymous principal without a header.
+
+        `Unauthenticated` for a wrong or malformed credential and for other schemes than Basic, `Busy` when
+        there are too many to verify or too many failures, `Misconfigured` when the file cannot be used.
+        """
+        if authorization is None:
+            return ANONYMOUS
+        name, password = _credential(authorization)
+        if not is_user_name(name):
+            raise Unauthenticated(WRONG)
+        user = self._find(name)
+        key = self._key(name, password, user.line if user else "")
+        if user is not None and self._remembers(key):
+            return user.principal
+        # An unknown user is checked like a known one: how long it takes tells nothing.
+        encoded = user.hash if user else self._dummy
+        verified = await self._verify_once(key, name, encoded, password)
+        if user is None or not verified:
+            raise Unauthenticated(WRONG)
+        return user.principal
+
+    def _find(self, name: str) -> User | None:
+        try:
+            return self._file.users().get(name)
+        except Misconfigured as error:
+            # What is wrong with the file is the operator's to read, not everyone's.
+            if error.message != self._complaint:
+                self._complaint = error.message
+                log.error("%s", error.message)
+            raise Misconfigured("The server's password file cannot be used; its log says why.") from error
+
+    def _key(self, *fields: str) -> bytes:
+        digest = blake2b(key=self._secret, digest_size=32)
+        for text in fields:
+            data = text.encode()
+            digest.update(len(data).to_bytes(8, "big") + data)
+        return digest.digest()
+
+    def _remembers(self, key: bytes) -> bool:
+        # Keys are found by equality: without the secret nobody can aim at one, so timing tells nothing.
+        expires = self._verified.get(key)
+        return expires is not None and self._clock.monotonic() < expires
+
+    async def _verify_once(self, key: bytes, name: str, encoded: str, password: str) -> bool:
+        """Verify a credential, joining a verification of the same one that is under way."""
+        flight = self._flights.get(key)
+        if flight is None:
+            if len(self._flights) >= self._limits.waiting:
+                raise Busy("Too many sign-ins are being verified; try again in a few seconds.")
+            self._count_try(name)
+            flight = asyncio.create_task(self._verify(key, name, encoded, password))
+            self._flights[key] = flight
+            flight.add_done_callback(lambda done: self._land(key, done))
+        # A request that is cancelled must not fail the others that wait for the same answer.
+        return await asyncio.shield(flight)
+
+    async def _verify(self, key: bytes, name: str, encoded: str, password: str) -> bool:
+        if not await self._hashes.verify(encoded, password):
+            return False
+        self._tries.pop(name, None)
+        self._verified[key] = self._clock.monotonic() + self._limits.remember_time
+        self._verified.move_to_end(key)
+        while len(self._verified) > self._limits.remember_count:
+            self._verified.popitem(last=False)
+        return True
+
+    def _land(self, key: bytes, flight: asyncio.Task[bool]) -> None:
+        del self._flights[key]
+        if not flight.cancelled():
+            flight.exception()  # marks it as seen, should every request have gone away
+
+    def _count_try(self, name: str) -> None:
+        """Count a try, forgiven when it succeeds; counting first bounds those that run side by side."""
+        now = self._clock.monotonic()
+        start, count = self._tries.get(name, (now, 0))
+        if now - start >= self._limits.failure_time:
+            del self._tries[name]
+            start, count = now, 0
+        if count >= self._limits.failures:
+            raise Busy(
+                f"Too many failed sign-ins as this user; try again in {self._limits.failure_time:g} seconds."
+            )
+        self._tries[name] = (start, count + 1)
+        while len(self._tries) > self._limits.failure_count:
+            self._tries.popitem(last=False)
+
+
+def _credential(authorization: str) -> tuple[str, str]:
+    """Return the name and password of a Basic credential; `Unauthenticated` when it is none."""
+    scheme, _, rest = authorization.strip().partition(" ")
+    if scheme.lower() == "bearer":
+        raise Unauthenticated("Bearer tokens are not supported; use Basic with a user name and password.")
+    if scheme.lower() != "basic":
+        raise Unauthenticated("This authentication scheme is not supported; use Basic.")
+    try:
+        text = base64.b64decode(rest.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        # The cause would carry the credential.
+        raise Unauthenticated("The Basic credential is not base64 of UTF-8 text (RFC 7617).") from None
+    name, colon, password = text.partition(":")
+    if not colon:
+        raise Unauthenticated("The Basic credential has no colon between name and password (RFC 7617).")
+    return name, password

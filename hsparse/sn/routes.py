@@ -1,0 +1,123 @@
+"""The route table: who answers what, and which right that needs in the request's domain."""
+
+from __future__ import annotations
+
+from hsparse.model.right import Right
+from hsparse.sn.about import get_about, get_info
+from hsparse.sn.acls import get_acl, get_acls, put_acl
+from hsparse.sn.attributes import (
+    delete_attribute,
+    delete_attributes,
+    get_attribute,
+    get_attribute_value,
+    get_attributes,
+    post_attributes,
+    put_attribute,
+    put_attribute_value,
+    put_attributes,
+)
+from hsparse.sn.datasets import (
+    delete_dataset,
+    get_dataset,
+    get_dataset_by_path,
+    get_dataset_type,
+    get_datasets,
+    post_datasets,
+)
+from hsparse.sn.datatypes import (
+    delete_datatype,
+    get_datatype,
+    get_datatype_by_path,
+    get_datatypes,
+    post_datatypes,
+)
+from hsparse.sn.domains import delete_domain, get_domain, post_domain, put_domain
+from hsparse.sn.extent import get_shape, put_shape
+from hsparse.sn.folders import get_domains
+from hsparse.sn.groups import delete_group, get_group, get_group_by_path, get_groups, post_groups
+from hsparse.sn.links import (
+    delete_link,
+    delete_links,
+    get_link,
+    get_links,
+    post_links,
+    put_link,
+    put_links,
+)
+from hsparse.sn.metrics import get_metrics
+from hsparse.sn.route import Route
+from hsparse.sn.sparse import delete_value, get_defined, post_erase
+from hsparse.sn.values import get_value, post_value, put_value
+
+ANY = "/{collection:groups|datasets|datatypes}/{id}"
+
+DOMAIN_ROUTES = (
+    Route("GET", "/about", get_about, None),
+    Route("GET", "/info", get_info, None),
+    Route("GET", "/", get_domain, None),
+    Route("POST", "/", post_domain, None),
+    Route("PUT", "/", put_domain, None),
+    Route("DELETE", "/", delete_domain, None),
+    Route("GET", "/domains", get_domains, None),
+    Route("GET", "/acls", get_acls, Right.READ_ACL),
+    Route("GET", "/acls/{user}", get_acl, None),
+    Route("PUT", "/acls/{user}", put_acl, Right.UPDATE_ACL),
+)
+
+OBJECT_ROUTES = (
+    Route("GET", "/groups", get_groups, Right.READ),
+    Route("POST", "/groups", post_groups, Right.CREATE),
+    Route("GET", "/groups/", get_group_by_path, Right.READ),
+    Route("GET", "/groups/{id}", get_group, Right.READ),
+    Route("DELETE", "/groups/{id}", delete_group, Right.DELETE),
+    Route("GET", "/datatypes", get_datatypes, Right.READ),
+    Route("POST", "/datatypes", post_datatypes, Right.CREATE),
+    Route("GET", "/datatypes/", get_datatype_by_path, Right.READ),
+    Route("GET", "/datatypes/{id}", get_datatype, Right.READ),
+    Route("DELETE", "/datatypes/{id}", delete_datatype, Right.DELETE),
+    Route("GET", "/datasets", get_datasets, Right.READ),
+    Route("POST", "/datasets", post_datasets, Right.CREATE),
+    Route("GET", "/datasets/", get_dataset_by_path, Right.READ),
+    Route("GET", "/datasets/{id}", get_dataset, Right.READ),
+    Route("DELETE", "/datasets/{id}", delete_dataset, Right.DELETE),
+    Route("GET", "/datasets/{id}/type", get_dataset_type, Right.READ),
+    Route("GET", "/datasets/{id}/shape", get_shape, Right.READ),
+    Route("PUT", "/datasets/{id}/shape", put_shape, Right.UPDATE),
+)
+
+LINK_ROUTES = (
+    Route("GET", "/groups/{id}/links", get_links, Right.READ),
+    Route("POST", "/groups/{id}/links", post_links, Right.READ),
+    Route("PUT", "/groups/{id}/links", put_links, Right.CREATE),
+    Route("DELETE", "/groups/{id}/links", delete_links, Right.DELETE),
+    Route("GET", "/groups/{id}/links/{title}", get_link, Right.READ),
+    Route("PUT", "/groups/{id}/links/{title}", put_link, Right.CREATE),
+    Route("DELETE", "/groups/{id}/links/{title}", delete_link, Right.DELETE),
+)
+
+ATTRIBUTE_ROUTES = (
+    Route("GET", f"{ANY}/attributes", get_attributes, Right.READ),
+    Route("POST", f"{ANY}/attributes", post_attributes, Right.READ),
+    Route("PUT", f"{ANY}/attributes", put_attributes, Right.CREATE),
+    Route("DELETE", f"{ANY}/attributes", delete_attributes, Right.DELETE),
+    Route("GET", f"{ANY}/attributes/{{name}}", get_attribute, Right.READ),
+    Route("PUT", f"{ANY}/attributes/{{name}}", put_attribute, Right.CREATE),
+    Route("DELETE", f"{ANY}/attributes/{{name}}", delete_attribute, Right.DELETE),
+    Route("GET", f"{ANY}/attributes/{{name}}/value", get_attribute_value, Right.READ),
+    Route("PUT", f"{ANY}/attributes/{{name}}/value", put_attribute_value, Right.UPDATE),
+)
+
+VALUE_ROUTES = (
+    Route("GET", "/datasets/{id}/value", get_value, Right.READ),
+    Route("PUT", "/datasets/{id}/value", put_value, Right.UPDATE),
+    Route("POST", "/datasets/{id}/value", post_value, Right.READ),
+    Route("DELETE", "/datasets/{id}/value", delete_value, Right.UPDATE),
+    Route("GET", "/datasets/{id}/defined", get_defined, Right.READ),
+    Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),
+)
+
+NODE_ROUTES = (Route("GET", "/metrics", get_metrics, None),)
+
+ROUTES: tuple[Route, ...] = (
+    DOMAIN_ROUTES + OBJECT_ROUTES + LINK_ROUTES + ATTRIBUTE_ROUTES + VALUE_ROUTES + NODE_ROUTES
+)

@@ -1,0 +1,23 @@
+"""What a service node can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """Limits of a service node, in bytes where a size is meant.
+
+    `single_user` is the name every request acts as when there is no password file; None asks for
+    credentials.
+    """
+
+    max_request_size: int = 100 * MIB
+    page_size: int = 16 * MIB
+    min_chunk_size: int = 1 * MIB
+    max_chunk_size: int = 4 * MIB
+    single_user: str | None = "admin"
+    bucket: str = "hsparse"

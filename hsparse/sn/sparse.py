@@ -1,0 +1,76 @@
+"""What only sparse datasets have: the defined elements, and erasing them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from hsparse.errors import BadRequest
+from hsparse.format.encoded_selection import encode_selection
+from hsparse.format.select_syntax import parse_select
+from hsparse.format.selection import Selection
+from hsparse.format.selection_json import parse_selection_json, selection_json
+from hsparse.sn.chunk_fanout import ChunkFanout
+from hsparse.sn.context import Context
+from hsparse.sn.dataset import Dataset, until_current
+from hsparse.sn.json_body import read_object
+from hsparse.sn.media import Media, accepted
+from hsparse.sn.respond import respond
+from hsparse.sn.sparse_read import SparseRead
+from hsparse.sn.write_body import points_selection
+
+
+async def get_defined(context: Context) -> web.StreamResponse:
+    """`GET /datasets/{id}/defined`: which of the selected elements are defined, or how many.
+
+    Of a dense dataset all are, as H5Dget_defined has it.
+    """
+
+    async def read(dataset: Dataset) -> web.StreamResponse:
+        selection = parse_select(context.arg("select"), dataset.extent)
+        chunks = ChunkFanout(context.service.owners, dataset)
+        if context.flag("count_only"):
+            count = await chunks.count(selection) if dataset.spec.sparse else selection.size
+            return respond({"count": count})
+        settings = context.service.settings
+        if dataset.spec.sparse:
+            places = SparseRead(dataset, chunks, settings.page_size, settings.max_request_size)
+            selection, _ = await places.whole(selection, places_only=True)
+        if accepted(context.request) is Media.BINARY:
+            return web.Response(body=encode_selection(selection), content_type=Media.BINARY.value)
+        return respond({"selection": selection_json(selection)})
+
+    return await until_current(context, read)
+
+
+async def delete_value(context: Context) -> web.StreamResponse:
+    """`DELETE /datasets/{id}/value`: make the selected elements undefined; durable when answered."""
+    if context.arg("select") is None:
+        raise BadRequest("Name what to erase by ?select=; [...] with every dimension's ':' erases all.")
+    return await _erase(context, lambda dataset: parse_select(context.arg("select"), dataset.extent))
+
+
+async def post_erase(context: Context) -> web.StreamResponse:
+    """`POST /datasets/{id}/erase`: the same, by points, a select string or an HDF5/JSON selection."""
+    body = await read_object(context)
+    if len(body) != 1 or not set(body) <= {"points", "select", "selection"}:
+        raise BadRequest("The body must have one of points, select and selection.")
+
+    def selection(dataset: Dataset) -> Selection:
+        if "points" in body:
+            return points_selection(body["points"], dataset.extent)
+        if "select" in body:
+            return parse_select(body["select"], dataset.extent)
+        return parse_selection_json(body["selection"], dataset.extent)
+
+    return await _erase(context, selection)
+
+
+async def _erase(context: Context, selection: Any) -> web.StreamResponse:
+    async def erase(dataset: Dataset) -> None:
+        dataset.require_sparse()
+        await ChunkFanout(context.service.owners, dataset).erase(selection(dataset))
+
+    await until_current(context, erase)
+    return respond({})

@@ -1,0 +1,98 @@
+"""Reading values and places at once: the defined elements of a selection, in any of the three media."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import TooLarge
+from hsparse.format.extent import columns
+from hsparse.format.plan import Share
+from hsparse.format.selection import Points, Selection
+from hsparse.sn.arrow import ArrowWriter
+from hsparse.sn.chunk_fanout import ChunkFanout
+from hsparse.sn.dataset import Dataset
+from hsparse.wire.message import SparseValues
+
+Array = NDArray[Any]
+Piece = tuple[list[Array], Array]
+"""Coordinates, one (n,) array a dimension, and values (n,)."""
+
+
+class SparseRead:
+    """The defined elements of a selection, piece by piece: chunk after chunk, row-major inside each."""
+
+    def __init__(self, dataset: Dataset, chunks: ChunkFanout, page_size: int, limit: int) -> None:
+        self._dataset = dataset
+        self._chunks = chunks
+        self._limit = limit
+        self._page_size = page_size
+
+    async def pieces(self, selection: Selection, *, places_only: bool = False) -> AsyncIterator[Piece]:
+        """Yield the defined elements; a piece comes from chunks whose elements all fit in about a page."""
+        shares = await self._chunks.shares(selection)
+        for some in self._groups(shares):
+            found = await self._chunks.read_sparse(some, places_only=places_only)
+            yield self._piece(some, found)
+
+    async def arrow(self, selection: Selection) -> AsyncIterator[bytes]:
+        """Yield an Arrow IPC stream."""
+        writer = ArrowWriter(self._dataset.extent, self._dataset.dtype)
+        async for places, values in self.pieces(selection):
+            if len(values):
+                yield writer.batch(places, values)
+        yield writer.end()
+
+    async def whole(self, selection: Selection, *, places_only: bool = False) -> tuple[Selection, Array]:
+        """Return all of it: points over the extent, and values. `TooLarge` beyond the limit in bytes."""
+        places: list[Array] = []
+        values: list[Array] = []
+        width = 8 * len(self._dataset.extent) + (0 if places_only else self._dataset.dtype.itemsize)
+        count = 0
+        async for columns_, some in self.pieces(selection, places_only=places_only):
+            count += len(columns_[0]) if columns_ else len(some)
+            if count * width > self._limit:
+                raise TooLarge(
+                    f"The answer has more than {self._limit} bytes (max_request_size): select less, or ask for "
+                    "application/vnd.apache.arrow.stream, which is not limited."
+                )
+            places.append(np.stack(columns_, axis=1).astype(np.uint64) if columns_ else np.zeros((0, 0), np.uint64))
+            values.append(some)
+        extent = self._dataset.extent
+        coords = np.concatenate(places) if places else np.zeros((0, len(extent)), np.uint64)
+        column = np.concatenate(values) if values else np.zeros(0, self._dataset.dtype)
+        return Points(extent, coords), column.astype(self._dataset.dtype, copy=False)
+
+    def _groups(self, shares: Sequence[Share]) -> list[Sequence[Share]]:
+        """Cut shares into runs read together.
+
+        How many elements are defined is not known before; a chunk is reckoned at a sixteenth of its
+        selected elements, and memory stays bounded because full chunks are a page or less each.
+        """
+        budget = max(1, self._page_size // max(1, self._dataset.dtype.itemsize + 4)) * 16
+        groups: list[Sequence[Share]] = []
+        first = total = 0
+        for place, share in enumerate(shares):
+            total += share.selection.size
+            if total > budget and place > first:
+                groups.append(shares[first:place])
+                first, total = place, share.selection.size
+        return [*groups, shares[first:]] if shares else []
+
+    def _piece(self, shares: Sequence[Share], found: Sequence[SparseValues | None]) -> Piece:
+        """Put chunk offsets into the dataset's coordinates."""
+        extent, dims, dtype = self._dataset.extent, self._dataset.spec.dims, self._dataset.dtype
+        there = [(share, item) for share, item in zip(shares, found, strict=True) if item is not None]
+        total = sum(len(item.offsets) for _, item in there)
+        places: list[Array] = [np.empty(total, np.uint32 if n <= 2**32 else np.uint64) for n in extent]
+        at = 0
+        for share, item in there:
+            until = at + len(item.offsets)
+            for dim, column in enumerate(columns(item.offsets, dims)):
+                np.add(column, share.scaled[dim] * dims[dim], out=places[dim][at:until], casting="unsafe")
+            at = until
+        parts = [item.values if item.values.dtype == dtype else item.values.view(dtype) for _, item in there]
+        return places, np.concatenate(parts) if parts else np.zeros(0, dtype)

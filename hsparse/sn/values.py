@@ -1,0 +1,145 @@
+"""Values of a dataset: read, write, and reading by points."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+from h5json.array_util import bytesArrayToList
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.pages import pages
+from hsparse.format.select_syntax import parse_select
+from hsparse.format.selection import Points, Selection
+from hsparse.format.selection_json import selection_json
+from hsparse.sn.append import grow
+from hsparse.sn.chunk_fanout import ChunkFanout
+from hsparse.sn.context import Context
+from hsparse.sn.dataset import Dataset, until_current
+from hsparse.sn.json_body import read_object
+from hsparse.sn.media import Media, accepted, sent
+from hsparse.sn.respond import respond
+from hsparse.sn.sparse_read import SparseRead
+from hsparse.sn.stream import respond_stream
+from hsparse.sn.structured import write_structured
+from hsparse.sn.write_body import points_selection, read_body, selected_values
+
+
+async def get_value(context: Context) -> web.StreamResponse:
+    """`GET /datasets/{id}/value`: values by hyperslab or lists; with `sparse=1` the defined ones and their places."""
+
+    async def read(dataset: Dataset) -> web.StreamResponse:
+        selection = parse_select(context.arg("select"), dataset.extent)
+        if context.flag("sparse"):
+            return await answer_sparse(context, dataset, selection)
+        return await answer_values(context, dataset, selection)
+
+    return await until_current(context, read)
+
+
+async def post_value(context: Context) -> web.StreamResponse:
+    """`POST /datasets/{id}/value`: values by points, or by a selection too long for a URL."""
+    binary = await context.body() if sent(context.request) is Media.BINARY else None
+    body = {} if binary is not None else await read_object(context)
+    unknown = set(body) - {"points", "select"}
+    if unknown or (binary is None and len(body) != 1):
+        raise BadRequest("The body must have either points or select.")
+
+    async def read(dataset: Dataset) -> web.StreamResponse:
+        if binary is not None:
+            selection: Selection = _binary_points(binary, dataset.extent)
+        elif "points" in body:
+            selection = points_selection(body["points"], dataset.extent)
+        else:
+            selection = parse_select(body["select"], dataset.extent)
+        if context.flag("sparse"):
+            return await answer_sparse(context, dataset, selection)
+        return await answer_values(context, dataset, selection)
+
+    return await until_current(context, read)
+
+
+async def put_value(context: Context) -> web.StreamResponse:
+    """`PUT /datasets/{id}/value`: write by hyperslab, lists or points; durable when answered."""
+    drop_fill = context.flag("drop_fill")
+    body = await read_body(context)
+    grown: Dataset | None = None
+
+    async def write(dataset: Dataset) -> None:
+        nonlocal grown
+        if drop_fill or body.media is Media.ARROW or context.flag("sparse"):
+            dataset.require_sparse()
+        if body.append is not None and grown is None:
+            grown = await grow(context, dataset, body.append.count, body.append.dim)
+        target = grown or dataset
+        selection, values = selected_values(context, body, target)
+        await ChunkFanout(context.service.owners, target).write(selection, values, drop_fill=drop_fill)
+
+    await until_current(context, write)
+    return respond({})
+
+
+async def answer_values(context: Context, dataset: Dataset, selection: Selection) -> web.StreamResponse:
+    """Answer with every selected value, the fill value where none was written."""
+    chunks = ChunkFanout(context.service.owners, dataset)
+    settings = context.service.settings
+    nbytes = selection.size * dataset.dtype.itemsize
+    if accepted(context.request) is Media.BINARY:
+        if nbytes <= settings.page_size:
+            return web.Response(body=packed(await chunks.read(selection)), content_type=Media.BINARY.value)
+        pieces = _binary_pages(chunks, dataset, selection, settings.page_size)
+        return await respond_stream(context.request, Media.BINARY, pieces, nbytes)
+    if nbytes > settings.max_request_size:
+        raise TooLarge(
+            f"The values take {nbytes} bytes, more than an answer in JSON may have ({settings.max_request_size}, "
+            "max_request_size): select less, or ask for application/octet-stream."
+        )
+    values = await chunks.read(selection)
+    return respond({"status": 200, "value": json_form(values)})
+
+
+async def answer_sparse(context: Context, dataset: Dataset, selection: Selection) -> web.StreamResponse:
+    """Answer with the defined elements of the selection: places and values."""
+    dataset.require_sparse()
+    settings = context.service.settings
+    chunks = ChunkFanout(context.service.owners, dataset)
+    read = SparseRead(dataset, chunks, settings.page_size, settings.max_request_size)
+    media = accepted(context.request)
+    if media is Media.ARROW:
+        return await respond_stream(context.request, media, read.arrow(selection))
+    points, values = await read.whole(selection)
+    if media is Media.BINARY:
+        return web.Response(body=write_structured(points, values), content_type=media.value)
+    return respond({"selection": selection_json(points), "value": json_form(values)})
+
+
+async def _binary_pages(
+    chunks: ChunkFanout, dataset: Dataset, selection: Selection, page_size: int
+) -> AsyncIterator[memoryview]:
+    for page in pages(selection, dataset.grid, max(1, page_size // dataset.dtype.itemsize)):
+        yield packed(await chunks.read(page))
+
+
+def packed(values: NDArray[Any]) -> memoryview:
+    """Return an array's elements as bytes in C order, not copied where they already are."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    return memoryview(flat.view(np.uint8)) if flat.size else memoryview(b"")
+
+
+def json_form(values: NDArray[Any]) -> Any:
+    """Return values as JSON has them: compound elements and strings as h5json writes them."""
+    if values.dtype.kind in "iufb" and values.dtype.names is None:
+        return values.tolist()
+    return bytesArrayToList(values)
+
+
+def _binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:
+    rank = len(extent)
+    if not rank or len(data) % (8 * rank):
+        raise BadRequest(f"The body must be {rank} little-endian 8-byte coordinates a point, not {len(data)} bytes.")
+    return Points(extent, np.frombuffer(data, "<u8").astype(np.uint64).reshape(-1, rank))
+
+

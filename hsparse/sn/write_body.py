@@ -1,0 +1,205 @@
+"""What a value request's body says: a selection, and the values for it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from h5json.array_util import jsonToArray
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest
+from hsparse.format.select_syntax import parse_select
+from hsparse.format.selection import Orthogonal, Points, Selection, Span
+from hsparse.sn.arrow import read_arrow
+from hsparse.sn.context import Context
+from hsparse.sn.dataset import Dataset
+from hsparse.sn.json_body import read_object
+from hsparse.sn.media import Media, sent
+from hsparse.sn.structured import read_structured
+
+JSON_KEYS = frozenset(
+    {"value", "value_base64", "start", "stop", "step", "points", "append", "append_dim", "select"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Grow dimension `dim` by `count`, then write there."""
+
+    count: int
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBody:
+    """A write as sent, before it is known which extent it meets. `json` is `{}` for other media."""
+
+    media: Media
+    data: bytes | bytearray
+    json: dict[str, Any]
+    append: Append | None
+
+
+async def read_body(context: Context) -> WriteBody:
+    """Read a write's body whole: one cut short applies nothing."""
+    media = sent(context.request)
+    if media is not Media.JSON:
+        return WriteBody(media, await context.body(), {}, _append(context.number("append"), context.number("append_dim")))
+    body = await read_object(context)
+    unknown = set(body) - JSON_KEYS
+    if unknown:
+        raise BadRequest(f"Unknown key {min(unknown)!r} in the body; known are {', '.join(sorted(JSON_KEYS))}.")
+    append = body.get("append", context.number("append"))
+    return WriteBody(media, b"", body, _append(append, body.get("append_dim", context.number("append_dim"))))
+
+
+def _append(count: Any, dim: Any) -> Append | None:
+    if count is None or count is False:
+        return None
+    for name, value in (("append", count), ("append_dim", dim or 0)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise BadRequest(f"{name} must be a non-negative integer, not {value!r}.")
+    return Append(count, dim or 0)
+
+
+def selected_values(context: Context, body: WriteBody, dataset: Dataset) -> tuple[Selection, NDArray[Any]]:
+    """Return the selection that a write names in the dataset's extent, and its values.
+
+    The values have the selection's shape, or are one for all.
+    """
+    if body.media is Media.ARROW:
+        return _arrow(body.data, dataset)
+    if body.media is Media.BINARY and context.flag("sparse"):
+        selection, values = read_structured(body.data, dataset.extent, dataset.dtype)
+        return selection, values.reshape(selection.shape)
+    selection = _selection(context, body, dataset)
+    return selection, _values(context, body, dataset, selection)
+
+
+def _arrow(data: bytes | bytearray, dataset: Dataset) -> tuple[Selection, NDArray[Any]]:
+    coords, values = read_arrow(data, len(dataset.extent), dataset.dtype)
+    return Points(dataset.extent, coords), values
+
+
+def _selection(context: Context, body: WriteBody, dataset: Dataset) -> Selection:
+    extent = dataset.extent
+    if body.append is not None:
+        return _appended(extent, body.append)
+    select = body.json.get("select", context.arg("select"))
+    named = [key for key, given in (("select", select), ("points", body.json.get("points"))) if given is not None]
+    if any(key in body.json for key in ("start", "stop", "step")):
+        named.append("start/stop/step")
+    if len(named) > 1:
+        raise BadRequest(f"Name the elements once: {' and '.join(named)} are given.")
+    if named == ["points"]:
+        return points_selection(body.json["points"], extent)
+    if named == ["start/stop/step"]:
+        return _stepped(body.json, extent)
+    if select is not None and not isinstance(select, str):
+        raise BadRequest("select must be a string like '[0:10,5]'.")
+    return parse_select(select, extent)
+
+
+def _appended(extent: tuple[int, ...], append: Append) -> Selection:
+    axes = [Span.range(0, length) for length in extent]
+    axes[append.dim] = Span.range(extent[append.dim] - append.count, extent[append.dim])
+    return Orthogonal(extent, tuple(axes))
+
+
+def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
+    """Return the points of a body: a list of numbers (rank 1) or of lists of `rank` numbers."""
+    try:
+        coords = np.array(points)
+    except ValueError as error:
+        raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.") from error
+    if coords.ndim == 1 and len(extent) != 1 and coords.size:
+        raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.")
+    return Points(extent, coords.reshape(-1, len(extent)) if coords.ndim < 2 else coords)
+
+
+def _stepped(body: dict[str, Any], extent: tuple[int, ...]) -> Selection:
+    rank = len(extent)
+    start, stop, step = (
+        _numbers(body.get(key), default, key)
+        for key, default in (("start", (0,) * rank), ("stop", extent), ("step", (1,) * rank))
+    )
+    if not len(start) == len(stop) == len(step) == rank:
+        raise BadRequest(f"start, stop and step need {rank} numbers each, as the dataset has dimensions.")
+    return parse_select(f"[{','.join(f'{a}:{b}:{c}' for a, b, c in zip(start, stop, step, strict=True))}]", extent)
+
+
+def _numbers(value: Any, default: tuple[int, ...], key: str) -> tuple[int, ...]:
+    if value is None:
+        return default
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, int) and not isinstance(item, bool) and item >= 0 for item in items):
+        raise BadRequest(f"{key} must be a list of non-negative integers.")
+    return tuple(items)
+
+
+def _values(context: Context, body: WriteBody, dataset: Dataset, selection: Selection) -> NDArray[Any]:
+    if body.media is Media.BINARY:
+        return binary_values(body.data, dataset.dtype, selection, context.number("element_count"))
+    if "value_base64" in body.json:
+        try:
+            data = base64.b64decode(body.json["value_base64"], validate=True)
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise BadRequest("value_base64 is not base64 text.") from error
+        return binary_values(data, dataset.dtype, selection, context.number("element_count"))
+    if "value" not in body.json:
+        raise BadRequest("The body has neither value nor value_base64.")
+    return json_values(body.json["value"], dataset.dtype, selection)
+
+
+def binary_values(
+    data: bytes | bytearray, dtype: np.dtype[Any], selection: Selection, count: int | None
+) -> NDArray[Any]:
+    """Return packed elements as an array; `count` is 1 to write one element to all."""
+    wanted = selection.size if count is None else count
+    if wanted not in (1, selection.size):
+        raise BadRequest(f"element_count is {wanted}; it must be 1 or the {selection.size} elements selected.")
+    if len(data) != wanted * dtype.itemsize:
+        raise BadRequest(
+            f"The body has {len(data)} bytes; {wanted} elements of {dtype.itemsize} bytes need {wanted * dtype.itemsize}."
+        )
+    values = np.frombuffer(data, np.uint8).view(dtype)
+    return values.reshape(selection.shape) if wanted == selection.size else values
+
+
+def json_values(value: Any, dtype: np.dtype[Any], selection: Selection) -> NDArray[Any]:
+    """Return JSON values as an array of the selection's shape, or one for all; `BadRequest` if one does not fit."""
+    shape = selection.shape
+    single = not isinstance(value, list) or (dtype.names is not None and not _nested(value))
+    if single:
+        shape = () if selection.size != 1 else shape
+        value = value if not shape else [value]
+    try:
+        _check_fit(value, dtype)
+        array: NDArray[Any] = np.asarray(jsonToArray(shape, dtype, value))
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, UnicodeError) as error:
+        raise BadRequest(f"The value does not fit {math.prod(shape)} elements of type {dtype}: {error}.") from error
+    if array.dtype != dtype or array.size not in (1, selection.size):
+        raise BadRequest(f"The value has {array.size} elements; {selection.size} are selected.")
+    return array.reshape(selection.shape) if array.size == selection.size else array.reshape(1)
+
+
+def _check_fit(value: Any, dtype: np.dtype[Any]) -> None:
+    """Raise `ValueError` for what numpy would cut to fit: fractions for integers, too long strings."""
+    if dtype.kind not in "iuS" or dtype.names is not None:
+        return
+    natural = np.array(value)
+    if dtype.kind == "S":
+        longest = max((len(str(item).encode()) for item in natural.ravel().tolist()), default=0)
+        if longest > dtype.itemsize:
+            raise ValueError(f"a string has {longest} bytes of {dtype.itemsize}")
+    elif natural.size and natural.dtype.kind not in "iub":
+        raise ValueError(f"{natural.dtype} values are not integers")
+
+
+def _nested(value: list[Any]) -> bool:
+    return bool(value) and isinstance(value[0], list)

@@ -1,0 +1,91 @@
+"""The one protocol every store implements: keys, etags and bytes, conditional puts part of it.
+
+A key is a non-empty `/`-separated path of printable characters with no empty, `.` or `..` component.
+An etag is an opaque, non-empty string; two different states of one key never share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object (or a range of one) as read: its bytes, and the etag of the state they belong to."""
+
+    data: bytes
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An object as listed: `size` in bytes, `modified` in seconds since the Unix epoch."""
+
+    key: str
+    size: int
+    etag: str
+    modified: float
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing in key order; `prefixes` are the common prefixes when a delimiter was asked."""
+
+    entries: tuple[Entry, ...]
+    prefixes: tuple[str, ...] = ()
+
+
+class ObjectStore(Protocol):
+    """A flat, durable map from keys to bytes.
+
+    Every method raises `StoreFailed` when the store cannot be reached or misbehaves, after the
+    implementation's own retries. A put that returns is durable. A put whose reply was lost is settled
+    by the implementation, by reading back: it either returns the new etag or raises.
+    """
+
+    name: str
+    """The bucket's name, as reported to clients."""
+
+    async def get(self, key: str) -> Stored:
+        """Read an object; `NotFound` when there is none."""
+        ...
+
+    async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
+        """Read `length` bytes from `start`; a negative `start` reads the last `-start` bytes.
+
+        `NotFound` when there is no object, `BadRequest` when `start` is beyond its end. Fewer bytes come
+        back where the object ends first.
+        """
+        ...
+
+    async def put(self, key: str, data: Buffer) -> str:
+        """Store an object, whatever is there; return its etag."""
+        ...
+
+    async def put_if_absent(self, key: str, data: Buffer) -> str:
+        """Store an object only where there is none; `PreconditionFailed` when there is one."""
+        ...
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        """Replace the object only while its etag is `etag`; `PreconditionFailed` when it is not, or is gone."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Remove an object; removing one that is not there is no error."""
+        ...
+
+    def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
+        """List keys that begin with `prefix` and sort after `start_after`, page by page, in key order.
+
+        With `delimiter`, keys that have a `/` after the prefix come back once, as the common prefix
+        up to and including that `/`.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release what the store holds open; no method may be called afterwards."""
+        ...

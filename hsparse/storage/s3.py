@@ -1,0 +1,314 @@
+"""A store in an S3 bucket, or in anything that speaks the S3 API with conditional puts.
+
+A request is sent again, with exponential backoff and jitter, until it is answered or the operation's
+deadline has passed. A put that was answered by nothing may have been applied. Sent again on its condition
+it either succeeds, or fails because the state has changed: then what is stored is read back, and bytes
+equal to ours are our own put. The second try is on the same condition as the first, so that a first one
+that arrives late, or is still under way, can overwrite nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, TypeVar
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    FlexibleChecksumError,
+    HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+from botocore.exceptions import ConnectionError as ConnectFailed
+
+from hsparse.clock import Clock, SystemClock
+from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
+from hsparse.storage.byte_range import check_range, resolve_range
+from hsparse.storage.key import check_key, is_key
+from hsparse.storage.object_store import Buffer, Entry, Page, Stored
+from hsparse.storage.s3_fault import Retry, fault
+
+PAGE_SIZE = 1000
+CONNECT_TIMEOUT = 5.0
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 5.0
+
+R = TypeVar("R")
+
+_NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
+_LOST = (HTTPClientError, ConnectFailed, IncompleteReadError, FlexibleChecksumError, OSError)
+
+
+class S3Store:
+    """An `ObjectStore` in `bucket`; `open` it first, or use it as a context.
+
+    `endpoint` is the URL of an S3-compatible server, addressed by path; None is AWS. Credentials come
+    from botocore's own chain (environment, files, instance role) unless given. `deadline` in seconds is
+    for one operation with all its retries; a connection silent for a third of it counts as lost.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        *,
+        endpoint: str | None = None,
+        region: str | None = None,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        session_token: str | None = None,
+        deadline: float = 30.0,
+        connections: int = 64,
+        clock: Clock | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.name = bucket
+        self._deadline = deadline
+        self._clock = clock or SystemClock()
+        self._sleep = sleep
+        # Many servers other than AWS refuse the checksum trailers that botocore adds on its own account.
+        checksums = "when_required" if endpoint else "when_supported"
+        self._options: dict[str, Any] = {
+            "endpoint_url": endpoint,
+            "region_name": region,
+            "aws_access_key_id": access_key,
+            "aws_secret_access_key": secret_key,
+            "aws_session_token": session_token,
+            "config": AioConfig(
+                connect_timeout=min(CONNECT_TIMEOUT, deadline / 3),
+                read_timeout=deadline / 3,
+                max_pool_connections=connections,
+                retries={"total_max_attempts": 1, "mode": "standard"},
+                s3={"addressing_style": "path"} if endpoint else None,
+                request_checksum_calculation=checksums,
+                response_checksum_validation=checksums,
+            ),
+        }
+        self._context: Any = None
+        self._client: Any = None
+
+    async def open(self) -> S3Store:
+        """Make the pooled client; nothing is sent yet."""
+        try:
+            session = get_session()
+            session.register_component("data_loader", _loader())
+            self._context = session.create_client("s3", **self._options)
+            self._client = await self._context.__aenter__()
+        except (BotoCoreError, ValueError) as error:
+            raise Misconfigured(f"The bucket {self.name!r} cannot be used: {error}") from error
+        return self
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._context.__aexit__(None, None, None)
+            self._client = None
+
+    async def __aenter__(self) -> S3Store:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def get(self, key: str) -> Stored:
+        check_key(key)
+        return await self._run(key, lambda: self._get(key))
+
+    async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
+        check_key(key)
+        check_range(key, start, length)
+        try:
+            return await self._run(key, lambda: self._get_range(key, start, length))
+        except BadRequest:
+            if start >= 0:
+                raise
+        # Some servers refuse a suffix longer than the object, which RFC 9110, 14.1.2 makes all of it.
+        whole = await self.get(key)
+        first, count = resolve_range(key, start, length, len(whole.data))
+        return Stored(whole.data[first : first + count], whole.etag)
+
+    async def put(self, key: str, data: Buffer) -> str:
+        return await self._put(key, data, {})
+
+    async def put_if_absent(self, key: str, data: Buffer) -> str:
+        return await self._put(key, data, {"IfNoneMatch": "*"})
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        return await self._put(key, data, {"IfMatch": f'"{etag}"'})
+
+    async def delete(self, key: str) -> None:
+        check_key(key)
+        try:
+            await self._run(key, lambda: self._client.delete_object(Bucket=self.name, Key=key))
+        except NotFound:
+            return  # AWS answers 204 for a missing object, others 404
+
+    async def list(
+        self, prefix: str, *, delimiter: bool = False, start_after: str = ""
+    ) -> AsyncIterator[Page]:
+        request = {"Bucket": self.name, "Prefix": prefix, "MaxKeys": PAGE_SIZE}
+        if delimiter:
+            request["Delimiter"] = "/"
+        if start_after:
+            request["StartAfter"] = start_after
+        more = True
+        while more:
+            reply = await self._list(prefix, request)
+            page = _page(reply, prefix, start_after)
+            if page.entries or page.prefixes:
+                yield page
+            more = reply.get("IsTruncated", False)
+            if more:
+                request["ContinuationToken"] = reply["NextContinuationToken"]
+
+    # --- one request --------------------------------------------------------------------------------
+
+    async def _get(self, key: str) -> Stored:
+        reply = await self._client.get_object(Bucket=self.name, Key=key)
+        return Stored(await _body(reply), _etag(reply))
+
+    async def _get_range(self, key: str, start: int, length: int | None) -> Stored:
+        end = "" if length is None else start + length - 1
+        span = f"bytes={start}" if start < 0 else f"bytes={start}-{end}"
+        reply = await self._client.get_object(Bucket=self.name, Key=key, Range=span)
+        data = await _body(reply)
+        if "ContentRange" not in reply:  # a server may answer with the whole object
+            first, count = resolve_range(key, start, length, len(data))
+            data = data[first : first + count]
+        return Stored(data, _etag(reply))
+
+    async def _list(self, prefix: str, request: dict[str, Any]) -> dict[str, Any]:
+        return await self._run(prefix, lambda: self._client.list_objects_v2(**request))
+
+    async def _put(self, key: str, data: Buffer, condition: dict[str, str]) -> str:
+        check_key(key)
+        content = bytes(data)
+
+        async def send() -> str:
+            body = io.BytesIO(content)  # shares the bytes; aiohttp streams a file, and warns of raw bytes
+            return _etag(await self._client.put_object(Bucket=self.name, Key=key, Body=body, **condition))
+
+        async def settle(refusal: HsparseError) -> str:
+            try:
+                stored = await self._get(key)
+            except ClientError as error:
+                if isinstance(self._verdict(error, key), NotFound):
+                    raise refusal from error
+                raise
+            if stored.data == content:
+                return stored.etag
+            raise refusal
+
+        return await self._run(key, send, settle if condition else None)
+
+    # --- retries ------------------------------------------------------------------------------------
+
+    async def _run(
+        self,
+        key: str,
+        send: Callable[[], Awaitable[R]],
+        settle: Callable[[HsparseError], Awaitable[R]] | None = None,
+    ) -> R:
+        """Send until there is an answer.
+
+        A condition that fails after an earlier try may have been applied is for `settle`: given the
+        refusal, it either returns what `send` would have or raises it.
+        """
+        started = self._clock.monotonic()
+        uncertain = False
+        refusal: HsparseError | None = None
+        for attempt in itertools.count():
+            left = self._deadline - (self._clock.monotonic() - started)
+            try:
+                async with asyncio.timeout(left):
+                    if refusal is not None and settle is not None:
+                        return await settle(refusal)
+                    return await send()
+            except (BotoCoreError, ClientError, OSError) as error:  # OSError has TimeoutError
+                verdict = self._verdict(error, key)
+                cause = error
+            if isinstance(verdict, NotFound) and settle is not None:  # the answer to If-Match on nothing
+                verdict = PreconditionFailed(f"{key!r} is gone; create it anew.")
+            if isinstance(verdict, PreconditionFailed) and uncertain and settle is not None:
+                refusal = verdict
+                continue
+            if isinstance(verdict, HsparseError):
+                raise verdict from cause
+            uncertain = uncertain or verdict is Retry.UNCERTAIN
+            pause = self._pause(attempt)
+            if self._clock.monotonic() - started + pause >= self._deadline:
+                break
+            await self._sleep(pause)
+        raise StoreFailed(
+            f"The bucket {self.name!r} gave no answer on {key!r} in {self._deadline:g} s "
+            f"({type(cause).__name__}); check the endpoint and the network, then try again."
+        ) from cause
+
+    def _pause(self, attempt: int) -> float:
+        """Return seconds between half of this attempt's backoff and all of it."""
+        longest = min(FIRST_PAUSE * 2.0 ** min(attempt, 10), LONGEST_PAUSE)
+        jitter = int.from_bytes(self._clock.token(4), "big") / 2**32
+        return longest * (1 + jitter) / 2
+
+    def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
+        """Return what an exception of the client means; its text may hold secrets, so none is passed on."""
+        if isinstance(error, ClientError):
+            code = str(error.response.get("Error", {}).get("Code", ""))
+            status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+            return fault(code, status, key, self.name)
+        if isinstance(error, _NO_CREDENTIALS):
+            return Misconfigured(
+                f"There are no usable credentials for the bucket {self.name!r}; configure an access key and "
+                "its secret, or an instance role."
+            )
+        if isinstance(error, _LOST):
+            return Retry.UNCERTAIN
+        return StoreFailed(
+            f"The request on {key!r} could not be sent to the bucket {self.name!r} ({type(error).__name__}); "
+            "check the bucket's name and endpoint."
+        )
+
+
+@lru_cache(maxsize=1)
+def _loader() -> Any:
+    """Return botocore's reader of its API descriptions, which takes 50 ms to parse them once."""
+    return get_session().get_component("data_loader")
+
+
+async def _body(reply: dict[str, Any]) -> bytes:
+    async with reply["Body"] as body:
+        data: bytes = await body.read()
+    return data
+
+
+def _etag(reply: dict[str, Any]) -> str:
+    return str(reply["ETag"]).strip('"')
+
+
+def _page(reply: dict[str, Any], prefix: str, start_after: str) -> Page:
+    """Return a page of a reply, without what is no key of ours (such as consoles' folder markers).
+
+    The prefix and the start are looked at again: not every server takes them to the letter.
+    """
+    return Page(
+        tuple(
+            Entry(item["Key"], item["Size"], _etag(item), item["LastModified"].timestamp())
+            for item in reply.get("Contents", ())
+            if item["Key"].startswith(prefix) and item["Key"] > start_after and is_key(item["Key"])
+        ),
+        tuple(
+            name
+            for name in (item["Prefix"] for item in reply.get("CommonPrefixes", ()))
+            if name.startswith(prefix) and name > start_after and is_key(name[:-1])
+        ),
+    )

@@ -1,0 +1,218 @@
+"""A data node that is a dict: the metadata messages with their documented meaning, and nothing else.
+
+It serves tests of service nodes, and is the model the conformance suite compares data nodes with. Nothing in
+it is durable, fast or shared; chunk messages are refused.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, TypeVar, cast
+
+from hsparse.clock import Clock
+from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, NotFound, Unsupported
+from hsparse.model.objid import domain_prefix, storage_key
+from hsparse.model.right import Right
+from hsparse.wire.message import (
+    Change,
+    ChangeObjects,
+    CreateObject,
+    DeleteAttributes,
+    DeleteLinks,
+    DeleteObject,
+    DeleteTree,
+    EndTrim,
+    Failure,
+    Forget,
+    GetInfo,
+    Listing,
+    ListKeys,
+    Message,
+    NodeInfo,
+    Outcome,
+    PutAcl,
+    PutAttributes,
+    PutLinks,
+    ReadObjects,
+    Record,
+    SetExtent,
+    TrimChunks,
+)
+
+R = TypeVar("R")
+TIMES = ("created", "lastModified")
+RECORD_SIZE = 1000
+
+
+class DictDataNode:
+    """A `DataNode` over `records`, by id or domain path; `log` has every message it was sent."""
+
+    def __init__(self, clock: Clock, id: str = "dn-001") -> None:
+        self.records: dict[str, Record] = {}
+        self.log: list[Message[Any]] = []
+        self._clock = clock
+        self._id = id
+        self._deleted: set[tuple[str, ...]] = set()
+
+    async def send(self, message: Message[R], /) -> R:
+        """Do what the message says and return its reply."""
+        self.log.append(message)
+        return cast(R, self._answer(message))
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _answer(self, message: Message[Any]) -> Any:
+        match message:
+            case ReadObjects(ids):
+                return tuple(self._read(id) for id in ids)
+            case ChangeObjects(changes):
+                return tuple(self._change(change) for change in changes)
+            case ListKeys():
+                return self._list(message)
+            case DeleteTree(root):
+                inside = [id for id in self.records if storage_key(id).startswith(domain_prefix(root))]
+                for id in inside:
+                    del self.records[id]
+                return len(inside)
+            case Forget() | TrimChunks():
+                return None
+            case GetInfo():
+                return NodeInfo(self._id, "READY", 0.0, "hsparse", {"records": len(self.records)})
+        raise Unsupported(f"DictDataNode does not answer {type(message).__name__}.")
+
+    def _read(self, id: str) -> Outcome:
+        if id in self.records:
+            return Outcome(copy.deepcopy(self.records[id]))
+        return Outcome(failure=Failure.of(self._missing(id)))
+
+    def _missing(self, *name: str) -> HsparseError:
+        if name in self._deleted:
+            return Gone(f"{' '.join(name)} was deleted.")
+        return NotFound(f"{' '.join(name)} does not exist.")
+
+    def _change(self, change: Change) -> Outcome:
+        change = copy.deepcopy(change)
+        try:
+            changed, created = self._apply(change)
+        except HsparseError as error:
+            return Outcome(failure=Failure.of(error))
+        record = self.records.get(change.id)
+        if record is not None and changed and not isinstance(change, CreateObject):
+            record["lastModified"] = self._clock.now()
+        return Outcome(copy.deepcopy(record), changed, created)
+
+    def _apply(self, change: Change) -> tuple[bool, bool]:
+        """Apply a change to the records; returns whether anything changed, and whether anything is new."""
+        if isinstance(change, CreateObject):
+            if change.id in self.records:
+                raise Conflict(f"{change.id} exists already.")
+            self.records[change.id] = change.record
+            self._deleted.discard((change.id,))
+            return True, True
+        if change.id not in self.records:
+            raise self._missing(change.id)
+        record = self.records[change.id]
+        if isinstance(change, DeleteObject):
+            del self.records[change.id]
+            self._deleted.add((change.id,))
+            return True, False
+        return self._alter(change, self.records[change.id])
+
+    def _alter(self, change: Change, record: Record) -> tuple[bool, bool]:
+        match change:
+            case PutAttributes():
+                return self._put(change.id, record, "attributes", change.attributes, replace=change.replace)
+            case PutLinks():
+                return self._put(change.id, record, "links", change.links, replace=False)
+            case DeleteAttributes():
+                return self._remove(change.id, record, "attributes", change.names)
+            case DeleteLinks():
+                return self._remove(change.id, record, "links", change.titles)
+            case PutAcl(_, user, rights):
+                new = user not in record["acls"]
+                record["acls"][user] = {right.value: False for right in Right} | record["acls"].get(user, {})
+                record["acls"][user].update(rights)
+                return True, new
+            case SetExtent():
+                return _set_extent(record, change), False
+            case EndTrim(_, generation):
+                done = "trim" in record and record.get("generation", 0) == generation
+                if done:
+                    del record["trim"]
+                return done, False
+        raise BadRequest(f"{type(change).__name__} is not a change of a record.")
+
+    def _put(
+        self, id: str, record: Record, kind: str, items: dict[str, Record], *, replace: bool
+    ) -> tuple[bool, bool]:
+        there = record.setdefault(kind, {})
+        news = {name: item for name, item in items.items() if not _same(item, there.get(name))}
+        for name in news:
+            if name in there and not replace:
+                raise Conflict(f"{kind} {name!r} of {id} exists with another content.")
+        created = any(name not in there for name in news)
+        for name, item in news.items():
+            created_at = there[name]["created"] if name in there else self._clock.now()
+            there[name] = {**item, "created": created_at}
+            self._deleted.discard((id, kind, name))
+        return bool(news), created
+
+    def _remove(self, id: str, record: Record, kind: str, names: tuple[str, ...]) -> tuple[bool, bool]:
+        there = record.get(kind, {})
+        for name in names:
+            if name not in there:
+                raise self._missing(id, kind, name)
+        for name in names:
+            del there[name]
+            self._deleted.add((id, kind, name))
+        return True, False
+
+    def _list(self, message: ListKeys) -> Listing:
+        keys = sorted(key for key in map(storage_key, self.records) if key.startswith(message.prefix))
+        names: dict[str, bool] = {}
+        for key in keys:
+            head, slash, _ = key[len(message.prefix) :].partition("/")
+            folded = message.delimiter and bool(slash)
+            names[message.prefix + head + "/" if folded else key] = folded
+        after = [name for name in names if name > message.start_after]
+        page = after[: message.limit]
+        found = [name for name in page if not names[name]]
+        return Listing(
+            tuple(found),
+            (RECORD_SIZE,) * len(found),
+            (self._clock.now(),) * len(found),
+            tuple(name for name in page if names[name]),
+            len(after) > len(page),
+        )
+
+
+def _same(new: Record, there: Record | None) -> bool:
+    if there is None:
+        return False
+    return {k: v for k, v in new.items() if k not in TIMES} == {
+        k: v for k, v in there.items() if k not in TIMES
+    }
+
+
+def _set_extent(record: Record, change: SetExtent) -> bool:
+    """Set the extent and return whether it changed; a shrink leaves `trim` and a new generation."""
+    shape = record["shape"]
+    before: list[int] = shape["dims"]
+    after = list(change.dims)
+    if change.extend_dim >= 0:
+        after = [*before]
+        after[change.extend_dim] += change.dims[0]
+    if "maxdims" not in shape or len(after) != len(before):
+        raise BadRequest(f"{change.id} cannot have the extent {after}.")
+    for extent, limit in zip(after, shape["maxdims"], strict=True):
+        if isinstance(limit, int) and 0 < limit < extent:
+            raise Conflict(f"{change.id} can have at most {limit} elements there, not {extent}.")
+    pairs = list(zip(after, before, strict=True))
+    if "trim" in record and any(new > old for new, old in pairs):
+        raise Conflict(f"{change.id} is still being shrunk.")
+    if any(new < old for new, old in pairs):
+        record["generation"] = record.get("generation", 0) + 1
+        record["trim"] = True
+    shape["dims"] = after
+    return after != before

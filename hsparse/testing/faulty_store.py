@@ -1,0 +1,136 @@
+"""A store that fails as scripted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from hsparse.errors import HsparseError, StoreFailed
+from hsparse.storage.object_store import Buffer, ObjectStore, Stored
+from hsparse.testing.store_wrapper import METHODS, StoreWrapper
+
+R = TypeVar("R")
+GETS = ("get", "get_range")
+PUTS = ("put", "put_if_absent", "put_if_match")
+
+
+@dataclass(slots=True, eq=False)
+class Fault:
+    """What happens to the next `times` calls of `methods` on `key` (any, when None).
+
+    `entered` is set when a call meets the fault; a hanging call goes on after `release()`.
+    """
+
+    methods: tuple[str, ...]
+    key: str | None = None
+    times: int = 1
+    before: HsparseError | None = None
+    after: HsparseError | None = None
+    hang: bool = False
+    hang_after: bool = False
+    sent: Callable[[bytes], bytes] | None = None
+    got: Callable[[bytes], bytes] | None = None
+    entered: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def release(self) -> None:
+        """Let the calls that hang go on."""
+        self.released.set()
+
+
+class FaultyStore(StoreWrapper):
+    """Does what its script says, each line for so many calls, in the order of the script; then nothing.
+
+    The methods that add a line take the method's name, or `gets`, `puts` or `all`, and a key or None for
+    any; they return the line, whose `entered` event tells that a call has met it.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.script: list[Fault] = []
+
+    def fail_before(
+        self, method: str, key: str | None = None, *, times: int = 1, error: HsparseError | None = None
+    ) -> Fault:
+        """Fail without applying the call: a request that was lost."""
+        return self._add(Fault(_methods(method), key, times, before=error or _lost(method)))
+
+    def fail_after(
+        self, method: str, key: str | None = None, *, times: int = 1, error: HsparseError | None = None
+    ) -> Fault:
+        """Apply the call, then fail: a reply that was lost."""
+        return self._add(Fault(_methods(method), key, times, after=error or _lost(method)))
+
+    def hang(self, method: str, key: str | None = None, *, times: int = 1, applied: bool = False) -> Fault:
+        """Hold the call until released: before it is applied, or when it is `applied`, before the reply."""
+        return self._add(Fault(_methods(method), key, times, hang=not applied, hang_after=applied))
+
+    def flip(self, key: str | None = None, *, offset: int = 0, mask: int = 1, times: int = 1) -> Fault:
+        """Flip the bits `mask` of the byte at `offset` (from the end, if negative) of what a get returns."""
+
+        def flipped(data: bytes) -> bytes:
+            changed = bytearray(data)
+            changed[offset] ^= mask
+            return bytes(changed)
+
+        return self._add(Fault(GETS, key, times, got=flipped))
+
+    def truncate(self, key: str | None = None, *, keep: int, times: int = 1) -> Fault:
+        """Return only the first `keep` bytes from a get."""
+        return self._add(Fault(GETS, key, times, got=lambda data: data[:keep]))
+
+    def tear(self, key: str | None = None, *, keep: int, times: int = 1) -> Fault:
+        """Store only the first `keep` bytes of a put, then fail: what no store may do, but a disk can."""
+        return self._add(Fault(PUTS, key, times, sent=lambda data: data[:keep], after=_lost("put")))
+
+    def clear(self) -> None:
+        """Forget the script and release every call that hangs."""
+        for fault in self.script:
+            fault.release()
+        self.script.clear()
+
+    async def around(self, method: str, key: str, data: Buffer, call: Callable[[Buffer], Awaitable[R]]) -> R:
+        fault = self._next(method, key)
+        if fault is None:
+            return await call(data)
+        fault.entered.set()
+        if fault.hang:
+            await fault.released.wait()
+        if fault.before is not None:
+            raise fault.before
+        result = await call(data if fault.sent is None else fault.sent(bytes(data)))
+        if fault.hang_after:
+            await fault.released.wait()
+        if fault.after is not None:
+            raise fault.after
+        return _changed(result, fault.got)
+
+    def _add(self, fault: Fault) -> Fault:
+        self.script.append(fault)
+        return fault
+
+    def _next(self, method: str, key: str) -> Fault | None:
+        for fault in self.script:
+            if fault.times > 0 and method in fault.methods and fault.key in (None, key):
+                fault.times -= 1
+                return fault
+        return None
+
+
+def _changed(result: R, change: Callable[[bytes], bytes] | None) -> R:
+    if change is None or not isinstance(result, Stored):
+        return result
+    stored: Any = replace(result, data=change(result.data))
+    return stored  # type: ignore[no-any-return]  # R is Stored here
+
+
+def _methods(method: str) -> tuple[str, ...]:
+    names = {"gets": GETS, "puts": PUTS, "all": METHODS}.get(method, (method,))
+    assert set(names) <= set(METHODS), f"{method!r} is no method of a store"
+    return names
+
+
+def _lost(method: str) -> StoreFailed:
+    return StoreFailed(f"A scripted fault met {method!r}; the script of the test has it.")

@@ -1,0 +1,408 @@
+"""What every `DataNode` must do, as tests over a fixture `node` on an empty store.
+
+A test module of an implementation imports all of these by `*` and provides the fixture; none is to be
+overridden.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hsparse.clock import SystemClock
+from hsparse.errors import BadRequest, Conflict, ErrorKind, Moved
+from hsparse.format.selection import Boxes, Orthogonal, Points, Selection, Span, gather, scatter
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.filter import Filter
+from hsparse.model.objid import chunk_key, chunk_prefix, new_id, new_root_id
+from hsparse.wire.message import (
+    Change,
+    ChangeObjects,
+    CountDefined,
+    CreateObject,
+    DataNode,
+    DeleteAttributes,
+    DeleteLinks,
+    DeleteObject,
+    DeleteTree,
+    EndTrim,
+    EraseChunks,
+    Forget,
+    GetInfo,
+    ListKeys,
+    Outcome,
+    Part,
+    PutAcl,
+    PutAttributes,
+    PutLinks,
+    ReadChunks,
+    ReadObjects,
+    ReadSparse,
+    SetExtent,
+    TrimChunks,
+    WriteChunks,
+)
+
+CLOCK = SystemClock()
+INT = {"type": "H5T_STD_I32LE", "shape": {"class": "H5S_SCALAR"}, "value": 1}
+HARD = {"class": "H5L_TYPE_HARD", "id": "g-1"}
+DIMS = (6, 8)
+SHUFFLE_DEFLATE = (Filter(2, (4,)), Filter(1, (1,)))
+
+
+def new_group() -> tuple[str, dict[str, Any]]:
+    id = new_root_id(CLOCK)
+    return id, {"id": id, "root": id, "links": {}, "attributes": {}, "created": 1.0, "lastModified": 1.0}
+
+
+async def change(node: DataNode, change: Change) -> Outcome:
+    return (await node.send(ChangeObjects((change,))))[0]
+
+
+async def created(node: DataNode, **fields: Any) -> str:
+    id, record = new_group()
+    (await change(node, CreateObject(id, {**record, **fields}))).unwrap()
+    return id
+
+
+async def record_of(node: DataNode, id: str) -> dict[str, Any]:
+    return (await node.send(ReadObjects((id,))))[0].unwrap()
+
+
+def kind(outcome: Outcome) -> str | None:
+    return None if outcome.failure is None else outcome.failure.kind
+
+
+async def test_what_is_created_is_read(node: DataNode) -> None:
+    id, record = new_group()
+    outcome = await change(node, CreateObject(id, record))
+    assert (outcome.created, outcome.changed, outcome.failure) == (True, True, None)
+    assert await record_of(node, id) == record
+
+
+async def test_records_keep_json_as_it_is(node: DataNode) -> None:
+    value = {"list": [1, 2.5, None, "é", [True, {}]], "empty": [], "!": "x", "deep": {"a": {"b": [[]]}}}
+    id = await created(node, odd=value)
+    assert (await record_of(node, id))["odd"] == value
+
+
+async def test_creating_twice_is_a_conflict(node: DataNode) -> None:
+    id = await created(node)
+    assert kind(await change(node, CreateObject(id, {"id": id}))) == ErrorKind.CONFLICT
+    assert (await record_of(node, id))["root"] == id
+
+
+async def test_what_never_was_is_not_found_and_what_was_deleted_is_gone(node: DataNode) -> None:
+    id, _ = new_group()
+    assert kind((await node.send(ReadObjects((id,))))[0]) == ErrorKind.NOT_FOUND
+    assert kind(await change(node, DeleteObject(id))) == ErrorKind.NOT_FOUND
+    id = await created(node)
+    assert kind(await change(node, DeleteObject(id))) is None
+    assert kind((await node.send(ReadObjects((id,))))[0]) == ErrorKind.GONE
+    assert kind(await change(node, PutLinks(id, {"a": HARD}))) == ErrorKind.GONE
+
+
+async def test_a_path_can_be_created_again(node: DataNode) -> None:
+    path = "/home/user/file.h5"
+    for owner in "ab":
+        assert (await change(node, CreateObject(path, {"owner": owner}))).created
+        assert (await record_of(node, path))["owner"] == owner
+        assert kind(await change(node, DeleteObject(path))) is None
+
+
+async def test_attributes(node: DataNode) -> None:
+    id = await created(node)
+    outcome = await change(node, PutAttributes(id, {"a": INT}))
+    assert (outcome.created, outcome.changed) == (True, True)
+    outcome = await change(node, PutAttributes(id, {"a": INT}))
+    assert (outcome.created, outcome.changed, kind(outcome)) == (False, False, None)
+    other = {**INT, "value": 2}
+    assert kind(await change(node, PutAttributes(id, {"b": INT, "a": other}))) == ErrorKind.CONFLICT
+    assert set((await record_of(node, id))["attributes"]) == {"a"}
+    outcome = await change(node, PutAttributes(id, {"a": other}, replace=True))
+    assert (outcome.created, outcome.changed) == (False, True)
+    stored = (await record_of(node, id))["attributes"]["a"]
+    assert stored["value"] == 2
+    assert stored["created"] > 0
+    assert kind(await change(node, DeleteAttributes(id, ("a", "z")))) == ErrorKind.NOT_FOUND
+    assert kind(await change(node, DeleteAttributes(id, ("a",)))) is None
+    assert kind(await change(node, DeleteAttributes(id, ("a",)))) == ErrorKind.GONE
+
+
+async def test_links(node: DataNode) -> None:
+    id = await created(node)
+    assert (await change(node, PutLinks(id, {"x": HARD, "y": HARD}))).created
+    outcome = await change(node, PutLinks(id, {"x": HARD}))
+    assert (outcome.created, outcome.changed, kind(outcome)) == (False, False, None)
+    assert kind(await change(node, PutLinks(id, {"x": {**HARD, "id": "g-2"}}))) == ErrorKind.CONFLICT
+    assert kind(await change(node, DeleteLinks(id, ("x", "z")))) == ErrorKind.NOT_FOUND
+    assert kind(await change(node, DeleteLinks(id, ("x",)))) is None
+    assert kind(await change(node, DeleteLinks(id, ("x",)))) == ErrorKind.GONE
+    assert list((await record_of(node, id))["links"]) == ["y"]
+
+
+async def test_changes_of_one_object_at_once_all_stay(node: DataNode) -> None:
+    id = await created(node)
+    names = [f"a{i}" for i in range(40)]
+    await asyncio.gather(*(change(node, PutAttributes(id, {name: INT})) for name in names))
+    assert set((await record_of(node, id))["attributes"]) == set(names)
+
+
+async def test_an_acl_is_merged(node: DataNode) -> None:
+    id = await created(node, acls={"me": {"read": True, "update": True}})
+    assert not (await change(node, PutAcl(id, "me", {"update": False}))).created
+    assert (await change(node, PutAcl(id, "you", {"read": True}))).created
+    acls = (await record_of(node, id))["acls"]
+    assert acls["me"]["read"] is True
+    assert acls["me"]["update"] is False
+    assert acls["you"] == {
+        "create": False,
+        "read": True,
+        "update": False,
+        "delete": False,
+        "readACL": False,
+        "updateACL": False,
+    }
+
+
+async def test_extents(node: DataNode) -> None:
+    shape = {"class": "H5S_SIMPLE", "dims": [4, 5], "maxdims": ["H5S_UNLIMITED", 10]}
+    id = await created(node, shape=shape)
+    assert (await change(node, SetExtent(id, (6, 5)))).unwrap()["shape"]["dims"] == [6, 5]
+    assert (await change(node, SetExtent(id, (2,), extend_dim=0))).unwrap()["shape"]["dims"] == [8, 5]
+    assert kind(await change(node, SetExtent(id, (8, 11)))) == ErrorKind.CONFLICT
+    assert kind(await change(node, SetExtent(id, (8,)))) == ErrorKind.BAD_REQUEST
+    shrunk = (await change(node, SetExtent(id, (3, 5)))).unwrap()
+    assert shrunk["generation"] == 1
+    assert shrunk["trim"]
+    assert kind(await change(node, SetExtent(id, (4, 5)))) == ErrorKind.CONFLICT
+    await change(node, EndTrim(id, 0))
+    assert (await record_of(node, id))["trim"]
+    await change(node, EndTrim(id, 1))
+    assert "trim" not in await record_of(node, id)
+    assert kind(await change(node, SetExtent(id, (4, 5)))) is None
+    fixed = await created(node, shape={"class": "H5S_SIMPLE", "dims": [4]})
+    assert kind(await change(node, SetExtent(fixed, (3,)))) == ErrorKind.BAD_REQUEST
+
+
+async def test_outcomes_come_in_the_order_asked(node: DataNode) -> None:
+    ids = [await created(node, number=i) for i in range(5)]
+    missing, _ = new_group()
+    outcomes = await node.send(ReadObjects((*ids[::-1], missing)))
+    assert [outcome.record and outcome.record["number"] for outcome in outcomes] == [4, 3, 2, 1, 0, None]
+
+
+async def test_listing_and_deleting_a_tree(node: DataNode) -> None:
+    root = await created(node)
+    ids = [new_id("groups", root, CLOCK) for _ in range(3)]
+    for id in ids:
+        (await change(node, CreateObject(id, {"id": id}))).unwrap()
+    other = await created(node)
+    listing = await node.send(ListKeys("db/", limit=2))
+    assert len(listing.keys) == 2
+    assert listing.more
+    rest = await node.send(ListKeys("db/", start_after=listing.keys[-1]))
+    assert len(rest.keys) == 3
+    assert not rest.more
+    assert len((await node.send(ListKeys("db/", delimiter=True))).prefixes) == 2
+    assert await node.send(DeleteTree(root)) == 4
+    assert all(kind(outcome) for outcome in await node.send(ReadObjects((root, *ids))))
+    assert (await record_of(node, other))["id"] == other
+
+
+async def test_a_node_tells_who_it_is(node: DataNode) -> None:
+    info = await node.send(GetInfo())
+    assert info.state == "READY"
+    assert info.id
+
+
+def spec(*, sparse: bool, kind: str = "H5T_IEEE_F64LE", fill: bytes = b"", generation: int = 0) -> ChunkSpec:
+    dataset = new_id("datasets", new_root_id(CLOCK), CLOCK)
+    filters = (SHUFFLE_DEFLATE, ()) if sparse else ((Filter(1, (1,)),),)
+    return ChunkSpec(dataset, kind, DIMS, sparse, fill, filters, generation)
+
+
+SELECTIONS: list[Selection] = [
+    Orthogonal.all(DIMS),
+    Orthogonal.box(DIMS, (1, 2), (4, 7)),
+    Orthogonal(DIMS, (Span(0, 3, 2, 2), Span(1, 2, 3, 1))),
+    Orthogonal(DIMS, (np.array([5, 0, 3], np.uint64), Span.range(2, 5))),
+    Points(DIMS, np.array([[5, 7], [0, 0], [3, 3]], np.uint64)),
+    Boxes(DIMS, np.array([[0, 0], [3, 4]], np.uint64), np.array([[2, 2], [6, 6]], np.uint64)),
+]
+
+
+def numbered(selection: Selection, start: float) -> NDArray[Any]:
+    return (start + np.arange(selection.size, dtype=float)).reshape(selection.shape)
+
+
+@pytest.mark.parametrize("selection", SELECTIONS, ids=lambda s: type(s).__name__)
+async def test_dense_chunks_against_numpy(node: DataNode, selection: Selection) -> None:
+    about = spec(sparse=False, fill=np.float64(-1).tobytes())
+    model = np.full(DIMS, -1.0)
+    for round, chosen in enumerate([SELECTIONS[1], selection]):
+        values = numbered(chosen, 100 * round)
+        scatter(model, chosen, values)
+        await node.send(WriteChunks(about, (Part((2, 3), chosen),), (values,)))
+    for wanted in SELECTIONS:
+        (got,) = await node.send(ReadChunks(about, (Part((2, 3), wanted),)))
+        assert got is not None
+        np.testing.assert_array_equal(got.view(float), gather(model, wanted).reshape(wanted.shape))
+
+
+@pytest.mark.parametrize("selection", SELECTIONS, ids=lambda s: type(s).__name__)
+async def test_sparse_chunks_against_a_dict(node: DataNode, selection: Selection) -> None:
+    about = spec(sparse=True, fill=np.float64(-1).tobytes())
+    model: dict[int, float] = {}
+
+    async def write(chosen: Selection, start: float) -> None:
+        values = numbered(chosen, start)
+        model.update(zip(chosen.offsets().tolist(), values.ravel().tolist(), strict=True))
+        await node.send(WriteChunks(about, (Part((0, 1), chosen),), (values,)))
+
+    await write(SELECTIONS[1], 0)
+    await write(selection, 100)
+    await node.send(EraseChunks(about, (Part((0, 1), SELECTIONS[2]),)))
+    for offset in SELECTIONS[2].offsets().tolist():
+        model.pop(offset, None)
+    for wanted in SELECTIONS:
+        part = Part((0, 1), wanted)
+        inside = sorted(set(model) & set(wanted.offsets().tolist()))
+        assert await node.send(CountDefined(about, (part,))) == (len(inside),)
+        (found,) = await node.send(ReadSparse(about, (part,)))
+        assert (found.offsets.tolist() if found else []) == inside
+        assert (found.values.view(float).tolist() if found else []) == [model[i] for i in inside]
+        (dense,) = await node.send(ReadChunks(about, (part,)))
+        expected = [model.get(i, -1.0) for i in wanted.offsets().tolist()]
+        assert (dense.view(float).ravel().tolist() if dense is not None else [-1.0] * wanted.size) == expected
+
+
+async def test_a_chunk_that_is_not_there_reads_as_none(node: DataNode) -> None:
+    part = Part((0, 0), Orthogonal.all(DIMS))
+    assert await node.send(ReadChunks(spec(sparse=False), (part,))) == (None,)
+    sparse = spec(sparse=True)
+    assert await node.send(ReadChunks(sparse, (part,))) == (None,)
+    assert await node.send(ReadSparse(sparse, (part,))) == (None,)
+    assert await node.send(CountDefined(sparse, (part,))) == (0,)
+    await node.send(EraseChunks(sparse, (part,)))
+
+
+async def test_one_element_for_all_and_dropped_fill(node: DataNode) -> None:
+    about = spec(sparse=True, fill=np.float64(np.nan).tobytes())
+    part = Part((0, 0), Orthogonal.box(DIMS, (0, 0), (2, 2)))
+    await node.send(WriteChunks(about, (part,), (np.array([7.0]),)))
+    values = np.array([[np.nan, 1.0], [np.nan, 2.0]])
+    await node.send(WriteChunks(about, (part,), (values,), drop_fill=True))
+    (found,) = await node.send(ReadSparse(about, (part,)))
+    assert found is not None
+    assert found.values.view(float).tolist() == [7.0, 1.0, 7.0, 2.0]
+    (places,) = await node.send(ReadSparse(about, (part,), places_only=True))
+    assert places is not None
+    assert (len(places.offsets), len(places.values)) == (4, 0)
+
+
+async def test_a_point_given_twice_takes_the_last(node: DataNode) -> None:
+    points = Points(DIMS, np.array([[1, 1], [1, 1]], np.uint64))
+    for sparse in (True, False):
+        about = spec(sparse=sparse)
+        await node.send(WriteChunks(about, (Part((0, 0), points),), (np.array([1.0, 2.0]),)))
+        (got,) = await node.send(ReadChunks(about, (Part((0, 0), points),)))
+        assert got is not None
+        assert got.view(float).tolist() == [2.0, 2.0]
+
+
+COMPOUND = {
+    "class": "H5T_COMPOUND",
+    "fields": [
+        {"name": "a", "type": "H5T_STD_I16BE"},
+        {
+            "name": "s",
+            "type": {"class": "H5T_STRING", "length": 3, "charSet": "H5T_CSET_ASCII", "strPad": "x"},
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+async def test_compound_elements(node: DataNode, sparse: bool) -> None:
+    about = spec(sparse=sparse, kind=COMPOUND)
+    values = np.zeros((2, 3), about.dtype)
+    values["a"] = np.arange(6).reshape(2, 3)
+    values["s"] = b"xyz"
+    part = Part((0, 0), Orthogonal.box(DIMS, (1, 1), (3, 4)))
+    await node.send(WriteChunks(about, (part,), (values,)))
+    (got,) = await node.send(ReadChunks(about, (part,)))
+    assert got is not None
+    np.testing.assert_array_equal(got.view(about.dtype), values)
+
+
+async def test_many_chunks_in_one_message(node: DataNode) -> None:
+    about = spec(sparse=True)
+    parts = tuple(Part((i, 0), Orthogonal.box(DIMS, (0, 0), (1, i % 8 + 1))) for i in range(200))
+    values = tuple(np.full((1, i % 8 + 1), float(i)) for i in range(200))
+    await node.send(WriteChunks(about, parts, values))
+    found = await node.send(ReadSparse(about, tuple(Part((i, 0), Orthogonal.all(DIMS)) for i in range(200))))
+    assert [len(item.offsets) if item else 0 for item in found] == [i % 8 + 1 for i in range(200)]
+    listing = await node.send(ListKeys(chunk_prefix(about.dataset)))
+    assert set(listing.keys) == {chunk_key(about.dataset, (i, 0)) for i in range(200)}
+
+
+async def test_writes_to_one_chunk_at_once_all_stay(node: DataNode) -> None:
+    about = spec(sparse=True)
+
+    async def write(row: int, column: int) -> None:
+        part = Part((0, 0), Points(DIMS, np.array([[row, column]], np.uint64)))
+        await node.send(WriteChunks(about, (part,), (np.array([row * 10.0 + column]),)))
+
+    await asyncio.gather(*(write(row, column) for row in range(DIMS[0]) for column in range(DIMS[1])))
+    (got,) = await node.send(ReadChunks(about, (Part((0, 0), Orthogonal.all(DIMS)),)))
+    assert got is not None
+    np.testing.assert_array_equal(got.view(float), np.add.outer(np.arange(6) * 10.0, np.arange(8)))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+async def test_trimming_erases_and_fences(node: DataNode, sparse: bool) -> None:
+    old = spec(sparse=sparse, fill=np.float64(5).tobytes())
+    whole = Orthogonal.all(DIMS)
+    parts = tuple(Part((i, j), whole) for i in range(2) for j in range(2))
+    await node.send(WriteChunks(old, parts, (np.ones(DIMS),) * 4))
+    new = ChunkSpec(old.dataset, old.type, old.dims, old.sparse, old.fill, old.filters, generation=1)
+    await node.send(TrimChunks(new, (9, 4), tuple(part.scaled for part in parts)))
+    got = await node.send(ReadChunks(new, parts))
+    model = np.full((12, 16), 5.0)
+    model[:9, :4] = 1.0
+    for part, values in zip(parts, got, strict=True):
+        row, column = part.scaled
+        expected = model[row * 6 : row * 6 + 6, column * 8 : column * 8 + 8]
+        np.testing.assert_array_equal(np.full(DIMS, 5.0) if values is None else values.view(float), expected)
+    assert got[1] is None
+    with pytest.raises(Moved):
+        await node.send(WriteChunks(old, parts, (np.ones(DIMS),) * 4))
+    with pytest.raises(Moved):
+        await node.send(ReadChunks(old, parts))
+
+
+async def test_forgetting_changes_nothing(node: DataNode) -> None:
+    about = spec(sparse=True)
+    part = Part((0, 0), Orthogonal.all(DIMS))
+    await node.send(WriteChunks(about, (part,), (np.ones(DIMS),)))
+    await node.send(Forget(about.dataset))
+    assert await node.send(CountDefined(about, (part,))) == (48,)
+
+
+async def test_parts_without_values_are_refused(node: DataNode) -> None:
+    with pytest.raises(BadRequest):
+        await node.send(WriteChunks(spec(sparse=True), (Part((0, 0), Orthogonal.all(DIMS)),), ()))
+
+
+async def test_errors_keep_their_kind_and_sentence(node: DataNode) -> None:
+    id = await created(node)
+    failure = (await change(node, CreateObject(id, {}))).failure
+    assert failure is not None
+    error = failure.error()
+    assert isinstance(error, Conflict)
+    assert id in error.message

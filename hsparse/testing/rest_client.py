@@ -1,0 +1,91 @@
+"""A service node in one process with its data node, and a client for its REST API: for tests of both."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import hdrs
+from aiohttp.test_utils import TestClient, TestServer
+
+from hsparse.clock import Clock
+from hsparse.cluster.membership import Membership
+from hsparse.errors import Unauthenticated
+from hsparse.model.principal import ANONYMOUS, Principal
+from hsparse.sn.app import create_app
+from hsparse.sn.metrics import Metrics
+from hsparse.sn.owners import Owners
+from hsparse.sn.service import Service
+from hsparse.sn.settings import ServiceSettings
+from hsparse.wire.message import DataNode
+
+BINARY = "application/octet-stream"
+
+
+class NamedUser:
+    """An `Authenticator` that believes every name: `Authorization: test_user1`."""
+
+    def __init__(self, *users: Principal) -> None:
+        self._users = {user.name: user for user in users}
+
+    async def principal(self, authorization: str | None) -> Principal:
+        if authorization is None:
+            return ANONYMOUS
+        if authorization not in self._users:
+            raise Unauthenticated(f"There is no user {authorization!r}.")
+        return self._users[authorization]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A status, and a body: JSON's value, or bytes."""
+
+    status: int
+    body: Any
+
+    def __getitem__(self, key: str) -> Any:
+        return self.body[key]
+
+
+class RestClient:
+    """Requests as `user` about `domain`; `node` answers, through a service node that runs in this process."""
+
+    def __init__(
+        self, node: DataNode, clock: Clock, *users: Principal, settings: ServiceSettings | None = None
+    ) -> None:
+        owners = Owners(Membership(1, ("dn-001",)), {"dn-001": node})
+        self.service = Service(
+            settings or ServiceSettings(), owners, clock, NamedUser(*users), Metrics(clock), clock.now()
+        )
+        self._client = TestClient(TestServer(create_app(self.service)))
+        self.user: str | None = users[0].name if users else None
+        self.domain: str | None = None
+
+    async def open(self) -> RestClient:
+        await self._client.start_server()
+        return self
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
+        """Send a request; `options` are parameters, but for `user`, `domain`, `accept` and `headers`."""
+        user = options.pop("user", self.user)
+        domain = options.pop("domain", self.domain)
+        headers = dict(options.pop("headers", {}))
+        if user is not None:
+            headers[hdrs.AUTHORIZATION] = user
+        if "accept" in options:
+            headers[hdrs.ACCEPT] = options.pop("accept")
+        if isinstance(body, bytes):
+            headers[hdrs.CONTENT_TYPE] = BINARY
+        elif body is not None:
+            body = json.dumps(body).encode()
+        params = {key: str(value) for key, value in options.items()}
+        if domain is not None:
+            params["domain"] = domain
+        async with self._client.request(method, path, data=body, params=params, headers=headers) as response:
+            data = await response.read()
+            is_json = response.content_type == "application/json"
+            return Reply(response.status, json.loads(data) if is_json else data)

@@ -1,0 +1,101 @@
+"""A store against a dict: moves drawn by hypothesis, and the check that makes them on both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from hsparse.errors import NotFound, PreconditionFailed
+from hsparse.storage.object_store import ObjectStore
+
+KEYS = ("a", "b/a", "b/c", "b/d/e", "b.d", "b-/é", "c/c/c/c")
+PREFIXES = ("", "a", "b", "b/", "b/d", "b/d/", "c/c", "x")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A call: of `method` on `key`, with `data`, and for `put_if_match` the etag of put number `back` ago."""
+
+    method: str
+    key: str
+    data: bytes
+    back: int
+
+
+def moves() -> st.SearchStrategy[list[Move]]:
+    """Draw lists of moves on a few keys, so that they meet."""
+    methods = st.sampled_from(("put", "put_if_absent", "put_if_match", "delete", "list", "list_delimiter"))
+    move = st.builds(Move, methods, st.sampled_from(KEYS), st.binary(max_size=8), st.integers(0, 2))
+    return st.lists(move, max_size=30)
+
+
+async def check_moves(store: ObjectStore, moves: list[Move]) -> None:
+    """Make `moves` on an empty store and on a dict, and assert that they agree after each."""
+    model: dict[str, tuple[bytes, str]] = {}
+    etags: dict[str, list[str]] = {}
+    for move in moves:
+        if move.method == "delete":
+            await store.delete(move.key)
+            model.pop(move.key, None)
+        elif move.method.startswith("list"):
+            await _check_list(store, model, move)
+        else:
+            await _check_put(store, model, etags.setdefault(move.key, ["0-0-0"]), move)
+        await _check_get(store, model, move.key)
+    for key in KEYS:
+        await _check_get(store, model, key)
+    for given in etags.values():
+        assert len(set(given)) == len(given), "two states share an etag"
+
+
+async def _check_put(
+    store: ObjectStore, model: dict[str, tuple[bytes, str]], etags: list[str], move: Move
+) -> None:
+    """Make a put; `etags` are all that the key ever had, the last one first."""
+    expected = etags[min(move.back, len(etags) - 1)]
+    current = model.get(move.key)
+    allowed = True
+    try:
+        if move.method == "put":
+            etag = await store.put(move.key, move.data)
+        elif move.method == "put_if_absent":
+            allowed = current is None
+            etag = await store.put_if_absent(move.key, move.data)
+        else:
+            allowed = current is not None and current[1] == expected
+            etag = await store.put_if_match(move.key, move.data, expected)
+    except PreconditionFailed:
+        assert not allowed, f"{move} was refused"
+        return
+    assert allowed, f"{move} was not refused"
+    model[move.key] = (move.data, etag)
+    etags.insert(0, etag)
+
+
+async def _check_get(store: ObjectStore, model: dict[str, tuple[bytes, str]], key: str) -> None:
+    try:
+        stored = await store.get(key)
+    except NotFound:
+        assert key not in model, f"{key!r} is lost"
+        return
+    assert (stored.data, stored.etag) == model.get(key), f"{key!r} is not what was put"
+
+
+async def _check_list(store: ObjectStore, model: dict[str, tuple[bytes, str]], move: Move) -> None:
+    prefix = PREFIXES[len(move.data) % len(PREFIXES)]
+    delimiter = move.method == "list_delimiter"
+    keys = [key for key in sorted(model) if key.startswith(prefix)]
+    below = {prefix + key.removeprefix(prefix).split("/")[0] + "/" for key in keys}
+    below = {name for name in below if any(key.startswith(name) for key in keys)} if delimiter else set()
+    expected = [
+        (key, len(model[key][0]), model[key][1])
+        for key in keys
+        if key > move.key and not any(key.startswith(name) for name in below)
+    ]
+    entries, prefixes = [], []
+    async for page in store.list(prefix, delimiter=delimiter, start_after=move.key):
+        entries += [(entry.key, entry.size, entry.etag) for entry in page.entries]
+        prefixes += page.prefixes
+    assert entries == expected
+    assert prefixes == sorted(name for name in below if name > move.key)

@@ -1,0 +1,173 @@
+"""Messages and replies <-> bytes: a msgpack header, then the arrays' own bytes, not copied.
+
+A frame is `header length: u32 little-endian | header | buffers`. In the header a dataclass is a map with
+its name under `!`, an array `[dtype, shape, nbytes]` in an extension of type 1 that stands for the next
+buffer (each begins at a multiple of 8 bytes from the frame's start), a record JSON in an extension of
+type 2. Arrays of compound types travel as opaque elements: both sides know the datatype.
+
+The writer is strict: only what is registered. The reader is tolerant: it ignores fields it does not know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import numpy as np
+import orjson
+
+from hsparse.errors import BadRequest
+from hsparse.format.selection import Boxes, Orthogonal, Points, Span
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.filter import Filter
+from hsparse.wire import message as messages
+
+ARRAY = 1
+RECORD = 2
+ALIGN = 8
+
+
+def _registered() -> dict[str, type]:
+    found = {Filter, ChunkSpec, Span, Orthogonal, Boxes, Points}
+    found |= {
+        item for item in vars(messages).values() if dataclasses.is_dataclass(item) and isinstance(item, type)
+    }
+    return {item.__name__: item for item in found}
+
+
+TYPES: dict[str, type] = _registered()
+
+
+def encode(value: Any) -> list[bytes | memoryview]:
+    """Return a frame as pieces to send in turn; array pieces are views of the arrays' own memory."""
+    buffers: list[memoryview | bytes] = []
+    header = msgpack.packb(value, default=lambda item: _pack(item, buffers), strict_types=True)
+    head = len(header).to_bytes(4, "little") + header
+    return [head + bytes(-len(head) % ALIGN), *buffers]
+
+
+def decode(data: bytes | memoryview) -> Any:
+    """Return what `encode` was given; arrays are read-only views of `data`. `BadRequest` if it is no frame."""
+    view = memoryview(data)
+    try:
+        length = int.from_bytes(view[:4], "little")
+        reader = _Reader(view, 4 + length)
+        return msgpack.unpackb(
+            view[4 : 4 + length],
+            ext_hook=reader.extension,
+            object_hook=_unpack,
+            strict_map_key=False,
+        )
+    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        raise BadRequest(f"The bytes are not a message frame: {error}.") from error
+
+
+class _Reader:
+    """Hands out the frame's buffers in the order in which the header names them."""
+
+    def __init__(self, view: memoryview, at: int) -> None:
+        self._view = view
+        self._at = at
+
+    def extension(self, code: int, data: bytes) -> Any:
+        if code == RECORD:
+            return orjson.loads(data)
+        if code != ARRAY:
+            raise ValueError(f"unknown extension {code}")
+        kind, shape, nbytes = msgpack.unpackb(data)
+        self._at += -self._at % ALIGN
+        buffer = self._view[self._at : self._at + nbytes]
+        if len(buffer) != nbytes:
+            raise ValueError(f"a buffer of {nbytes} bytes is cut short")
+        self._at += nbytes
+        return np.frombuffer(buffer, np.dtype(kind)).reshape(shape)
+
+
+def _pack(item: Any, buffers: list[memoryview | bytes]) -> Any:
+    if isinstance(item, tuple):
+        return list(item)
+    if isinstance(item, np.ndarray):
+        return _pack_array(item, buffers)
+    if isinstance(item, np.generic):
+        return item.item()
+    name = type(item).__name__
+    if TYPES.get(name) is not type(item):
+        raise TypeError(f"{type(item)} is not part of the wire contract")
+    records = _records(type(item))
+    packed: dict[str, Any] = {"!": name}
+    for field in dataclasses.fields(item):
+        value = getattr(item, field.name)
+        packed[field.name] = _pack_record(value) if field.name in records else value
+    return packed
+
+
+def _pack_record(value: Any) -> Any:
+    return None if value is None else msgpack.ExtType(RECORD, orjson.dumps(value))
+
+
+def _pack_array(array: np.ndarray[Any, Any], buffers: list[memoryview | bytes]) -> Any:
+    if array.dtype.hasobject:
+        raise TypeError("arrays of Python objects are not part of the wire contract")
+    plain = array.dtype.isnative and array.dtype.names is None and array.dtype.kind in "biufcS"
+    kind = array.dtype.str if plain else f"V{array.dtype.itemsize}"
+    contiguous = np.ascontiguousarray(array).reshape(-1)
+    nbytes = contiguous.nbytes
+    buffers.append(memoryview(contiguous.view(np.uint8)) if nbytes else b"")
+    if nbytes % ALIGN:
+        buffers.append(bytes(-nbytes % ALIGN))
+    return msgpack.ExtType(ARRAY, msgpack.packb([kind, array.shape, nbytes]))
+
+
+def _unpack(packed: dict[Any, Any]) -> Any:
+    name = packed.pop("!", None)
+    if name is None:
+        return packed
+    cls = TYPES.get(name)
+    if cls is None:
+        raise ValueError(f"unknown message {name!r}")
+    converters = _converters(cls)
+    return cls(**{key: converters[key](value) for key, value in packed.items() if key in converters})
+
+
+_CONVERTERS: dict[type, dict[str, Callable[[Any], Any]]] = {}
+_RECORDS: dict[type, frozenset[str]] = {}
+
+
+def _converters(cls: type) -> dict[str, Callable[[Any], Any]]:
+    """Return what makes each field's value again, by its name: tuples are lists on the wire."""
+    if cls not in _CONVERTERS:
+        hints = typing.get_type_hints(cls)
+        _CONVERTERS[cls] = {field.name: _converter(hints[field.name]) for field in dataclasses.fields(cls)}
+    return _CONVERTERS[cls]
+
+
+def _converter(hint: Any) -> Callable[[Any], Any]:
+    if typing.get_origin(hint) is not tuple:
+        return _same
+    inner = _converter(typing.get_args(hint)[0])
+    return tuple if inner is _same else lambda items: tuple(inner(item) for item in items)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _records(cls: type) -> frozenset[str]:
+    """Return the fields that are JSON, records or parts of them, and travel as such."""
+    if cls not in _RECORDS:
+        hints = typing.get_type_hints(cls)
+        _RECORDS[cls] = frozenset(
+            name for name, hint in hints.items() if hint is Any or _is_record(hint) or _is_record_map(hint)
+        )
+    return _RECORDS[cls]
+
+
+def _is_record(hint: Any) -> bool:
+    return messages.Record in (hint, *typing.get_args(hint))
+
+
+def _is_record_map(hint: Any) -> bool:
+    return bool(typing.get_origin(hint) is dict and typing.get_args(hint)[1] == messages.Record)

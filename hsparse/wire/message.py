@@ -1,0 +1,333 @@
+"""The contract between service nodes and data nodes: typed messages, and the protocol that carries them.
+
+A message is a frozen dataclass whose generic parameter is the type of its reply. `DataNode` has two
+equal implementations: the data node's own service, called directly, and the same over HTTP.
+
+Ids are object ids (`g-...`, `d-...`, `t-...`) or domain paths (`/home/user/file.h5`): whatever has a
+JSON record in the store. Selections in chunk messages are in the chunk's own coordinates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import ERRORS, ErrorKind, HsparseError
+from hsparse.format.selection import Selection
+from hsparse.model.chunk_spec import ChunkSpec
+
+Record: TypeAlias = dict[str, Any]
+R = TypeVar("R", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Message(Generic[R]):
+    """Base of all messages; `R` is what the data node answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as it travels: the kind and the sentence."""
+
+    kind: str
+    message: str
+
+    @classmethod
+    def of(cls, error: HsparseError) -> Failure:
+        return cls(error.kind.value, error.message)
+
+    def error(self) -> HsparseError:
+        try:
+            return ERRORS[ErrorKind(self.kind)](self.message)
+        except ValueError:  # a newer node's kind: keep its sentence
+            return HsparseError(self.message)
+
+
+# --- metadata -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one id or change: `failure`, or success with what there is to tell.
+
+    `changed` is False where the object already was as asked; `created` is True where something new
+    came to be. `record` is the object's record after the change (always given by `ReadObjects`).
+    """
+
+    record: Record | None = None
+    changed: bool = False
+    created: bool = False
+    failure: Failure | None = None
+
+    def unwrap(self) -> Record:
+        """Return the record; raise the failure."""
+        if self.failure is not None:
+            raise self.failure.error()
+        return self.record or {}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadObjects(Message[tuple[Outcome, ...]]):
+    """Read records; one outcome an id, in order. Callers must not modify a record they are given."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateObject:
+    """Store a new record; `Conflict` when the id exists."""
+
+    id: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """Remove the record; `NotFound` or `Gone` when there is none."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutAttributes:
+    """Set attributes, all or none.
+
+    Each value is `{"type":..., "shape":..., "value":...}` without `created`, which the data node adds.
+    One that exists with another content is a `Conflict` unless `replace`.
+    """
+
+    id: str
+    attributes: dict[str, Record]
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAttributes:
+    """Remove attributes, all or none; `NotFound` or `Gone` names the first missing one."""
+
+    id: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PutLinks:
+    """Set a group's links, all or none; one that exists with another target is a `Conflict`.
+
+    Each value is `{"class": "H5L_TYPE_HARD", "id":...}`, `{"class": "H5L_TYPE_SOFT", "h5path":...}` or
+    `{"class": "H5L_TYPE_EXTERNAL", "h5path":..., "h5domain":...}`; the data node adds `created`.
+    """
+
+    id: str
+    links: dict[str, Record]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLinks:
+    """Remove links, all or none; `NotFound` or `Gone` names the first missing one."""
+
+    id: str
+    titles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PutAcl:
+    """Set rights in a domain's ACL: `rights` is merged over what the user has there."""
+
+    id: str
+    user: str
+    rights: dict[str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class SetExtent:
+    """Set a dataset's extent to `dims`.
+
+    With `extend_dim >= 0`, `dims` has one number: by how much that dimension grows, from whatever it
+    is when the change is applied. A shrink leaves `trim` in the record until `EndTrim`: what still
+    lies outside must be erased before any dimension grows again (`Conflict` while it is there).
+    """
+
+    id: str
+    dims: tuple[int, ...]
+    extend_dim: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EndTrim:
+    """Note that everything outside the extent of generation `generation` has been erased."""
+
+    id: str
+    generation: int
+
+
+Change: TypeAlias = (
+    CreateObject
+    | DeleteObject
+    | PutAttributes
+    | DeleteAttributes
+    | PutLinks
+    | DeleteLinks
+    | PutAcl
+    | SetExtent
+    | EndTrim
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeObjects(Message[tuple[Outcome, ...]]):
+    """Apply changes, each atomically; one outcome a change, in order."""
+
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Keys in order with their sizes in bytes and times in seconds; `more` when the limit cut it."""
+
+    keys: tuple[str, ...]
+    sizes: tuple[int, ...]
+    modified: tuple[float, ...]
+    prefixes: tuple[str, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListKeys(Message[Listing]):
+    """List store keys, see `ObjectStore.list`; any data node can answer it."""
+
+    prefix: str
+    delimiter: bool = False
+    start_after: str = ""
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTree(Message[int]):
+    """Delete every object of a domain, by its root id; answers how many. Any data node can."""
+
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forget(Message[None]):
+    """Drop what is cached of a domain or, given a dataset's id, of a dataset's chunks."""
+
+    id: str
+
+
+# --- chunks ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One chunk's share of an operation: its scaled coordinates and a selection inside it.
+
+    `full` says that the selection covers every element of the chunk that lies inside the extent.
+    """
+
+    scaled: tuple[int, ...]
+    selection: Selection
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SparseValues:
+    """Defined elements of one chunk: row-major `offsets: (n,)` in the chunk, ascending, and values."""
+
+    offsets: NDArray[np.uint32]
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChunks(Message[tuple[NDArray[Any] | None, ...]]):
+    """Read values: for each part an array of the selection's shape, None where all is fill value."""
+
+    spec: ChunkSpec
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSparse(Message[tuple[SparseValues | None, ...]]):
+    """Read the defined elements of sparse chunks inside each part's selection.
+
+    With `places_only` the values are empty.
+    """
+
+    spec: ChunkSpec
+    parts: tuple[Part, ...]
+    places_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CountDefined(Message[tuple[int, ...]]):
+    """Count the defined elements inside each part's selection."""
+
+    spec: ChunkSpec
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteChunks(Message[None]):
+    """Write values, one array a part in the selection's order; durable when answered.
+
+    A part's array has the selection's shape, or one element for all. A point given twice: the last
+    wins. With `drop_fill` (sparse only) elements equal to the fill value are left as they are.
+    """
+
+    spec: ChunkSpec
+    parts: tuple[Part, ...]
+    values: tuple[NDArray[Any], ...]
+    drop_fill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EraseChunks(Message[None]):
+    """Make elements undefined (sparse only); durable when answered."""
+
+    spec: ChunkSpec
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrimChunks(Message[None]):
+    """Drop what lies outside `extent` in the chunks at `scaled`: undefined, or the fill value if dense.
+
+    From then on the data node refuses, as `Moved`, chunk operations planned for an older generation of
+    the dataset than `spec.generation`; it answers when those it had accepted are durable. With no chunks
+    named, that is all it does: a fence.
+    """
+
+    spec: ChunkSpec
+    extent: tuple[int, ...]
+    scaled: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """A data node's own account of itself."""
+
+    id: str
+    state: str
+    start_time: float
+    bucket: str
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GetInfo(Message[NodeInfo]):
+    """Ask a data node who it is and how it does."""
+
+
+class DataNode(Protocol):
+    """Whoever answers messages: the owner of objects and chunks, near or far."""
+
+    async def send(self, message: Message[R], /) -> R:
+        """Do what the message says and return its reply; raises the `HsparseError` it failed with."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections or, for a local data node, drain and stop."""
+        ...

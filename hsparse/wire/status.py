@@ -1,0 +1,23 @@
+"""Error kind <-> HTTP status, for both edges: clients to service nodes, service nodes to data nodes."""
+
+from __future__ import annotations
+
+from hsparse.errors import ErrorKind
+
+STATUS: dict[ErrorKind, int] = {
+    ErrorKind.BAD_REQUEST: 400,
+    ErrorKind.UNAUTHENTICATED: 401,
+    ErrorKind.FORBIDDEN: 403,
+    ErrorKind.NOT_FOUND: 404,
+    ErrorKind.GONE: 410,
+    ErrorKind.CONFLICT: 409,
+    ErrorKind.TOO_LARGE: 413,
+    ErrorKind.BUSY: 503,
+    ErrorKind.MOVED: 503,
+    ErrorKind.PRECONDITION_FAILED: 412,
+    ErrorKind.CORRUPT: 500,
+    ErrorKind.STORE_FAILED: 500,
+    ErrorKind.MISCONFIGURED: 500,
+    ErrorKind.INTERNAL: 500,
+    ErrorKind.UNSUPPORTED: 400,
+}

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+
+from hsparse.cli import user
+from hsparse.sn.password_file import PasswordFile
+from hsparse.sn.password_hash import PasswordHash
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    monkeypatch.setattr(user, "PasswordHash", lambda: PasswordHash(hasher))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "passwords"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def invoke(*words: str, default: str | None = None) -> int:
+    parser = argparse.ArgumentParser()
+    user.add_parser(parser.add_subparsers(), default)
+    args = parser.parse_args(["user", *words])
+    run: Callable[[argparse.Namespace], int] = args.run
+    return run(args)
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
+    """Make standard input a terminal at which `answers` are typed, then end-of-file; collect prompts."""
+    prompts, left = [], list(answers)
+
+    def answer(prompt: str) -> str:
+        prompts.append(prompt)
+        if not left:
+            raise EOFError
+        return left.pop(0)
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr(getpass, "getpass", answer)
+    return prompts
+
+
+def verifies(path: Path, name: str, password: str) -> bool:
+    return asyncio.run(PasswordHash().verify(PasswordFile(path).users()[name].hash, password))
+
+
+def add(path: Path, monkeypatch: pytest.MonkeyPatch, text: str, *words: str) -> int:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    return invoke("add", *words, "--password-file", str(path))
+
+
+@pytest.mark.parametrize("text", ["pass word", "pass word\n", "pass word\r\n", "pass word\nsecond line\n"])
+def test_add_reads_one_line_of_a_pipe(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    assert add(path, monkeypatch, text, "ada", "--admin", "--group", "x", "--group", "y", "--group", "x") == 0
+    assert capsys.readouterr() == ("Added user ada.\n", "")
+    ada = PasswordFile(path).users()["ada"]
+    assert (ada.admin, ada.groups) == (True, ("x", "y"))
+    assert verifies(path, "ada", "pass word")
+
+
+def test_spaces_around_a_password_are_part_of_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert add(path, monkeypatch, " pass \n", "ada") == 0
+    assert verifies(path, "ada", " pass ")
+    assert not verifies(path, "ada", "pass")
+
+
+def test_add_again_replaces(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(path, monkeypatch, "one", "ada", "--admin")
+    assert add(path, monkeypatch, "two", "ada") == 0
+    assert capsys.readouterr().out == "Added user ada.\nReplaced user ada.\n"
+    assert not PasswordFile(path).users()["ada"].admin
+    assert verifies(path, "ada", "two")
+
+
+def test_add_asks_twice_at_a_terminal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = typed(monkeypatch, "secret", "secret")
+    assert invoke("add", "ada", "--password-file", str(path)) == 0
+    assert prompts == ["Password: ", "Again: "]
+    assert verifies(path, "ada", "secret")
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        (["secret", "Secret"], "The two passwords differ; nothing was changed.\n"),
+        (["", ""], "The password is empty; give one.\n"),
+        ([], "No password was typed; nothing was changed.\n"),
+    ],
+)
+def test_what_is_typed_wrong_is_refused(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answers: list[str],
+    message: str,
+) -> None:
+    typed(monkeypatch, *answers)
+    assert invoke("add", "ada", "--password-file", str(path)) == 2
+    assert capsys.readouterr() == ("", message)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\r\n", "\nsecond line\n"])
+def test_an_empty_line_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    assert add(path, monkeypatch, text, "ada") == 2
+    assert capsys.readouterr() == ("", "The password is empty; give one.\n")
+    assert not path.exists()
+
+
+def test_a_pipe_that_is_not_utf8_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"secret\xff\n"), encoding="utf-8"))
+    assert invoke("add", "ada", "--password-file", str(path)) == 2
+    assert capsys.readouterr() == ("", "The password is not valid Unicode; type it in UTF-8.\n")
+
+
+def test_a_name_no_user_can_have_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(path, monkeypatch, "secret", "g:staff") == 2
+    assert "'g:staff' cannot be a user's name" in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_list_shows_who_there_is_and_no_hash(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(path, monkeypatch, "x", "robert", "--group", "b", "--group", "a")
+    add(path, monkeypatch, "x", "ada", "--admin")
+    capsys.readouterr()
+    assert invoke("list", "--password-file", str(path)) == 0
+    assert capsys.readouterr().out == "ada     admin\nrobert  user   b,a\n"
+
+
+def test_remove(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    add(path, monkeypatch, "x", "ada")
+    add(path, monkeypatch, "x", "bob")
+    capsys.readouterr()
+    assert invoke("remove", "ada", default=str(path)) == 0
+    assert capsys.readouterr() == ("Removed user ada.\n", "")
+    assert list(PasswordFile(path).users()) == ["bob"]
+    assert invoke("remove", "ada", default=str(path)) == 2
+    assert "There is no user 'ada'" in capsys.readouterr().err
+
+
+def test_list_without_a_file_says_what_to_do(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke("list", default=str(path)) == 2
+    assert "make one with 'hsparse user add'" in capsys.readouterr().err
+
+
+def test_an_option_wins_over_the_default(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret"))
+    assert invoke("add", "ada", "--password-file", str(path), default=str(tmp_path / "other")) == 0
+    assert path.exists()
+    assert not (tmp_path / "other").exists()
+
+
+def test_without_default_the_file_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        invoke("list")
+    assert "--password-file" in capsys.readouterr().err

@@ -1,0 +1,57 @@
+"""Stores for every test folder: a moto server for the session, and fresh empty stores of each kind."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import ObjectStore
+from hsparse.storage.posix import PosixStore
+from hsparse.storage.s3 import S3Store
+from hsparse.testing.moto_server import make_bucket, moto_server
+
+NUMBERS = itertools.count()
+
+MakeStore = Callable[[str], Awaitable[ObjectStore]]
+
+
+@pytest.fixture(scope="session")
+def moto_endpoint() -> Iterator[str]:
+    """The URL of a loopback S3 server that takes any credentials."""
+    with moto_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+async def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MakeStore]:
+    """A function that returns a fresh empty store of kind "memory", "posix" or "s3", and closes it at last."""
+    async with AsyncExitStack() as stores:
+
+        async def make(kind: str) -> ObjectStore:
+            number = next(NUMBERS)
+            store: ObjectStore
+            if kind == "memory":
+                store = MemoryStore()
+            elif kind == "posix":
+                store = PosixStore(tmp_path / f"store-{number}", fsync=False)
+            elif kind == "s3":
+                endpoint = request.getfixturevalue("moto_endpoint")
+                make_bucket(endpoint, f"bucket-{number}")
+                store = await S3Store(
+                    f"bucket-{number}",
+                    endpoint=endpoint,
+                    region="us-east-1",
+                    access_key="test",
+                    secret_key="test",
+                ).open()
+            else:
+                raise ValueError(f"no store of kind {kind!r}")
+            stores.push_async_callback(store.close)
+            return store
+
+        yield make

@@ -1,0 +1,75 @@
+"""The cache: bytes bounded, never two of one key, nothing in use dropped."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hsparse.dn.cache import Cache
+from hsparse.dn.owned import Owned
+from hsparse.dn.record_codec import RecordCodec
+from hsparse.dn.workers import Workers
+from hsparse.storage.memory import MemoryStore
+from hsparse.testing.faulty_store import FaultyStore
+
+WORKERS = Workers(1)
+RECORD_BYTES = 1024
+
+
+def make(key: str, store: MemoryStore | FaultyStore) -> Owned[dict[str, object]]:
+    return Owned(key, store, RecordCodec(key), WORKERS)
+
+
+async def fill(cache: Cache, store: MemoryStore | FaultyStore, key: str) -> None:
+    with cache.use(key, lambda: make(key, store)) as owned:
+        await owned.apply(lambda value: ({"key": key}, None))
+
+
+async def test_the_least_recently_used_goes_first() -> None:
+    store = MemoryStore()
+    cache = Cache(3 * (RECORD_BYTES + 10))
+    for key in ("a", "b", "c"):
+        await fill(cache, store, key)
+    with cache.use("a", lambda: make("a", store)):
+        pass
+    await fill(cache, store, "d")
+    assert [owned.key for owned in cache] == ["c", "a", "d"]
+    assert cache.nbytes <= 3 * (RECORD_BYTES + 10)
+
+
+async def test_what_is_in_use_stays_and_is_the_same() -> None:
+    store = MemoryStore()
+    cache = Cache(1)
+    with cache.use("a", lambda: make("a", store)) as one:
+        await one.apply(lambda value: ({"n": 1}, None))
+        await fill(cache, store, "b")
+        with cache.use("a", lambda: make("a", store)) as two:
+            assert one is two
+    assert len(cache) == 0
+    assert cache.nbytes == 0
+
+
+async def test_what_is_being_committed_stays() -> None:
+    store = FaultyStore(MemoryStore())
+    cache = Cache(1)
+    fault = store.hang("puts")
+    change = asyncio.create_task(fill(cache, store, "a"))
+    await fault.entered.wait()
+    change.cancel()
+    await asyncio.wait([change])
+    cache.drop("")
+    assert [owned.key for owned in cache] == ["a"]
+    fault.release()
+    for owned in cache:
+        await owned.drain()
+    cache.drop("")
+    assert len(cache) == 0
+
+
+async def test_drop_forgets_a_prefix() -> None:
+    store = MemoryStore()
+    cache = Cache(10**6)
+    for key in ("db/1/a", "db/1/b", "db/2/a"):
+        await fill(cache, store, key)
+    cache.drop("db/1/")
+    assert [owned.key for owned in cache] == ["db/2/a"]
+    assert cache.nbytes == RECORD_BYTES + len("db/2/a")

@@ -1,0 +1,58 @@
+"""What all selections have in common: reading and writing dense arrays, and looking up sparse offsets."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsparse.format.orthogonal import Orthogonal
+from hsparse.format.points import Points
+from hsparse.format.selection import Selection, gather, lookup, scatter
+from tests.format.selection_strategies import any_selections, extents, iterate, offset_sets, selections
+
+
+@given(any_selections())
+def test_gather_and_scatter(selection: Selection) -> None:
+    places = iterate(selection)
+    array = np.arange(int(np.prod(selection.extent))).reshape(selection.extent)
+    found = gather(array, selection)
+    assert found.shape == selection.shape
+    assert found.ravel().tolist() == [int(array[place]) for place in places]
+    values = -1 - np.arange(selection.size).reshape(selection.shape)
+    expected = array.copy()
+    for place, value in zip(places, values.ravel(), strict=True):
+        expected[place] = value
+    scatter(array, selection, values)
+    assert array.tolist() == expected.tolist()
+    scatter(array, selection, np.array(7))
+    assert set(gather(array, selection).ravel().tolist()) <= {7}
+
+
+@given(st.data())
+def test_lookup(data: st.DataObject) -> None:
+    extent = data.draw(extents())
+    selection = data.draw(selections(extent))
+    offsets = data.draw(offset_sets(extent))
+    found, place = lookup(selection, offsets)
+    wanted = selection.offsets()
+    assert found.tolist() == np.isin(wanted, offsets).tolist()
+    assert offsets[place[found]].tolist() == wanted[found].tolist()
+    assert len(place) == selection.size
+
+
+@given(any_selections())
+def test_fields_rebuild_the_selection(selection: Selection) -> None:
+    fields = {field.name: getattr(selection, field.name) for field in dataclasses.fields(selection)}
+    assert type(selection)(**fields) == selection
+
+
+def test_scalars() -> None:
+    array = np.array(5)
+    for selection in (Orthogonal.all(()), Points((), np.zeros((1, 0), np.uint64), ())):
+        assert gather(array, selection).shape == ()
+        scatter(array, selection, np.array(6))
+        assert array == 6
+        assert gather(array, selection) == 6

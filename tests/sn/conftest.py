@@ -1,0 +1,65 @@
+"""Service nodes over each kind of data node, with a domain to work in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hsparse.clock import ManualClock
+from hsparse.dn.service import DataService
+from hsparse.model.principal import Principal
+from hsparse.storage.memory import MemoryStore
+from hsparse.testing.dict_data_node import DictDataNode
+from hsparse.testing.rest_client import RestClient
+from hsparse.wire.message import DataNode
+
+USERS = (
+    Principal("test_user1"),
+    Principal("test_user2", groups=frozenset({"test_group"})),
+    Principal("admin", admin=True),
+)
+DOMAIN = "/home/test_user1/file.h5"
+
+
+class TickingClock(ManualClock):
+    """A clock that goes on by a second at each look, so that times tell the order of things."""
+
+    def now(self) -> float:
+        self.time += 1.0
+        return self.time
+
+
+@pytest.fixture(params=["dict", "service"])
+def node(request: pytest.FixtureRequest) -> DataNode:
+    """Every kind of data node: the model, and the real one over a store in memory."""
+    clock = TickingClock()
+    if request.param == "dict":
+        return DictDataNode(clock)
+    return DataService(MemoryStore(clock=clock), clock)
+
+
+@pytest.fixture
+async def bare(node: DataNode) -> AsyncIterator[RestClient]:
+    """A client of a new, empty server."""
+    client = await RestClient(node, TickingClock(), *USERS).open()
+    yield client
+    await client.close()
+    await node.close()
+
+
+@pytest.fixture
+async def rest(bare: RestClient) -> RestClient:
+    """A client whose domain exists and is empty."""
+    bare.domain = DOMAIN
+    reply = await bare("PUT", "/", {})
+    assert reply.status == 201
+    return bare
+
+
+@pytest.fixture
+async def root(rest: RestClient) -> str:
+    """The root group of the domain."""
+    id = (await rest("GET", "/"))["root"]
+    assert isinstance(id, str)
+    return id

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import traceback
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsparse.clock import ManualClock
+from hsparse.errors import Busy, Misconfigured, Unauthenticated
+from hsparse.model.principal import ANONYMOUS, Principal
+from hsparse.sn.authenticator import Authenticator
+from hsparse.sn.password_authenticator import PasswordAuthenticator, PasswordLimits
+from hsparse.sn.password_file import PasswordFile, User
+from hsparse.sn.password_hash import PasswordHash
+
+
+class Counted(PasswordHash):
+    """Quick hashes; it notes each check, and holds them back while `open` is not set."""
+
+    def __init__(self) -> None:
+        super().__init__(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+        self.checked: list[str] = []
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def verify(self, encoded: str, password: str) -> bool:
+        self.checked.append(encoded)
+        await self.open.wait()
+        return await super().verify(encoded, password)
+
+
+def basic(name: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+class Desk:
+    """An authenticator with all it needs; ada is an admin, bob is not."""
+
+    def __init__(self, folder: Path, limits: PasswordLimits | None = None) -> None:
+        self.clock = ManualClock()
+        self.hashes = Counted()
+        self.file = PasswordFile(folder / "passwords")
+        self.put("ada", "lovelace", admin=True)
+        self.put("bob", "b:ö b", groups=("staff",))
+        self.authenticator = PasswordAuthenticator(self.file, self.clock, self.hashes, limits)
+        self.sign_in = self.authenticator.principal
+
+    def put(self, name: str, password: str, admin: bool = False, groups: tuple[str, ...] = ()) -> None:
+        self.file.put(User(name, self.hashes.hash(password), admin, groups))
+
+    async def refused(self, name: str, password: str, kind: type[Exception] = Unauthenticated) -> str:
+        with pytest.raises(kind) as caught:
+            await self.sign_in(basic(name, password))
+        shown = "".join(traceback.format_exception(caught.value))
+        assert password not in shown
+        return str(caught.value)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+async def settled() -> None:
+    """Let every task run until it waits."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_it_is_an_authenticator(desk: Desk) -> None:
+    authenticator: Authenticator = desk.authenticator
+    assert await authenticator.principal(None) is ANONYMOUS
+    assert desk.hashes.checked == []
+
+
+async def test_right_passwords_give_the_principal(desk: Desk) -> None:
+    assert await desk.sign_in(basic("ada", "lovelace")) == Principal("ada", admin=True)
+    assert await desk.sign_in(basic("bob", "b:ö b")) == Principal("bob", groups=frozenset({"staff"}))
+    assert await desk.sign_in("bAsIc  " + basic("ada", "lovelace")[6:]) == Principal("ada", admin=True)
+
+
+async def test_wrong_passwords_and_unknown_users_are_told_alike_after_one_check(desk: Desk) -> None:
+    wrong = await desk.refused("ada", "LOVELACE-?")
+    unknown = await desk.refused("eve", "LOVELACE-?")
+    assert wrong == unknown
+    assert len(desk.hashes.checked) == 2
+    known, dummy = desk.hashes.checked
+    assert known == desk.file.users()["ada"].hash
+    assert known.rpartition("$")[0].rpartition("$")[0] == dummy.rpartition("$")[0].rpartition("$")[0]
+
+
+async def test_one_users_password_is_not_anothers(desk: Desk) -> None:
+    await desk.sign_in(basic("ada", "lovelace"))
+    await desk.refused("bob", "lovelace")
+
+
+@pytest.mark.parametrize("name", ["default", "anonymous", "..", "", "a" * 200])
+async def test_names_no_user_can_have_are_refused_without_a_check(desk: Desk, name: str) -> None:
+    await desk.refused(name, "lovelace")
+    assert desk.hashes.checked == []
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("Bearer secret", "Bearer tokens are not supported"),
+        ("bearer", "Bearer tokens are not supported"),
+        ("Digest secret", "scheme is not supported"),
+        ("", "scheme is not supported"),
+        ("Basic", "no colon"),
+        ("Basic s*e*c*r*e*t", "not base64"),
+        ("Basic c2VjcmV", "not base64"),
+        ("Basic secrét", "not base64"),
+        ("Basic " + base64.b64encode(b"ada:secret\xff").decode(), "not base64 of UTF-8"),
+        ("Basic " + base64.b64encode(b"secret").decode(), "no colon"),
+    ],
+)
+async def test_malformed_headers_are_refused_without_being_repeated(
+    desk: Desk, header: str, message: str
+) -> None:
+    with pytest.raises(Unauthenticated, match=message) as caught:
+        await desk.sign_in(header)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    assert "secr" not in str(caught.value)
+
+
+@given(st.text(max_size=40))
+def test_any_header_is_answered_or_refused(header: str) -> None:
+    async def ask() -> None:
+        authenticator = PasswordAuthenticator(PasswordFile(Path("nowhere")), ManualClock(), Counted())
+        with pytest.raises((Unauthenticated, Misconfigured)):
+            await authenticator.principal(header)
+
+    asyncio.run(ask())
+
+
+async def test_a_verified_credential_is_not_checked_again_until_it_expires(desk: Desk) -> None:
+    for _ in range(5):
+        await desk.sign_in(basic("ada", "lovelace"))
+    assert len(desk.hashes.checked) == 1
+    desk.clock.time += 299
+    await desk.sign_in(basic("ada", "lovelace"))
+    assert len(desk.hashes.checked) == 1
+    desk.clock.time += 1
+    await desk.sign_in(basic("ada", "lovelace"))
+    assert len(desk.hashes.checked) == 2
+
+
+async def test_a_remembered_credential_does_not_pass_for_another(desk: Desk) -> None:
+    await desk.sign_in(basic("ada", "lovelace"))
+    await desk.refused("ada", "lovelace2")
+    await desk.refused("ada", "lovelac")
+
+
+async def test_edits_of_the_file_act_at_once(desk: Desk) -> None:
+    await desk.sign_in(basic("ada", "lovelace"))
+    desk.file.put(User("ada", desk.file.users()["ada"].hash, admin=False, groups=("demoted",)))
+    assert await desk.sign_in(basic("ada", "lovelace")) == Principal("ada", groups=frozenset({"demoted"}))
+    desk.put("ada", "byron")
+    await desk.refused("ada", "lovelace")
+    await desk.sign_in(basic("ada", "byron"))
+    desk.file.remove("ada")
+    await desk.refused("ada", "byron")
+
+
+async def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PasswordLimits(remember_count=1))
+    for name, password in [("ada", "lovelace"), ("bob", "b:ö b"), ("bob", "b:ö b"), ("ada", "lovelace")]:
+        await desk.sign_in(basic(name, password))
+    assert len(desk.hashes.checked) == 3
+
+
+async def test_requests_side_by_side_share_one_check(desk: Desk) -> None:
+    desk.hashes.open.clear()
+    right = [asyncio.create_task(desk.sign_in(basic("ada", "lovelace"))) for _ in range(20)]
+    wrong = [asyncio.create_task(desk.refused("ada", "guess")) for _ in range(20)]
+    await settled()
+    assert len(desk.hashes.checked) == 2
+    desk.hashes.open.set()
+    assert await asyncio.gather(*right) == [Principal("ada", admin=True)] * 20
+    await asyncio.gather(*wrong)
+    assert len(desk.hashes.checked) == 2
+
+
+async def test_a_cancelled_request_does_not_fail_the_others(desk: Desk) -> None:
+    desk.hashes.open.clear()
+    first, second = (asyncio.create_task(desk.sign_in(basic("ada", "lovelace"))) for _ in range(2))
+    await settled()
+    first.cancel()
+    await settled()
+    assert first.cancelled()
+    desk.hashes.open.set()
+    assert await second == Principal("ada", admin=True)
+    assert len(desk.hashes.checked) == 1
+
+
+async def test_too_many_waiting_is_busy_and_passes(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PasswordLimits(waiting=2))
+    desk.hashes.open.clear()
+    first = [asyncio.create_task(desk.sign_in(basic("ada", "lovelace"))) for _ in range(3)]
+    second = asyncio.create_task(desk.refused("eve", "guess"))
+    await settled()
+    assert "Too many sign-ins" in await desk.refused("bob", "b:ö b", Busy)
+    desk.hashes.open.set()
+    await asyncio.gather(*first, second)
+    await desk.sign_in(basic("bob", "b:ö b"))
+
+
+@pytest.mark.parametrize("name", ["ada", "eve"])
+async def test_failures_are_limited_a_user_and_a_minute(desk: Desk, name: str) -> None:
+    for number in range(10):
+        await desk.refused(name, f"guess-{number}")
+        desk.clock.time += 1
+    assert len(desk.hashes.checked) == 10
+    assert "Too many failed sign-ins" in await desk.refused(name, "guess-10", Busy)
+    assert len(desk.hashes.checked) == 10
+    await desk.sign_in(basic("bob", "b:ö b"))
+    desk.clock.time += 49
+    await desk.refused(name, "guess-11", Busy)
+    desk.clock.time += 1
+    await desk.refused(name, "guess-12")
+
+
+async def test_guesses_side_by_side_are_limited_too(desk: Desk) -> None:
+    desk.hashes.open.clear()
+    guesses = [asyncio.create_task(desk.sign_in(basic("ada", f"guess-{i}"))) for i in range(30)]
+    await settled()
+    desk.hashes.open.set()
+    results = await asyncio.gather(*guesses, return_exceptions=True)
+    assert [type(result) for result in results] == [Unauthenticated] * 10 + [Busy] * 20
+
+
+async def test_who_is_signed_in_is_not_locked_out_by_a_guesser(desk: Desk) -> None:
+    await desk.sign_in(basic("ada", "lovelace"))
+    for number in range(12):
+        await desk.refused("ada", f"guess-{number}", Exception)
+    assert await desk.sign_in(basic("ada", "lovelace")) == Principal("ada", admin=True)
+
+
+async def test_a_success_forgives_failures(desk: Desk) -> None:
+    for number in range(9):
+        await desk.refused("ada", f"guess-{number}")
+    await desk.sign_in(basic("ada", "lovelace"))
+    for number in range(10):
+        await desk.refused("ada", f"guess-{number}")
+    await desk.refused("ada", "guess-10", Busy)
+
+
+async def test_failures_are_kept_for_a_bounded_number_of_names(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PasswordLimits(failures=1, failure_count=2))
+    await desk.refused("eve", "guess")
+    await desk.refused("eve", "guess", Busy)
+    await desk.refused("mal", "guess")
+    await desk.refused("tom", "guess")
+    await desk.refused("mal", "guess", Busy)
+    await desk.refused("eve", "guess")
+
+
+async def test_a_window_that_begins_anew_is_not_the_oldest(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PasswordLimits(failures=1, failure_count=2))
+    await desk.refused("eve", "guess")
+    desk.clock.time += 30
+    await desk.refused("mal", "guess")
+    desk.clock.time += 30
+    await desk.refused("eve", "guess")
+    await desk.refused("tom", "guess")
+    await desk.refused("eve", "guess", Busy)
+    await desk.refused("mal", "guess")
+
+
+async def test_an_unusable_file_is_logged_once_and_not_told(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.file.path.write_text("broken line\n")
+    with caplog.at_level(logging.ERROR):
+        for _ in range(2):
+            with pytest.raises(Misconfigured, match="its log says why") as caught:
+                await desk.sign_in(basic("ada", "lovelace"))
+            assert str(desk.file.path) not in caught.value.message
+    assert len(caplog.records) == 1
+    assert f"Line 1 of the password file {desk.file.path}" in caplog.text
+
+
+async def test_an_unusable_hash_is_misconfigured_and_can_be_mended(desk: Desk) -> None:
+    desk.file.put(User("ada", "$argon2id$v=19$m=0,t=1,p=1$YQ$YQ"))
+    await desk.refused("ada", "lovelace", Misconfigured)
+    desk.put("ada", "lovelace")
+    await desk.sign_in(basic("ada", "lovelace"))
+
+
+async def test_nothing_is_logged_of_a_password(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        await desk.sign_in(basic("ada", "lovelace"))
+        await desk.refused("ada", "guess")
+    assert "lovelace" not in caplog.text
+    assert "guess" not in caplog.text

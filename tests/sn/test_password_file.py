@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound
+from hsparse.model.principal import Principal
+from hsparse.sn.password_file import PasswordFile, User, is_user_name
+
+HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA"
+OTHER_HASH = HASH.replace("c2Fs", "c2FT")
+ALPHABET = "abcXYZ019._-@"
+
+names = st.text(ALPHABET, min_size=1, max_size=12).filter(is_user_name)
+groups = st.lists(st.text(ALPHABET, min_size=1, max_size=8), max_size=3).map(tuple)
+users = st.builds(User, names, st.sampled_from([HASH, OTHER_HASH]), st.booleans(), groups)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "passwords"
+
+
+def write(path: Path, text: str) -> PasswordFile:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    return PasswordFile(path)
+
+
+@given(users)
+def test_a_line_reads_back_as_its_user(user: User) -> None:
+    assert User.of_line(user.line) == user
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.booleans(), users), max_size=8))
+def test_edits_act_as_on_a_dict(
+    tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[bool, User]]
+) -> None:
+    path = tmp_path_factory.mktemp("passwords") / "file"
+    file, served, model = PasswordFile(path), PasswordFile(path), dict[str, User]()
+    for put, user in edits:
+        if put:
+            assert file.put(user) is (user.name in model)
+            model[user.name] = user
+        elif user.name in model:
+            file.remove(user.name)
+            del model[user.name]
+        else:
+            with pytest.raises(NotFound):
+                file.remove(user.name)
+        if path.exists():
+            # Another reader of the same file, that has cached what was there before, sees each edit.
+            assert dict(served.users()) == model
+            assert list(served.users()) == list(model)
+
+
+def test_principal_has_role_and_groups() -> None:
+    assert User("ada", HASH, True, ("a", "b")).principal == Principal("ada", True, frozenset({"a", "b"}))
+
+
+def test_the_hash_is_not_in_the_repr() -> None:
+    assert "argon2" not in repr(User("ada", HASH))
+
+
+@pytest.mark.parametrize("name", ["a", "Ada.L_0-9@x", "a" * 128, "..."])
+def test_names_that_can_be(name: str) -> None:
+    assert is_user_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "a" * 129, "default", "anonymous", "g:staff", ".", "..", "a b", "a/b", "é", "٣", "a\n", "a:b", "#a"],
+)
+def test_names_that_cannot_be(name: str) -> None:
+    assert not is_user_name(name)
+    with pytest.raises(BadRequest, match="cannot be a user's name"):
+        User(name, HASH)
+
+
+@pytest.mark.parametrize("group", ["", "a,b", "a:b", "g:a", "a" * 129, "a\n"])
+def test_groups_that_cannot_be(group: str) -> None:
+    with pytest.raises(BadRequest, match="cannot be a group's name"):
+        User("ada", HASH, groups=(group,))
+
+
+def test_comments_empty_lines_and_crlf_mean_nothing_and_are_kept(path: Path) -> None:
+    file = write(path, f"# who may sign in: ünï\r\n\r\nada:{HASH}:admin:x,y\r\n  \nbob:{HASH}:user:")
+    assert dict(file.users()) == {"ada": User("ada", HASH, True, ("x", "y")), "bob": User("bob", HASH)}
+    file.put(User("ada", OTHER_HASH))
+    file.remove("bob")
+    assert path.read_text(encoding="utf-8") == f"# who may sign in: ünï\n\nada:{OTHER_HASH}:user:\n  \n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("ada", "has 4 fields"),
+        (f"ada:{HASH}:user:a:b", "has 4 fields"),
+        (f"ada:{HASH}:root:", "role of user ada must be admin or user"),
+        ("ada:secret:user:", "hash of user ada is not argon2id's"),
+        (f"a b:{HASH}:user:", "'a b' cannot be a user's name"),
+        (f"default:{HASH}:user:", "cannot be a user's name"),
+        (f"ada:{HASH}:user:a,,b", "'' cannot be a group's name"),
+        (f"bob:{HASH}:user:", "names bob a second time"),
+    ],
+)
+def test_a_wrong_line_is_named_by_its_number_without_its_hash(path: Path, line: str, message: str) -> None:
+    file = write(path, f"# users\nbob:{HASH}:user:\n{line}\n")
+    with pytest.raises(Misconfigured, match=message) as caught:
+        file.users()
+    assert f"Line 3 of the password file {path}" in caught.value.message
+    assert "secret" not in caught.value.message
+    assert "$" not in caught.value.message
+
+
+def test_a_line_that_is_not_utf8_is_named(path: Path) -> None:
+    path.write_bytes(b"# a\n\xff\n")
+    with pytest.raises(Misconfigured, match=r"Line 2 of .* is not UTF-8"):
+        PasswordFile(path).users()
+
+
+def test_missing_file_says_how_to_make_it(path: Path) -> None:
+    with pytest.raises(Misconfigured, match="hsparse user add"):
+        PasswordFile(path).users()
+
+
+def test_unreadable_file_is_misconfigured(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="cannot be read"):
+        PasswordFile(tmp_path).users()
+
+
+def test_a_file_others_may_read_is_warned_of_once_and_used(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = write(path, f"ada:{HASH}:user:\n")
+    file.users()
+    assert not caplog.records
+    path.chmod(0o640)
+    with caplog.at_level(logging.WARNING):
+        assert "ada" in file.users()
+        assert "ada" in file.users()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"The password file {path} is open to others than its owner; chmod 600 it."
+    ]
+
+
+def test_an_unchanged_file_is_not_read_again(path: Path) -> None:
+    file = write(path, f"ada:{HASH}:user:\n")
+    assert file.users() is file.users()
+
+
+def test_a_file_that_breaks_is_not_served_from_what_was_read_before(path: Path) -> None:
+    file = write(path, f"ada:{HASH}:user:\n")
+    assert "ada" in file.users()
+    write(path, "broken line\n")
+    for _ in range(2):
+        with pytest.raises(Misconfigured, match="Line 1"):
+            file.users()
+    path.unlink()
+    with pytest.raises(Misconfigured, match="There is no password file"):
+        file.users()
+    write(path, f"bob:{HASH}:user:\n")
+    assert list(file.users()) == ["bob"]
+
+
+def test_a_written_file_is_private_and_leaves_nothing_beside_it(path: Path) -> None:
+    write(path, f"ada:{HASH}:user:\n")
+    path.chmod(0o644)
+    PasswordFile(path).put(User("bob", HASH))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_users_cannot_be_changed_in_passing(path: Path) -> None:
+    with pytest.raises(TypeError):
+        write(path, "").users()["ada"] = User("ada", HASH)  # type: ignore[index]
+
+
+def test_an_edit_under_way_refuses_another_and_is_left_alone(path: Path) -> None:
+    file = write(path, f"ada:{HASH}:user:\n")
+    lock = path.with_name("passwords.new")
+    lock.write_text("half")
+    with pytest.raises(Conflict, match=r"remove .*passwords\.new"):
+        file.put(User("bob", HASH))
+    assert lock.read_text() == "half"
+    assert path.read_text() == f"ada:{HASH}:user:\n"
+
+
+def test_an_edit_that_fails_changes_nothing_and_frees_the_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(path, f"ada:{HASH}:user:\n")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(Misconfigured, match="No space left on device"):
+            file.put(User("bob", HASH))
+    assert path.read_text() == f"ada:{HASH}:user:\n"
+    assert list(path.parent.iterdir()) == [path]
+    assert file.put(User("bob", HASH)) is False
+
+
+def test_a_broken_file_is_not_edited(path: Path) -> None:
+    file = write(path, "broken\n")
+    with pytest.raises(Misconfigured, match="Line 1"):
+        file.put(User("bob", HASH))
+    assert path.read_text() == "broken\n"
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="cannot be written"):
+        PasswordFile(tmp_path / "no" / "file").put(User("bob", HASH))
+
+
+def test_an_edit_through_a_symbolic_link_changes_its_target(path: Path, tmp_path: Path) -> None:
+    write(path, f"ada:{HASH}:user:\n")
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    PasswordFile(link).put(User("bob", HASH))
+    assert link.is_symlink()
+    assert list(PasswordFile(path).users()) == ["ada", "bob"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_an_edit_by_root_keeps_the_owner(path: Path) -> None:
+    write(path, f"ada:{HASH}:user:\n")
+    os.chown(path, 4321, 4321)
+    PasswordFile(path).put(User("bob", HASH))
+    assert (path.stat().st_uid, path.stat().st_gid) == (4321, 4321)

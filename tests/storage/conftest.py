@@ -1,0 +1,46 @@
+"""A server of another make than moto's, with a weaker contract."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import aiobotocore.session
+import pytest
+
+from hsparse.storage.s3 import S3Store
+from hsparse.testing.rclone_server import rclone_server
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def rclone_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an `rclone serve s3` with no buckets."""
+    with rclone_server(
+        Path(sys.executable).with_name("rclone"), tmp_path_factory.mktemp("rclone")
+    ) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+async def rclone_store(rclone_endpoint: str) -> AsyncIterator[S3Store]:
+    """A fresh empty bucket of an rclone server, which ignores conditions."""
+    bucket = f"bucket-{next(NUMBERS)}"
+    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    session = aiobotocore.session.get_session()
+    async with session.create_client(
+        "s3", endpoint_url=rclone_endpoint, region_name="us-east-1", **keys
+    ) as client:
+        await client.create_bucket(Bucket=bucket)
+    async with S3Store(
+        bucket,
+        endpoint=rclone_endpoint,
+        region="us-east-1",
+        access_key="test",
+        secret_key="test",
+        deadline=5.0,
+    ) as store:
+        yield store

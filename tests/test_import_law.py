@@ -1,0 +1,142 @@
+"""The import law of the architecture: which room may import which, and third parties only where allowed."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "hsparse"
+
+ROOMS: dict[str, set[str]] = {
+    "errors": set(),
+    "clock": set(),
+    "model": {"errors", "clock"},
+    "format": {"errors", "model"},
+    "storage": {"errors", "clock"},
+    "cluster": {"errors", "clock", "model"},
+    "wire": {"errors", "model", "format"},
+    "dn": {"wire", "storage", "format", "model", "cluster", "errors", "clock"},
+    "sn": {"wire", "format", "model", "cluster", "errors", "clock"},
+    "client": {"format", "errors"},
+    "config": {"errors", "dn.settings", "sn.settings"},
+}
+THIRD_PARTY: dict[str, set[str]] = {
+    "errors": set(),
+    "clock": set(),
+    "model": {"numpy", "h5json"},
+    "format": {"numpy", "imagecodecs"},
+    "storage": set(),
+    "storage.s3": {"aiobotocore", "botocore"},
+    "storage.s3_fault": {"aiobotocore", "botocore"},
+    "cluster": set(),
+    "wire": {"numpy", "msgpack", "orjson"},
+    "dn": {"numpy", "orjson"},
+    "dn.server": {"aiohttp"},
+    "sn": {"numpy", "aiohttp", "orjson", "h5json"},
+    "sn.arrow": {"nanoarrow", "numpy"},
+    "sn.metrics": {"prometheus_client", "aiohttp"},
+    "sn.password_hash": {"argon2"},
+    "client": {"numpy"},
+    "config": {"pydantic", "pydantic_settings"},
+}
+FREE = {"cli", "testing", ""}
+"""Rooms that may import everything: composition, what tests are made of, and the package itself."""
+STORAGE_FOR_DN = {"storage.object_store"}
+
+
+def modules() -> list[tuple[str, Path]]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return [
+        (".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__"), path)
+        for path in paths
+    ]
+
+
+def imports(path: Path) -> list[tuple[str, bool]]:
+    """Return every module a file imports, and whether the import stands inside a function."""
+    tree = ast.parse(path.read_text())
+    inside = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, id(node) in inside) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            found += [(f"{node.module}.{alias.name}", id(node) in inside) for alias in node.names]
+    return found
+
+
+def room_of(module: str) -> str:
+    return module.split(".", 1)[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "path"), modules(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_a_module_imports_only_what_its_room_may(module: str, path: Path) -> None:
+    room = room_of(module)
+    for name, inside in imports(path):
+        assert not inside, f"{module} imports {name} inside a function"
+        if room in FREE:
+            continue
+        top, _, rest = name.partition(".")
+        if top == "hsparse":
+            allowed = room_of(rest) == room or any(
+                rest == item or rest.startswith(item + ".") for item in ROOMS[room]
+            )
+            assert allowed or rest == "__version__", f"{module} may not import {name}"
+            if room == "dn" and room_of(rest) == "storage":
+                assert rest.startswith(tuple(STORAGE_FOR_DN)), (
+                    f"{module} may import only the store's protocol"
+                )
+        elif top not in sys.stdlib_module_names:
+            allowed_here = THIRD_PARTY[room] | THIRD_PARTY.get(module.rstrip("."), set())
+            assert top in allowed_here, f"{module} may not import {top}"
+
+
+def test_no_cycles() -> None:
+    known = {module for module, _ in modules()}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules():
+        targets = set()
+        for name, _ in imports(path):
+            rest = name.removeprefix("hsparse.")
+            while rest and rest not in known:
+                rest = rest.rpartition(".")[0]
+            if (
+                name.startswith("hsparse.")
+                and rest
+                and rest != module
+                and not _type_checking_only(path, rest)
+            ):
+                targets.add(rest)
+        graph[module] = targets
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, f"import cycle: {' -> '.join((*trail, module))}"
+        if module not in done:
+            for target in graph.get(module, ()):
+                visit(target, (*trail, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+def _type_checking_only(path: Path, target: str) -> bool:
+    """Whether a file imports `target` under `if TYPE_CHECKING:`, where nothing is imported at run time."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return any(
+                isinstance(item, ast.ImportFrom) and item.module == f"hsparse.{target}" for item in node.body
+            )
+    return False

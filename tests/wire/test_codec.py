@@ -1,0 +1,146 @@
+"""Frames: strict writer, tolerant reader, golden bytes."""
+
+from __future__ import annotations
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from hsparse.errors import BadRequest
+from hsparse.format.selection import Boxes, Orthogonal, Points, Span
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.filter import Filter
+from hsparse.wire.codec import TYPES, decode, encode
+from hsparse.wire.message import (
+    Change,
+    ChangeObjects,
+    CreateObject,
+    Failure,
+    Outcome,
+    Part,
+    PutAttributes,
+    ReadObjects,
+    SparseValues,
+    TrimChunks,
+    WriteChunks,
+)
+
+
+def framed(value: object) -> bytes:
+    return b"".join(bytes(piece) for piece in encode(value))
+
+
+def same(value: object) -> object:
+    return decode(framed(value))
+
+
+SPEC = ChunkSpec(
+    "d-1", {"class": "H5T_FLOAT", "base": "H5T_IEEE_F64LE"}, (4, 5), True, b"\0\1", ((Filter(2, (8,)),), ())
+)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ReadObjects(("a", "b")),
+        ChangeObjects(
+            (CreateObject("a", {"x": [1, {"y": None}]}), PutAttributes("b", {"n": {"value": [1]}}, True))
+        ),
+        TrimChunks(SPEC, (3, 3), ((0, 0), (1, 2))),
+        Outcome({"a": []}, True, False, None),
+        Outcome(failure=Failure("gone", "It is gone.")),
+        (None, 1, "x", 2.5, True),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_messages_come_back_as_they_were(message: object) -> None:
+    back = same(message)
+    assert (tuple(back) if isinstance(back, list) else back) == message
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Orthogonal((4, 5), (Span(0, 2, 2, 1), np.array([4, 0], np.uint64))),
+        Points((4, 5), np.array([[1, 2], [3, 4]], np.uint64), (2, 1)),
+        Boxes((4, 5), np.zeros((1, 2), np.uint64), np.ones((1, 2), np.uint64)),
+    ],
+    ids=lambda selection: type(selection).__name__,
+)
+def test_selections_come_back_equal(selection: object) -> None:
+    assert same(Part((1, 2), selection, True)).selection == selection  # type: ignore[arg-type,attr-defined]
+
+
+@given(
+    npst.arrays(
+        npst.scalar_dtypes().filter(lambda t: t.kind in "biufS"), npst.array_shapes(max_dims=3, min_side=0)
+    )
+)
+def test_arrays_come_back_equal(array: np.ndarray) -> None:
+    back = same(WriteChunks(SPEC, (), (array, array[..., ::-1], np.arange(3)))).values
+    for got, sent in zip(back, (array, array[..., ::-1], np.arange(3)), strict=True):
+        assert got.tobytes() == np.ascontiguousarray(sent).tobytes()
+        assert got.shape == sent.shape
+
+
+def test_arrays_are_not_copied() -> None:
+    array = np.arange(1000)
+    pieces = encode(SparseValues(np.zeros(0, np.uint32), array))
+    assert any(
+        isinstance(piece, memoryview) and np.shares_memory(np.frombuffer(piece), array) for piece in pieces
+    )
+    data = framed(SparseValues(np.zeros(0, np.uint32), array))
+    assert np.shares_memory(decode(data).values, np.frombuffer(data, np.uint8))
+
+
+def test_compound_elements_travel_as_opaque_bytes() -> None:
+    array = np.zeros(3, [("a", "<i4"), ("b", "S3")])
+    array["a"] = 5
+    back = same(SparseValues(np.zeros(0, np.uint32), array)).values
+    assert back.dtype == np.dtype("V7")
+    assert back.view(array.dtype).tolist() == array.tolist()
+
+
+def test_golden_bytes() -> None:
+    frame = framed(SparseValues(np.array([7], np.uint32), np.array([1.5])))
+    assert frame.hex() == (
+        "33000000"  # header length
+        "83a121ac53706172736556616c756573"  # {"!": "SparseValues",
+        "a76f666673657473d70193a33c7534910104"  # "offsets": array ["<u4", [1], 4],
+        "a676616c756573d70193a33c6638910108"  # "values": array ["<f8", [1], 8]}
+        "00"  # up to a multiple of 8
+        "0700000000000000"
+        "000000000000f83f"
+    )
+
+
+def test_unknown_fields_are_ignored() -> None:
+    header = msgpack.packb({"!": "ReadObjects", "ids": ["a"], "later": 1})
+    assert decode(len(header).to_bytes(4, "little") + header) == ReadObjects(("a",))
+
+
+@pytest.mark.parametrize("data", [b"", b"\1\0\0", b"\xff\xff\xff\xff", framed(ReadObjects(("a",)))[:-9]])
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(BadRequest):
+        decode(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
+    try:
+        decode(len(data).to_bytes(4, "little") + data)
+    except BadRequest:
+        return
+
+
+def test_only_the_contract_can_be_sent() -> None:
+    for value in (object(), {1, 2}, np.array([object()])):
+        with pytest.raises(TypeError):
+            encode(SparseValues(np.zeros(0, np.uint32), value))  # type: ignore[arg-type]
+
+
+def test_every_change_is_registered() -> None:
+    assert {change.__name__ for change in Change.__args__} <= set(TYPES)  # type: ignore[attr-defined]
