@@ -88,7 +88,7 @@ class Settings(BaseSettings):
         """Raise `Misconfigured` when the server would listen beyond this machine without passwords."""
         if self.host not in LOOPBACK and self.password_file is None:
             raise Misconfigured(
-                f"Without --password-file the server is open to whoever reaches it, so it listens on 127.0.0.1 "
+                f"Without --password-file the server is open to whoever reaches it: it listens on 127.0.0.1 "
                 f"only, not on {self.host}. Add users with `hsparse user add NAME --password-file FILE`."
             )
 
@@ -96,13 +96,13 @@ class Settings(BaseSettings):
         """Raise `Misconfigured` when a data node would listen beyond this machine without a token."""
         if self.host not in LOOPBACK and not self.node_token.get_secret_value():
             raise Misconfigured(
-                f"A data node that listens on {self.host} needs a secret: set HSPARSE_NODE_TOKEN, the same on "
-                "every node."
+                f"A data node that listens on {self.host} needs a secret: set HSPARSE_NODE_TOKEN, "
+                "the same on every node."
             )
 
 
 def load_settings(**flags: Any) -> Settings:
-    """Return the settings from flags (None: not given) over the environment; `Misconfigured` names what is wrong."""
+    """Return the settings from flags (None: not given) over the environment; `Misconfigured` names a bad one."""
     try:
         return Settings(**{name: value for name, value in flags.items() if value is not None})
     except ValidationError as error:

@@ -29,7 +29,7 @@ def moto_endpoint() -> Iterator[str]:
 
 @pytest.fixture
 async def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MakeStore]:
-    """A function that returns a fresh empty store of kind "memory", "posix" or "s3", and closes it at last."""
+    """A function that returns a fresh empty store of a kind ("memory", "posix", "s3"), to be closed for it."""
     async with AsyncExitStack() as stores:
 
         async def make(kind: str) -> ObjectStore:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -35,6 +36,7 @@ from hsparse.wire.message import GetInfo
 STORE = ("root", "bucket", "s3_endpoint", "s3_region", "single_writer", "fsync")
 LISTEN = ("host", "port", "log_level")
 LIMITS = ("cache_size", "pending_size")
+STANDARD_INPUT = 0
 DOOR = ("password_file", "user", "max_request_size", "page_size")
 
 
@@ -144,11 +146,10 @@ async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event
 def _stop_with_parent(stop: asyncio.Event) -> None:
     """Stop when standard input ends: the process that started us is gone, or wants us to go."""
     loop = asyncio.get_running_loop()
-    descriptor = sys.stdin.fileno()
 
     def read() -> None:
-        if not sys.stdin.buffer.raw.read(1):  # type: ignore[attr-defined]
-            loop.remove_reader(descriptor)
+        if not os.read(STANDARD_INPUT, 1):
+            loop.remove_reader(STANDARD_INPUT)
             stop.set()
 
-    loop.add_reader(descriptor, read)
+    loop.add_reader(STANDARD_INPUT, read)

@@ -102,7 +102,7 @@ class Chunks:
             part, values = item
             typed = values if values.dtype == dtype else values.view(dtype)
             if spec.sparse:
-                change = sparse_changes.write(spec, part.selection, typed, fill, message.drop_fill)
+                change: Any = sparse_changes.write(spec, part.selection, typed, fill, message.drop_fill)
             else:
                 change = dense_changes.write(spec, part, typed, fill)
             base = Base.IGNORED if part.full and not message.drop_fill else Base.NEEDED

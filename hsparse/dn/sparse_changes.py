@@ -49,7 +49,7 @@ def count(chunk: SparseChunk, selection: Selection) -> int:
 
 
 def write(spec: ChunkSpec, selection: Selection, values: Array, fill: Array, drop_fill: bool) -> Change:
-    """Return the change that defines the selected elements; with `drop_fill` those that differ from the fill."""
+    """Return the change that defines the selected elements; with `drop_fill` those unlike the fill value."""
 
     def change(chunk: SparseChunk | None) -> tuple[SparseChunk | None, None]:
         offsets = selection.offsets().astype(np.uint32)
@@ -108,7 +108,7 @@ def _inside(chunk: SparseChunk, selection: Selection) -> SparseValues:
 
 
 def _bits(values: Array) -> Array:
-    """Return the values' bits as integers (n,), or as bytes (n, itemsize): NaN equals itself, -0.0 is not 0.0."""
+    """Return the bits as integers (n,), or as bytes (n, itemsize): NaN equals itself, -0.0 is not 0.0."""
     contiguous = np.ascontiguousarray(values)
     size = contiguous.dtype.itemsize
     if size in (1, 2, 4, 8):

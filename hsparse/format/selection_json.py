@@ -58,6 +58,8 @@ def parse_selection_json(value: Any, extent: Sequence[int]) -> Selection:
     coordinates = value.get("coordinates", value.get("selection"))
     if kind == "H5S_SEL_POINTS":
         return Points(extent, _numbers(coordinates, (len(extent),), "coordinates of the points"))
+    if kind == "H5S_SEL_HYPERSLABS" and not extent:
+        raise BadRequest("A scalar has no hyperslabs; select all.")
     if kind == "H5S_SEL_HYPERSLABS" and coordinates is not None:
         return _boxes(extent, _numbers(coordinates, (2, len(extent)), "coordinates of the hyperslabs"))
     if kind == "H5S_SEL_HYPERSLABS":
@@ -86,8 +88,6 @@ def _numbers(value: Any, tail: tuple[int, ...], what: str) -> NDArray[np.uint64]
 
 
 def _boxes(extent: tuple[int, ...], corners: NDArray[np.uint64]) -> Selection:
-    if not extent:
-        raise BadRequest("A scalar has no hyperslabs; select all.")
     if not len(corners):
         return Orthogonal.none(extent)
     starts, ends = corners[:, 0], corners[:, 1]

@@ -19,6 +19,7 @@ from hsparse.sn.service import Service
 log = logging.getLogger(__name__)
 
 METHODS = "GET, POST, DELETE, PUT, OPTIONS"
+HEADERS = "Authorization, Content-Type, Accept, X-Hdf-domain, X-Hdf-bucket"
 FIXED_HEADERS = {
     "Server": "hsparse",
     "X-XSS-Protection": "1; mode=block",
@@ -90,7 +91,7 @@ async def preflight(request: web.Request) -> web.Response:
     return web.Response(
         headers={
             hdrs.ACCESS_CONTROL_ALLOW_METHODS: METHODS,
-            hdrs.ACCESS_CONTROL_ALLOW_HEADERS: "Authorization, Content-Type, Accept, X-Hdf-domain, X-Hdf-bucket",
+            hdrs.ACCESS_CONTROL_ALLOW_HEADERS: HEADERS,
             hdrs.ACCESS_CONTROL_MAX_AGE: "86400",
         }
     )

@@ -40,7 +40,8 @@ class RemoteNode:
             ) as response:
                 reply = decode(memoryview(await response.read()))
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise StoreFailed(f"The data node at {self.url} did not answer: {error or type(error).__name__}.") from error
+            reason = str(error) or type(error).__name__
+            raise StoreFailed(f"The data node at {self.url} did not answer: {reason}.") from error
         if isinstance(reply, Failure):
             raise reply.error()
         if response.status != 200:

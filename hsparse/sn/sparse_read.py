@@ -56,10 +56,10 @@ class SparseRead:
             count += len(columns_[0]) if columns_ else len(some)
             if count * width > self._limit:
                 raise TooLarge(
-                    f"The answer has more than {self._limit} bytes (max_request_size): select less, or ask for "
-                    "application/vnd.apache.arrow.stream, which is not limited."
+                    f"The answer has more than {self._limit} bytes (max_request_size): select less, or ask "
+                    "for application/vnd.apache.arrow.stream, which is not limited."
                 )
-            places.append(np.stack(columns_, axis=1).astype(np.uint64) if columns_ else np.zeros((0, 0), np.uint64))
+            places.append(_coords(columns_))
             values.append(some)
         extent = self._dataset.extent
         coords = np.concatenate(places) if places else np.zeros((0, len(extent)), np.uint64)
@@ -96,3 +96,7 @@ class SparseRead:
             at = until
         parts = [item.values if item.values.dtype == dtype else item.values.view(dtype) for _, item in there]
         return places, np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+
+def _coords(places: list[Array]) -> NDArray[np.uint64]:
+    return np.stack(places, axis=1).astype(np.uint64) if places else np.zeros((0, 0), np.uint64)

@@ -40,11 +40,13 @@ def read_structured(
     if bytes(rest[:CHECKSUM_BYTES]) != lookup3(section).to_bytes(CHECKSUM_BYTES, "little"):
         raise BadRequest("The checksum of the body's encoded selection does not match.")
     if selection.extent != extent:
-        raise BadRequest(f"The body's selection is over {list(selection.extent)}, the dataset is {list(extent)}.")
+        raise BadRequest(
+            f"The body selects in {list(selection.extent)}; the extent is {list(extent)}."
+        )
     values = rest[CHECKSUM_BYTES:]
     if len(values) != selection.size * dtype.itemsize:
         raise BadRequest(
-            f"The body has {len(values)} bytes of values; {selection.size} elements of {dtype.itemsize} bytes need "
-            f"{selection.size * dtype.itemsize}."
+            f"There are {len(values)} bytes of values; {selection.size} elements of {dtype.itemsize} bytes "
+            f"need {selection.size * dtype.itemsize}."
         )
     return selection, np.frombuffer(values, np.uint8).view(dtype)

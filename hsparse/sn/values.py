@@ -29,7 +29,7 @@ from hsparse.sn.write_body import points_selection, read_body, selected_values
 
 
 async def get_value(context: Context) -> web.StreamResponse:
-    """`GET /datasets/{id}/value`: values by hyperslab or lists; with `sparse=1` the defined ones and their places."""
+    """`GET /datasets/{id}/value`: values by `select`; with `sparse=1` the defined ones."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         selection = parse_select(context.arg("select"), dataset.extent)
@@ -94,8 +94,8 @@ async def answer_values(context: Context, dataset: Dataset, selection: Selection
         return await respond_stream(context.request, Media.BINARY, pieces, nbytes)
     if nbytes > settings.max_request_size:
         raise TooLarge(
-            f"The values take {nbytes} bytes, more than an answer in JSON may have ({settings.max_request_size}, "
-            "max_request_size): select less, or ask for application/octet-stream."
+            f"The values take {nbytes} bytes, more than an answer in JSON may have "
+            f"({settings.max_request_size}, max_request_size): select less, or ask for octet-stream."
         )
     values = await chunks.read(selection)
     return respond({"status": 200, "value": json_form(values)})
@@ -126,7 +126,7 @@ async def _binary_pages(
 def packed(values: NDArray[Any]) -> memoryview:
     """Return an array's elements as bytes in C order, not copied where they already are."""
     flat = np.ascontiguousarray(values).reshape(-1)
-    return memoryview(flat.view(np.uint8)) if flat.size else memoryview(b"")
+    return flat.view(np.uint8).data if flat.size else memoryview(b"")
 
 
 def json_form(values: NDArray[Any]) -> Any:
@@ -139,7 +139,7 @@ def json_form(values: NDArray[Any]) -> Any:
 def _binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:
     rank = len(extent)
     if not rank or len(data) % (8 * rank):
-        raise BadRequest(f"The body must be {rank} little-endian 8-byte coordinates a point, not {len(data)} bytes.")
+        raise BadRequest(
+            f"A point is {rank} little-endian u8 coordinates; the body has {len(data)} bytes."
+        )
     return Points(extent, np.frombuffer(data, "<u8").astype(np.uint64).reshape(-1, rank))
-
-

@@ -49,13 +49,15 @@ async def read_body(context: Context) -> WriteBody:
     """Read a write's body whole: one cut short applies nothing."""
     media = sent(context.request)
     if media is not Media.JSON:
-        return WriteBody(media, await context.body(), {}, _append(context.number("append"), context.number("append_dim")))
+        append = _append(context.number("append"), context.number("append_dim"))
+        return WriteBody(media, await context.body(), {}, append)
     body = await read_object(context)
     unknown = set(body) - JSON_KEYS
     if unknown:
-        raise BadRequest(f"Unknown key {min(unknown)!r} in the body; known are {', '.join(sorted(JSON_KEYS))}.")
-    append = body.get("append", context.number("append"))
-    return WriteBody(media, b"", body, _append(append, body.get("append_dim", context.number("append_dim"))))
+        known = ", ".join(sorted(JSON_KEYS))
+        raise BadRequest(f"Unknown key {min(unknown)!r} in the body; known are {known}.")
+    count, dim = (body.get(key, context.number(key)) for key in ("append", "append_dim"))
+    return WriteBody(media, b"", body, _append(count, dim))
 
 
 def _append(count: Any, dim: Any) -> Append | None:
@@ -91,7 +93,8 @@ def _selection(context: Context, body: WriteBody, dataset: Dataset) -> Selection
     if body.append is not None:
         return _appended(extent, body.append)
     select = body.json.get("select", context.arg("select"))
-    named = [key for key, given in (("select", select), ("points", body.json.get("points"))) if given is not None]
+    given = {"select": select, "points": body.json.get("points")}
+    named = [key for key, value in given.items() if value is not None]
     if any(key in body.json for key in ("start", "stop", "step")):
         named.append("start/stop/step")
     if len(named) > 1:
@@ -130,7 +133,8 @@ def _stepped(body: dict[str, Any], extent: tuple[int, ...]) -> Selection:
     )
     if not len(start) == len(stop) == len(step) == rank:
         raise BadRequest(f"start, stop and step need {rank} numbers each, as the dataset has dimensions.")
-    return parse_select(f"[{','.join(f'{a}:{b}:{c}' for a, b, c in zip(start, stop, step, strict=True))}]", extent)
+    axes = ",".join(f"{first}:{last}:{by}" for first, last, by in zip(start, stop, step, strict=True))
+    return parse_select(f"[{axes}]", extent)
 
 
 def _numbers(value: Any, default: tuple[int, ...], key: str) -> tuple[int, ...]:
@@ -162,17 +166,20 @@ def binary_values(
     """Return packed elements as an array; `count` is 1 to write one element to all."""
     wanted = selection.size if count is None else count
     if wanted not in (1, selection.size):
-        raise BadRequest(f"element_count is {wanted}; it must be 1 or the {selection.size} elements selected.")
+        raise BadRequest(
+            f"element_count is {wanted}; it must be 1 or the {selection.size} elements selected."
+        )
     if len(data) != wanted * dtype.itemsize:
         raise BadRequest(
-            f"The body has {len(data)} bytes; {wanted} elements of {dtype.itemsize} bytes need {wanted * dtype.itemsize}."
+            f"The body has {len(data)} bytes; {wanted} elements of {dtype.itemsize} bytes need "
+            f"{wanted * dtype.itemsize}."
         )
     values = np.frombuffer(data, np.uint8).view(dtype)
     return values.reshape(selection.shape) if wanted == selection.size else values
 
 
 def json_values(value: Any, dtype: np.dtype[Any], selection: Selection) -> NDArray[Any]:
-    """Return JSON values as an array of the selection's shape, or one for all; `BadRequest` if one does not fit."""
+    """Return JSON values in the selection's shape, or one for all; `BadRequest` for what does not fit."""
     shape = selection.shape
     single = not isinstance(value, list) or (dtype.names is not None and not _nested(value))
     if single:
@@ -182,7 +189,8 @@ def json_values(value: Any, dtype: np.dtype[Any], selection: Selection) -> NDArr
         _check_fit(value, dtype)
         array: NDArray[Any] = np.asarray(jsonToArray(shape, dtype, value))
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, UnicodeError) as error:
-        raise BadRequest(f"The value does not fit {math.prod(shape)} elements of type {dtype}: {error}.") from error
+        count = math.prod(shape)
+        raise BadRequest(f"The value does not fit {count} elements of type {dtype}: {error}.") from error
     if array.dtype != dtype or array.size not in (1, selection.size):
         raise BadRequest(f"The value has {array.size} elements; {selection.size} are selected.")
     return array.reshape(selection.shape) if array.size == selection.size else array.reshape(1)

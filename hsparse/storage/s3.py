@@ -42,6 +42,8 @@ PAGE_SIZE = 1000
 CONNECT_TIMEOUT = 5.0
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
+LARGEST_BODY = 1 << 20
+"""Bytes that are sent in one piece; aiohttp warns of more."""
 
 R = TypeVar("R")
 
@@ -195,7 +197,8 @@ class S3Store:
         content = bytes(data)
 
         async def send() -> str:
-            body = io.BytesIO(content)  # shares the bytes; aiohttp streams a file, and warns of raw bytes
+            # A file is streamed, but costs a round trip (`Expect: 100-continue`) that a small body is not worth.
+            body = content if len(content) <= LARGEST_BODY else io.BytesIO(content)
             return _etag(await self._client.put_object(Bucket=self.name, Key=key, Body=body, **condition))
 
         async def settle(refusal: HsparseError) -> str:
@@ -224,6 +227,7 @@ class S3Store:
         A condition that fails after an earlier try may have been applied is for `settle`: given the
         refusal, it either returns what `send` would have or raises it.
         """
+        assert self._client is not None, "open the store before its first use, and do not use it when closed"
         started = self._clock.monotonic()
         uncertain = False
         refusal: HsparseError | None = None

@@ -220,7 +220,7 @@ async def test_a_node_tells_who_it_is(node: DataNode) -> None:
     assert info.id
 
 
-def spec(*, sparse: bool, kind: str = "H5T_IEEE_F64LE", fill: bytes = b"", generation: int = 0) -> ChunkSpec:
+def spec(*, sparse: bool, kind: Any = "H5T_IEEE_F64LE", fill: bytes = b"", generation: int = 0) -> ChunkSpec:
     dataset = new_id("datasets", new_root_id(CLOCK), CLOCK)
     filters = (SHUFFLE_DEFLATE, ()) if sparse else ((Filter(1, (1,)),),)
     return ChunkSpec(dataset, kind, DIMS, sparse, fill, filters, generation)

@@ -38,7 +38,7 @@ def _registered() -> dict[str, type]:
     return {item.__name__: item for item in found}
 
 
-TYPES: dict[str, type] = _registered()
+TYPES: dict[str, Any] = _registered()
 
 
 def encode(value: Any) -> list[bytes | memoryview]:
@@ -50,7 +50,7 @@ def encode(value: Any) -> list[bytes | memoryview]:
 
 
 def decode(data: bytes | memoryview) -> Any:
-    """Return what `encode` was given; arrays are read-only views of `data`. `BadRequest` if it is no frame."""
+    """Return what `encode` was given, arrays as read-only views of `data`; `BadRequest` if it is no frame."""
     view = memoryview(data)
     try:
         length = int.from_bytes(view[:4], "little")
@@ -98,7 +98,7 @@ def _pack(item: Any, buffers: list[memoryview | bytes]) -> Any:
         raise TypeError(f"{type(item)} is not part of the wire contract")
     records = _records(type(item))
     packed: dict[str, Any] = {"!": name}
-    for field in dataclasses.fields(item):
+    for field in dataclasses.fields(TYPES[name]):
         value = getattr(item, field.name)
         packed[field.name] = _pack_record(value) if field.name in records else value
     return packed
@@ -115,7 +115,7 @@ def _pack_array(array: np.ndarray[Any, Any], buffers: list[memoryview | bytes]) 
     kind = array.dtype.str if plain else f"V{array.dtype.itemsize}"
     contiguous = np.ascontiguousarray(array).reshape(-1)
     nbytes = contiguous.nbytes
-    buffers.append(memoryview(contiguous.view(np.uint8)) if nbytes else b"")
+    buffers.append(contiguous.view(np.uint8).data if nbytes else b"")
     if nbytes % ALIGN:
         buffers.append(bytes(-nbytes % ALIGN))
     return msgpack.ExtType(ARRAY, msgpack.packb([kind, array.shape, nbytes]))

@@ -59,7 +59,7 @@ def test_boxes_merge_over_rows_and_planes() -> None:
 def test_rows_of_different_planes_do_not_merge() -> None:
     offsets = np.array([20, 21, 30, 31], np.uint32)  # last row of plane 0, first row of plane 1
     starts, stops = merge(row_runs(offsets, 10), (2, 3, 10))
-    assert [box for box in zip(starts.tolist(), stops.tolist(), strict=True)] == [
+    assert list(zip(starts.tolist(), stops.tolist(), strict=True)) == [
         ([0, 2, 0], [1, 3, 2]),
         ([1, 0, 0], [2, 1, 2]),
     ]

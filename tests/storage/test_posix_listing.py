@@ -36,9 +36,7 @@ def test_agrees_with_sorting(keys: set[str], prefix: str, start_after: str, deli
         if key.startswith(prefix):
             head, slash, _ = key.removeprefix(prefix).partition("/")
             expected.add(prefix + head + slash if delimiter else key)
-    assert [key for key, _ in found] == sorted(
-        (key for key in expected if key > start_after), key=str.encode
-    )
+    assert [key for key, _ in found] == sorted((key for key in expected if key > start_after), key=str.encode)
     for key, status in found:
         assert (status.st_size if status else None) == (None if key.endswith("/") else len(key.encode()))
 

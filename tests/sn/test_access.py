@@ -1,0 +1,57 @@
+"""From a request to its domain."""
+
+from __future__ import annotations
+
+import pytest
+
+from hsparse.testing.rest_client import RestClient
+from tests.sn.conftest import DOMAIN
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [DOMAIN, DOMAIN + "/", "hdf5:/" + DOMAIN, "hdf5://" + DOMAIN[1:], "hsparse" + DOMAIN],
+)
+async def test_one_domain_has_many_spellings(rest: RestClient, root: str, spelled: str) -> None:
+    assert (await rest("GET", "/", domain=spelled))["root"] == root
+    assert (await rest("GET", f"/groups/{root}", domain=spelled)).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/home/../x",
+        "/home/./x",
+        "/home//x",
+        "/home/a\nb",
+        "/home/" + "x" * 300,
+        "/home" + "/x" * 600,
+        "/db/x",
+        "/db",
+        "file.h5",
+        "/home/.domain.json",
+    ],
+)
+async def test_a_bad_path_is_a_bad_request(rest: RestClient, path: str) -> None:
+    for method in ("GET", "PUT", "DELETE"):
+        reply = await rest(method, "/", {} if method == "PUT" else None, domain=path, user="admin")
+        assert reply.status == 400
+        assert reply["error"]["message"].endswith(".")
+
+
+async def test_host_is_not_a_domain(rest: RestClient) -> None:
+    assert (await rest("GET", "/", host=DOMAIN)).status == 400
+
+
+async def test_only_our_bucket(rest: RestClient) -> None:
+    assert (await rest("GET", "/", bucket="hsparse")).status == 200
+    assert (await rest("GET", "/", bucket="other")).status == 404
+    assert (await rest("GET", "/", headers={"X-Hdf-bucket": "other"})).status == 404
+    assert (await rest("GET", "/", domain="other" + DOMAIN)).status == 404
+
+
+async def test_a_folder_has_no_objects(rest: RestClient, root: str) -> None:
+    assert (await rest("GET", f"/groups/{root}", domain="/home/test_user1")).status == 400
+    assert (await rest("GET", "/groups", domain="/home/test_user1"))["groups"] == []
+    assert (await rest("POST", "/groups", {}, domain="/home/test_user1")).status == 400
+    assert (await rest("GET", "/", domain="/home/test_user1", h5path="/x")).status == 400
