@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ TYPES = {
 }
 SHUFFLE = {"class": "H5Z_FILTER_SHUFFLE", "id": 2, "name": "shuffle"}
 DEFLATE = {"class": "H5Z_FILTER_DEFLATE", "id": 1, "level": 4, "name": "deflate"}
+GZIP = DEFLATE | {"level": 6}
 ZSTD = {"class": "H5Z_FILTER_USER", "id": 32015, "name": "zstd", "parameters": [3]}
 SELECTION = {"section": "H5_SECTION_SELECTION"}
 FIXED = {"section": "H5_SECTION_FIXED"}
@@ -26,13 +28,13 @@ def type_of(dtype: np.dtype[np.generic]) -> str:
     return TYPES[dtype.name]
 
 
-def sparse(case: SparseCase, rows: int | None = None) -> dict[str, Any]:
+def sparse(case: SparseCase, rows: int | None = None, codec: Mapping[str, Any] = ZSTD) -> dict[str, Any]:
     """Return the body that creates `case` as structured chunks, with `rows` rows (all by default).
 
-    The selection is shuffled and compressed, the values too: as TileDB's are, with the same codec.
+    Both sections are shuffled and compressed: by default with TileDB's codec, at its level.
     """
     shuffle = [SHUFFLE | FIXED] if case.dtype.itemsize > 1 else []
-    filters = [SHUFFLE | SELECTION, ZSTD | SELECTION, *shuffle, ZSTD | FIXED]
+    filters = [SHUFFLE | SELECTION, {**codec, **SELECTION}, *shuffle, {**codec, **FIXED}]
     layout = {"class": "H5D_STRUCT_CHUNK", "dims": list(case.chunk), "flags": ["H5D_SPARSE_DATA"]}
     return _growing(case, rows) | {"creationProperties": {"layout": layout, "filters": filters}}
 

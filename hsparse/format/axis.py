@@ -121,6 +121,16 @@ def is_whole(axis: Axis, length: int) -> bool:
     return axis.size == length and bool(np.array_equal(axis, np.arange(length, dtype=np.uint64)))
 
 
+def same(one: Axis, other: Axis) -> bool:
+    """Return whether two axes have the same indices in the same order."""
+    if isinstance(one, Span) and isinstance(other, Span):
+        if one == other:
+            return True
+        if one.contiguous and other.contiguous:
+            return one.size == other.size and (one.start == other.start or not one.size)
+    return size(one) == size(other) and bool(np.array_equal(indices(one), indices(other)))
+
+
 def indices(axis: Axis) -> NDArray[np.uint64]:
     """Return the indices, (n,) uint64, in order."""
     if not isinstance(axis, Span):

@@ -60,7 +60,8 @@ def decode_selection(data: Buffer) -> Selection:
     """
     selection, length = decode_first(data)
     if length != memoryview(data).nbytes:
-        raise Corrupt("The selection is followed by bytes that do not belong.")
+        excess = memoryview(data).nbytes - length
+        raise Corrupt(f"The selection is followed by {excess} bytes that do not belong.")
     return selection
 
 

@@ -44,7 +44,7 @@ class Orthogonal:
         if self.extent != other.extent or self.shape != other.shape:
             return False
         pairs = zip(self.axes, other.axes, strict=True)
-        return self.size == 0 or all(np.array_equal(ax.indices(a), ax.indices(b)) for a, b in pairs)
+        return self.size == 0 or all(ax.same(a, b) for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -80,10 +80,12 @@ def _owner(context: Context, body: Record) -> str:
 
 
 def _properties(group: Any) -> Record:
-    properties = group.get("creationProperties") if isinstance(group, dict) else None
-    if group is not None and not isinstance(properties, dict | None):
+    if group is None:
+        return {}
+    properties = group.get("creationProperties", {}) if isinstance(group, dict) else None
+    if not isinstance(properties, dict):
         raise BadRequest("group must be an object with the root group's creationProperties.")
-    return dict(properties or {})
+    return dict(properties)
 
 
 async def _parent(context: Context, wish: _Wish) -> Domain:

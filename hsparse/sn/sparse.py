@@ -18,7 +18,7 @@ from hsparse.sn.json_body import read_object
 from hsparse.sn.media import Media, accepted
 from hsparse.sn.respond import respond
 from hsparse.sn.sparse_read import SparseRead
-from hsparse.sn.write_body import points_selection
+from hsparse.sn.write_body import points_selection, select_selection
 
 
 async def get_defined(context: Context) -> web.StreamResponse:
@@ -61,7 +61,7 @@ async def post_erase(context: Context) -> web.StreamResponse:
         if "points" in body:
             return points_selection(body["points"], dataset.extent)
         if "select" in body:
-            return parse_select(body["select"], dataset.extent)
+            return select_selection(body["select"], dataset.extent)
         return parse_selection_json(body["selection"], dataset.extent)
 
     return await _erase(context, selection)

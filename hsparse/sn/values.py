@@ -25,7 +25,7 @@ from hsparse.sn.respond import respond
 from hsparse.sn.sparse_read import SparseRead
 from hsparse.sn.stream import respond_stream
 from hsparse.sn.structured import write_structured
-from hsparse.sn.write_body import points_selection, read_body, selected_values
+from hsparse.sn.write_body import points_selection, read_body, select_selection, selected_values
 
 
 async def get_value(context: Context) -> web.StreamResponse:
@@ -54,7 +54,7 @@ async def post_value(context: Context) -> web.StreamResponse:
         elif "points" in body:
             selection = points_selection(body["points"], dataset.extent)
         else:
-            selection = parse_select(body["select"], dataset.extent)
+            selection = select_selection(body["select"], dataset.extent)
         if context.flag("sparse"):
             return await answer_sparse(context, dataset, selection)
         return await answer_values(context, dataset, selection)
@@ -139,7 +139,5 @@ def json_form(values: NDArray[Any]) -> Any:
 def _binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:
     rank = len(extent)
     if not rank or len(data) % (8 * rank):
-        raise BadRequest(
-            f"A point is {rank} little-endian u8 coordinates; the body has {len(data)} bytes."
-        )
+        raise BadRequest(f"A point is {rank} little-endian u8 coordinates; the body has {len(data)} bytes.")
     return Points(extent, np.frombuffer(data, "<u8").astype(np.uint64).reshape(-1, rank))

@@ -103,15 +103,20 @@ def _selection(context: Context, body: WriteBody, dataset: Dataset) -> Selection
         return points_selection(body.json["points"], extent)
     if named == ["start/stop/step"]:
         return _stepped(body.json, extent)
-    if select is not None and not isinstance(select, str):
-        raise BadRequest("select must be a string like '[0:10,5]'.")
-    return parse_select(select, extent)
+    return select_selection(select, extent)
 
 
 def _appended(extent: tuple[int, ...], append: Append) -> Selection:
     axes = [Span.range(0, length) for length in extent]
     axes[append.dim] = Span.range(extent[append.dim] - append.count, extent[append.dim])
     return Orthogonal(extent, tuple(axes))
+
+
+def select_selection(select: Any, extent: tuple[int, ...]) -> Selection:
+    """Return the selection of a body's or a query's `select`: all when it is not given."""
+    if select is not None and not isinstance(select, str):
+        raise BadRequest("select must be a string like '[0:10,5]'.")
+    return parse_select(select, extent)
 
 
 def points_selection(points: Any, extent: tuple[int, ...]) -> Points:

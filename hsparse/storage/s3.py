@@ -1,10 +1,12 @@
 """A store in an S3 bucket, or in anything that speaks the S3 API with conditional puts.
 
 A request is sent again, with exponential backoff and jitter, until it is answered or the operation's
-deadline has passed. A put that was answered by nothing may have been applied. Sent again on its condition
-it either succeeds, or fails because the state has changed: then what is stored is read back, and bytes
-equal to ours are our own put. The second try is on the same condition as the first, so that a first one
-that arrives late, or is still under way, can overwrite nothing.
+deadline has passed. A put that was answered by nothing may have been applied, may still be under way, and
+may have been sent again by the HTTP client or a load balancer without our knowing. So a conditional put
+carries a random mark of its own in the object's metadata, and is sent again on the same condition: it succeeds,
+or is refused because the state has changed, and then the mark tells whether the change was our own. The
+bytes would not: two nodes that count the same event write the same ones. They are looked at only when a
+reply was lost on a server that drops metadata.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any, TypeVar
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
+from aiohttp import ClientError as TransportError
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -39,6 +42,8 @@ from hsparse.storage.object_store import Buffer, Entry, Page, Stored
 from hsparse.storage.s3_fault import Retry, fault
 
 PAGE_SIZE = 1000
+MARK = "hsparse-put"
+"""The metadata that tells which conditional put an object is of."""
 CONNECT_TIMEOUT = 5.0
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
@@ -48,7 +53,7 @@ LARGEST_BODY = 1 << 20
 R = TypeVar("R")
 
 _NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
-_LOST = (HTTPClientError, ConnectFailed, IncompleteReadError, FlexibleChecksumError, OSError)
+_LOST = (HTTPClientError, ConnectFailed, IncompleteReadError, FlexibleChecksumError, TransportError, OSError)
 
 
 class S3Store:
@@ -196,20 +201,25 @@ class S3Store:
         check_key(key)
         content = bytes(data)
 
-        async def send() -> str:
-            # A file is streamed, but costs a round trip (`Expect: 100-continue`) that a small body is not worth.
-            body = content if len(content) <= LARGEST_BODY else io.BytesIO(content)
-            return _etag(await self._client.put_object(Bucket=self.name, Key=key, Body=body, **condition))
+        mark = self._clock.token(16).hex()
+        options = {**condition, "Metadata": {MARK: mark}} if condition else condition
 
-        async def settle(refusal: HsparseError) -> str:
+        async def send() -> str:
+            # A file is streamed, at the cost of a round trip (Expect: 100-continue).
+            body = content if len(content) <= LARGEST_BODY else io.BytesIO(content)
+            return _etag(await self._client.put_object(Bucket=self.name, Key=key, Body=body, **options))
+
+        async def settle(refusal: HsparseError, uncertain: bool) -> str:
             try:
-                stored = await self._get(key)
+                head = await self._client.head_object(Bucket=self.name, Key=key)
+                found = head["Metadata"].get(MARK)
+                if found == mark:
+                    return _etag(head)
+                if found is None and uncertain and (stored := await self._get(key)).data == content:
+                    return stored.etag
             except ClientError as error:
-                if isinstance(self._verdict(error, key), NotFound):
-                    raise refusal from error
-                raise
-            if stored.data == content:
-                return stored.etag
+                if not isinstance(self._verdict(error, key), NotFound):
+                    raise
             raise refusal
 
         return await self._run(key, send, settle if condition else None)
@@ -220,12 +230,12 @@ class S3Store:
         self,
         key: str,
         send: Callable[[], Awaitable[R]],
-        settle: Callable[[HsparseError], Awaitable[R]] | None = None,
+        settle: Callable[[HsparseError, bool], Awaitable[R]] | None = None,
     ) -> R:
         """Send until there is an answer.
 
-        A condition that fails after an earlier try may have been applied is for `settle`: given the
-        refusal, it either returns what `send` would have or raises it.
+        A condition that failed is for `settle`: given the refusal, and whether a reply was lost before
+        it, it either returns what `send` would have or raises the refusal.
         """
         assert self._client is not None, "open the store before its first use, and do not use it when closed"
         started = self._clock.monotonic()
@@ -236,14 +246,14 @@ class S3Store:
             try:
                 async with asyncio.timeout(left):
                     if refusal is not None and settle is not None:
-                        return await settle(refusal)
+                        return await settle(refusal, uncertain)
                     return await send()
-            except (BotoCoreError, ClientError, OSError) as error:  # OSError has TimeoutError
+            except (BotoCoreError, ClientError, TransportError, OSError) as error:
                 verdict = self._verdict(error, key)
                 cause = error
             if isinstance(verdict, NotFound) and settle is not None:  # the answer to If-Match on nothing
                 verdict = PreconditionFailed(f"{key!r} is gone; create it anew.")
-            if isinstance(verdict, PreconditionFailed) and uncertain and settle is not None:
+            if isinstance(verdict, PreconditionFailed) and settle is not None:
                 refusal = verdict
                 continue
             if isinstance(verdict, HsparseError):

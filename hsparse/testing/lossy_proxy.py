@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 class Loss:
     """What happens to the next request of `method`.
 
-    It is forwarded, unless `forward` is False; `late` ones when `release` is called, after the client has
-    lost its connection. Then `after` is awaited, and the client gets: `answer` (bytes of a reply), or the
-    reply, or of it only the first `keep` bytes, and the connection is closed. `hang` answers nothing.
+    It is forwarded, unless `forward` is False; a `late` one when `release` is called, after the client has
+    lost its connection. Then `after` is awaited, and the client gets `answer` (bytes of a reply) or the
+    reply, of which only the first `keep` bytes, and the connection is closed. One that `hang`s waits for
+    `release` before all that. `met` is set when the request has come, `done` when it has been forwarded.
     """
 
     method: str
@@ -25,6 +26,7 @@ class Loss:
     keep: int | None = None
     answer: bytes | None = None
     after: Callable[[], Awaitable[object]] | None = None
+    met: asyncio.Event = field(default_factory=asyncio.Event)
     released: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -93,6 +95,7 @@ class LossyProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await self._read(reader, writer)
         loss = self._next(request)
+        loss.met.set()
         if loss.hang:
             await loss.released.wait()
         if loss.late:

@@ -79,9 +79,10 @@ class RestClient:
         if "accept" in options:
             headers[hdrs.ACCEPT] = options.pop("accept")
         if isinstance(body, bytes):
-            headers[hdrs.CONTENT_TYPE] = BINARY
+            headers.setdefault(hdrs.CONTENT_TYPE, BINARY)
         elif body is not None:
             body = json.dumps(body).encode()
+            headers.setdefault(hdrs.CONTENT_TYPE, "application/json")
         params = {key: str(value) for key, value in options.items()}
         if domain is not None:
             params["domain"] = domain

@@ -93,7 +93,8 @@ async def _check_list(store: ObjectStore, model: dict[str, tuple[bytes, str]], m
         for key in keys
         if key > move.key and not any(key.startswith(name) for name in below)
     ]
-    entries, prefixes = [], []
+    entries: list[tuple[str, int, str]] = []
+    prefixes: list[str] = []
     async for page in store.list(prefix, delimiter=delimiter, start_after=move.key):
         entries += [(entry.key, entry.size, entry.etag) for entry in page.entries]
         prefixes += page.prefixes

@@ -85,6 +85,12 @@ def test_covers(axis: Axis, start: int, stop: int) -> None:
     assert ax.covers(axis, start, stop) == (set(list_axis(axis)) == set(range(start, stop)))
 
 
+@given(AXES, AXES)
+def test_same(one: Axis, other: Axis) -> None:
+    assert ax.same(one, other) == (list_axis(one) == list_axis(other))
+    assert ax.same(one, np.array(list_axis(one), np.uint64))
+
+
 @given(AXES, st.integers(0, LENGTH))
 def test_is_whole(axis: Axis, length: int) -> None:
     assert ax.is_whole(axis, length) == (list_axis(axis) == list(range(length)))

@@ -39,7 +39,9 @@ def test_bits_are_transposed_by_blocks_and_the_rest_stays(
 
 @pytest.mark.parametrize("compression", [2, 3])
 @pytest.mark.parametrize(("itemsize", "default"), [(1, 8192), (3, 2728), (8, 1024), (100, 128)])
-def test_the_header_has_the_sizes_and_the_default_block(compression: int, itemsize: int, default: int) -> None:
+def test_the_header_has_the_sizes_and_the_default_block(
+    compression: int, itemsize: int, default: int
+) -> None:
     content = bytes(itemsize * (default + 11))
     output = bytes(encode_bitshuffle((0, 4, itemsize, 0, compression), content))
     assert struct.unpack_from(">QI", output) == (len(content), default * itemsize)
@@ -55,7 +57,12 @@ def test_the_block_size_of_the_header_counts_when_decoding() -> None:
 
 @pytest.mark.parametrize(
     ("values", "reason"),
-    [((0, 4), "element size"), ((0, 4, 0), "element size"), ((0, 4, 4, 12), "multiple"), ((0, 4, 4, 8, 1), "1")],
+    [
+        ((0, 4), "element size"),
+        ((0, 4, 0), "element size"),
+        ((0, 4, 4, 12), "multiple"),
+        ((0, 4, 4, 8, 1), "1"),
+    ],
 )
 def test_parameters_that_are_not_valid_are_refused(values: tuple[int, ...], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):

@@ -18,6 +18,7 @@ from hsparse.format.axis import Span
 from hsparse.format.boxes import Boxes
 from hsparse.format.dataspace_message import encode_image
 from hsparse.format.encoded_selection import (
+    decode_first,
     decode_offsets,
     decode_selection,
     encode_offsets,
@@ -118,9 +119,8 @@ def test_reads_what_libhdf5_writes(selection: Selection) -> None:
 def test_libhdf5_reads_what_we_write(selection: Selection, version: int | None, message: int) -> None:
     try:
         data = encode_selection(selection, version, message_version=message)
-    except BadRequest as error:
-        assert version is not None
-        assert "no version" in error.message
+    except BadRequest:
+        assert version is not None  # a version that the type has not; `test_versions` has those it has
         return
     space = h5py.h5s.decode(data)
     assert space.get_simple_extent_dims() == selection.extent
@@ -149,7 +149,7 @@ def test_versions() -> None:
 
 
 def test_large_coordinates_as_libhdf5_writes_them() -> None:
-    slab = Orthogonal((2**33,), (Span(1, 3, 2**31, 2),))
+    slab = Orthogonal((2**33,), (Span(1, 2**21, 2**11 + 10, 2),))
     space = space_of(slab)
     assert space.encode() == encode_selection(slab, 2)
     assert decode_selection(space.encode()) == slab
@@ -175,6 +175,12 @@ def test_overlapping_blocks_are_corrupt() -> None:
             decode_selection(data)
         with pytest.raises(Corrupt, match="overlap"):
             decode_offsets(data, (4, 4))
+
+
+def test_a_selection_with_values_behind_it() -> None:
+    assert decode_first(MINIMAL + b"values") == (decode_selection(MINIMAL), len(MINIMAL))
+    with pytest.raises(Corrupt, match="ends inside"):
+        decode_first(MINIMAL[:-1])
 
 
 def test_an_extent_beyond_63_bits_is_corrupt() -> None:
@@ -366,3 +372,5 @@ def test_every_cut_is_corrupt(image: bytes) -> None:
             decode_selection(image[:length])
     with pytest.raises(Corrupt, match="followed by 1 bytes"):
         decode_selection(image + b"\0")
+    with pytest.raises(Corrupt, match="followed by 1 bytes"):
+        decode_offsets(image + b"\0", decode_selection(image).extent)

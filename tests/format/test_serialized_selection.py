@@ -32,7 +32,10 @@ DIMS = (60,)
 
 
 def read(text: str, dims: tuple[int, ...] = DIMS) -> Serialized:
-    return decode_serialized(Reader(memoryview(bytes.fromhex(text))), dims)
+    reader = Reader(memoryview(bytes.fromhex(text)))
+    found = decode_serialized(reader, dims)
+    reader.done("selection")
+    return found
 
 
 def column(*values: int) -> np.ndarray:

@@ -66,7 +66,7 @@ def test_an_object_cut_short_is_corrupt(length: int) -> None:
     with pytest.raises(Corrupt):
         unseal(data[:length])
     with pytest.raises(Corrupt):
-        unseal(data[length + 1 - len(data) :])
+        unseal(data[len(data) - length :])
 
 
 def test_a_footer_of_another_object_is_corrupt() -> None:

@@ -101,19 +101,18 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("losses", [1, 3])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("call", [put, put_if_absent, put_if_match])
 async def test_a_lossy_put_is_settled(
-    store: S3Store, other: S3Store, proxy: LossyProxy, call: Put, loss: str, losses: int
+    store: S3Store, other: S3Store, proxy: LossyProxy, call: Put, loss: str
 ) -> None:
     await other.put("a/b", b"before")
-    for _ in range(losses):
+    for _ in range(3):
         proxy.lose(LOSSES[loss]())
     etag = await call(store, "a/b", b"after")
     stored = await other.get("a/b")
     assert (stored.data, stored.etag) == (b"after", etag)
-    assert proxy.methods().count("PUT") == losses + 1
+    assert proxy.methods().count("PUT") >= 3
     assert proxy.script == []
 
 
@@ -123,25 +122,49 @@ async def test_a_lost_reply_is_settled_by_reading_back(
     etag = await other.put("a", b"before")
     proxy.lose(Loss("PUT", keep=0))
     await store.put_if_match("a", b"after", etag)
-    assert proxy.methods() == ["PUT", "PUT", "GET"]
+    assert proxy.methods() == ["PUT", "PUT", "HEAD"]
 
 
 async def test_the_reading_back_is_repeated_too(store: S3Store, proxy: LossyProxy) -> None:
-    proxy.lose(Loss("PUT", keep=0))
-    proxy.lose(Loss("GET", keep=0))
-    proxy.lose(Loss("GET", forward=False, answer=error_reply(503, "SlowDown")))
+    proxy.lose(Loss("PUT", answer=error_reply(500, "InternalError")))
+    for _ in range(3):
+        proxy.lose(Loss("HEAD", keep=0))
     await store.put_if_absent("a", b"data")
-    assert proxy.methods() == ["PUT", "PUT", "GET", "GET", "GET"]
+    assert proxy.methods() == ["PUT", "PUT", *["HEAD"] * 4]
 
 
-async def test_a_refusal_is_believed_at_once(store: S3Store, proxy: LossyProxy) -> None:
+async def test_a_refusal_costs_one_look(store: S3Store, proxy: LossyProxy) -> None:
     await store.put_if_absent("a", b"data")
     proxy.requests.clear()
     with pytest.raises(PreconditionFailed):
         await store.put_if_absent("a", b"data")
     with pytest.raises(PreconditionFailed):
         await store.put_if_match("a", b"data", "0123")
-    assert proxy.methods() == ["PUT", "PUT"]
+    assert proxy.methods() == ["PUT", "HEAD"] * 2
+
+
+async def test_the_same_bytes_by_another_are_not_ours(
+    store: S3Store, other: S3Store, proxy: LossyProxy
+) -> None:
+    """Two nodes count from 0 to 1 and the request of the first is lost: it must count again, to 2."""
+    etag = await other.put("counter", b"0")
+    proxy.lose(Loss("PUT", forward=False, keep=0, after=lambda: other.put_if_match("counter", b"1", etag)))
+    with pytest.raises(PreconditionFailed):
+        await store.put_if_match("counter", b"1", etag)
+
+
+async def test_a_server_that_drops_metadata(store: S3Store, proxy: LossyProxy) -> None:
+    head = b'HTTP/1.1 200 OK\r\netag: "e"\r\ncontent-length: 4\r\nconnection: close\r\n\r\n'
+    proxy.lose(Loss("PUT", answer=error_reply(500, "InternalError")))
+    proxy.lose(Loss("HEAD", answer=head))
+    await store.put_if_absent("a", b"data")
+    proxy.lose(Loss("HEAD", answer=head))
+    with pytest.raises(PreconditionFailed):  # no reply was lost: the refusal is believed
+        await store.put_if_absent("a", b"data")
+    proxy.lose(Loss("PUT", forward=False, answer=error_reply(500, "InternalError")))
+    proxy.lose(Loss("HEAD", answer=head))
+    with pytest.raises(PreconditionFailed):
+        await store.put_if_absent("a", b"else")
 
 
 async def test_another_state_after_a_lost_reply(store: S3Store, other: S3Store, proxy: LossyProxy) -> None:
@@ -166,17 +189,6 @@ async def test_no_object_while_reading_back(store: S3Store, other: S3Store, prox
     proxy.lose(Loss("PUT", after=lambda: other.delete("a")))
     with pytest.raises(PreconditionFailed, match="'a'"):
         await store.put_if_absent("a", b"ours")
-
-
-async def test_a_refused_request_makes_nothing_uncertain(
-    store: S3Store, other: S3Store, proxy: LossyProxy
-) -> None:
-    """The same bytes by another writer are not taken for ours when ours were refused."""
-    conflict = error_reply(409, "ConditionalRequestConflict")
-    proxy.lose(Loss("PUT", forward=False, answer=conflict, after=lambda: other.put("a", b"same")))
-    with pytest.raises(PreconditionFailed):
-        await store.put_if_absent("a", b"same")
-    assert proxy.methods() == ["PUT", "PUT"]
 
 
 async def test_a_put_that_arrives_late_overwrites_nothing(
@@ -214,6 +226,7 @@ async def test_a_lossy_read_is_repeated(
     assert (await store.get_range("a", -1000)).data == data[-1000:]
     proxy.lose(Loss("GET", keep=loss.keep, answer=loss.answer))
     assert [entry.key async for page in store.list("") for entry in page.entries] == ["a"]
+    assert proxy.script == []
     assert proxy.methods() == ["GET"] * 7
 
 
@@ -354,8 +367,7 @@ async def test_folder_markers_are_no_objects(store: S3Store, bucket: str, moto_e
 async def test_cancellation_ends_the_request(store: S3Store, proxy: LossyProxy) -> None:
     loss = proxy.lose(Loss("GET", hang=True))
     get = asyncio.create_task(store.get("a"))
-    while loss in proxy.script:
-        await asyncio.sleep(0)
+    await loss.met.wait()
     get.cancel()
     with pytest.raises(asyncio.CancelledError):
         await get

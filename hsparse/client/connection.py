@@ -1,0 +1,214 @@
+"""One keep-alive connection to a server of the HDF REST API, and its errors as Python has them."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import selectors
+import ssl
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, TypeAlias
+from urllib.parse import quote, urlencode, urlsplit
+
+from hsparse.errors import (
+    ERRORS,
+    BadRequest,
+    Busy,
+    Conflict,
+    ErrorKind,
+    Forbidden,
+    Gone,
+    HsparseError,
+    NotFound,
+    TooLarge,
+    Unauthenticated,
+)
+from hsparse.format.buffer import Buffer
+
+JSON = "application/json"
+BINARY = "application/octet-stream"
+BY_STATUS: dict[int, type[HsparseError]] = {
+    400: BadRequest,
+    401: Unauthenticated,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    413: TooLarge,
+    503: Busy,
+}
+"""What a status means when its body is not this server's: a proxy's, or another implementation's."""
+Json: TypeAlias = dict[str, Any]
+BROKEN = (OSError, http.client.HTTPException)
+
+
+class Unreachable(HsparseError):
+    """The server does not answer, or stopped in the middle; the message says what may have been done."""
+
+
+class Connection:
+    """Requests about one domain, each answered before the next is sent; for one thread at a time.
+
+    `url` is the server's, `domain` the path of the domain (`/home/user/file.h5`), `user` and `password`
+    go with every request as HTTP Basic credentials (RFC 7617), `timeout` is in seconds without a byte.
+
+    The connection is kept open between requests. When it turns out to be closed, a GET is sent again over a
+    new one, once; any other request may have been carried out, so it raises `Unreachable` instead.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        domain: str | None = None,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadRequest(f"{url!r} is not the URL of a server; it should be like http://localhost:5101.")
+        self.url = url.rstrip("/")
+        self.domain = domain
+        self._prefix = parts.path.rstrip("/")
+        self._headers = {"Accept": JSON} | _credentials(user, password)
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            self._http: http.client.HTTPConnection = http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=timeout, context=context
+            )
+        else:
+            self._http = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next request opens a new one."""
+        self._http.close()
+
+    def json(self, method: str, path: str, body: Json | Buffer | None = None, **params: object) -> Json:
+        """Send a request and return the JSON object it is answered with, `{}` for an empty answer.
+
+        `body` is sent as JSON if it is a dict and as `application/octet-stream` if it is bytes; `params` that
+        are None are left out, truth values are 1 and 0. Raises the `HsparseError` the server names.
+        """
+        data = self._request(method, path, body, JSON, params)
+        if not data:
+            return {}
+        try:
+            value = json.loads(data)
+        except ValueError as error:
+            raise HsparseError(
+                f"{self.url} answered {method} {path} with something that is not JSON; is it an HDF REST server?"
+            ) from error
+        return value if isinstance(value, dict) else {"value": value}
+
+    def binary(self, method: str, path: str, body: Json | Buffer | None = None, **params: object) -> bytes:
+        """Send a request, see `json`, and return the bytes it is answered with."""
+        return self._request(method, path, body, BINARY, params)
+
+    def _request(
+        self, method: str, path: str, body: Json | Buffer | None, accept: str, params: Mapping[str, object]
+    ) -> bytes:
+        query = {"domain": self.domain} | params
+        text = urlencode({name: _text(value) for name, value in query.items() if value is not None})
+        target = f"{self._prefix}{quote(path)}{'?' if text else ''}{text}"
+        headers = self._headers | {"Accept": accept}
+        data: Buffer | None = None
+        if body is not None:
+            data = json.dumps(body).encode() if isinstance(body, dict) else body
+            headers["Content-Type"] = JSON if isinstance(body, dict) else BINARY
+        response, answer = self._exchange(method, target, data, headers)
+        if response.status >= 300:
+            raise _error(f"{method} {path}", response, answer)
+        if accept == BINARY and response.headers.get_content_type() != BINARY:
+            raise HsparseError(
+                f"{self.url} answered {method} {path} as {response.headers.get_content_type()}, not as {BINARY}; "
+                "is it a server with sparse datasets?"
+            )
+        return answer
+
+    def _exchange(
+        self, method: str, target: str, data: Buffer | None, headers: Mapping[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        self._drop_if_closed()
+        kept = self._http.sock is not None
+        try:
+            return self._send(method, target, data, headers)
+        except BROKEN as error:
+            self._http.close()
+            if method != "GET" or not kept or isinstance(error, TimeoutError):
+                raise self._unreachable(method, error) from error
+        try:
+            return self._send(method, target, data, headers)
+        except BROKEN as error:
+            self._http.close()
+            raise self._unreachable(method, error) from error
+        except BaseException:
+            self._http.close()
+            raise
+
+    def _send(
+        self, method: str, target: str, data: Buffer | None, headers: Mapping[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        try:
+            self._http.request(method, target, data, dict(headers))
+            response = self._http.getresponse()
+            return response, response.read()
+        except BaseException:
+            self._http.close()  # half an exchange must not be taken for the next one's answer
+            raise
+
+    def _drop_if_closed(self) -> None:
+        """Close a kept connection that has something to read before anything was asked: it is at its end.
+
+        So a request that must not be sent twice is not spoiled by a server that went away when idle.
+        """
+        if self._http.sock is None:
+            return
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._http.sock, selectors.EVENT_READ)
+            if selector.select(0):
+                self._http.close()
+
+    def _unreachable(self, method: str, error: Exception) -> Unreachable:
+        reason = str(error) or type(error).__name__
+        if method == "GET":
+            return Unreachable(
+                f"{self.url} does not answer ({reason}); see that the server runs and ask again."
+            )
+        return Unreachable(
+            f"{self.url} did not answer a {method} ({reason}): it may or may not have been done; "
+            "see that the server runs, and look before sending it again."
+        )
+
+
+def _credentials(user: str | None, password: str | None) -> dict[str, str]:
+    if user is None:
+        return {}
+    if ":" in user:
+        raise BadRequest(f"The user name {user!r} has a colon, which HTTP Basic credentials cannot carry.")
+    token = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
+    return {"Authorization": f"Basic {token}"}
+
+
+def _text(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _error(request: str, response: http.client.HTTPResponse, body: bytes) -> HsparseError:
+    """Return the error an answer means: the kind and sentence of its body or, failing that, its status."""
+    try:
+        told = json.loads(body)["error"]
+        return ERRORS[ErrorKind(told["kind"])](str(told["message"]))
+    except (ValueError, KeyError, TypeError):
+        error = BY_STATUS.get(response.status, HsparseError)
+        return error(f"{request} was answered with {response.status} {response.reason}.")

@@ -1,0 +1,200 @@
+"""Sparse datasets: creating them, and their elements as coordinates and values.
+
+Undefined is not zero: an element is defined once it is written, with whatever value, until it is erased. A
+dense read gives the fill value where nothing is defined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hsparse.client.connection import Connection, Json
+from hsparse.client.datatype import dtype_of, type_item
+from hsparse.client.structured import decode_sparse, encode_sparse
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.encoded_selection import decode_selection
+from hsparse.format.points import Points
+from hsparse.format.select_syntax import format_select, parse_select
+from hsparse.format.selection import Selection
+
+Select: TypeAlias = str | Selection | None
+"""What to select: `"[0:100,5,[1,3]]"` as the REST API has it, a selection, or None for all."""
+LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
+UNLIMITED = "H5S_UNLIMITED"
+
+
+class SparseDataset:
+    """A sparse dataset on a server. `coords` are (n, rank) uint64, one row an element, `values` are (n,).
+
+    Every write is durable when the method returns. `shape` is the extent as last seen; `refresh` looks again.
+    All methods raise the `HsparseError` that the server names.
+    """
+
+    def __init__(self, connection: Connection, record: Json) -> None:
+        """Take a dataset's record, as `GET /datasets/{id}` answers; `BadRequest` when it is not sparse."""
+        layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
+        if not set(LAYOUT["flags"]) <= set(layout.get("flags") or ()):
+            raise BadRequest(f"{record['id']} is not a sparse dataset; read it with a dense client.")
+        self.connection = connection
+        self.id: str = record["id"]
+        self.dtype = dtype_of(record["type"])
+        self.chunk: tuple[int, ...] = tuple(layout["dims"])
+        self.shape: tuple[int, ...] = tuple(record["shape"]["dims"])
+
+    @classmethod
+    def create(
+        cls,
+        connection: Connection,
+        path: str,
+        shape: Sequence[int],
+        dtype: np.dtype[Any] | type | str,
+        chunk: Sequence[int],
+        *,
+        max_shape: Sequence[int | None] | None = None,
+        fill_value: Any = None,
+        filters: Sequence[Any] = (),
+        attributes: Json | None = None,
+    ) -> SparseDataset:
+        """Create a dataset at `path`, making the groups on the way, and return it.
+
+        `max_shape` has None for an unlimited dimension; without it the extent is fixed. Each of `filters` is
+        as in `creationProperties.filters`; with a `section` (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) it is
+        for that part of a chunk, with none for all. `attributes` are HDF5/JSON, by name.
+        """
+        properties: Json = {"layout": LAYOUT | {"dims": list(chunk)}, "filters": list(filters)}
+        if fill_value is not None:
+            properties["fillValue"] = np.asarray(fill_value, dtype).tolist()
+        body: Json = {
+            "type": type_item(np.dtype(dtype)),
+            "shape": list(shape),
+            "creationProperties": properties,
+            "attributes": attributes or {},
+            "h5path": path,
+        }
+        if max_shape is not None:
+            body["maxdims"] = [UNLIMITED if limit is None else limit for limit in max_shape]
+        id = connection.json("POST", "/datasets", body, implicit=1)["id"]
+        return cls(connection, connection.json("GET", f"/datasets/{id}"))
+
+    @classmethod
+    def open(cls, connection: Connection, path: str) -> SparseDataset:
+        """Return the dataset at `path`, or of that id."""
+        if path.startswith("d-"):
+            return cls(connection, connection.json("GET", f"/datasets/{path}"))
+        return cls(connection, connection.json("GET", "/datasets/", h5path=path))
+
+    def refresh(self) -> tuple[int, ...]:
+        """Ask the server for the extent, which others may have changed, and return it."""
+        self.shape = tuple(self.connection.json("GET", self._path("shape"))["shape"]["dims"])
+        return self.shape
+
+    def write(self, coords: ArrayLike, values: ArrayLike, *, drop_fill: bool = False) -> None:
+        """Define the elements at `coords`; of an element named twice the last value counts.
+
+        `drop_fill` leaves out elements that equal the fill value.
+        """
+        places = np.asarray(coords)
+        column = np.ascontiguousarray(values, self.dtype)
+
+        def send() -> None:
+            body = encode_sparse(places, column, self.shape)
+            self.connection.json("PUT", self._path("value"), body, sparse=1, drop_fill=drop_fill or None)
+
+        self._in_current_extent(send)
+
+    def write_region(self, select: Select, values: ArrayLike, *, drop_fill: bool = False) -> None:
+        """Define every selected element: `values` have the selection's shape, or are one for all."""
+        array = np.ascontiguousarray(values, self.dtype)
+        one = 1 if array.size == 1 else None
+        self.connection.json(
+            "PUT",
+            self._path("value"),
+            array.tobytes(),
+            select=_text(select),
+            element_count=one,
+            drop_fill=drop_fill or None,
+        )
+
+    def read(self, select: Select = None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Return the defined elements of the selection: coordinates and values.
+
+        They come chunk after chunk, row-major inside each.
+        """
+        data = self.connection.binary("GET", self._path("value"), select=_text(select), sparse=1)
+        try:
+            return decode_sparse(data, self.dtype)
+        except Corrupt as error:
+            raise Corrupt(f"The answer about {self.id} is damaged: {error.message}") from error
+
+    def read_dense(self, select: Select = None) -> NDArray[Any]:
+        """Return every selected value, the fill value where undefined, in the selection's shape."""
+        text = _text(select)
+        data = self.connection.binary("GET", self._path("value"), select=text)
+        values = np.frombuffer(data, self.dtype)
+
+        def shaped() -> NDArray[Any]:
+            shape = parse_select(text, self.shape).shape
+            if values.size != np.prod(shape, dtype=int):
+                raise BadRequest(f"{self.id} has another extent than {list(self.shape)}; read it again.")
+            return values.reshape(shape)
+
+        return self._in_current_extent(shaped)
+
+    def read_points(self, coords: ArrayLike) -> NDArray[Any]:
+        """Return the values (n,) at `coords` in their order, the fill value where undefined."""
+        places = Points(self.shape, np.asarray(coords)).coords().astype("<u8")
+        data = self.connection.binary("POST", self._path("value"), places.tobytes())
+        return np.frombuffer(data, self.dtype)
+
+    def defined(self, select: Select = None) -> NDArray[np.uint64]:
+        """Return the coordinates of the defined elements of the selection, in the order of `read`."""
+        data = self.connection.binary("GET", self._path("defined"), select=_text(select))
+        return decode_selection(data).coords()
+
+    def count(self, select: Select = None) -> int:
+        """Return how many of the selected elements are defined; no coordinates travel."""
+        answer = self.connection.json("GET", self._path("defined"), select=_text(select), count_only=1)
+        return int(answer["count"])
+
+    def erase(self, select: Select) -> None:
+        """Make the selected elements undefined; None erases all."""
+        everything = f"[{','.join(':' * len(self.shape))}]"
+        self.connection.json("DELETE", self._path("value"), select=_text(select) or everything)
+
+    def erase_points(self, coords: ArrayLike) -> None:
+        """Make the elements at `coords` undefined."""
+        places = Points(self.shape, np.asarray(coords)).coords()
+        self.connection.json("POST", self._path("erase"), {"points": places.tolist()})
+
+    def resize(self, shape: Sequence[int]) -> None:
+        """Set the extent. Shrinking erases what falls outside: growing again does not bring it back."""
+        self.connection.json("PUT", self._path("shape"), {"shape": list(shape)})
+        self.shape = tuple(shape)
+
+    def storage(self) -> tuple[int, int]:
+        """Return the number of stored chunks, and their bytes."""
+        record = self.connection.json("GET", f"/datasets/{self.id}", verbose=1)
+        return int(record["num_chunks"]), int(record["allocated_size"])
+
+    def _path(self, what: str) -> str:
+        return f"/datasets/{self.id}/{what}"
+
+    def _in_current_extent(self, work: Callable[[], Any]) -> Any:
+        """Return `work()`; when it is refused and the extent turns out to have changed, do it once more.
+
+        What is refused as a bad request has changed nothing, so that it can be sent again.
+        """
+        try:
+            return work()
+        except BadRequest:
+            if self.shape == self.refresh():
+                raise
+        return work()
+
+
+def _text(select: Select) -> str | None:
+    return select if select is None or isinstance(select, str) else format_select(select)

@@ -1,0 +1,24 @@
+"""What the server says of itself."""
+
+from __future__ import annotations
+
+from hsparse.testing.rest_client import RestClient
+
+
+async def test_about_needs_no_user(bare: RestClient) -> None:
+    about = await bare("GET", "/about", user=None)
+    assert about.status == 200
+    assert about["hsds_version"].startswith("1.")
+    assert (about["state"], about["node_count"], about["dn_ids"]) == ("READY", 1, ["dn-001"])
+    assert (about["username"], about["isadmin"]) == ("anonymous", False)
+    assert (await bare("GET", "/about", user="admin"))["isadmin"] is True
+
+
+async def test_info(bare: RestClient) -> None:
+    info = await bare("GET", "/info")
+    assert {key: info["node"][key] for key in ("type", "state", "node_count")} == {
+        "type": "sn",
+        "state": "READY",
+        "node_count": 1,
+    }
+    assert info["data_nodes"][0]["id"] == "dn-001"

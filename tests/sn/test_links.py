@@ -1,0 +1,137 @@
+"""Links: one, several, of several groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from hsparse.testing.rest_client import RestClient
+
+
+@pytest.fixture
+async def group(rest: RestClient, root: str) -> str:
+    return str((await rest("POST", "/groups", {"link": {"id": root, "name": "g1"}}))["id"])
+
+
+async def test_hard_links(rest: RestClient, root: str, group: str) -> None:
+    other = (await rest("POST", "/groups", {}))["id"]
+    path = f"/groups/{root}/links/g2"
+    assert (await rest("PUT", path, {"id": other})).status == 201
+    assert (await rest("PUT", path, {"id": other})).status == 200
+    assert (await rest("PUT", path, {"id": group})).status == 409
+    got = await rest("GET", path)
+    assert got["link"] == {"title": "g2", "class": "H5L_TYPE_HARD", "id": other, "collection": "groups"}
+    assert got["created"] == got["lastModified"]
+    assert [one["rel"] for one in got["hrefs"]] == ["self", "home", "owner", "target"]
+    assert (await rest("DELETE", path)).status == 200
+    assert (await rest("GET", path)).status == 410
+    assert (await rest("DELETE", path)).status == 410
+    assert (await rest("GET", f"/groups/{root}/links/zzz")).status == 404
+    assert (await rest("DELETE", f"/groups/{root}/links/zzz")).status == 404
+
+
+async def test_soft_and_external_links_in_both_dialects(rest: RestClient, root: str) -> None:
+    await rest("PUT", f"/groups/{root}/links/soft", {"h5path": "/g1"})
+    await rest("PUT", f"/groups/{root}/links/e9", {"h5path": "/g1", "h5domain": "/home/o.h5"})
+    await rest("PUT", f"/groups/{root}/links/e10", {"h5path": "/g1", "file": "/home/o.h5"})
+    soft = (await rest("GET", f"/groups/{root}/links/soft"))["link"]
+    assert soft == {"title": "soft", "class": "H5L_TYPE_SOFT", "h5path": "/g1"}
+    for title in ("e9", "e10"):
+        link = (await rest("GET", f"/groups/{root}/links/{title}"))["link"]
+        assert link["class"] == "H5L_TYPE_EXTERNAL"
+        assert link["file"] == link["h5domain"] == "/home/o.h5"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"id": "g-1"},
+        {"id": "g-00000000-00000000-0000-000000-000001"},
+        {"id": 7},
+        {"h5path": ""},
+        {"h5path": 1},
+        {"h5path": "/x", "class": "H5L_TYPE_HARD"},
+        {"h5path": "/x", "file": 3},
+        [],
+    ],
+)
+async def test_a_bad_link_changes_nothing(rest: RestClient, root: str, body: object) -> None:
+    assert (await rest("PUT", f"/groups/{root}/links/x", body)).status == 400
+    assert (await rest("PUT", f"/groups/{root}/links", {"links": {"x": body}})).status == 400
+    assert (await rest("PUT", f"/groups/{root}/links", {"links": {"a/b": {"h5path": "/x"}}})).status == 400
+    assert (await rest("GET", f"/groups/{root}"))["linkCount"] == 0
+
+
+async def test_a_hard_link_leads_somewhere(rest: RestClient, root: str, group: str) -> None:
+    missing = f"{root[:19]}-9999-123456-abcdef"
+    assert (await rest("PUT", f"/groups/{root}/links/x", {"id": missing})).status == 404
+    await rest("DELETE", f"/groups/{group}")
+    assert (await rest("PUT", f"/groups/{root}/links/x", {"id": group})).status == 410
+    assert (await rest("GET", "/groups"))["groups"] == [], "a link that leads nowhere is passed over"
+
+
+async def test_several_at_once(rest: RestClient, root: str, group: str) -> None:
+    links = {"a": {"id": group}, "b": {"h5path": "/g2"}}
+    assert (await rest("PUT", f"/groups/{group}/links", {"links": links})).status == 201
+    assert (await rest("PUT", f"/groups/{group}/links", {"links": links})).status == 200
+    body = {"links": {"m1": {"h5path": "/x"}}, "grp_ids": [root, group]}
+    assert (await rest("PUT", f"/groups/{root}/links", body)).status == 201
+    body = {"grp_ids": {root: {"links": {"m2": {"h5path": "/y"}}}, group: {"links": {"m3": {"h5path": "/z"}}}}}
+    assert (await rest("PUT", f"/groups/{root}/links", body)).status == 201
+    assert await titles(rest, root) == ["g1", "m1", "m2"]
+    assert await titles(rest, group) == ["a", "b", "m1", "m3"]
+    assert (await rest("DELETE", f"/groups/{group}/links", titles="a/m1")).status == 200
+    assert (await rest("DELETE", f"/groups/{group}/links", titles="b|nope", separator="|")).status == 404
+    assert await titles(rest, group) == ["b", "m3"]
+    assert (await rest("DELETE", f"/groups/{group}/links")).status == 400
+
+
+async def test_by_title(rest: RestClient, root: str, group: str) -> None:
+    for title in ("a", "b"):
+        await rest("PUT", f"/groups/{group}/links/{title}", {"h5path": "/x"})
+    one = await rest("POST", f"/groups/{root}/links", {"titles": ["g1"]})
+    assert [(link["title"], link["id"]) for link in one["links"]] == [("g1", group)]
+    assert (await rest("POST", f"/groups/{root}/links", {"titles": ["nope"]})).status == 404
+    both = await rest("POST", f"/groups/{root}/links", {"grp_ids": [root, group]})
+    assert {id: [link["title"] for link in links] for id, links in both["links"].items()} == {
+        root: ["g1"],
+        group: ["a", "b"],
+    }
+    some = await rest("POST", f"/groups/{root}/links", {"grp_ids": {root: ["g1"], group: ["b"]}})
+    assert [link["title"] for link in some["links"][group]] == ["b"]
+    for bad in ({}, {"group_ids": [root]}, {"grp_ids": {group: None}}, {"titles": "x"}, {"grp_ids": [7]}):
+        assert (await rest("POST", f"/groups/{root}/links", bad)).status == 400
+
+
+async def test_listing(rest: RestClient, root: str, group: str) -> None:
+    for title in ("z", "a", "m"):
+        await rest("PUT", f"/groups/{group}/links/{title}", {"h5path": "/x"})
+    assert await titles(rest, group) == ["a", "m", "z"]
+    assert await titles(rest, group, CreateOrder=1) == ["z", "a", "m"]
+    assert await titles(rest, group, CreateOrder=1, Marker="z", Limit=1) == ["a"]
+    assert await titles(rest, group, pattern="[a-m]") == ["a", "m"]
+    assert (await rest("GET", f"/groups/{group}/links", Marker="nope")).status == 404
+    listed = (await rest("GET", f"/groups/{root}/links", CreateOrder=0))["links"][0]
+    assert set(listed) == {"id", "class", "created", "title", "collection", "target", "href"}
+
+
+async def test_of_all_groups_that_are_reached(rest: RestClient, root: str, group: str) -> None:
+    inner = (await rest("POST", "/groups", {"link": {"id": group, "name": "inner"}}))["id"]
+    await rest("PUT", f"/groups/{inner}/links/up", {"id": root})
+    reached = await rest("GET", f"/groups/{root}/links", follow_links=1)
+    assert {id: [link["title"] for link in links] for id, links in reached["links"].items()} == {
+        root: ["g1"],
+        group: ["inner"],
+        inner: ["up"],
+    }
+
+
+async def test_odd_titles_travel(rest: RestClient, root: str) -> None:
+    links = {title: {"h5path": "/x"} for title in ("a b", "ü#?", "%41", "x" * 200)}
+    assert (await rest("PUT", f"/groups/{root}/links", {"links": links})).status == 201
+    assert await titles(rest, root) == sorted(links)
+    assert (await rest("GET", f"/groups/{root}/links/%C3%BC%23%3F"))["link"]["title"] == "ü#?"
+
+
+async def titles(rest: RestClient, id: str, **options: object) -> list[str]:
+    return [link["title"] for link in (await rest("GET", f"/groups/{id}/links", **options))["links"]]

@@ -1,0 +1,58 @@
+"""A client with a domain over a real data node, paged so small that every answer of size is streamed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+
+from hsparse.clock import SystemClock
+from hsparse.dn.service import DataService
+from hsparse.model.principal import Principal
+from hsparse.sn.settings import ServiceSettings
+from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import ObjectStore
+from hsparse.testing.rest_client import RestClient
+
+SETTINGS = ServiceSettings(page_size=4096, max_request_size=200_000, min_chunk_size=1024, max_chunk_size=4096)
+ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
+BINARY = "application/octet-stream"
+
+
+@asynccontextmanager
+async def value_client(
+    store: ObjectStore | None = None, settings: ServiceSettings = SETTINGS
+) -> AsyncIterator[RestClient]:
+    clock = SystemClock()
+    node = DataService(store or MemoryStore(), clock)
+    client = await RestClient(node, clock, Principal("admin", admin=True), settings=settings).open()
+    client.domain = "/home/admin/values.h5"
+    assert (await client("PUT", "/", {})).status == 201
+    yield client
+    await client.close()
+    await node.close()
+
+
+async def create(client: RestClient, shape: Any, kind: Any, **properties: Any) -> str:
+    """Create a dataset; `maxdims` and creation properties by keyword; return its path."""
+    body = {"type": kind, "shape": shape, "maxdims": properties.pop("maxdims", None)}
+    body = {key: value for key, value in body.items() if value is not None} | {
+        "creationProperties": properties
+    }
+    made = await client("POST", "/datasets", body)
+    assert made.status == 201, made.body
+    return f"/datasets/{made['id']}"
+
+
+def sparse(*dims: int) -> dict[str, Any]:
+    """Return a sparse layout of these chunk dimensions."""
+    return {"class": "H5D_STRUCT_CHUNK", "dims": list(dims), "flags": ["H5D_SPARSE_DATA"]}
+
+
+async def read(client: RestClient, path: str, dtype: Any, shape: tuple[int, ...], **query: Any) -> np.ndarray:
+    """Read values in binary."""
+    reply = await client("GET", f"{path}/value", accept=BINARY, **query)
+    assert reply.status == 200, reply.body
+    return np.frombuffer(reply.body, dtype).reshape(shape)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hsparse.errors import Busy, NotFound, StoreFailed
+from hsparse.storage.memory import MemoryStore
+from hsparse.testing.faulty_store import FaultyStore
+
+
+@pytest.fixture
+def memory() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def store(memory: MemoryStore) -> FaultyStore:
+    return FaultyStore(memory)
+
+
+async def test_fail_before_applies_nothing(store: FaultyStore, memory: MemoryStore) -> None:
+    fault = store.fail_before("put", times=2)
+    for key in ("a", "b"):
+        with pytest.raises(StoreFailed):
+            await store.put(key, b"data")
+        with pytest.raises(NotFound):
+            await memory.get(key)
+    assert fault.entered.is_set()
+    await store.put("a", b"data")
+
+
+async def test_fail_after_is_a_lost_reply(store: FaultyStore, memory: MemoryStore) -> None:
+    store.fail_after("puts", "a", error=Busy("scripted"))
+    await store.put("b", b"data")
+    with pytest.raises(Busy):
+        await store.put_if_absent("a", b"data")
+    assert (await memory.get("a")).data == b"data"
+
+
+async def test_hang_holds_a_call_until_released(store: FaultyStore, memory: MemoryStore) -> None:
+    for applied in (False, True):
+        fault = store.hang("put", "a", applied=applied)
+        put = asyncio.create_task(store.put("a", str(applied).encode()))
+        await fault.entered.wait()
+        await asyncio.sleep(0)
+        assert not put.done()
+        assert bool([page async for page in memory.list("a")]) == applied
+        fault.release()
+        await put
+        await memory.delete("a")
+
+
+async def test_clear_releases_what_hangs(store: FaultyStore) -> None:
+    fault = store.hang("all")
+    store.fail_before("all")
+    put = asyncio.create_task(store.put("a", b"data"))
+    await fault.entered.wait()
+    store.clear()
+    await put
+    assert (await store.get("a")).data == b"data"
+
+
+async def test_flip_and_truncate_what_is_read(store: FaultyStore) -> None:
+    await store.put("a", b"\0\1\2\3")
+    store.flip("a", offset=1, mask=0x80)
+    store.flip(offset=-1)
+    store.truncate("a", keep=2)
+    assert (await store.get("a")).data == b"\0\x81\2\3"
+    assert (await store.get_range("a", 2)).data == b"\2\2"
+    assert (await store.get("a")).data == b"\0\1"
+    assert (await store.get("a")).data == b"\0\1\2\3"
+
+
+async def test_tear_stores_a_part(store: FaultyStore) -> None:
+    store.tear("a", keep=2)
+    with pytest.raises(StoreFailed):
+        await store.put("a", memoryview(b"data"))
+    assert (await store.get("a")).data == b"da"
+
+
+async def test_the_script_is_followed_in_order(store: FaultyStore) -> None:
+    store.fail_before("get", error=Busy("first"))
+    store.fail_before("gets", error=StoreFailed("second"))
+    for kind in (Busy, StoreFailed, NotFound):
+        with pytest.raises(kind):
+            await store.get("a")
+
+
+async def test_a_listing_can_fail(store: FaultyStore) -> None:
+    await store.put("a", b"data")
+    store.fail_before("list", "a")
+    with pytest.raises(StoreFailed):
+        await anext(store.list("a"))
+    assert [page.entries[0].key async for page in store.list("")] == ["a"]
+
+
+def test_a_misspelt_method_is_found(store: FaultyStore) -> None:
+    with pytest.raises(AssertionError, match="'puts_if_absent' is no method"):
+        store.fail_before("puts_if_absent")
