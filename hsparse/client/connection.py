@@ -8,6 +8,7 @@ import json
 import selectors
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
@@ -41,6 +42,7 @@ BY_STATUS: dict[int, type[HsparseError]] = {
 }
 """What a status means when its body is not this server's: a proxy's, or another implementation's."""
 Json: TypeAlias = dict[str, Any]
+Headers: TypeAlias = dict[str, str]
 BROKEN = (OSError, http.client.HTTPException)
 
 
@@ -101,15 +103,15 @@ class Connection:
         are None are left out, truth values are 1 and 0. Raises the `HsparseError` the server names.
         """
         data = self._request(method, path, body, JSON, params)
-        if not data:
-            return {}
         try:
-            value = json.loads(data)
-        except ValueError as error:
+            value = json.loads(data or b"{}")
+        except ValueError:
+            value = data
+        if not isinstance(value, dict | None):
             raise HsparseError(
-                f"{self.url} answered {method} {path} with something that is not JSON; is it an HDF REST server?"
-            ) from error
-        return value if isinstance(value, dict) else {"value": value}
+                f"{self.url} answered {method} {path} with no JSON object; see that it is an HDF REST server."
+            )
+        return value or {}
 
     def binary(self, method: str, path: str, body: Json | Buffer | None = None, **params: object) -> bytes:
         """Send a request, see `json`, and return the bytes it is answered with."""
@@ -118,8 +120,10 @@ class Connection:
     def _request(
         self, method: str, path: str, body: Json | Buffer | None, accept: str, params: Mapping[str, object]
     ) -> bytes:
-        query = {"domain": self.domain} | params
-        text = urlencode({name: _text(value) for name, value in query.items() if value is not None})
+        query = {"domain": self.domain, **params}
+        text = urlencode(
+            {name: _text(value) for name, value in query.items() if value is not None}, safe=":,/"
+        )
         target = f"{self._prefix}{quote(path)}{'?' if text else ''}{text}"
         headers = self._headers | {"Accept": accept}
         data: Buffer | None = None
@@ -131,36 +135,34 @@ class Connection:
             raise _error(f"{method} {path}", response, answer)
         if accept == BINARY and response.headers.get_content_type() != BINARY:
             raise HsparseError(
-                f"{self.url} answered {method} {path} as {response.headers.get_content_type()}, not as {BINARY}; "
-                "is it a server with sparse datasets?"
+                f"{self.url} answered {method} {path} as {response.headers.get_content_type()}, not {BINARY}; "
+                "see that it is a server with sparse datasets."
             )
         return answer
 
     def _exchange(
-        self, method: str, target: str, data: Buffer | None, headers: Mapping[str, str]
+        self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Send a request, over a new connection if there is none; a GET twice if a kept one broke."""
         self._drop_if_closed()
-        kept = self._http.sock is not None
+        again = method == "GET" and self._http.sock is not None
         try:
             return self._send(method, target, data, headers)
         except BROKEN as error:
-            self._http.close()
-            if method != "GET" or not kept or isinstance(error, TimeoutError):
+            if not again or isinstance(error, TimeoutError):
                 raise self._unreachable(method, error) from error
         try:
             return self._send(method, target, data, headers)
         except BROKEN as error:
-            self._http.close()
             raise self._unreachable(method, error) from error
-        except BaseException:
-            self._http.close()
-            raise
 
     def _send(
-        self, method: str, target: str, data: Buffer | None, headers: Mapping[str, str]
+        self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> tuple[http.client.HTTPResponse, bytes]:
         try:
-            self._http.request(method, target, data, dict(headers))
+            # A server that refuses a body before it has it all answers, then closes: the answer says why.
+            with suppress(BrokenPipeError):
+                self._http.request(method, target, data, headers)
             response = self._http.getresponse()
             return response, response.read()
         except BaseException:

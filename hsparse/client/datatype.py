@@ -13,15 +13,14 @@ MEMBERS = [{"name": "FALSE", "value": 0}, {"name": "TRUE", "value": 1}]
 
 
 def type_item(dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return the item of a dtype: numbers, bool, byte strings, arrays and compounds of them, else `Unsupported`."""
+    """Return the item of a dtype: numbers, bool, byte strings, arrays and compounds; else `Unsupported`."""
     if dtype.subdtype is not None:
         base, dims = dtype.subdtype
         return {"class": "H5T_ARRAY", "dims": list(dims), "base": type_item(base)}
     if dtype.names is not None:
         fields = [{"name": name, "type": type_item(dtype[name])} for name in dtype.names]
         return {"class": "H5T_COMPOUND", "fields": fields}
-    end = "BE" if dtype.newbyteorder("=").str != dtype.str and dtype.itemsize > 1 else "LE"
-    end = end if np.little_endian else {"BE": "LE", "LE": "BE"}[end]
+    end = "BE" if dtype.str.startswith(">") else "LE"
     bits = dtype.itemsize * 8
     if dtype.kind in INTEGERS:
         return {"class": "H5T_INTEGER", "base": f"H5T_STD_{INTEGERS[dtype.kind]}{bits}{end}"}
@@ -39,7 +38,7 @@ def type_item(dtype: np.dtype[Any]) -> dict[str, Any]:
 
 
 def dtype_of(item: Any) -> np.dtype[Any]:
-    """Return the dtype of an item; `Unsupported` when its elements have no fixed size or no numpy form here."""
+    """Return the dtype of an item; `Unsupported` when it has no fixed size or no numpy form here."""
     if isinstance(item, str):
         return _predefined(item)
     kind = item.get("class")

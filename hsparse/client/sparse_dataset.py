@@ -7,7 +7,8 @@ dense read gives the fill value where nothing is defined.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from math import prod
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,9 @@ Select: TypeAlias = str | Selection | None
 """What to select: `"[0:100,5,[1,3]]"` as the REST API has it, a selection, or None for all."""
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 UNLIMITED = "H5S_UNLIMITED"
+LONG_SELECT = 2048
+"""Characters beyond which a selection goes into the body: a URL has about 8000, commas may take three each."""
+T = TypeVar("T")
 
 
 class SparseDataset:
@@ -61,9 +65,9 @@ class SparseDataset:
     ) -> SparseDataset:
         """Create a dataset at `path`, making the groups on the way, and return it.
 
-        `max_shape` has None for an unlimited dimension; without it the extent is fixed. Each of `filters` is
-        as in `creationProperties.filters`; with a `section` (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) it is
-        for that part of a chunk, with none for all. `attributes` are HDF5/JSON, by name.
+        `max_shape` has None for an unlimited dimension; without it the extent is fixed. `filters` are those
+        of `creationProperties.filters`: one with a `section` (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) is
+        for that part of a chunk, one with none for all. `attributes` are HDF5/JSON, by name.
         """
         properties: Json = {"layout": LAYOUT | {"dims": list(chunk)}, "filters": list(filters)}
         if fill_value is not None:
@@ -124,7 +128,7 @@ class SparseDataset:
 
         They come chunk after chunk, row-major inside each.
         """
-        data = self.connection.binary("GET", self._path("value"), select=_text(select), sparse=1)
+        data = self._get_value(_text(select), sparse=1)
         try:
             return decode_sparse(data, self.dtype)
         except Corrupt as error:
@@ -133,22 +137,20 @@ class SparseDataset:
     def read_dense(self, select: Select = None) -> NDArray[Any]:
         """Return every selected value, the fill value where undefined, in the selection's shape."""
         text = _text(select)
-        data = self.connection.binary("GET", self._path("value"), select=text)
-        values = np.frombuffer(data, self.dtype)
 
-        def shaped() -> NDArray[Any]:
+        def get() -> NDArray[Any]:
             shape = parse_select(text, self.shape).shape
-            if values.size != np.prod(shape, dtype=int):
-                raise BadRequest(f"{self.id} has another extent than {list(self.shape)}; read it again.")
+            values: NDArray[Any] = np.frombuffer(self._get_value(text), self.dtype)
+            if values.size != prod(shape):
+                raise BadRequest(f"The extent of {self.id} is not {list(self.shape)} any more; read again.")
             return values.reshape(shape)
 
-        return self._in_current_extent(shaped)
+        return self._in_current_extent(get)
 
     def read_points(self, coords: ArrayLike) -> NDArray[Any]:
         """Return the values (n,) at `coords` in their order, the fill value where undefined."""
-        places = Points(self.shape, np.asarray(coords)).coords().astype("<u8")
-        data = self.connection.binary("POST", self._path("value"), places.tobytes())
-        return np.frombuffer(data, self.dtype)
+        body = self._points(coords).astype("<u8").tobytes()
+        return np.frombuffer(self.connection.binary("POST", self._path("value"), body), self.dtype)
 
     def defined(self, select: Select = None) -> NDArray[np.uint64]:
         """Return the coordinates of the defined elements of the selection, in the order of `read`."""
@@ -160,15 +162,13 @@ class SparseDataset:
         answer = self.connection.json("GET", self._path("defined"), select=_text(select), count_only=1)
         return int(answer["count"])
 
-    def erase(self, select: Select) -> None:
-        """Make the selected elements undefined; None erases all."""
-        everything = f"[{','.join(':' * len(self.shape))}]"
-        self.connection.json("DELETE", self._path("value"), select=_text(select) or everything)
+    def erase(self, select: Select = None) -> None:
+        """Make the selected elements undefined."""
+        self.connection.json("POST", self._path("erase"), {"select": _text(select) or "[...]"})
 
     def erase_points(self, coords: ArrayLike) -> None:
         """Make the elements at `coords` undefined."""
-        places = Points(self.shape, np.asarray(coords)).coords()
-        self.connection.json("POST", self._path("erase"), {"points": places.tolist()})
+        self.connection.json("POST", self._path("erase"), {"points": self._points(coords).tolist()})
 
     def resize(self, shape: Sequence[int]) -> None:
         """Set the extent. Shrinking erases what falls outside: growing again does not bring it back."""
@@ -183,7 +183,15 @@ class SparseDataset:
     def _path(self, what: str) -> str:
         return f"/datasets/{self.id}/{what}"
 
-    def _in_current_extent(self, work: Callable[[], Any]) -> Any:
+    def _get_value(self, select: str | None, **params: object) -> bytes:
+        if len(select or "") <= LONG_SELECT:
+            return self.connection.binary("GET", self._path("value"), select=select, **params)
+        return self.connection.binary("POST", self._path("value"), {"select": select}, **params)
+
+    def _points(self, coords: ArrayLike) -> NDArray[np.uint64]:
+        return self._in_current_extent(lambda: Points(self.shape, np.asarray(coords)).coords())
+
+    def _in_current_extent(self, work: Callable[[], T]) -> T:
         """Return `work()`; when it is refused and the extent turns out to have changed, do it once more.
 
         What is refused as a bad request has changed nothing, so that it can be sent again.

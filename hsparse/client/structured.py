@@ -23,7 +23,7 @@ CHECKSUM_BYTES = 4
 
 
 def encode_sparse(coords: NDArray[Any], values: NDArray[Any], extent: Sequence[int]) -> bytes:
-    """Return the bytes of elements at `coords: (n, rank)` with `values: (n,)`; `BadRequest` when they do not fit."""
+    """Return the bytes of `values: (n,)` at `coords: (n, rank)`; `BadRequest` when they do not fit."""
     points = Points(tuple(extent), coords)
     if values.shape != (points.size,):
         raise BadRequest(
@@ -34,7 +34,7 @@ def encode_sparse(coords: NDArray[Any], values: NDArray[Any], extent: Sequence[i
 
 
 def decode_sparse(data: Buffer, dtype: np.dtype[Any]) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-    """Return the coordinates, (n, rank) uint64, and values, (n,), read-only; `Corrupt` when anything is off."""
+    """Return coordinates, (n, rank) uint64, and values, (n,), read-only; `Corrupt` when anything is off."""
     view = memoryview(data).cast("B")
     selection, length = decode_first(view)
     section, checksum, values = view[:length], view[length:][:CHECKSUM_BYTES], view[length + CHECKSUM_BYTES :]
@@ -42,7 +42,7 @@ def decode_sparse(data: Buffer, dtype: np.dtype[Any]) -> tuple[NDArray[np.uint64
         raise Corrupt("The checksum of the answer's encoded selection does not match; ask again.")
     if len(values) != selection.size * dtype.itemsize:
         raise Corrupt(
-            f"The answer has {len(values)} bytes of values for {selection.size} elements of {dtype.itemsize} bytes; "
+            f"The answer has {len(values)} bytes of values, not {selection.size} elements of {dtype.itemsize} bytes; "
             "ask again."
         )
     return selection.coords(), np.frombuffer(values, dtype)

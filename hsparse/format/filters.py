@@ -162,7 +162,12 @@ def _shuffle_decode(values: Values, data: Buffer, limit: int) -> Buffer:
     output = np.empty(len(data), np.uint8)
     whole = np.frombuffer(data, np.uint8)
     split = count * itemsize
-    output[:split].reshape(count, itemsize)[:] = whole[:split].reshape(itemsize, count).T
+    rows, shuffled = output[:split].reshape(count, itemsize), whole[:split].reshape(itemsize, count)
+    if itemsize < count:  # up to 8 times as fast as the transposition in one go
+        for place in range(itemsize):
+            rows[:, place] = shuffled[place]
+    else:
+        rows[:] = shuffled.T
     output[split:] = whole[split:]
     return byte_view(output)
 

@@ -145,7 +145,7 @@ def section_pipelines(message: bytes, sections: int) -> tuple[tuple[Filter, ...]
 
 
 def fixed_array(data: bytes, header: int) -> Iterator[tuple[int, bytes]]:
-    """Yield index and bytes of a fixed array's elements; in pages, each with a checksum, if there are many."""
+    """Yield index and bytes of a fixed array's elements; many are in pages, each with a checksum."""
     size, count = data[header + 6], number(data, header + 8, 8)
     block = number(data, header + 16, 8)
     if block == number(UNDEFINED, 0, 8):

@@ -74,7 +74,7 @@ def test_another_size_is_corrupt(length: int) -> None:
 
 def test_another_size_inside_filters_is_corrupt() -> None:
     filters = (Filter(1, (6,)),)
-    with pytest.raises(Corrupt, match="deflate|24 are expected"):
+    with pytest.raises(Corrupt, match=r"deflate|24 are expected"):
         decode_dense(encode_dense(np.zeros(7, "<i4"), filters), (2, 3), np.dtype("<i4"), filters)
 
 

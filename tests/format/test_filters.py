@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -156,12 +157,8 @@ def test_damage_is_corrupt_or_gives_the_expected_size(name: str, noise: list[tup
     damaged = bytearray(encode(filters, data)[0])
     for place, value in noise:
         damaged[place % len(damaged)] = value
-    try:
-        result = decode(filters, bytes(damaged), 0, len(data))
-    except Corrupt as error:
-        assert "filter" in error.message
-    else:
-        assert len(result) == len(data)
+    with contextlib.suppress(Corrupt):
+        assert len(decode(filters, bytes(damaged), 0, len(data))) == len(data)
 
 
 @given(st.binary(min_size=1, max_size=400), st.integers(1, 20))

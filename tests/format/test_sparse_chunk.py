@@ -177,7 +177,7 @@ def test_every_changed_byte_is_found(name: str) -> None:
         damaged = bytearray(data)
         for change in (1, 0x40, 0xFF):
             damaged[place] = data[place] ^ change
-            with pytest.raises(Corrupt, match="footer|Section [01]"):
+            with pytest.raises(Corrupt, match=r"footer|Section [01]"):
                 decode_sparse(bytes(damaged), DIMS, DTYPES[0], PIPELINES[name])
 
 
@@ -240,7 +240,7 @@ def sealed(selection: bytes, values: bytes, defined: int) -> bytes:
 def test_sections_that_contradict_each_other_are_corrupt() -> None:
     selection = encode_offsets(np.array([1, 5, 9], np.uint32), DIMS)
     for content, defined in ((bytes(8), 3), (bytes(16), 3), (bytes(12), 2), (bytes(13), 3), (bytes(244), 61)):
-        with pytest.raises(Corrupt, match="Section [01]"):
+        with pytest.raises(Corrupt, match=r"Section [01]"):
             decode_sparse(sealed(selection, content, defined), DIMS, DTYPES[0], NONE)
     with pytest.raises(Corrupt, match="Section 0"):
         decode_sparse(sealed(bytes(9000), bytes(12), 3), DIMS, DTYPES[0], NONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -188,12 +189,8 @@ json = st.recursive(
 
 @given(st.lists(json, max_size=3), st.booleans())
 def test_any_json_is_parsed_or_refused(items: list[Any], is_sparse: bool) -> None:
-    try:
-        pipelines = parse_filters(items, 4, sparse=is_sparse, chunk_bytes=4)
-    except (BadRequest, Unsupported) as error:
-        assert "filter" in error.message
-    else:
-        assert len(pipelines) == 1 + is_sparse
+    with contextlib.suppress(BadRequest, Unsupported):
+        assert len(parse_filters(items, 4, sparse=is_sparse, chunk_bytes=4)) == 1 + is_sparse
 
 
 @pytest.mark.parametrize(
