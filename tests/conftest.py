@@ -20,6 +20,12 @@ NUMBERS = itertools.count()
 MakeStore = Callable[[str], Awaitable[ObjectStore]]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what makes the long runs long."""
+    parser.addoption("--examples", type=int, default=None, help="examples a state machine runs")
+    parser.addoption("--kills", type=int, default=25, help="how often the chaos test kills a data node")
+
+
 @pytest.fixture(scope="session")
 def moto_endpoint() -> Iterator[str]:
     """The URL of a loopback S3 server that takes any credentials."""
@@ -29,7 +35,7 @@ def moto_endpoint() -> Iterator[str]:
 
 @pytest.fixture
 async def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MakeStore]:
-    """A function that returns a fresh empty store of a kind ("memory", "posix", "s3"), to be closed for it."""
+    """A function that returns a fresh empty store of kind "memory", "posix" or "s3", closed for the test."""
     async with AsyncExitStack() as stores:
 
         async def make(kind: str) -> ObjectStore:

@@ -27,7 +27,7 @@ Select: TypeAlias = str | Selection | None
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 UNLIMITED = "H5S_UNLIMITED"
 LONG_SELECT = 2048
-"""Characters beyond which a selection goes into the body: a URL has about 8000, commas may take three each."""
+"""Characters beyond which a selection goes into the body: servers take about 8000 in a URL."""
 T = TypeVar("T")
 
 
@@ -128,7 +128,7 @@ class SparseDataset:
 
         They come chunk after chunk, row-major inside each.
         """
-        data = self._get_value(_text(select), sparse=1)
+        data = self._get_value(_text(select), sparse=True)
         try:
             return decode_sparse(data, self.dtype)
         except Corrupt as error:
@@ -183,10 +183,11 @@ class SparseDataset:
     def _path(self, what: str) -> str:
         return f"/datasets/{self.id}/{what}"
 
-    def _get_value(self, select: str | None, **params: object) -> bytes:
+    def _get_value(self, select: str | None, sparse: bool | None = None) -> bytes:
+        path = self._path("value")
         if len(select or "") <= LONG_SELECT:
-            return self.connection.binary("GET", self._path("value"), select=select, **params)
-        return self.connection.binary("POST", self._path("value"), {"select": select}, **params)
+            return self.connection.binary("GET", path, select=select, sparse=sparse)
+        return self.connection.binary("POST", path, {"select": select}, sparse=sparse)
 
     def _points(self, coords: ArrayLike) -> NDArray[np.uint64]:
         return self._in_current_extent(lambda: Points(self.shape, np.asarray(coords)).coords())

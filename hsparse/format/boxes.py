@@ -42,7 +42,7 @@ class Boxes:
                 raise BadRequest(f"A box ends at {highest} in dimension {dim}, beyond the extent {length}.")
             if (starts[:, dim] >= stops[:, dim]).any():
                 raise BadRequest(f"A box is empty in dimension {dim}; its stop must be above its start.")
-        pair = overlapping(starts, stops)
+        pair = overlapping(starts, stops, extent)
         if pair is not None:
             raise BadRequest(f"Boxes {pair[0]} and {pair[1]} overlap; give disjoint boxes.")
         object.__setattr__(self, "extent", extent)

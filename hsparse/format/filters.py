@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hsparse.errors import BadRequest, Corrupt
+from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format import raw_codec
 from hsparse.format.bitshuffle_filter import NONE, decode_bitshuffle, encode_bitshuffle
 from hsparse.format.buffer import Buffer, byte_view
@@ -91,12 +91,12 @@ def decode(pipeline: tuple[Filter, ...], data: Buffer, mask: int, expected_size:
 
 
 def codec_of(filter: Filter) -> Codec:
-    """Return how a filter works; `BadRequest` when it is none of `CODECS`."""
+    """Return how a filter works; `Unsupported` when it is none of `CODECS`."""
     try:
         return CODECS[filter.id]
     except KeyError:
         names = ", ".join(codec.name for codec in CODECS.values())
-        raise BadRequest(f"The filter with id {filter.id} is not available; use one of {names}.") from None
+        raise Unsupported(f"The filter with id {filter.id} is not available; use one of {names}.") from None
 
 
 def _decode_one(filter: Filter, data: Buffer, limit: int) -> Buffer:
@@ -113,12 +113,13 @@ def _decode_one(filter: Filter, data: Buffer, limit: int) -> Buffer:
 def _sizes(pipeline: tuple[Filter, ...], mask: int, size: int) -> list[int]:
     """Return, for each filter, the most bytes that went into it when unfiltered data has `size` bytes."""
     sizes = []
+    most = 8 * size
     for place, filter in enumerate(pipeline):
         sizes.append(size)
         if not mask >> place & 1:
             growth = codec_of(filter).growth(filter.values)
             # No compressor makes data eight times as long: the small blocks LZ4 may be told to use are worst.
-            size = 8 * size + 4096 if growth is None else size + growth
+            size = min(8 * size, most) + 4096 if growth is None else size + growth
     return sizes
 
 
@@ -139,7 +140,7 @@ def _deflate_encode(values: Values, data: Buffer) -> Buffer:
 
 
 def _deflate_decode(values: Values, data: Buffer, limit: int) -> Buffer:
-    # One bit codes at most 258/2 bytes, so memory need not be taken for more.
+    # Two bits code at most 258 bytes, so memory need not be taken for more.
     return raw_codec.deflate_decode(data, min(limit, 1040 * len(data)))
 
 

@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
+from hsparse.format.extent import MAX_OFFSET, unravel
+from hsparse.format.runs import count_runs, runs_of
 
+RUNS = 1 << 20
+RUNS_PER_BOX = 16
+"""Sets with no more runs than `RUNS`, or than this many a box, are compared run by run."""
 PAIRS_AT_ONCE = 1 << 18
-MAX_PAIRS = 1 << 28
-"""Refuse sets that would need more comparisons; 2^28 take some seconds."""
+MAX_PAIRS = 1 << 26
+"""Refuse sets that would need more comparisons; 2^26 take a few seconds."""
 
 
-def overlapping(starts: NDArray[np.uint64], stops: NDArray[np.uint64]) -> tuple[int, int] | None:
+def overlapping(
+    starts: NDArray[np.uint64], stops: NDArray[np.uint64], extent: Sequence[int]
+) -> tuple[int, int] | None:
     """Return the numbers of two boxes that share an element, None when there are none.
 
-    `starts`, `stops`: (m, rank) uint64 corners, stops exclusive; no box is empty. `TooLarge` for a set
-    so entangled that this needs more than `MAX_PAIRS` comparisons.
+    `starts`, `stops`: (m, rank) uint64 corners inside `extent`, stops exclusive; no box is empty.
+    `TooLarge` for a set so entangled that this needs more than `MAX_PAIRS` comparisons.
     """
+    if len(starts) < 2:
+        return None
+    few = math.prod(extent) < MAX_OFFSET
+    if few and count_runs(starts, stops, extent) <= max(RUNS, RUNS_PER_BOX * len(starts)):
+        return _by_runs(starts, stops, extent)
+    return _by_sweep(starts, stops)
+
+
+def _by_runs(
+    starts: NDArray[np.uint64], stops: NDArray[np.uint64], extent: Sequence[int]
+) -> tuple[int, int] | None:
+    """Compare each run with the next one in row-major order."""
+    begins, ends = runs_of(starts, stops, extent)
+    shared = np.flatnonzero(begins[1:] < ends[:-1])
+    if not len(shared):
+        return None
+    place = unravel(begins[shared[0] + 1 : shared[0] + 2], extent)
+    first, second = np.flatnonzero(((starts <= place) & (place < stops)).all(axis=1))[:2]
+    return int(first), int(second)
+
+
+def _by_sweep(starts: NDArray[np.uint64], stops: NDArray[np.uint64]) -> tuple[int, int] | None:
+    """Compare the pairs that a sweep along one dimension finds side by side: for large boxes."""
     order, cluster = _clusters(starts, stops)
     counts = np.bincount(cluster)
     keep = counts[cluster] > 1

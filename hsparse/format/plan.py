@@ -17,6 +17,7 @@ from hsparse.format.boxes import Boxes
 from hsparse.format.grid import Grid
 from hsparse.format.orthogonal import Orthogonal
 from hsparse.format.points import Points
+from hsparse.format.runs import count_runs
 from hsparse.format.selection import Selection
 
 
@@ -163,7 +164,8 @@ def _member(rows: NDArray[np.int64], only: NDArray[np.int64]) -> NDArray[np.bool
 
 # --- boxes ----------------------------------------------------------------------------------------
 
-MAX_CUTS = 1 << 26
+MAX_CUTS = 1 << 22
+"""The most pieces that chunks, or rows, may cut a union of boxes into."""
 
 
 def _plan_boxes(selection: Boxes, grid: Grid, only: NDArray[np.int64] | None) -> tuple[Share, ...]:
@@ -182,13 +184,16 @@ def _plan_boxes(selection: Boxes, grid: Grid, only: NDArray[np.int64] | None) ->
     new = np.concatenate(([True], (scaled[1:] != scaled[:-1]).any(axis=1)))
     firsts = np.flatnonzero(new)
     lasts = np.append(firsts[1:], len(box))
+    if count_runs(selection.starts, selection.stops, selection.extent) > MAX_CUTS:
+        raise TooLarge(f"The boxes have more than {MAX_CUTS} rows; select less at a time.")
     begins, run_ends = selection.runs()
     places = np.cumsum(run_ends - begins) - (run_ends - begins)
     result = []
     for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
         chunk = tuple(scaled[first].tolist())
         part = Boxes.trusted(grid.chunk, starts[first:last], stops[first:last])
-        moved = part.translate(grid.origin(chunk), grid.extent).offsets()
+        origin = np.array(grid.origin(chunk), np.uint64)
+        moved = Boxes.trusted(grid.extent, part.starts + origin, part.stops + origin).offsets()
         run = np.searchsorted(begins, moved, "right") - 1
         place = as_place((places[run] + moved - begins[run]).astype(np.intp))
         result.append(Share(chunk, part, (place,), part.size == math.prod(grid.clipped(chunk))))

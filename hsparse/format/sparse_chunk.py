@@ -31,7 +31,7 @@ class SparseChunk:
     """The defined elements of a chunk of dimensions `dims`; never modified in place.
 
     `offsets: (n,) uint32` are row-major places in the chunk, strictly ascending. `values: (n,)` has the file
-    datatype (an array datatype adds its own dimensions).
+    datatype (an array datatype adds its own dimensions). Both are made read-only.
     """
 
     dims: tuple[int, ...]

@@ -105,9 +105,9 @@ def parse_filters(
     """
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
         raise BadRequest(f"filters must be a list, not {items!r}.")
-    locals = (_Local(record_size, chunk_bytes), _Local(element_size, chunk_bytes))
+    told = (_Local(record_size, chunk_bytes), _Local(element_size, chunk_bytes))
     if not sparse:
-        return (_dense_pipeline(items, locals[1]),)
+        return (_dense_pipeline(items, told[1]),)
     if not items:
         selection = Filter(SHUFFLE, (record_size,)), Filter(DEFLATE, (DEFAULT_SELECTION_LEVEL,))
         return selection, ()
@@ -116,7 +116,7 @@ def parse_filters(
         asked = _read(item)
         for number in _sections_of(item, asked.name):
             if asked.id:
-                pipelines[number].append(_filter(asked, locals[number]))
+                pipelines[number].append(_filter(asked, told[number]))
     for pipeline in pipelines:
         _check_length(pipeline)
     return tuple(tuple(pipeline) for pipeline in pipelines)

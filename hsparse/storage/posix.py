@@ -12,7 +12,7 @@ processes alike; only compare and rename are under it, never a write or an fsync
 
 *Versioned.* An etag is made of one stat: modification time in nanoseconds, size, inode. Under the lock a
 put sets a modification time strictly greater than that of the file it replaces, and a delete leaves the
-time of what it removed on the lock file, for the next put to pass: so this store never gives two states
+time of what it removed in the lock file, for the next put to pass: so this store never gives two states
 of a key one time. The size and the inode are there for other programs, HSDS for one, that write a file in
 place: the kernel then sets another time, and the etag changes with it.
 
@@ -249,9 +249,7 @@ class PosixStore:
             with self._locked(key) as lock:
                 current = _object_status(directory, name)
                 check(key, current)
-                etag = self._date(
-                    file, max(current.st_mtime_ns if current else 0, os.fstat(lock).st_mtime_ns)
-                )
+                etag = self._date(file, max(current.st_mtime_ns if current else 0, _passed(lock)))
                 try:
                     os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
                 except IsADirectoryError as error:
@@ -290,8 +288,7 @@ class PosixStore:
                 current = _object_status(directory, name)
                 if current is None:
                     return
-                passed = max(current.st_mtime_ns, os.fstat(lock).st_mtime_ns)
-                os.utime(lock, ns=(passed, passed))
+                _pass(lock, current.st_mtime_ns)
                 _unlink(name, directory)
             self._sync(directory)
         finally:
@@ -373,6 +370,16 @@ def _object_status(directory: int, name: str) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     return None if stat.S_ISDIR(status.st_mode) else status
+
+
+def _passed(lock: int) -> int:
+    """Return the latest modification time in nanoseconds that a file deleted under this lock had, or 0."""
+    return int.from_bytes(os.pread(lock, 8, 0), "big")
+
+
+def _pass(lock: int, mtime_ns: int) -> None:
+    """Note the modification time of a file about to be deleted."""
+    os.pwrite(lock, max(mtime_ns, _passed(lock)).to_bytes(8, "big"), 0)
 
 
 def _unlink(name: str, directory: int) -> None:

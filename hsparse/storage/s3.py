@@ -3,10 +3,10 @@
 A request is sent again, with exponential backoff and jitter, until it is answered or the operation's
 deadline has passed. A put that was answered by nothing may have been applied, may still be under way, and
 may have been sent again by the HTTP client or a load balancer without our knowing. So a conditional put
-carries a random mark of its own in the object's metadata, and is sent again on the same condition: it succeeds,
-or is refused because the state has changed, and then the mark tells whether the change was our own. The
-bytes would not: two nodes that count the same event write the same ones. They are looked at only when a
-reply was lost on a server that drops metadata.
+carries a random mark of its own in the object's metadata, and is sent again on the same condition: it
+succeeds, or is refused because the state has changed, and then the mark tells whether the change was our
+own. The bytes would not: two nodes that count the same event write the same ones. They are looked at only
+when a reply was lost on a server that drops metadata.
 """
 
 from __future__ import annotations

@@ -107,6 +107,18 @@ def test_published_example() -> None:
     assert encode_selection(found, version=1) == MINIMAL
 
 
+def test_bytes_of_a_published_chunk_of_a_larger_dataset() -> None:
+    """Two blocks of version 1, as the prototype writes them: the maximum dimensions are the dataset's."""
+    image = MINIMAL[:23] + bytes.fromhex(
+        "32 00 00 00 00 00 00 00  02 00 00 00 01 00 00 00 00 00 00 00 18 00 00 00  01 00 00 00 02 00 00 00"
+        "01 00 00 00 01 00 00 00  04 00 00 00 04 00 00 00"
+    )
+    blocks = Boxes((5,), [[1], [4]], [[2], [5]])
+    assert decode_selection(image) == blocks
+    assert encode_selection(blocks, 1, max_dims=(50,)) == image
+    assert decode_offsets(image, (5,), 2)[0].tolist() == [1, 4]
+
+
 @given(hdf5_selections())
 def test_reads_what_libhdf5_writes(selection: Selection) -> None:
     space = space_of(selection)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.boxes import Boxes
 from hsparse.format.grid import Grid
 from hsparse.format.orthogonal import Orthogonal
@@ -137,6 +137,16 @@ def test_many_points_over_many_chunks() -> None:
 def test_refused() -> None:
     with pytest.raises(BadRequest, match=r"extent \[4\], not \[5\]"):
         plan(Orthogonal.all((4,)), Grid((5,), (2,)))
+
+
+def test_unions_of_boxes_are_bounded() -> None:
+    tall = 2**40
+    columns = Boxes((tall, 8), [[0, 0], [0, 4]], [[tall, 2], [tall, 6]])
+    with pytest.raises(TooLarge, match="chunks"):
+        count_chunks(columns, Grid(columns.extent, (1, 8)))
+    assert count_chunks(columns, Grid(columns.extent, (tall // 4, 8))) == 4
+    with pytest.raises(TooLarge, match="rows"):
+        plan(columns, Grid(columns.extent, (tall // 4, 8)))
 
 
 def test_boxes_keep_the_order_of_the_union() -> None:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import aiobotocore.session
 import pytest
 
 from hsparse.storage.s3 import S3Store
@@ -29,12 +28,6 @@ def rclone_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 async def rclone_store(rclone_endpoint: str) -> AsyncIterator[S3Store]:
     """A fresh empty bucket of an rclone server, which ignores conditions."""
     bucket = f"bucket-{next(NUMBERS)}"
-    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
-    session = aiobotocore.session.get_session()
-    async with session.create_client(
-        "s3", endpoint_url=rclone_endpoint, region_name="us-east-1", **keys
-    ) as client:
-        await client.create_bucket(Bucket=bucket)
     async with S3Store(
         bucket,
         endpoint=rclone_endpoint,
@@ -43,4 +36,5 @@ async def rclone_store(rclone_endpoint: str) -> AsyncIterator[S3Store]:
         secret_key="test",
         deadline=5.0,
     ) as store:
+        await store._client.create_bucket(Bucket=bucket)
         yield store

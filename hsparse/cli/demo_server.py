@@ -1,0 +1,58 @@
+"""A whole server inside this process: a data node and a service node in a thread with its own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+import uvloop
+
+from hsparse.cli.compose import listening, local_owners, make_service, make_service_app, open_data_node
+from hsparse.config import Settings
+from hsparse.wire.message import GetInfo
+
+
+@contextmanager
+def embedded_server(settings: Settings) -> Iterator[str]:
+    """Serve as `hsparse serve` does while the context lasts; gives the URL, whose port is a free one.
+
+    Raises what the server cannot start for, and on leaving what it failed with.
+    """
+    ready: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+    ended: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(_serve(settings, ready))
+            ended.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+            (ended if ready.done() else ready).set_exception(error)
+
+    thread = threading.Thread(target=run, name="embedded-server", daemon=True)
+    thread.start()
+    url, loop, stop = ready.result()
+    try:
+        yield url
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+    ended.result()
+
+
+async def _serve(
+    settings: Settings, ready: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]]
+) -> None:
+    stop = asyncio.Event()
+    node = await open_data_node(settings)
+    try:
+        bucket = (await node.send(GetInfo())).bucket
+        app = make_service_app(make_service(settings, local_owners(node), bucket))
+        async with listening(app, settings) as url:
+            ready.set_result((url, asyncio.get_running_loop(), stop))
+            await stop.wait()
+    finally:
+        await node.close()

@@ -1,0 +1,74 @@
+"""What the demo tells: chapters, remarks, progress, and checks, each of which stops it when it fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from hsparse.errors import HsparseError
+
+
+class WrongAnswer(HsparseError):
+    """The server's answer is not what scipy and numpy say."""
+
+
+class Story:
+    """The demo's output; `checks` counts the answers that were right."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.checks = 0
+
+    def chapter(self, title: str) -> None:
+        self.console.print()
+        self.console.rule(f"[bold]{title}", align="left")
+
+    def say(self, text: str) -> None:
+        self.console.print(text)
+
+    def progress(self) -> Progress:
+        """Return a progress display to be entered; it is gone, or one line, when it is left."""
+        columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        return Progress(*columns, console=self.console)
+
+    def require(self, what: str, got: Any, wanted: Any) -> None:
+        """Check that an answer, a number or an array, is the expected one; `WrongAnswer` names `what`."""
+        difference = _difference(np.asarray(got), np.asarray(wanted))
+        if difference is not None:
+            raise WrongAnswer(f"{what}: {difference}.")
+        self.checks += 1
+
+    def same(self, what: str, got: Any, wanted: Any) -> None:
+        """Check, see `require`, and tell."""
+        self.require(what, got, wanted)
+        self.right(what)
+
+    def right(self, what: str) -> None:
+        """Tell what was checked."""
+        self.console.print(f"  [green]right[/]  {what}")
+
+    def wrong(self, error: HsparseError) -> None:
+        """Say what stopped the demo."""
+        self.console.print(f"[bold red]wrong[/]  [red]{error.message}[/]", soft_wrap=True)
+
+
+def ordered(coords: NDArray[np.uint64], values: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+    """Return elements in row-major order: servers answer chunk by chunk."""
+    order = np.lexsort(coords.T[::-1])
+    return coords[order], values[order]
+
+
+def _difference(got: NDArray[Any], wanted: NDArray[Any]) -> str | None:
+    """Say in what two arrays differ, None when they are equal; a NaN equals a NaN of the same bits."""
+    if got.shape != wanted.shape:
+        return f"the answer has shape {list(got.shape)}, not {list(wanted.shape)}"
+    same = got == wanted if got.dtype == wanted.dtype else got.astype(wanted.dtype) == wanted
+    if np.all(same) or (got.dtype == wanted.dtype and got.tobytes() == wanted.tobytes()):
+        return None
+    place = tuple(int(index) for index in np.argwhere(~np.asarray(same))[0])
+    where = f" at {list(place)}" if place else ""
+    return f"the answer{where} is {got[place]}, not {wanted[place]}"

@@ -1,0 +1,60 @@
+"""`hsparse serve` as a process of its own: what a user runs, for tests with real clients and real signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+STOP_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProcess:
+    """A running server: its URL, and its process."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+    @property
+    def data_nodes(self) -> list[int]:
+        """Return the process ids of its data nodes."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(child) for child in children.split()]
+
+    def kill(self) -> None:
+        """End it at once, as kill -9 does."""
+        self.process.kill()
+        self.process.wait(STOP_SECONDS)
+
+    def stop(self) -> int:
+        """Stop it as Ctrl-C does; return its exit status."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(STOP_SECONDS)
+
+
+@contextmanager
+def server_process(*flags: str, **variables: str) -> Iterator[ServerProcess]:
+    """Run `hsparse serve --port 0` with `flags`, and environment variables, while the context lasts."""
+    process = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "hsparse.cli.main", "serve", "--port", "0", *flags],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **variables},  # noqa: TID251
+    )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        if " on http" not in line:
+            raise RuntimeError(f"The server did not start; it printed {line!r} and ended {process.wait(5)}.")
+        yield ServerProcess(line.rpartition(" on ")[2].split()[0], process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(STOP_SECONDS)
+        process.stdout.close()

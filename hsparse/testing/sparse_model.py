@@ -1,0 +1,80 @@
+"""The trivially right model of a dataset: a dict of coordinates to values, and an extent.
+
+It knows nothing of chunks, selections or stores. Values are one element's bytes, so that NaN equals
+itself and -0.0 is not 0.0.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Coord: TypeAlias = tuple[int, ...]
+
+
+class SparseModel:
+    """A dataset as HDF5 has it: an element is defined once written, until erased or shrunk away.
+
+    Of a dense dataset (`sparse=False`) the same holds, but that nobody can ask which elements are defined.
+    `fill` is one element's bytes.
+    """
+
+    def __init__(self, extent: Coord, dtype: np.dtype[Any], fill: bytes = b"", *, sparse: bool = True) -> None:
+        self.extent = extent
+        self.dtype = dtype
+        self.fill = fill or bytes(dtype.itemsize)
+        self.sparse = sparse
+        self.elements: dict[Coord, bytes] = {}
+
+    def write(self, coords: Iterable[Coord], values: NDArray[Any], *, drop_fill: bool = False) -> None:
+        """Define elements, H5Dwrite; of one given twice the last value wins.
+
+        `values` has one element a coordinate, or one for all. With `drop_fill` those equal to the fill
+        value are left as they are.
+        """
+        for coord, value in self._paired(coords, values):
+            if not (drop_fill and value == self.fill):
+                self.elements[coord] = value
+
+    def erase(self, coords: Iterable[Coord]) -> None:
+        """Make elements undefined, H5Derase."""
+        for coord in coords:
+            self.elements.pop(self._checked(coord), None)
+
+    def resize(self, extent: Coord) -> None:
+        """Set the extent, H5Dset_extent; what falls outside is undefined should the dataset grow again."""
+        self.extent = extent
+        self.elements = {coord: value for coord, value in self.elements.items() if self._inside(coord)}
+
+    def defined(self, coords: Iterable[Coord] | None = None) -> list[Coord]:
+        """Return the defined elements, those among `coords` when given, in row-major order, each once."""
+        chosen = self.elements if coords is None else {coord for coord in coords if coord in self.elements}
+        return sorted(chosen)
+
+    def read(self, coords: Iterable[Coord] | None = None) -> NDArray[Any]:
+        """Return values `(n,)`, H5Dread: the fill value where undefined; all in row-major order by default."""
+        places = itertools.product(*map(range, self.extent)) if coords is None else coords
+        data = b"".join(self.elements.get(coord, self.fill) for coord in places)
+        return np.frombuffer(data, np.uint8).view(self.dtype)
+
+    def copy(self) -> SparseModel:
+        """Return a model that changes on its own: what an operation would make of this one."""
+        other = SparseModel(self.extent, self.dtype, self.fill, sparse=self.sparse)
+        other.elements = dict(self.elements)
+        return other
+
+    def _paired(self, coords: Iterable[Coord], values: NDArray[Any]) -> Iterable[tuple[Coord, bytes]]:
+        places = [self._checked(coord) for coord in coords]
+        column: Sequence[bytes] = [item.tobytes() for item in values.reshape(-1, 1)]
+        return zip(places, column * len(places) if len(column) == 1 else column, strict=True)
+
+    def _checked(self, coord: Coord) -> Coord:
+        assert self._inside(coord), f"{coord} is not in the extent {self.extent}"
+        return coord
+
+    def _inside(self, coord: Coord) -> bool:
+        return len(coord) == len(self.extent) and all(0 <= i < n for i, n in zip(coord, self.extent, strict=True))

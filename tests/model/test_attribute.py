@@ -1,0 +1,140 @@
+"""Attributes: stored forms and values."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from h5json.array_util import bytesArrayToList
+from h5json.hdf5dtype import getTypeItem
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.model.attribute import (
+    attribute_array,
+    attribute_bytes,
+    attribute_size,
+    check_name,
+    parse_attribute,
+    store_bytes,
+)
+from hsparse.model.datatype import parse_type
+
+SCALARS = (
+    hnp.integer_dtypes(endianness="?")
+    | hnp.floating_dtypes(sizes=(32, 64), endianness="?")
+    | hnp.byte_string_dtypes(min_len=1, max_len=6)
+)
+DTYPES = SCALARS | hnp.array_dtypes(SCALARS, allow_subarrays=False)
+ARRAYS = st.tuples(DTYPES, hnp.array_shapes(min_dims=0, max_dims=3, max_side=3)).flatmap(lambda d: hnp.arrays(*d))
+TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
+
+
+@given(ARRAYS)
+def test_bytes_survive(array: np.ndarray[Any, Any]) -> None:
+    datatype = parse_type(getTypeItem(array.dtype))
+    shape = {"class": "H5S_SIMPLE", "dims": list(array.shape)} if array.shape else {"class": "H5S_SCALAR"}
+    stored = store_bytes(array.tobytes(), shape, datatype)
+    json.dumps(stored, allow_nan=False)
+    assert attribute_array(stored).shape == array.shape
+    np.testing.assert_array_equal(attribute_array(stored), array)
+    assert attribute_bytes(stored) == attribute_array(stored).tobytes()
+    assert attribute_size(stored) == array.nbytes
+    body = {"shape": shape, "value": base64.b64encode(array.tobytes()).decode(), "encoding": "base64"}
+    assert parse_attribute(body, datatype) == stored
+
+
+@given(
+    st.tuples(hnp.integer_dtypes() | hnp.floating_dtypes(sizes=(64,)), hnp.array_shapes(max_side=4)).flatmap(
+        lambda d: hnp.arrays(*d)
+    )
+)
+def test_json_survives(array: np.ndarray[Any, Any]) -> None:
+    body = {"shape": list(array.shape), "value": bytesArrayToList(array)}
+    stored = parse_attribute(body, parse_type(getTypeItem(array.dtype)))
+    np.testing.assert_array_equal(attribute_array(json.loads(json.dumps(stored, allow_nan=False))), array)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "value"),
+    [
+        (TEXT, [], "hällo"),
+        (TEXT, [2], ["a", "ü"]),
+        (TEXT, [2, 1], [["a"], ["b"]]),
+        ({"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": 4}, [2], ["ab", "ü"]),
+        ({"class": "H5T_VLEN", "base": "H5T_STD_I32LE"}, [2], [[1, 2], []]),
+        ({"class": "H5T_ARRAY", "dims": [3], "base": "H5T_STD_I32LE"}, [], [1, 2, 3]),
+        ({"class": "H5T_ARRAY", "dims": [3], "base": "H5T_STD_I32LE"}, [2], [[1, 2, 3], [4, 5, 6]]),
+        ({"class": "H5T_OPAQUE", "size": 2}, [2], ["AQI=", ""]),
+        ({"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}, [], "groups/g-" + "0" * 36),
+        (
+            {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": "H5T_STD_I8LE"}, {"name": "t", "type": TEXT}]},
+            [2],
+            [[1, "x"], [2, "y"]],
+        ),
+    ],
+)
+def test_json_is_stored_as_it_is(kind: Any, shape: list[int], value: Any) -> None:
+    stored = parse_attribute({"shape": shape, "value": value}, parse_type(kind))
+    assert stored["value"] == value
+    assert "encoding" not in stored
+    assert attribute_array(stored).shape[: len(shape)] == tuple(shape)
+
+
+def test_opaque_values_with_an_encoding() -> None:
+    kind = parse_type({"class": "H5T_OPAQUE", "size": 2})
+    stored = parse_attribute({"shape": [2], "value": ["AQI=", "AwQ="], "encoding": "base64"}, kind)
+    assert attribute_bytes(stored) == b"\1\2\3\4"
+    one = parse_attribute({"value": "AQI=", "encoding": "base64"}, kind)
+    assert attribute_bytes(one) == b"\1\2"
+
+
+def test_limits() -> None:
+    integer = parse_type("H5T_STD_I64LE")
+    with pytest.raises(TooLarge):
+        parse_attribute({"shape": [2**30]}, integer)
+    assert parse_attribute({"shape": "H5S_NULL"}, integer)["value"] is None
+    with pytest.raises(BadRequest):
+        attribute_array(parse_attribute({"shape": "H5S_NULL"}, integer))
+    with pytest.raises(BadRequest):
+        store_bytes(b"", {"class": "H5S_SCALAR"}, parse_type(TEXT))
+
+
+@pytest.mark.parametrize("name", ["", "x" * 2000, 7, None])
+def test_what_is_no_name(name: object) -> None:
+    with pytest.raises(BadRequest):
+        check_name(name)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=8,
+)
+KINDS = st.sampled_from(
+    [
+        "H5T_STD_I8LE",
+        "H5T_IEEE_F64LE",
+        TEXT,
+        {"class": "H5T_STRING", "charSet": "H5T_CSET_ASCII", "length": 3},
+        {"class": "H5T_VLEN", "base": "H5T_STD_I32LE"},
+        {"class": "H5T_OPAQUE", "size": 2},
+        {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": "H5T_STD_I8LE"}, {"name": "t", "type": TEXT}]},
+        {"class": "H5T_ARRAY", "dims": [2], "base": "H5T_IEEE_F32LE"},
+        {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_DSETREG"},
+    ]
+)
+
+
+@given(KINDS, st.sampled_from([[], [1], [2], [2, 2], [0]]), JSON)
+def test_any_json_is_a_value_or_a_bad_request(kind: Any, shape: list[int], value: Any) -> None:
+    try:
+        stored = parse_attribute({"shape": shape, "value": value}, parse_type(kind))
+    except BadRequest:
+        return
+    json.dumps(stored, allow_nan=False)

@@ -1,0 +1,137 @@
+"""The machines against every store, above HTTP and below it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import Buffer, ObjectStore
+from hsparse.storage.posix import PosixStore
+from hsparse.storage.s3 import S3Store
+from hsparse.testing.moto_server import make_bucket
+from hsparse.testing.stateful import SparseMachine, TwoOwnersMachine, World
+from hsparse.testing.store_wrapper import StoreWrapper
+
+NUMBERS = itertools.count()
+OpenWorld = Callable[..., World]
+
+
+@pytest.fixture
+def open_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenWorld]:
+    """A function that returns a world over a store of a kind, to be closed for it."""
+    worlds: list[World] = []
+
+    def open_world(
+        kind: str, *, rest: bool = False, wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store
+    ) -> World:
+        async def open_store() -> ObjectStore:
+            if kind == "memory":
+                return wrap(MemoryStore())
+            if kind == "posix":
+                return wrap(PosixStore(tmp_path / "store", fsync=False))
+            bucket = f"machine-{next(NUMBERS)}"
+            endpoint = request.getfixturevalue("moto_endpoint")
+            make_bucket(endpoint, bucket)
+            store = S3Store(
+                bucket, endpoint=endpoint, region="us-east-1", access_key="test", secret_key="test"
+            )
+            return wrap(await store.open())
+
+        worlds.append(World(open_store, rest=rest))
+        return worlds[-1]
+
+    yield open_world
+    for world in worlds:
+        world.close()
+
+
+def run(request: pytest.FixtureRequest, machine: Callable[[], RuleBasedStateMachine], examples: int) -> None:
+    asked: int | None = request.config.getoption("--examples")
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=asked or examples,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "rest", "examples"),
+    [
+        ("memory", False, 40),
+        ("posix", False, 20),
+        ("s3", False, 5),
+        ("memory", True, 20),
+        ("posix", True, 10),
+        ("s3", True, 4),
+    ],
+)
+def test_one_node(
+    request: pytest.FixtureRequest, open_world: OpenWorld, kind: str, rest: bool, examples: int
+) -> None:
+    world = open_world(kind, rest=rest)
+    run(request, lambda: SparseMachine(world), examples)
+
+
+@pytest.mark.parametrize(("kind", "examples"), [("memory", 40), ("posix", 10), ("s3", 3)])
+def test_two_nodes_that_own_the_same(
+    request: pytest.FixtureRequest, open_world: OpenWorld, kind: str, examples: int
+) -> None:
+    world = open_world(kind)
+    run(request, lambda: TwoOwnersMachine(world), examples)
+
+
+class LyingStore(StoreWrapper):
+    """A store that answers every fifth replacement of a chunk without storing it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.replaced = 0
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        if not key.endswith(".json"):
+            self.replaced += 1
+            if self.replaced % 5 == 0:
+                return etag
+        return await super().put_if_match(key, data, etag)
+
+
+class CarelessStore(StoreWrapper):
+    """A store that ignores conditions."""
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        return await self.put(key, data)
+
+    async def put_if_absent(self, key: str, data: Buffer) -> str:
+        return await self.put(key, data)
+
+
+@pytest.mark.parametrize(("machine", "store"), [(SparseMachine, LyingStore), (TwoOwnersMachine, CarelessStore)])
+def test_a_machine_finds_lost_updates(
+    open_world: OpenWorld,
+    machine: Callable[[World], RuleBasedStateMachine],
+    store: Callable[[ObjectStore], ObjectStore],
+) -> None:
+    world = open_world("memory", wrap=store)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(
+            lambda: machine(world),
+            settings=settings(
+                max_examples=200,
+                stateful_step_count=25,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+                phases=[Phase.generate],
+                report_multiple_bugs=False,
+            ),
+        )
