@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.report import OURS, Metric, Report
+from benchmarks.report import OURS, Metric, Report, number
 
 SPARSE = frozenset({"lcls-points", "lcls-roi", "uniform", "single-cell"})
 HSDS = ("HSDS", "HSDS flushed")
@@ -24,13 +24,14 @@ class Aim:
             if ratio is None:
                 return None
             word = "met" if ratio.median >= self.value else "MISSED"
-            return f"{self.value:g} x {self.peer}: {word} ({ratio.median:.2f})"
+            return f"{self.value:g} x {self.peer}: {word} ({number(ratio.median)})"
         ours = report.spread(metric, OURS)
         if ours is None:
             return None
         met = ours.median >= self.value if metric.higher else ours.median <= self.value
         sign = "at least" if metric.higher else "at most"
-        return f"{sign} {self.value:g} {metric.unit}: {'met' if met else 'MISSED'} ({ours.median:.4g})"
+        word = "met" if met else "MISSED"
+        return f"{sign} {number(self.value)} {metric.unit}: {word} ({number(ours.median)})"
 
 
 def aims(metric: Metric) -> tuple[Aim, ...]:

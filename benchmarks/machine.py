@@ -17,6 +17,7 @@ def facts(packages: tuple[str, ...] = ("numpy", "aiohttp", "nanoarrow")) -> dict
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "packages": ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages),
+        "load when started": " ".join(f"{load:.1f}" for load in os.getloadavg()) + " (1, 5, 15 minutes)",
         "command": shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
     }
 

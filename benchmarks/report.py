@@ -10,6 +10,11 @@ SIDES = ("hsparse", "HSDS", "HSDS flushed", "TileDB", "bare")
 OURS = "hsparse"
 
 
+def number(value: float) -> str:
+    """Return a figure with three or more significant digits."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A quantity of a workload; `higher` says that more of it is better."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from types import TracebackType
@@ -31,7 +32,8 @@ class Rest:
 
     def __init__(self, base: str, auth: tuple[str, str] | None = None) -> None:
         self.base = base
-        self._auth = aiohttp.BasicAuth(*auth) if auth else None
+        token = base64.b64encode(":".join(auth).encode()).decode() if auth else ""
+        self._credentials = {"Authorization": f"Basic {token}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
         self._domain: dict[str, str] = {}
         self.root = ""
@@ -40,7 +42,7 @@ class Rest:
     async def __aenter__(self) -> Rest:
         self._session = aiohttp.ClientSession(
             self.base,
-            auth=self._auth,
+            headers=self._credentials,
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=900),
             read_bufsize=2**20,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from benchmarks.aims import aims
-from benchmarks.report import OURS, SIDES, Metric, Report, Spread
+from benchmarks.report import OURS, SIDES, Metric, Report, Spread, number
 
 NOTES = (
     "Each figure is the median over the repeats (min..max). A ratio says how many times better hsparse is "
@@ -18,13 +18,6 @@ NOTES = (
     "Clients and servers share the machine's cores. Requests are encoded before the clock starts, on every "
     "side; answers are decoded to numpy arrays before it stops.",
 )
-
-
-def number(value: float) -> str:
-    """Return a figure with three or more significant digits."""
-    if value >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
 
 
 def cell(spread: Spread | None) -> str:

@@ -56,6 +56,8 @@ class Settings(BaseSettings):
         256 * MIB, ge=MIB, description="memory of a data node for writes not yet durable"
     )
     max_request_size: int = Field(100 * MIB, ge=MIB, description="largest body of a request")
+    request_memory: int = Field(256 * MIB, ge=MIB, description="memory for the bodies of requests in flight")
+    answer_memory: int = Field(256 * MIB, ge=MIB, description="memory for the parts of answers being made")
     page_size: int = Field(
         16 * MIB, ge=64 * 1024, description="how much of a large answer is in memory at a time"
     )
@@ -76,6 +78,8 @@ class Settings(BaseSettings):
         return ServiceSettings(
             max_request_size=self.max_request_size,
             page_size=self.page_size,
+            request_memory=self.request_memory,
+            answer_memory=self.answer_memory,
             single_user=self.user if self.password_file is None else None,
             bucket=bucket,
         )

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
@@ -15,9 +16,12 @@ from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3 import S3Store
 from hsparse.testing.moto_server import make_bucket, moto_server
 
+settings.register_profile("hsparse", deadline=None)  # how long an example takes says nothing about it
+settings.load_profile("hsparse")
+
 NUMBERS = itertools.count()
 
-MakeStore = Callable[[str], Awaitable[ObjectStore]]
+MakeStore = Callable[..., Awaitable[ObjectStore]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,13 +42,13 @@ async def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
     """A function that returns a fresh empty store of kind "memory", "posix" or "s3", closed for the test."""
     async with AsyncExitStack() as stores:
 
-        async def make(kind: str) -> ObjectStore:
+        async def make(kind: str, page_size: int = 1000) -> ObjectStore:
             number = next(NUMBERS)
             store: ObjectStore
             if kind == "memory":
-                store = MemoryStore()
+                store = MemoryStore(page_size=page_size)
             elif kind == "posix":
-                store = PosixStore(tmp_path / f"store-{number}", fsync=False)
+                store = PosixStore(tmp_path / f"store-{number}", fsync=False, page_size=page_size)
             elif kind == "s3":
                 endpoint = request.getfixturevalue("moto_endpoint")
                 make_bucket(endpoint, f"bucket-{number}")
@@ -54,6 +58,7 @@ async def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
                     region="us-east-1",
                     access_key="test",
                     secret_key="test",
+                    page_size=page_size,
                 ).open()
             else:
                 raise ValueError(f"no store of kind {kind!r}")

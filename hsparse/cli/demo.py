@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 
 from hsparse.errors import Misconfigured
@@ -27,20 +28,26 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the demo's flags."""
-    parser.add_argument("--frames", type=count, default=48, help="detector frames to stream (default: 48)")
     parser.add_argument(
-        "--every", type=count, default=12, metavar="N", help="keep every N-th frame in full (default: 12)"
+        "--frames", type=at_least(2), default=48, metavar="N", help="detector frames to stream (default: 48)"
+    )
+    parser.add_argument(
+        "--every", type=at_least(1), default=12, metavar="N", help="keep every N-th in full (default: 12)"
     )
     parser.add_argument(
         "--keep", metavar="DIR", help="keep what the server stores in DIR, for `hsparse serve --root DIR`"
     )
 
 
-def count(text: str) -> int:
-    """Return a positive number."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+def at_least(minimum: int) -> Callable[[str], int]:
+    """Return the type of a flag: a number that is `minimum` or more."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < minimum:
+            raise argparse.ArgumentTypeError(f"{text} is less than {minimum}")
+        return value
+
     return number
 
 
@@ -51,7 +58,13 @@ def run(args: argparse.Namespace) -> int:
         raise Misconfigured(
             f"The demo needs {' and '.join(missing)}, not installed here: pip install 'hsparse[demo]'"
         )
-    command = [sys.executable, "-m", "hsparse.cli.demo_run", f"--frames={args.frames}", f"--every={args.every}"]
+    command = [
+        sys.executable,
+        "-m",
+        "hsparse.cli.demo_run",
+        f"--frames={args.frames}",
+        f"--every={args.every}",
+    ]
     if args.keep is not None:
         command.append(f"--keep={args.keep}")
     with subprocess.Popen(command) as process:  # noqa: S603 - this interpreter, and numbers

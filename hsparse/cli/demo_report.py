@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 
@@ -23,39 +24,32 @@ class Stored:
 
 
 def report(lines: list[Stored]) -> Table:
-    """Return the table, one row a dataset and the sum."""
-    table = Table(title="What it stored, as loaded", title_justify="left", show_footer=False)
-    table.add_column("dataset")
-    for name in ("points", "dense, MB", "stored, MB", "bytes a point", "write, points/s", "read, points/s"):
-        table.add_column(name, justify="right")
+    """Return the table, one row a dataset and their sum."""
+    table = Table(title="What was stored, as loaded", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("dataset", no_wrap=True)
+    for name in (
+        "points",
+        "dense\nMB",
+        "stored\nMB",
+        "bytes\na point",
+        "written\npoints/s",
+        "read\npoints/s",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
     for line in lines:
-        table.add_row(*_cells(line))
+        rates = (_rate(line.points, line.write_seconds), _rate(line.points, line.read_seconds))
+        table.add_row(line.name, *_sizes(line.points, line.dense_bytes, line.nbytes), *rates)
     table.add_section()
-    table.add_row(
-        "all",
-        f"{sum(line.points for line in lines):,}",
-        _megabytes(sum(line.dense_bytes for line in lines)),
-        _megabytes(sum(line.nbytes for line in lines)),
-    )
+    sums = (sum(getattr(line, name) for line in lines) for name in ("points", "dense_bytes", "nbytes"))
+    table.add_row("all", *_sizes(*sums))
     return table
 
 
-def _cells(line: Stored) -> tuple[str, ...]:
-    read = "" if line.read_seconds is None else _rate(line.points, line.read_seconds)
-    return (
-        line.name,
-        f"{line.points:,}",
-        _megabytes(line.dense_bytes),
-        _megabytes(line.nbytes),
-        f"{line.nbytes / max(line.points, 1):.2f}",
-        _rate(line.points, line.write_seconds),
-        read,
-    )
+def _sizes(points: int, dense_bytes: int, nbytes: int) -> tuple[str, ...]:
+    sizes = (f"{count / 1e6:,.2f}" for count in (dense_bytes, nbytes))
+    return (f"{points:,}", *sizes, f"{nbytes / max(points, 1):.2f}")
 
 
-def _megabytes(nbytes: int) -> str:
-    return f"{nbytes / 1e6:,.2f}"
-
-
-def _rate(points: int, seconds: float) -> str:
-    return f"{points / max(seconds, 1e-9):,.0f}"
+def _rate(points: int, seconds: float | None) -> str:
+    """Return points a second in millions; nothing where it was not measured."""
+    return "" if seconds is None else f"{points / max(seconds, 1e-9) / 1e6:.2f}"

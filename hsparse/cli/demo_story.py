@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hsparse.errors import HsparseError
@@ -28,6 +29,7 @@ class Story:
         self.console.rule(f"[bold]{title}", align="left")
 
     def say(self, text: str) -> None:
+        """Print a remark; the console breaks its lines."""
         self.console.print(text)
 
     def progress(self) -> Progress:
@@ -49,11 +51,11 @@ class Story:
 
     def right(self, what: str) -> None:
         """Tell what was checked."""
-        self.console.print(f"  [green]right[/]  {what}")
+        self.console.print(f"  [green]right[/]  {escape(what)}", soft_wrap=True)
 
     def wrong(self, error: HsparseError) -> None:
         """Say what stopped the demo."""
-        self.console.print(f"[bold red]wrong[/]  [red]{error.message}[/]", soft_wrap=True)
+        self.console.print(f"[bold red]wrong[/]  [red]{escape(error.message)}[/]", soft_wrap=True)
 
 
 def ordered(coords: NDArray[np.uint64], values: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[Any]]:

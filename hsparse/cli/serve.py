@@ -37,7 +37,7 @@ STORE = ("root", "bucket", "s3_endpoint", "s3_region", "single_writer", "fsync")
 LISTEN = ("host", "port", "log_level")
 LIMITS = ("cache_size", "pending_size")
 STANDARD_INPUT = 0
-DOOR = ("password_file", "user", "max_request_size", "page_size")
+DOOR = ("password_file", "user", "max_request_size", "page_size", "request_memory", "answer_memory")
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.dn import dense_changes, sparse_changes
-from hsparse.dn.budget import Budget
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunk_codec import DenseCodec, SparseCodec
 from hsparse.dn.owned import Base, Owned
@@ -20,6 +19,7 @@ from hsparse.format.sparse_chunk import SparseChunk
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import chunk_key, chunk_prefix
 from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.budget import Budget
 from hsparse.wire.gather import gather_each
 from hsparse.wire.message import (
     CountDefined,

@@ -12,7 +12,7 @@ from hsparse.dn.owned import Base, Owned
 from hsparse.dn.record_codec import RecordCodec
 from hsparse.dn.workers import Workers
 from hsparse.errors import HsparseError
-from hsparse.model.objid import domain_prefix, storage_key
+from hsparse.model.objid import storage_key, tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import (
     Change,
@@ -79,9 +79,9 @@ class Records:
             more,
         )
 
-    async def delete_tree(self, root: str) -> int:
+    async def delete_tree(self, id: str) -> int:
         """Answer `DeleteTree`."""
-        prefix = domain_prefix(root)
+        prefix = tree_prefix(id)
         self._cache.drop(prefix)
         count = 0
         gate = asyncio.Semaphore(DELETES_AT_ONCE)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
-from hsparse.dn.budget import Budget
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunks import Chunks
 from hsparse.dn.records import Records
 from hsparse.dn.settings import DataSettings
 from hsparse.dn.workers import Workers
 from hsparse.errors import BadRequest
-from hsparse.model.objid import chunk_prefix, domain_prefix
+from hsparse.model.objid import tree_prefix
 from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.budget import Budget
 from hsparse.wire.message import (
     ChangeObjects,
     CountDefined,
@@ -73,10 +73,10 @@ class DataService:
                 return await self._chunks.trim(message)
             case ListKeys():
                 return await self._records.list(message)
-            case DeleteTree(root):
-                return await self._records.delete_tree(root)
+            case DeleteTree(id):
+                return await self._records.delete_tree(id)
             case Forget(id):
-                return self._cache.drop(chunk_prefix(id) if id.startswith("d-") else domain_prefix(id))
+                return self._cache.drop(tree_prefix(id))
             case GetInfo():
                 return self._info()
         raise BadRequest(f"{type(message).__name__} is not a message of a data node.")

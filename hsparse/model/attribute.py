@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -25,7 +26,7 @@ from hsparse.model.fill_value import finite
 MAX_ATTRIBUTE_BYTES = 32 * 1024 * 1024
 MAX_NAME = 1024
 Json = dict[str, Any]
-CONVERSION_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+CONVERSION_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError)
 NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
@@ -61,7 +62,7 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
     return store_bytes(_decode(value), shape, datatype)
 
 
-def store_bytes(data: bytes, shape: Json, datatype: Datatype) -> Json:
+def store_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Json:
     """Return the stored form of an attribute given as its elements' bytes; the type has a fixed size."""
     if datatype.item_size is None:
         raise BadRequest("Values of a variable-length type must be sent as JSON, not as bytes.")
@@ -133,10 +134,39 @@ def convert_value(value: Any, shape: Json, datatype: Datatype) -> NDArray[Any]:
     if datatype.is_variable and dims:
         _check_lengths(value, dims)
     try:
-        array: NDArray[Any] = array_util.jsonToArray(dims, datatype.dtype, _encoded(value, datatype))
+        with np.errstate(over="raise", invalid="raise"):
+            if datatype.dtype.names and not datatype.is_variable:
+                return _records(value, dims, datatype.dtype)
+            array: NDArray[Any] = array_util.jsonToArray(dims, datatype.dtype, _encoded(value, datatype))
     except CONVERSION_ERRORS as error:
         raise BadRequest(f"The value does not fit type and dataspace {list(dims)}: {error}.") from error
     return array
+
+
+def _records(value: Any, dims: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return compound elements, for which h5json must guess what is a list of elements and what is one."""
+    array = np.zeros(dims, dtype)
+    if prod(dims) == 1 and _depth(value) < len(dims) + 1:
+        value = reduce(lambda inner, _: [inner], dims, value)  # one element, without the lists around it
+    array[...] = _tuples(value, len(dims), dtype)
+    return array
+
+
+def _tuples(value: Any, rank: int, dtype: np.dtype[Any]) -> Any:
+    """Return `value` with each element of a compound type as a tuple, and text as bytes."""
+    if rank > 0:
+        return [_tuples(part, rank - 1, dtype) for part in value]
+    if dtype.subdtype is not None:
+        return _tuples(value, len(dtype.shape), dtype.base)
+    if dtype.names is None:
+        return value.encode() if isinstance(value, str) and dtype.kind == "S" else value
+    if len(value) != len(dtype.names):
+        raise ValueError(f"{len(dtype.names)} fields are needed, {len(value)} are given")
+    return tuple(_tuples(part, 0, dtype[name]) for part, name in zip(value, dtype.names, strict=True))
+
+
+def _depth(value: Any) -> int:
+    return 1 + _depth(value[0]) if isinstance(value, list) and value else 0
 
 
 def _encoded(value: Any, datatype: Datatype) -> Any:

@@ -117,8 +117,8 @@ def _check(item: Any, depth: int, parts: list[int]) -> None:
 
 
 def _check_plain(item: dict[str, Any], depth: int, parts: list[int]) -> None:
-    if not isinstance(item.get("base"), str | dict):
-        raise BadRequest(f"A type of class {item['class']} needs a base.")
+    if not str(item.get("base")).startswith("H5T_STD_") and not str(item.get("base")).startswith("H5T_IEEE_"):
+        raise BadRequest(f"A type of class {item['class']} needs the name of a predefined type as base.")
 
 
 def _check_string(item: dict[str, Any], depth: int, parts: list[int]) -> None:
@@ -141,7 +141,7 @@ def _check_based(item: dict[str, Any], depth: int, parts: list[int]) -> None:
 def _check_array(item: dict[str, Any], depth: int, parts: list[int]) -> None:
     dims = item.get("dims")
     dims = [dims] if _is_int(dims) else dims
-    if not isinstance(dims, list) or not dims or not all(_is_positive(dim) for dim in dims):
+    if not isinstance(dims, list | tuple) or not dims or not all(_is_positive(dim) for dim in dims):
         raise BadRequest(f"An array type's dims must be positive integers, not {_short(item.get('dims'))}.")
     _check_based(item, depth, parts)
 

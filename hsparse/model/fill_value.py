@@ -38,10 +38,8 @@ def fill_bytes(properties: dict[str, Any], datatype: Datatype) -> bytes:
     value = properties.get("fillValue")
     if value is None or (datatype.is_variable and value in ("", 0)):
         return b""
-    if properties.get("fillValue_encoding") == "base64":
-        data = _decode(value, datatype)
-    else:
-        data = _convert(value, datatype)
+    convert = _decode if properties.get("fillValue_encoding") == "base64" else _convert
+    data = convert(value, datatype)
     return data if any(data) else b""
 
 
@@ -68,16 +66,20 @@ def _decode(value: Any, datatype: Datatype) -> bytes:
 
 
 def _convert(value: Any, datatype: Datatype) -> bytes:
-    dtype = datatype.dtype
     try:
-        if dtype.kind == "S" and isinstance(value, str):
-            value = value.encode()
-        if datatype.is_variable or dtype.kind == "V":
-            array = array_util.jsonToArray((), dtype, value)
-            return bytes(array_util.arrayToBytes(array))
-        # A broadcast: an array type's fill value may be one number for all its elements.
-        array = np.zeros((), dtype)
-        array[...] = tuple(value) if isinstance(value, list) and dtype.names else value
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        with np.errstate(over="raise", invalid="raise"):
+            return _element(value, datatype)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
         raise BadRequest(f"The fillValue {value!r} does not fit the type: {error}.") from error
+
+
+def _element(value: Any, datatype: Datatype) -> bytes:
+    dtype = datatype.dtype
+    if dtype.kind == "S" and isinstance(value, str):
+        value = value.encode()
+    if datatype.is_variable or dtype.kind == "V":
+        return bytes(array_util.arrayToBytes(array_util.jsonToArray((), dtype, value)))
+    # A broadcast: an array type's fill value may be one number for all its elements.
+    array = np.zeros((), dtype)
+    array[...] = value
     return array.tobytes()

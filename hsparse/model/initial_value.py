@@ -24,4 +24,4 @@ def parse_initial_value(value: Any, shape: Shape, datatype: Datatype) -> NDArray
         raise TooLarge(
             f"The value would have {size} bytes; the limit is {MAX_INITIAL_BYTES}: write it by selections."
         )
-    return np.ascontiguousarray(convert_value(value, shape, datatype))
+    return np.asarray(convert_value(value, shape, datatype), order="C")

@@ -79,6 +79,11 @@ def chunk_prefix(dataset: str) -> str:
     return storage_key(dataset).removesuffix(".dataset.json")
 
 
+def tree_prefix(id: str) -> str:
+    """Return the prefix of what belongs to a root group's domain, or to a dataset."""
+    return chunk_prefix(id) if id.startswith("d-") else domain_prefix(id)
+
+
 def chunk_key(dataset: str, scaled: tuple[int, ...]) -> str:
     """Return the key of a chunk: `db/<uuid1>/d/<uuid2>/<i>_<j>_<k>`; of a scalar dataset's only one, `0`."""
     return chunk_prefix(dataset) + ("_".join(map(str, scaled)) or "0")

@@ -45,14 +45,18 @@ def bind(service: Service, route: Route) -> AioHandler:
     async def handle(request: web.Request) -> web.StreamResponse:
         principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
         path = domain_path(service, request)
-        if route.right is None:
-            return await route.handler(Context(service, request, principal, path, None))
-        if path is None:
-            raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
-        domain = await find_domain(service, path)
+        domain = None
+        if route.right is not None:
+            if path is None:
+                raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
+            domain = await find_domain(service, path)
         context = Context(service, request, principal, path, domain)
-        await require(context, domain, route.right)
-        return await route.handler(context)
+        if domain is not None and route.right is not None:
+            await require(context, domain, route.right)
+        if not request.body_exists:
+            return await route.handler(context)
+        async with service.bodies.hold(request.content_length or service.settings.max_request_size):
+            return await route.handler(context)
 
     return handle
 

@@ -73,10 +73,7 @@ async def put_attributes(context: Context) -> web.StreamResponse:
 async def delete_attributes(context: Context) -> web.StreamResponse:
     """Delete the attributes in `attr_names`, which with `encoding=base64` is base64 of the joined names."""
     id = requested_id(context)
-    if context.arg("encoding") == "base64":
-        names = _decoded_names(context)
-    else:
-        names = split_names(context, "attr_names")
+    names = _decoded_names(context) if _base64(context) else split_names(context, "attr_names")
     await context.service.owners.apply(DeleteAttributes(id, names))
     return respond({"hrefs": []})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from hsparse.model.principal import Principal
 if TYPE_CHECKING:
     from hsparse.sn.service import Service
 
+BODY_PATIENCE = 30.0
+"""Seconds without a byte after which a body counts as cut short: it holds memory that others wait for."""
 TRUE = frozenset({"1", "t", "true", "yes", "on"})
 FALSE = frozenset({"", "0", "f", "false", "no", "off"})
 
@@ -72,7 +75,7 @@ class Context:
             raise BadRequest(f"{name} must be a non-negative integer, not {text!r}.")
         return int(text)
 
-    async def body(self) -> bytes:
+    async def body(self) -> bytearray:
         """Return the whole body; `TooLarge` beyond the limit, `BadRequest` when it was cut short."""
         limit = self.service.settings.max_request_size
         length = self.request.content_length
@@ -80,17 +83,21 @@ class Context:
             raise TooLarge(f"The body has {length} bytes; the limit is {limit} (max_request_size).")
         data = bytearray()
         try:
-            async for block in self.request.content.iter_any():
-                data += block
-                if len(data) > limit:
-                    raise TooLarge(f"The body has more than {limit} bytes, the limit (max_request_size).")
+            async with asyncio.timeout(BODY_PATIENCE) as patience:
+                async for block in self.request.content.iter_any():
+                    data += block
+                    if len(data) > limit:
+                        raise TooLarge(f"The body has more than {limit} bytes, the limit (max_request_size).")
+                    patience.reschedule(asyncio.get_running_loop().time() + BODY_PATIENCE)
+        except TimeoutError as error:
+            raise BadRequest("The body stopped arriving; nothing was applied.") from error
         except web.RequestPayloadError as error:
             raise BadRequest("The body was cut short; nothing was applied.") from error
         if length is not None and len(data) != length:
             raise BadRequest(
                 f"The body has {len(data)} bytes of the {length} announced; nothing was applied."
             )
-        return bytes(data)
+        return data
 
     async def json(self) -> dict[str, Any]:
         """Return the body as a JSON object, `{}` when it is empty; `BadRequest` when it is no object."""

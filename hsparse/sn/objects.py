@@ -16,7 +16,7 @@ from hsparse.sn.page import page_of
 from hsparse.sn.respond import JSON_TYPE, respond
 from hsparse.sn.shown import CLASSES, shown_object
 from hsparse.sn.walk import paths_to, walk
-from hsparse.wire.message import DeleteObject, Record
+from hsparse.wire.message import DeleteObject, DeleteTree, Forget, Record
 
 
 async def list_objects(context: Context, collection: str) -> web.StreamResponse:
@@ -53,7 +53,11 @@ async def delete_object(context: Context, collection: str) -> web.StreamResponse
     id = requested_id(context, collection)
     if is_root(id):
         raise Forbidden(f"{id} is the root group: delete the domain instead.")
-    await context.service.owners.apply(DeleteObject(id))
+    owners = context.service.owners
+    await owners.apply(DeleteObject(id))
+    if collection == "datasets":
+        await owners.ask_any(DeleteTree(id))
+        await owners.ask_all(Forget(id))
     return respond({})
 
 

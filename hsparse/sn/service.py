@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hsparse.clock import Clock
 from hsparse.sn.authenticator import Authenticator
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.owners import Owners
 from hsparse.sn.settings import ServiceSettings
+from hsparse.wire.budget import Budget
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What handlers reach through their context."""
+    """What handlers reach through their context; `bodies` and `answers` are the memory they may use.
+
+    A handler holds its body before its answer, never the other way round, so that none waits in a circle.
+    """
 
     settings: ServiceSettings
     owners: Owners
@@ -21,3 +25,9 @@ class Service:
     authenticator: Authenticator
     metrics: Metrics
     start_time: float
+    bodies: Budget = field(init=False)
+    answers: Budget = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bodies", Budget(self.settings.request_memory))
+        object.__setattr__(self, "answers", Budget(self.settings.answer_memory))

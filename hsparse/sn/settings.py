@@ -11,7 +11,8 @@ MIB = 1024 * 1024
 class ServiceSettings:
     """Limits of a service node, in bytes where a size is meant.
 
-    `single_user` is the name every request acts as when there is no password file; None asks for
+    `request_memory` bounds the bodies of all requests in flight, `answer_memory` the parts of answers that
+    are being made. `single_user` is the name every request acts as when there is no password file; None asks for
     credentials.
     """
 
@@ -19,5 +20,7 @@ class ServiceSettings:
     page_size: int = 16 * MIB
     min_chunk_size: int = 1 * MIB
     max_chunk_size: int = 4 * MIB
+    request_memory: int = 256 * MIB
+    answer_memory: int = 256 * MIB
     single_user: str | None = "admin"
     bucket: str = "hsparse"

@@ -36,7 +36,8 @@ async def get_defined(context: Context) -> web.StreamResponse:
         settings = context.service.settings
         if dataset.spec.sparse:
             places = SparseRead(dataset, chunks, settings.page_size, settings.max_request_size)
-            selection, _ = await places.whole(selection, places_only=True)
+            async with context.service.answers.hold(places.bound(selection, places_only=True)):
+                selection, _ = await places.whole(selection, places_only=True)
         if accepted(context.request) is Media.BINARY:
             return web.Response(body=encode_selection(selection), content_type=Media.BINARY.value)
         return respond({"selection": selection_json(selection)})

@@ -46,11 +46,15 @@ class SparseRead:
                 yield writer.batch(places, values)
         yield writer.end()
 
+    def bound(self, selection: Selection, *, places_only: bool = False) -> int:
+        """Return how many bytes `whole` may return at most."""
+        return min(selection.size * self._width(places_only), self._limit)
+
     async def whole(self, selection: Selection, *, places_only: bool = False) -> tuple[Selection, Array]:
         """Return all of it: points over the extent, and values. `TooLarge` beyond the limit in bytes."""
         places: list[Array] = []
         values: list[Array] = []
-        width = 8 * len(self._dataset.extent) + (0 if places_only else self._dataset.dtype.itemsize)
+        width = self._width(places_only)
         count = 0
         async for columns_, some in self.pieces(selection, places_only=places_only):
             count += len(columns_[0]) if columns_ else len(some)
@@ -65,6 +69,9 @@ class SparseRead:
         coords = np.concatenate(places) if places else np.zeros((0, len(extent)), np.uint64)
         column = np.concatenate(values) if values else np.zeros(0, self._dataset.dtype)
         return Points(extent, coords), column.astype(self._dataset.dtype, copy=False)
+
+    def _width(self, places_only: bool) -> int:
+        return 8 * len(self._dataset.extent) + (0 if places_only else self._dataset.dtype.itemsize)
 
     def _groups(self, shares: Sequence[Share]) -> list[Sequence[Share]]:
         """Cut shares into runs read together.

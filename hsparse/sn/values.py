@@ -27,6 +27,9 @@ from hsparse.sn.stream import respond_stream
 from hsparse.sn.structured import write_structured
 from hsparse.sn.write_body import points_selection, read_body, select_selection, selected_values
 
+PAGES_AT_ONCE = 2
+"""A streamed answer has one page on its way and makes the next."""
+
 
 async def get_value(context: Context) -> web.StreamResponse:
     """`GET /datasets/{id}/value`: values by `select`; with `sparse=1` the defined ones."""
@@ -84,9 +87,17 @@ async def put_value(context: Context) -> web.StreamResponse:
 
 async def answer_values(context: Context, dataset: Dataset, selection: Selection) -> web.StreamResponse:
     """Answer with every selected value, the fill value where none was written."""
-    chunks = ChunkFanout(context.service.owners, dataset)
     settings = context.service.settings
     nbytes = selection.size * dataset.dtype.itemsize
+    async with context.service.answers.hold(min(nbytes, PAGES_AT_ONCE * settings.page_size)):
+        return await _answer_values(context, dataset, selection, nbytes)
+
+
+async def _answer_values(
+    context: Context, dataset: Dataset, selection: Selection, nbytes: int
+) -> web.StreamResponse:
+    chunks = ChunkFanout(context.service.owners, dataset)
+    settings = context.service.settings
     if accepted(context.request) is Media.BINARY:
         if nbytes <= settings.page_size:
             return web.Response(body=packed(await chunks.read(selection)), content_type=Media.BINARY.value)
@@ -109,11 +120,13 @@ async def answer_sparse(context: Context, dataset: Dataset, selection: Selection
     read = SparseRead(dataset, chunks, settings.page_size, settings.max_request_size)
     media = accepted(context.request)
     if media is Media.ARROW:
-        return await respond_stream(context.request, media, read.arrow(selection))
-    points, values = await read.whole(selection)
-    if media is Media.BINARY:
-        return web.Response(body=write_structured(points, values), content_type=media.value)
-    return respond({"selection": selection_json(points), "value": json_form(values)})
+        async with context.service.answers.hold(PAGES_AT_ONCE * settings.page_size):
+            return await respond_stream(context.request, media, read.arrow(selection))
+    async with context.service.answers.hold(read.bound(selection)):
+        points, values = await read.whole(selection)
+        if media is Media.BINARY:
+            return web.Response(body=write_structured(points, values), content_type=media.value)
+        return respond({"selection": selection_json(points), "value": json_form(values)})
 
 
 async def _binary_pages(

@@ -25,8 +25,11 @@ class _Object:
 class MemoryStore:
     """An `ObjectStore` in a dict: what it holds lives as long as it does."""
 
-    def __init__(self, name: str = "memory", *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, name: str = "memory", *, clock: Clock | None = None, page_size: int = PAGE_SIZE
+    ) -> None:
         self.name = name
+        self._page_size = page_size
         self._clock = clock or SystemClock()
         self._objects: dict[str, _Object] = {}
         self._keys: list[str] = []  # sorted: code point order is the bytewise order of UTF-8
@@ -91,7 +94,7 @@ class MemoryStore:
         last = start_after
         at = max(bisect_left(self._keys, prefix), bisect_right(self._keys, start_after))
         while at < len(self._keys) and (key := self._keys[at]).startswith(prefix):
-            if len(entries) + len(prefixes) == PAGE_SIZE:
+            if len(entries) + len(prefixes) == self._page_size:
                 return Page(tuple(entries), tuple(prefixes)), last
             cut = key.find("/", len(prefix)) if delimiter else -1
             if cut < 0:

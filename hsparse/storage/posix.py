@@ -51,6 +51,15 @@ from hsparse.errors import (
 from hsparse.storage.byte_range import check_range, resolve_range
 from hsparse.storage.key import check_key
 from hsparse.storage.object_store import Buffer, Entry, Page, Stored
+from hsparse.storage.posix_file import (
+    file_etag,
+    object_status,
+    open_directory,
+    open_file,
+    read_at,
+    unlink,
+    write_all,
+)
 from hsparse.storage.posix_listing import TEMPORARY, sweep, walk
 
 PAGE_SIZE = 1000
@@ -75,17 +84,12 @@ Check: TypeAlias = Callable[[str, os.stat_result | None], None]
 """A put's condition: raises `PreconditionFailed` when the key's current file, or None, is not as expected."""
 
 
-def file_etag(status: os.stat_result) -> str:
-    """Return the etag of a file's state."""
-    return f"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}"
-
-
 class PosixStore:
     """An `ObjectStore` under the directory `root`, for any number of processes that share it.
 
     Each operation is one hop to one of `workers` threads of the store's own. With `fsync=False` a put
     survives the end of the process but not of the machine. A key cannot be an object and a directory of
-    others at once: such a put is a `Conflict`.
+    others at once: such a put is a `Conflict`. A call that is cancelled may be applied all the same.
     """
 
     def __init__(
@@ -95,12 +99,14 @@ class PosixStore:
         name: str | None = None,
         fsync: bool = True,
         workers: int = 16,
+        page_size: int = PAGE_SIZE,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.name = name or root.name
         self._root = str(root)
         self._locks = f"{root}/.hsparse/locks"
         self._fsync = fsync
+        self._page_size = page_size
         self._now_ns = now_ns
         try:
             missing = [path for path in (root, *root.parents) if not path.exists()]
@@ -146,7 +152,7 @@ class PosixStore:
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:
         items = walk(self._root, prefix, delimiter, start_after)
-        while page := await self._hop(prefix, lambda: tuple(itertools.islice(items, PAGE_SIZE))):
+        while page := await self._hop(prefix, lambda: tuple(itertools.islice(items, self._page_size))):
             yield Page(
                 tuple(
                     Entry(key, status.st_size, file_etag(status), status.st_mtime_ns / 1e9)
@@ -186,16 +192,16 @@ class PosixStore:
     def _read(self, key: str, resolve: Callable[[int], tuple[int, int]]) -> Stored:
         """Read the bytes (first, count) that `resolve` finds for the file's size."""
         try:
-            file = os.open(f"{self._root}/{key}", os.O_RDONLY | os.O_CLOEXEC)
+            file = open_file(f"{self._root}/{key}")
         except (FileNotFoundError, NotADirectoryError) as error:
             raise self._absent(key) from error
         try:
             for _ in range(ATTEMPTS):
                 status = os.fstat(file)
-                if stat.S_ISDIR(status.st_mode):
+                if not stat.S_ISREG(status.st_mode):
                     raise self._absent(key)
                 first, count = resolve(status.st_size)
-                data = _read_at(file, first, count)
+                data = read_at(file, first, count)
                 # Only another program's write in place can change an open file: read again after it.
                 if len(data) == count and file_etag(os.fstat(file)) == file_etag(status):
                     return Stored(data, file_etag(status))
@@ -212,7 +218,7 @@ class PosixStore:
         parent, _, name = key.rpartition("/")
         for _ in range(ATTEMPTS):
             try:
-                directory = _open_directory(f"{self._root}/{parent}")
+                directory = open_directory(f"{self._root}/{parent}")
             except FileNotFoundError:
                 check(key, None)
                 with suppress(FileNotFoundError):  # pruned by another in the meantime
@@ -222,7 +228,7 @@ class PosixStore:
                 check(key, None)
                 raise _in_the_way(key) from error
             try:
-                check(key, _object_status(directory, name))  # before the bytes are written for nothing
+                check(key, object_status(directory, name))  # before the bytes are written for nothing
                 if os.fstat(directory).st_mode & stat.S_ISVTX:
                     self._make_directories(key)
                 return self._replace(directory, key, data, check)
@@ -242,12 +248,12 @@ class PosixStore:
             temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory
         )
         try:
-            _write(file, data)
+            write_all(file, data)
             now = self._now_ns()
             os.utime(file, ns=(now, now))
             self._sync(file)
             with self._locked(key) as lock:
-                current = _object_status(directory, name)
+                current = object_status(directory, name)
                 check(key, current)
                 etag = self._date(file, max(current.st_mtime_ns if current else 0, _passed(lock)))
                 try:
@@ -255,7 +261,7 @@ class PosixStore:
                 except IsADirectoryError as error:
                     raise _in_the_way(key) from error
         except BaseException:
-            _unlink(temporary, directory)
+            unlink(temporary, directory)
             raise
         finally:
             os.close(file)
@@ -280,16 +286,16 @@ class PosixStore:
     def _delete(self, key: str) -> None:
         parent, _, name = key.rpartition("/")
         try:
-            directory = _open_directory(f"{self._root}/{parent}")
+            directory = open_directory(f"{self._root}/{parent}")
         except (FileNotFoundError, NotADirectoryError):
             return
         try:
             with self._locked(key) as lock:
-                current = _object_status(directory, name)
+                current = object_status(directory, name)
                 if current is None:
                     return
                 _pass(lock, current.st_mtime_ns)
-                _unlink(name, directory)
+                unlink(name, directory)
             self._sync(directory)
         finally:
             os.close(directory)
@@ -300,7 +306,7 @@ class PosixStore:
         while parent:
             try:
                 Path(self._root, parent).rmdir()
-            except OSError:
+            except OSError:  # not empty, or gone; an empty one that stays does no harm
                 return
             parent = parent.rpartition("/")[0]
 
@@ -325,7 +331,7 @@ class PosixStore:
             os.fsync(file)
 
     def _sync_directory(self, path: str) -> None:
-        directory = _open_directory(path)
+        directory = open_directory(path)
         try:
             self._sync(directory)
         finally:
@@ -359,19 +365,6 @@ def _in_the_way(key: str) -> Conflict:
     )
 
 
-def _open_directory(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-
-def _object_status(directory: int, name: str) -> os.stat_result | None:
-    """Return the status of the file `name` in an open directory, None when there is no such file."""
-    try:
-        status = os.stat(name, dir_fd=directory)
-    except FileNotFoundError:
-        return None
-    return None if stat.S_ISDIR(status.st_mode) else status
-
-
 def _passed(lock: int) -> int:
     """Return the latest modification time in nanoseconds that a file deleted under this lock had, or 0."""
     return int.from_bytes(os.pread(lock, 8, 0), "big")
@@ -380,27 +373,3 @@ def _passed(lock: int) -> int:
 def _pass(lock: int, mtime_ns: int) -> None:
     """Note the modification time of a file about to be deleted."""
     os.pwrite(lock, max(mtime_ns, _passed(lock)).to_bytes(8, "big"), 0)
-
-
-def _unlink(name: str, directory: int) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=directory)
-
-
-def _write(file: int, data: Buffer) -> None:
-    view = memoryview(data).cast("B")
-    while view:
-        view = view[os.write(file, view) :]
-
-
-def _read_at(file: int, first: int, count: int) -> bytes:
-    """Read `count` bytes from byte `first`, fewer where the file ends; one call reads at most 2 GiB."""
-    data = os.pread(file, count, first)
-    if len(data) == count:
-        return data
-    pieces = [data]
-    while data and (count := count - len(data)):
-        first += len(data)
-        data = os.pread(file, count, first)
-        pieces.append(data)
-    return b"".join(pieces)

@@ -61,7 +61,8 @@ class S3Store:
 
     `endpoint` is the URL of an S3-compatible server, addressed by path; None is AWS. Credentials come
     from botocore's own chain (environment, files, instance role) unless given. `deadline` in seconds is
-    for one operation with all its retries; a connection silent for a third of it counts as lost.
+    for one operation with all its retries, from when one of the `connections` is free; a connection
+    silent for a third of it counts as lost.
     """
 
     def __init__(
@@ -75,11 +76,13 @@ class S3Store:
         session_token: str | None = None,
         deadline: float = 30.0,
         connections: int = 64,
+        page_size: int = PAGE_SIZE,
         clock: Clock | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.name = bucket
         self._deadline = deadline
+        self._page_size = page_size
         self._clock = clock or SystemClock()
         self._sleep = sleep
         # Many servers other than AWS refuse the checksum trailers that botocore adds on its own account.
@@ -100,6 +103,7 @@ class S3Store:
                 response_checksum_validation=checksums,
             ),
         }
+        self._slots = asyncio.Semaphore(connections)
         self._context: Any = None
         self._client: Any = None
 
@@ -163,7 +167,7 @@ class S3Store:
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:
-        request = {"Bucket": self.name, "Prefix": prefix, "MaxKeys": PAGE_SIZE}
+        request = {"Bucket": self.name, "Prefix": prefix, "MaxKeys": self._page_size}
         if delimiter:
             request["Delimiter"] = "/"
         if start_after:
@@ -200,7 +204,6 @@ class S3Store:
     async def _put(self, key: str, data: Buffer, condition: dict[str, str]) -> str:
         check_key(key)
         content = bytes(data)
-
         mark = self._clock.token(16).hex()
         options = {**condition, "Metadata": {MARK: mark}} if condition else condition
 
@@ -232,12 +235,21 @@ class S3Store:
         send: Callable[[], Awaitable[R]],
         settle: Callable[[HsparseError, bool], Awaitable[R]] | None = None,
     ) -> R:
-        """Send until there is an answer.
+        """Send until there is an answer, from when a connection is free.
 
         A condition that failed is for `settle`: given the refusal, and whether a reply was lost before
         it, it either returns what `send` would have or raises the refusal.
         """
         assert self._client is not None, "open the store before its first use, and do not use it when closed"
+        async with self._slots:
+            return await self._retry(key, send, settle)
+
+    async def _retry(
+        self,
+        key: str,
+        send: Callable[[], Awaitable[R]],
+        settle: Callable[[HsparseError, bool], Awaitable[R]] | None,
+    ) -> R:
         started = self._clock.monotonic()
         uncertain = False
         refusal: HsparseError | None = None
@@ -258,7 +270,7 @@ class S3Store:
                 continue
             if isinstance(verdict, HsparseError):
                 raise verdict from cause
-            uncertain = uncertain or verdict is Retry.UNCERTAIN
+            uncertain = uncertain or (refusal is None and verdict is Retry.UNCERTAIN)
             pause = self._pause(attempt)
             if self._clock.monotonic() - started + pause >= self._deadline:
                 break

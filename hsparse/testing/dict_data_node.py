@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
 from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, NotFound, Unsupported
-from hsparse.model.objid import domain_prefix, storage_key
+from hsparse.model.objid import storage_key, tree_prefix
 from hsparse.model.right import Right
 from hsparse.wire.message import (
     Change,
@@ -70,8 +70,8 @@ class DictDataNode:
                 return tuple(self._change(change) for change in changes)
             case ListKeys():
                 return self._list(message)
-            case DeleteTree(root):
-                inside = [id for id in self.records if storage_key(id).startswith(domain_prefix(root))]
+            case DeleteTree(tree):
+                inside = [id for id in self.records if storage_key(id).startswith(tree_prefix(tree))]
                 for id in inside:
                     del self.records[id]
                 return len(inside)
@@ -93,11 +93,12 @@ class DictDataNode:
 
     def _change(self, change: Change) -> Outcome:
         change = copy.deepcopy(change)
+        last = self.records.get(change.id)
         try:
             changed, created = self._apply(change)
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
-        record = self.records.get(change.id)
+        record = self.records.get(change.id, last)  # of a deletion: what was deleted
         if record is not None and changed and not isinstance(change, CreateObject):
             record["lastModified"] = self._clock.now()
         return Outcome(copy.deepcopy(record), changed, created)
@@ -112,7 +113,6 @@ class DictDataNode:
             return True, True
         if change.id not in self.records:
             raise self._missing(change.id)
-        record = self.records[change.id]
         if isinstance(change, DeleteObject):
             del self.records[change.id]
             self._deleted.add((change.id,))

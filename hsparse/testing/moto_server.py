@@ -6,6 +6,7 @@ it serves each request in a thread. Here it serves one request at a time, so tha
 
 from __future__ import annotations
 
+import logging
 import threading
 import urllib.request
 from collections.abc import Iterable, Iterator
@@ -35,6 +36,7 @@ def moto_server() -> Iterator[str]:
     werkzeug = server._server
     assert werkzeug is not None
     werkzeug.app = _OneAtATime(werkzeug.app)
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line a request tells nothing
     host, port = server.get_host_and_port()
     try:
         yield f"http://{host}:{port}"

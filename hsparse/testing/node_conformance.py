@@ -214,6 +214,16 @@ async def test_listing_and_deleting_a_tree(node: DataNode) -> None:
     assert (await record_of(node, other))["id"] == other
 
 
+async def test_deleting_the_chunks_of_a_dataset(node: DataNode) -> None:
+    about, other = spec(sparse=True), spec(sparse=True)
+    parts = tuple(Part((i, 0), Orthogonal.all(DIMS)) for i in range(5))
+    for one in (about, other):
+        await node.send(WriteChunks(one, parts, (np.ones(DIMS),) * 5))
+    assert await node.send(DeleteTree(about.dataset)) == 5
+    assert await node.send(CountDefined(about, parts)) == (0,) * 5
+    assert await node.send(CountDefined(other, parts)) == (48,) * 5
+
+
 async def test_a_node_tells_who_it_is(node: DataNode) -> None:
     info = await node.send(GetInfo())
     assert info.state == "READY"

@@ -206,9 +206,12 @@ class ListKeys(Message[Listing]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTree(Message[int]):
-    """Delete every object of a domain, by its root id; answers how many. Any data node can."""
+    """Delete every object of a domain, by its root id, or every chunk of a dataset, by its id.
 
-    root: str
+    Answers how many there were. Any data node can.
+    """
+
+    id: str
 
 
 @dataclass(frozen=True, slots=True)

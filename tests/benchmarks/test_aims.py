@@ -17,18 +17,18 @@ def verdicts(metric: Metric, **sides: float) -> list[str]:
 
 def test_a_loss_is_said_as_plainly_as_a_win() -> None:
     assert verdicts(WRITE, hsparse=2.0, TileDB=4.0, HSDS=0.02) == [
-        "1 x TileDB: MISSED (0.50)",
-        "50 x HSDS: met (100.00)",
+        "1 x TileDB: MISSED (0.5)",
+        "50 x HSDS: met (100)",
     ]
-    assert verdicts(STORED, hsparse=9.0, TileDB=9.0) == ["1 x TileDB: met (1.00)"]
-    assert verdicts(STORED, hsparse=9.1, TileDB=9.0) == ["1 x TileDB: MISSED (0.99)"]
+    assert verdicts(STORED, hsparse=9.0, TileDB=9.0) == ["1 x TileDB: met (1)"]
+    assert verdicts(STORED, hsparse=9.1, TileDB=9.0) == ["1 x TileDB: MISSED (0.989)"]
 
 
 def test_a_bound_is_held_in_its_unit() -> None:
     assert verdicts(SLOW, hsparse=249) == ["at most 250 ms: met (249)"]
     assert verdicts(SLOW, hsparse=251) == ["at most 250 ms: MISSED (251)"]
     rate = Metric("lcls-points", "append 1 a request, 16 clients", "frames/s", higher=True)
-    assert verdicts(rate, hsparse=999) == ["at least 1000 frames/s: MISSED (999)"]
+    assert verdicts(rate, hsparse=999) == ["at least 1,000 frames/s: MISSED (999)"]
 
 
 def test_nothing_is_claimed_without_our_own_figure() -> None:
@@ -41,7 +41,7 @@ def test_every_published_aim_is_held_to() -> None:
     dense = Metric("dense", "write, 16 MiB requests", "MiB/s", higher=True)
     read = Metric("single-cell", "read all", "s", higher=False)
     table = Metric("rfc-table", "random points, 10 %: encoded selection", "bytes", higher=False)
-    memory = Metric("memory", "answer of 2048 MiB: most resident", "MiB", higher=False)
+    memory = Metric("memory", "2048 MiB read in one answer: most resident", "MiB", higher=False)
     assert aims(metadata) == (Aim("HSDS", 3), Aim("bare", 0.5))
     assert aims(dense) == (Aim("HSDS", 2), Aim("HSDS flushed", 2), Aim("bare", 0.5))
     assert aims(read) == (Aim("TileDB", 0.5), Aim("HSDS", 20))

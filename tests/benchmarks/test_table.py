@@ -20,7 +20,7 @@ def test_a_report_becomes_a_table_a_workload() -> None:
     assert lines[head + 2] == "| metric | ratio to TileDB | hsparse | TileDB | aims |"
     assert lines[head + 4] == (
         "| write, million points/s (more is better) "
-        "| 0.5 (0.25..0.75) | 2 (1..3) | 4 | 1 x TileDB: MISSED (0.50) |"
+        "| 0.5 (0.25..0.75) | 2 (1..3) | 4 | 1 x TileDB: MISSED (0.5) |"
     )
     table = lines.index("## rfc-table")
     assert lines[table + 4] == "| random points, 10 %, bytes (less is better) | 123,456 |  |"

@@ -19,7 +19,9 @@ def test_a_chosen_chunk_is_inside_the_dataset_and_of_a_good_size(
     limits: tuple[int | None, ...], size: int
 ) -> None:
     chunk = auto_chunk(limits, size, MIN, MAX)
-    assert all(1 <= dim and (limit is None or dim <= max(1, limit)) for dim, limit in zip(chunk, limits, strict=True))
+    assert all(
+        dim >= 1 and (limit is None or dim <= max(1, limit)) for dim, limit in zip(chunk, limits, strict=True)
+    )
     nbytes = prod(chunk) * size
     assert nbytes <= MAX
     whole = all(limit is not None and dim == max(1, limit) for dim, limit in zip(chunk, limits, strict=True))

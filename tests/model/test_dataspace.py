@@ -24,10 +24,14 @@ EXTENTS = st.lists(st.integers(0, 2**15), min_size=1, max_size=4)
 
 @given(EXTENTS, st.data())
 def test_a_simple_dataspace(dims: list[int], data: st.DataObject) -> None:
-    limits = [data.draw(st.sampled_from([0, None, "H5S_UNLIMITED"]) | st.integers(max(1, d), 2**20)) for d in dims]
+    limits = [
+        data.draw(st.sampled_from([0, None, "H5S_UNLIMITED"]) | st.integers(max(1, d), 2**20)) for d in dims
+    ]
     shape = parse_shape({"shape": dims, "maxdims": limits})
     assert dims_of(shape) == tuple(dims)
-    assert max_dims_of(shape) == tuple(None if limit in (0, None, "H5S_UNLIMITED") else limit for limit in limits)
+    assert max_dims_of(shape) == tuple(
+        None if limit in (0, None, "H5S_UNLIMITED") else limit for limit in limits
+    )
     assert num_elements(shape) == prod(dims)
     assert is_extensible(shape)
     assert parse_shape({"shape": shape}) == shape == shown_shape(shape)

@@ -18,7 +18,10 @@ DTYPES = st.recursive(
     hnp.integer_dtypes(endianness="?")
     | hnp.floating_dtypes(sizes=(16, 32, 64), endianness="?")
     | hnp.byte_string_dtypes(min_len=1, max_len=20),
-    lambda inner: hnp.array_dtypes(inner, allow_subarrays=False) | st.tuples(inner, hnp.array_shapes(max_dims=2)).map(np.dtype),
+    lambda inner: (
+        st.dictionaries(st.sampled_from("abcd"), inner, min_size=1).map(lambda d: np.dtype(list(d.items())))
+        | st.tuples(inner, hnp.array_shapes(max_dims=2)).map(np.dtype)
+    ),
     max_leaves=4,
 )
 
@@ -53,7 +56,10 @@ TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIAB
     [
         TEXT,
         {"class": "H5T_VLEN", "base": "H5T_STD_I32LE"},
-        {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": "H5T_STD_I8LE"}, {"name": "t", "type": TEXT}]},
+        {
+            "class": "H5T_COMPOUND",
+            "fields": [{"name": "a", "type": "H5T_STD_I8LE"}, {"name": "t", "type": TEXT}],
+        },
         {"class": "H5T_ARRAY", "dims": [2], "base": TEXT},
         {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_DSETREG"},
     ],
@@ -69,7 +75,9 @@ def test_what_h5json_does_not_know() -> None:
     bits = parse_type({"class": "H5T_BITFIELD", "base": "H5T_STD_B16BE"})
     assert (bits.dtype, bits.item["class"]) == (np.dtype(">u2"), "H5T_BITFIELD")
     mapping = {"FALSE": 0, "TRUE": 1}
-    assert parse_type({"class": "H5T_ENUM", "base": "H5T_STD_I8LE", "mapping": mapping}).dtype == np.dtype(bool)
+    assert parse_type({"class": "H5T_ENUM", "base": "H5T_STD_I8LE", "mapping": mapping}).dtype == np.dtype(
+        bool
+    )
     other = parse_type({"class": "H5T_ENUM", "base": "H5T_STD_U16BE", "mapping": {"a": 1}})
     assert other.dtype == np.dtype(">u2")
     assert parse_type({"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}).item_size == 48
@@ -126,10 +134,18 @@ def test_what_is_no_type(item: object) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.sampled_from(["H5T_STD_I8LE", "H5T_STRING", "H5T_COMPOUND", "x"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["class", "base", "fields", "name", "type", "dims", "length", "charSet", "mapping"]), inner
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["H5T_STD_I8LE", "H5T_STRING", "H5T_COMPOUND", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["class", "base", "fields", "name", "type", "dims", "length", "charSet", "mapping"]
+            ),
+            inner,
+        )
     ),
     max_leaves=12,
 )

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from h5json.hdf5dtype import getTypeItem
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from h5json.hdf5dtype import getTypeItem
 
 from hsparse.errors import BadRequest
 from hsparse.model.datatype import parse_type

@@ -38,7 +38,10 @@ def test_the_grid_is_known_from_the_record(dims: list[int], extensible: bool) ->
     small = prod(dims) * 4 < MIN and not extensible
     assert shown_layout(record)["class"] == ("H5D_CONTIGUOUS" if small else "H5D_CHUNKED")
     assert chunk_spec(record).dims == chunk
-    for older in ({key: record[key] for key in ("id", "shape", "layout")}, without(record, "layout", "askedLayout")):
+    for older in (
+        {key: record[key] for key in ("id", "shape", "layout")},
+        without(record, "layout", "askedLayout"),
+    ):
         assert chunk_dims(older) == chunk, "0.9 looks in one place, 1.0 in the other"
 
 
@@ -52,7 +55,9 @@ def test_a_client_sees_what_it_asked_for(dims: list[int], data: st.DataObject) -
     asked = {"class": "H5D_CHUNKED", "dims": chunk}
     record = made(asked, {"shape": dims})
     assert shown_layout(record) == asked
-    assert all(small <= large <= dim for small, large, dim in zip(chunk, chunk_dims(record), dims, strict=True))
+    assert all(
+        small <= large <= dim for small, large, dim in zip(chunk, chunk_dims(record), dims, strict=True)
+    )
     assert record["creationProperties"]["layout"]["dims"] == list(chunk_dims(record))
 
 
@@ -102,7 +107,11 @@ def test_a_fixed_dimension_bounds_the_chunk() -> None:
 def test_filters_need_chunks() -> None:
     deflate = [{"class": "H5Z_FILTER_DEFLATE", "level": 1}]
     assert shown_layout(made(None, {"shape": [10]}, filters=deflate))["class"] == "H5D_CHUNKED"
-    for asked, body in (({"class": "H5D_CONTIGUOUS"}, {"shape": [10]}), (None, {}), (None, {"shape": "H5S_NULL"})):
+    for asked, body in (
+        ({"class": "H5D_CONTIGUOUS"}, {"shape": [10]}),
+        (None, {}),
+        (None, {"shape": "H5S_NULL"}),
+    ):
         with pytest.raises(BadRequest):
             made(asked, body, filters=deflate)
 

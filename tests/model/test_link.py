@@ -17,7 +17,10 @@ ID = "g-00000000-00000001-0000-000000-000001"
         ({"id": ID, "class": "H5L_TYPE_HARD", "created": 5}, {"class": "H5L_TYPE_HARD", "id": ID}),
         ({"h5path": "/x"}, {"class": "H5L_TYPE_SOFT", "h5path": "/x"}),
         ({"h5path": "/x", "file": "/f"}, {"class": "H5L_TYPE_EXTERNAL", "h5path": "/x", "h5domain": "/f"}),
-        ({"h5path": "/x", "h5domain": "/f"}, {"class": "H5L_TYPE_EXTERNAL", "h5path": "/x", "h5domain": "/f"}),
+        (
+            {"h5path": "/x", "h5domain": "/f"},
+            {"class": "H5L_TYPE_EXTERNAL", "h5path": "/x", "h5domain": "/f"},
+        ),
     ],
 )
 def test_stored_forms(body: object, stored: dict[str, object]) -> None:
@@ -26,7 +29,9 @@ def test_stored_forms(body: object, stored: dict[str, object]) -> None:
     bare = bare_link(created)
     assert listed_link("t", created) == bare | {"title": "t"}
     shown = shown_link("t", created)
-    assert {key: shown[key] for key in shown if key in bare} == {key: bare[key] for key in bare if key in shown}
+    assert {key: shown[key] for key in shown if key in bare} == {
+        key: bare[key] for key in bare if key in shown
+    }
     assert shown["title"] == "t"
 
 
@@ -39,8 +44,19 @@ def test_both_dialects_see_the_file() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [None, [], {}, {"id": "x"}, {"id": None}, {"id": ID, "h5path": "/x"}, {"h5path": ""}, {"h5path": "/x", "file": 1}]
-    + [{"h5path": "/x", "class": "H5L_TYPE_EXTERNAL"}, {"id": ID, "class": "H5L_TYPE_SOFT"}, {"h5path": "x" * 5000}],
+    [
+        None,
+        [],
+        {},
+        {"id": "x"},
+        {"id": None},
+        {"id": ID, "h5path": "/x"},
+        {"h5path": ""},
+        {"h5path": "/x", "file": 1},
+        {"h5path": "/x", "class": "H5L_TYPE_EXTERNAL"},
+        {"id": ID, "class": "H5L_TYPE_SOFT"},
+        {"h5path": "x" * 5000},
+    ],
 )
 def test_what_is_no_link(body: object) -> None:
     with pytest.raises(BadRequest) as caught:

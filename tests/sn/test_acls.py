@@ -45,7 +45,8 @@ async def test_reading_ones_own_acl_needs_only_reading(rest: RestClient) -> None
 
 async def test_what_is_no_right_changes_nothing(rest: RestClient) -> None:
     before = (await rest("GET", "/acls"))["acls"]
-    for body in ({"fly": True}, {"read": "yes"}, [], {"read": 1}):
+    bodies: tuple[object, ...] = ({"fly": True}, {"read": "yes"}, [], {"read": 1})
+    for body in bodies:
         assert (await rest("PUT", "/acls/test_user2", body)).status == 400
     assert (await rest("GET", "/acls"))["acls"] == before
 

@@ -200,7 +200,11 @@ async def test_every_collection_has_attributes(rest: RestClient) -> None:
     datatype = (await rest("POST", "/datatypes", {"type": "H5T_STD_I8LE"}))["id"]
     for collection, id in (("datasets", dataset), ("datatypes", datatype)):
         assert (await rest("PUT", f"/{collection}/{id}/attributes/a", INTS)).status == 201
-        assert (await rest("GET", f"/{collection}/{id}", include_attrs=1))["attributes"]["a"]["value"] == [1, 2, 3]
+        assert (await rest("GET", f"/{collection}/{id}", include_attrs=1))["attributes"]["a"]["value"] == [
+            1,
+            2,
+            3,
+        ]
         assert (await rest("GET", f"/groups/{id}/attributes/a")).status == 400
     assert (await rest("GET", f"/datasets/{dataset}/attributes", follow_links=1)).status == 400
 

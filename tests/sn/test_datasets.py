@@ -68,7 +68,11 @@ async def test_sparse(rest: RestClient, node: DataNode) -> None:
         {"class": "H5Z_FILTER_DEFLATE", "id": 1, "level": 6, "section": "H5_SECTION_SELECTION"},
         {"class": "H5Z_FILTER_ZSTD", "id": 32015, "section": "H5_SECTION_FIXED"},
     ]
-    body = {"type": F64, "shape": [10**9, 10**9], "creationProperties": {"layout": SPARSE, "filters": filters}}
+    body = {
+        "type": F64,
+        "shape": [10**9, 10**9],
+        "creationProperties": {"layout": SPARSE, "filters": filters},
+    }
     made = await rest("POST", "/datasets", body)
     assert made.status == 201
     got = await rest("GET", f"/datasets/{made['id']}")
@@ -94,9 +98,30 @@ async def test_sparse(rest: RestClient, node: DataNode) -> None:
         ({"type": F64, "maxdims": [5]}, 400),
         ({"type": F64, "shape": [10], "creationProperties": {"layout": {"class": "H5D_FOO"}}}, 400),
         ({"type": F64, "shape": [10], "creationProperties": {"layout": "H5D_CHUNKED"}}, 400),
-        ({"type": F64, "shape": [10], "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": [11]}}}, 400),
-        ({"type": F64, "shape": [10], "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": [0]}}}, 400),
-        ({"type": F64, "shape": [10], "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": [1, 1]}}}, 400),
+        (
+            {
+                "type": F64,
+                "shape": [10],
+                "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": [11]}},
+            },
+            400,
+        ),
+        (
+            {
+                "type": F64,
+                "shape": [10],
+                "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": [0]}},
+            },
+            400,
+        ),
+        (
+            {
+                "type": F64,
+                "shape": [10],
+                "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": [1, 1]}},
+            },
+            400,
+        ),
         ({"type": F64, "shape": [10**5], "creationProperties": {"layout": {"class": "H5D_COMPACT"}}}, 400),
         ({"type": F64, "shape": [10], "creationProperties": {"filters": ["nope"]}}, 400),
         ({"type": F64, "shape": [10], "creationProperties": {"filters": "gzip"}}, 400),
@@ -150,7 +175,9 @@ async def test_several_one_of_them_wrong(rest: RestClient, root: str) -> None:
 
 
 async def test_a_fill_value_that_is_not_finite(rest: RestClient, node: DataNode) -> None:
-    made = await rest("POST", "/datasets", {"type": F64, "shape": [2], "creationProperties": {"fillValue": float("nan")}})
+    made = await rest(
+        "POST", "/datasets", {"type": F64, "shape": [2], "creationProperties": {"fillValue": float("nan")}}
+    )
     assert made.status == 201
     assert np.isnan(np.frombuffer(chunk_spec(await record(node, made["id"])).fill, "<f8")[0])
 
@@ -166,7 +193,11 @@ async def test_type_and_deletion(rest: RestClient) -> None:
 
 async def test_our_own_keys_are_not_shown(rest: RestClient) -> None:
     properties = {"layout": {"class": "H5D_CHUNKED", "dims": [2]}}
-    id = (await rest("POST", "/datasets", {"type": F64, "shape": [9], "maxdims": [0], "creationProperties": properties}))["id"]
+    id = (
+        await rest(
+            "POST", "/datasets", {"type": F64, "shape": [9], "maxdims": [0], "creationProperties": properties}
+        )
+    )["id"]
     await rest("PUT", f"/datasets/{id}/shape", {"shape": [3]})
     shown = (await rest("GET", f"/datasets/{id}")).body
     assert not {"askedLayout", "generation", "trim"} & set(shown)

@@ -111,7 +111,9 @@ async def test_a_bad_body_changes_nothing(rest: RestClient, body: object) -> Non
 
 
 async def test_listing_goes_on_behind_a_marker(rest: RestClient, root: str) -> None:
-    ids = sorted([(await rest("POST", "/groups", {"link": {"id": root, "name": f"g{n}"}}))["id"] for n in range(5)])
+    ids = sorted(
+        [(await rest("POST", "/groups", {"link": {"id": root, "name": f"g{n}"}}))["id"] for n in range(5)]
+    )
     assert (await rest("GET", "/groups", Limit=2))["groups"] == ids[:2]
     assert (await rest("GET", "/groups", Limit=2, Marker=ids[1]))["groups"] == ids[2:4]
     assert (await rest("GET", "/groups", Marker="g-x")).status == 404

@@ -76,7 +76,9 @@ async def test_several_at_once(rest: RestClient, root: str, group: str) -> None:
     assert (await rest("PUT", f"/groups/{group}/links", {"links": links})).status == 200
     body = {"links": {"m1": {"h5path": "/x"}}, "grp_ids": [root, group]}
     assert (await rest("PUT", f"/groups/{root}/links", body)).status == 201
-    body = {"grp_ids": {root: {"links": {"m2": {"h5path": "/y"}}}, group: {"links": {"m3": {"h5path": "/z"}}}}}
+    body = {
+        "grp_ids": {root: {"links": {"m2": {"h5path": "/y"}}}, group: {"links": {"m3": {"h5path": "/z"}}}}
+    }
     assert (await rest("PUT", f"/groups/{root}/links", body)).status == 201
     assert await titles(rest, root) == ["g1", "m1", "m2"]
     assert await titles(rest, group) == ["a", "b", "m1", "m3"]

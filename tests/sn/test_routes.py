@@ -36,7 +36,9 @@ def missing(expected: Any, got: Any, where: str = "reply") -> list[str]:
     if isinstance(expected, dict) and isinstance(got, dict):
         faults = [f"{where}.{key} is missing" for key in expected if key not in got]
         same = [key for key in expected if key in got]
-        return faults + [fault for key in same for fault in missing(expected[key], got[key], f"{where}.{key}")]
+        return faults + [
+            fault for key in same for fault in missing(expected[key], got[key], f"{where}.{key}")
+        ]
     if isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
         pairs = enumerate(zip(expected, got, strict=True))
         return [fault for n, (one, other) in pairs for fault in missing(one, other, f"{where}[{n}]")]

@@ -62,7 +62,10 @@ async def test_everything_that_is_reached_is_met_once(graph: Graph) -> None:
         number = follow(graph, start, one.path)
         assert name(number) == one.id
         assert one.path.strip("/").count("/") + (one.path != "/") == expected[number]
-    assert len([message for message in node.log if isinstance(message, ReadObjects)]) <= max(expected.values()) + 2
+    assert (
+        len([message for message in node.log if isinstance(message, ReadObjects)])
+        <= max(expected.values()) + 2
+    )
 
 
 @given(GRAPHS, st.integers(0, 9))
@@ -72,9 +75,10 @@ async def test_every_path_leads_to_the_object(graph: Graph, target: int) -> None
     paths = await paths_to(owners, name(start), name(target))
     assert len(set(paths)) == len(paths)
     assert all(follow(graph, start, path) == target for path in paths)
-    assert bool(paths) == (target in depths(graph, start) or any(
-        target in graph[number].values() for number in depths(graph, start) if number in graph
-    ))
+    assert bool(paths) == (
+        target in depths(graph, start)
+        or any(target in graph[number].values() for number in depths(graph, start) if number in graph)
+    )
 
 
 async def test_a_walk_ends_at_its_limit() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from hsparse.storage.s3 import S3Store
 from hsparse.testing.rclone_server import rclone_server
+from hsparse.testing.store_conformance import PAGE_SIZE
 
 NUMBERS = itertools.count()
 
@@ -34,7 +35,7 @@ async def rclone_store(rclone_endpoint: str) -> AsyncIterator[S3Store]:
         region="us-east-1",
         access_key="test",
         secret_key="test",
-        deadline=5.0,
+        page_size=PAGE_SIZE,
     ) as store:
         await store._client.create_bucket(Bucket=bucket)
         yield store

@@ -12,6 +12,7 @@ from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.slow_store import SlowStore
 from hsparse.testing.store_conformance import *  # noqa: F403
+from hsparse.testing.store_conformance import PAGE_SIZE
 from tests.conftest import MakeStore
 
 WRAPPERS = {
@@ -25,5 +26,5 @@ WRAPPERS = {
 @pytest.fixture(params=["memory", "posix", "s3", *WRAPPERS])
 async def store(request: pytest.FixtureRequest, make_store: MakeStore) -> ObjectStore:
     if request.param in WRAPPERS:
-        return WRAPPERS[request.param](await make_store("memory"))
-    return await make_store(request.param)
+        return WRAPPERS[request.param](await make_store("memory", PAGE_SIZE))
+    return await make_store(request.param, PAGE_SIZE)

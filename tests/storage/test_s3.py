@@ -34,7 +34,9 @@ def pauses() -> Pauses:
     return Pauses()
 
 
-def s3(bucket: str, endpoint: str, pauses: Pauses, *, deadline: float = 30.0) -> S3Store:
+def s3(
+    bucket: str, endpoint: str, pauses: Pauses, *, deadline: float = 30.0, connections: int = 8
+) -> S3Store:
     return S3Store(
         bucket,
         endpoint=endpoint,
@@ -42,6 +44,7 @@ def s3(bucket: str, endpoint: str, pauses: Pauses, *, deadline: float = 30.0) ->
         access_key="test",
         secret_key=SECRET,
         deadline=deadline,
+        connections=connections,
         clock=pauses.clock,
         sleep=pauses,
     )
@@ -161,6 +164,10 @@ async def test_a_server_that_drops_metadata(store: S3Store, proxy: LossyProxy) -
     proxy.lose(Loss("HEAD", answer=head))
     with pytest.raises(PreconditionFailed):  # no reply was lost: the refusal is believed
         await store.put_if_absent("a", b"data")
+    proxy.lose(Loss("HEAD", answer=error_reply(500, "InternalError")))
+    proxy.lose(Loss("HEAD", answer=head))
+    with pytest.raises(PreconditionFailed):  # nor was the put's reply here
+        await store.put_if_absent("a", b"data")
     proxy.lose(Loss("PUT", forward=False, answer=error_reply(500, "InternalError")))
     proxy.lose(Loss("HEAD", answer=head))
     with pytest.raises(PreconditionFailed):
@@ -249,6 +256,22 @@ async def test_pauses_grow_until_the_deadline(store: S3Store, proxy: LossyProxy,
     assert pauses.taken[-1] >= LONGEST_PAUSE / 2
     assert 30 - LONGEST_PAUSE <= sum(pauses.taken) < 30
     assert len(proxy.requests) == len(pauses.taken) + 1
+
+
+async def test_waiting_for_a_connection_does_not_count(
+    bucket: str, proxy: LossyProxy, pauses: Pauses
+) -> None:
+    async with s3(bucket, proxy.url, pauses, connections=1) as store:
+        held = proxy.lose(Loss("PUT", hang=True))
+        proxy.lose(Loss("DELETE", answer=error_reply(503, "SlowDown")))
+        put = asyncio.create_task(store.put("a", b"data"))
+        await held.met.wait()
+        delete = asyncio.create_task(store.delete("b"))
+        await asyncio.sleep(0)
+        pauses.clock.time += 1000
+        held.released.set()
+        await asyncio.gather(put, delete)
+    assert proxy.methods() == ["PUT", "DELETE", "DELETE"]
 
 
 async def test_a_silent_server_is_given_up(bucket: str, proxy: LossyProxy, pauses: Pauses) -> None:

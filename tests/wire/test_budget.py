@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hsparse.dn.budget import Budget
+from hsparse.wire.budget import Budget
 from hsparse.errors import Busy
 
 

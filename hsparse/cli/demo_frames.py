@@ -1,0 +1,166 @@
+"""The demo's second part: a stream of detector frames in unlimited sparse datasets, checked against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.cli.demo_detector import SIDE, Frame, frame
+from hsparse.cli.demo_report import Stored
+from hsparse.cli.demo_story import Story, ordered
+from hsparse.client.connection import Connection
+from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.clock import SystemClock
+
+FOUND = "/detector/found"
+FULL = "/detector/full"
+CHUNK = (1, 512, 512)
+FILTERS = (
+    {"class": "H5Z_FILTER_SHUFFLE", "id": 2},
+    {"class": "H5Z_FILTER_DEFLATE", "id": 1, "level": 1},
+)
+WINDOW = (slice(300, 812), slice(256, 768))
+WHOLE = (slice(0, SIDE), slice(0, SIDE))
+DEAD = slice(500, 504)
+Elements = tuple[NDArray[np.int64], NDArray[np.uint16]]
+
+
+class Frames:
+    """The stream: dataset `found` has what is interesting of each frame, `full` every n-th frame whole."""
+
+    def __init__(self, connection: Connection, count: int, every: int, story: Story) -> None:
+        self.count = count
+        self.kept = np.arange(0, count, every)
+        self.story = story
+        self.found = _create(connection, FOUND)
+        self.full = _create(connection, FULL)
+        self._seconds = {FOUND: 0.0, FULL: 0.0}
+        self._points = {FOUND: 0, FULL: 0}
+        self._erased: slice | None = None
+
+    def stream(self) -> None:
+        """Store frame after frame, as they arrive."""
+        with self.story.progress() as progress:
+            for index in progress.track(range(self.count), description="frames of 1 megapixel"):
+                self._store_found(frame(index))
+                if index in self.kept:
+                    self._store_full(frame(index))
+
+    def _store_found(self, one: Frame) -> None:
+        places, values = one.elements()
+        clock = SystemClock()
+        started = clock.monotonic()
+        self.found.resize((one.index + 1, SIDE, SIDE))
+        if one.region is not None:
+            self.found.write_region(one.region, values)
+        else:
+            self.found.write(places, values)
+        self._seconds[FOUND] += clock.monotonic() - started
+        self._points[FOUND] += len(values)
+
+    def _store_full(self, one: Frame) -> None:
+        clock = SystemClock()
+        started = clock.monotonic()
+        self.full.resize((one.index + 1, SIDE, SIDE))
+        self.full.write_region(f"[{one.index},:,:]", one.image)
+        self._seconds[FULL] += clock.monotonic() - started
+        self._points[FULL] += one.image.size
+
+    def stored(self) -> list[Stored]:
+        """Read back what was found in each frame, check it, and return what is stored."""
+        clock, seconds = SystemClock(), 0.0
+        for index in range(self.count):
+            started = clock.monotonic()
+            elements = self.found.read(f"[{index},:,:]")
+            seconds += clock.monotonic() - started
+            self._require(f"What was found in frame {index}", elements, self.wanted(index, index + 1))
+        self.story.right(f"{self._points[FOUND]:,} points read back, frame by frame, places and values")
+        dense = 2 * SIDE * SIDE * self.count
+        return [
+            Stored(name, self._points[name], dataset.storage()[1], dense, self._seconds[name], read)
+            for name, dataset, read in ((FOUND, self.found, seconds), (FULL, self.full, None))
+        ]
+
+    def question(self) -> None:
+        """Ask which frames are there in full, and about a window of the detector over time."""
+        story, middle, last = self.story, self.count // 2, int(self.kept[-1])
+        story.say("\nQuestions about the stream, answered over HTTP:")
+        kept = np.sort(self.full.defined("[:,0,0]")[:, 0])
+        story.same(
+            f"{FULL} says itself which frames it has: {', '.join(map(str, self.kept))}", kept, self.kept
+        )
+        image = self.full.read_dense(f"[{last},:,:]")[0]
+        story.same(f"frame {last} in full, pixel by pixel", image, frame(last).image)
+        self._question_window(max(0, middle - 2), min(self.count, middle + 2))
+
+    def _question_window(self, start: int, stop: int) -> None:
+        story, (rows, columns) = self.story, WINDOW
+        places, values = self.wanted(start, stop, WINDOW)
+        select = f"[{start}:{stop},{rows.start}:{rows.stop},{columns.start}:{columns.stop}]"
+        story.say(f"  A window of 512 x 512 pixels in frames {start} to {stop - 1}:")
+        total = (stop - start) * 512 * 512
+        what = f"{len(values):,} of {total:,} pixels are defined"
+        story.same(what, self.found.count(select), len(values))
+        defined = self.found.defined(select)
+        story.same("where they are", ordered(defined, np.zeros(len(defined)))[0], places)
+        what = "their places and values at once"
+        self._require(what, self.found.read(select), (places, values))
+        story.right(what)
+        dense = np.zeros((stop - start, 512, 512), np.uint16)
+        dense[tuple((places - (start, rows.start, columns.start)).T)] = values
+        story.same("the same as a dense array, 0 in between", self.found.read_dense(select), dense)
+
+    def change(self) -> None:
+        """Erase columns of dead pixels, then shrink the stream and let it grow again."""
+        story, last = self.story, self.count - 1
+        story.say("\nSome pixels turn out to be dead, and the last frame to be useless:")
+        self.found.erase(f"[:,:,{DEAD.start}:{DEAD.stop}]")
+        before = len(self.wanted(0, self.count)[1])
+        self._erased = DEAD
+        gone = before - len(self.wanted(0, self.count)[1])
+        what = f"columns {DEAD.start} to {DEAD.stop - 1} erased in all frames: {gone:,} points are gone"
+        story.same(what, self.found.count(), before - gone)
+        self.found.resize((last, SIDE, SIDE))
+        self.found.resize((last + 1, SIDE, SIDE))
+        what = f"the stream shrunk by frame {last} and grown again: that frame is undefined, not old data"
+        story.same(what, self.found.count(f"[{last},:,:]"), 0)
+        self.count = last
+        self._check_all(self.found)
+
+    def check_again(self, connection: Connection) -> None:
+        """Read all over another connection."""
+        self._check_all(SparseDataset.open(connection, FOUND))
+
+    def _check_all(self, dataset: SparseDataset) -> None:
+        """Check all that should be left, eight frames at a time."""
+        points = 0
+        for start in range(0, self.count, 8):
+            stop = min(self.count, start + 8)
+            wanted = self.wanted(start, stop)
+            self._require(f"Frames {start} to {stop - 1}", dataset.read(f"[{start}:{stop},:,:]"), wanted)
+            points += len(wanted[1])
+        self.story.right(f"{FOUND}: every point in frames 0 to {self.count - 1}, {points:,}")
+
+    def wanted(self, start: int, stop: int, window: tuple[slice, slice] = WHOLE) -> Elements:
+        """Return what should be defined in a window of some frames: (n, 3) places, row-major, (n,) values."""
+        parts = [frame(index).elements() for index in range(start, stop)]
+        places = np.concatenate([part[0] for part in parts])
+        values = np.concatenate([part[1] for part in parts])
+        rows, columns = places[:, 1], places[:, 2]
+        inside = (rows >= window[0].start) & (rows < window[0].stop)
+        inside &= (columns >= window[1].start) & (columns < window[1].stop)
+        if self._erased is not None:
+            inside &= (columns < self._erased.start) | (columns >= self._erased.stop)
+        return places[inside], values[inside]
+
+    def _require(
+        self, what: str, got: tuple[NDArray[np.uint64], NDArray[np.uint16]], wanted: Elements
+    ) -> None:
+        places, values = ordered(*got)
+        self.story.require(f"{what}: places", places, wanted[0])
+        self.story.require(f"{what}: values", values, wanted[1])
+
+
+def _create(connection: Connection, path: str) -> SparseDataset:
+    shape, limits = (0, SIDE, SIDE), (None, SIDE, SIDE)
+    return SparseDataset.create(connection, path, shape, np.uint16, CHUNK, max_shape=limits, filters=FILTERS)

@@ -1,0 +1,125 @@
+"""The demo: what sparse datasets are for, shown with real data and checked, answer by answer."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import h5py
+from rich.console import Console
+
+from hsparse.cli.demo import add_arguments
+from hsparse.cli.demo_cells import FILE, Cells, load_cells
+from hsparse.cli.demo_frames import Frames
+from hsparse.cli.demo_report import Stored, report
+from hsparse.cli.demo_server import embedded_server
+from hsparse.cli.demo_story import Story
+from hsparse.client.connection import Connection
+from hsparse.clock import SystemClock
+from hsparse.config import Settings, load_settings
+from hsparse.errors import HsparseError, Misconfigured
+
+CELLS_DOMAIN = "/pbmc68k_reduced.h5ad"
+DETECTOR_DOMAIN = "/detector.h5"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo; return 1 when an answer is wrong or missing, 2 when it cannot start."""
+    parser = argparse.ArgumentParser(prog="hsparse demo")
+    add_arguments(parser)
+    args = parser.parse_args(arguments)
+    story = Story(Console(highlight=False))
+    try:
+        with directory(args.keep) as root:
+            tell(story, root, args.frames, args.every)
+    except Misconfigured as error:
+        print(f"hsparse: {error.message}", file=sys.stderr)
+        return 2
+    except HsparseError as error:
+        story.wrong(error)
+        return 1
+    if args.keep is not None:
+        story.say(f"Look around: hsparse serve --root {args.keep}")
+    return 0
+
+
+def tell(story: Story, root: Path, frames: int, every: int) -> None:
+    """Load, question and change both data sets, then start the server anew and read them again."""
+    clock = SystemClock()
+    started = clock.monotonic()
+    settings = settings_for(root)
+    story.chapter("A server")
+    with embedded_server(settings) as url, h5py.File(FILE) as file:
+        story.say(
+            f"hsparse listens on {url} and keeps HDF5 objects as files in {root}. All below goes over HTTP, and every "
+            "write is on the disk before it is answered."
+        )
+        with Connection(url, CELLS_DOMAIN) as cells_connection, Connection(url, DETECTOR_DOMAIN) as detector:
+            cells, lines = _cells(cells_connection, file, story)
+            stream, more = _frames(detector, frames, every, story)
+    story.chapter("The same after a restart")
+    story.say(
+        "The server is stopped, and another one started on the same directory. What was acknowledged is there:"
+    )
+    with embedded_server(settings) as url:
+        with Connection(url, CELLS_DOMAIN) as connection:
+            cells.check_again(connection)
+        with Connection(url, DETECTOR_DOMAIN) as connection:
+            stream.check_again(connection)
+    story.console.print("", report([*lines, *more]))
+    seconds = clock.monotonic() - started
+    story.say(
+        f"[green]{story.checks} answers checked against scipy and numpy, all right[/], in {seconds:.1f} seconds."
+    )
+
+
+def _cells(connection: Connection, file: h5py.File, story: Story) -> tuple[Cells, list[Stored]]:
+    story.chapter("Single cells: a sparse matrix that HDF5 understands")
+    connection.json("PUT", "/", {})
+    cells, lines = load_cells(connection, file, story)
+    cells.question()
+    cells.change()
+    return cells, lines
+
+
+def _frames(connection: Connection, count: int, every: int, story: Story) -> tuple[Frames, list[Stored]]:
+    story.chapter("A detector: a stream of which little is worth keeping")
+    story.say(
+        "An X-ray detector sends images of 1 megapixel. Of each only a region of interest (about 10 %) or a list of "
+        f"some hundred pixels is worth keeping, and every {every}th image in full, to see that nothing is missed. "
+        "Two datasets, frames x 1024 x 1024 and unlimited, keep both in their places."
+    )
+    connection.json("PUT", "/", {})
+    frames = Frames(connection, count, every, story)
+    frames.stream()
+    lines = frames.stored()
+    frames.question()
+    frames.change()
+    return frames, lines
+
+
+def settings_for(root: Path) -> Settings:
+    """Return the settings of a server on this machine's loopback, whatever store the environment names."""
+    settings = load_settings(root=root, host="127.0.0.1", port=0, user="admin")
+    return settings.model_copy(update={"bucket": None, "password_file": None, "single_writer": False})
+
+
+@contextmanager
+def directory(keep: str | None) -> Iterator[Path]:
+    """Give a directory for the server: a new one, removed at the end, or an empty one to keep."""
+    if keep is None:
+        with TemporaryDirectory(prefix="hsparse-demo-") as path:
+            yield Path(path)
+        return
+    root = Path(keep).resolve()
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise Misconfigured(f"--keep {keep} is not an empty directory; name one that is, or a new one.")
+    yield root
+
+
+if __name__ == "__main__":
+    sys.exit(main())
