@@ -186,6 +186,8 @@ def main() -> None:
         }
         try:
             uvloop.run(run(options, report, tell))
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            report.failures.append("The run was stopped before its end.")
         finally:
             text = write(report, facts, options.out)
             sys.stdout.write(text)

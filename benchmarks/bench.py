@@ -66,7 +66,7 @@ class Bench:
         for server in sides.servers():
             if refused := sum(session.refused for session in server.sessions):
                 self.report.remark(
-                    f"{server.name} answered 503 {refused} times in `{workload}`; the requests were sent "
+                    f"{server.name} answered 5xx {refused} times in `{workload}`; the requests were sent "
                     "again after a pause, as stock clients do, and the pauses count."
                 )
 

@@ -24,13 +24,18 @@ BACKOFF = 0.1  # seconds before the first retry; doubled for each one after it
 
 
 class UnexpectedAnswer(Failed):
-    """A server answered otherwise than a measurement can use."""
+    """A server answered with a status that a measurement cannot use."""
+
+    def __init__(self, request: str, status: int, body: bytes) -> None:
+        super().__init__(f"{request} answered {status}: {body[:500]!r}")
+        self.status = status
 
 
 class Rest:
-    """A session with one server, in one domain at a time; `auth` as (user, password)."""
+    """A session with the server `name`, in one domain at a time; `auth` as (user, password)."""
 
-    def __init__(self, base: str, auth: tuple[str, str] | None = None) -> None:
+    def __init__(self, name: str, base: str, auth: tuple[str, str] | None = None) -> None:
+        self.name = name
         self.base = base
         token = base64.b64encode(":".join(auth).encode()).decode() if auth else ""
         self._credentials = {"Authorization": f"Basic {token}"} if token else {}
@@ -55,6 +60,11 @@ class Rest:
         if self._session is not None:
             await self._session.close()
 
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("Use Rest in an async with block.")
+        return self._session
+
     async def send(
         self,
         method: str,
@@ -67,35 +77,29 @@ class Rest:
     ) -> bytes:
         """Send a request and return the answer's body; `UnexpectedAnswer` unless the status is 2xx.
 
-        A 503 is tried again after a pause, as stock clients do; `refused` counts them.
+        A 5xx is tried again after a pause, as stock clients do; `refused` counts them.
         """
-        if self._session is None:
-            raise RuntimeError("Use Rest in an async with block.")
         headers = {"Accept": accept, **self._domain}
         if body is not None:
             headers["Content-Type"] = content
         for attempt in range(RETRIES):
-            async with self._session.request(
+            async with self._open().request(
                 method, path, data=body, params=params, headers=headers
             ) as answer:
                 data = await answer.read()
                 if answer.status < 300:
                     return data
-                if answer.status != 503 or attempt == RETRIES - 1:
-                    raise UnexpectedAnswer(f"{method} {path} answered {answer.status}: {data[:500]!r}")
+                if answer.status < 500 or attempt == RETRIES - 1:
+                    raise UnexpectedAnswer(f"{self.name}: {method} {path}", answer.status, data)
             self.refused += 1
             await asyncio.sleep(BACKOFF * 2**attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def stream(self, path: str, accept: str) -> AsyncIterator[bytes]:
         """GET an answer of any size, piece by piece; `UnexpectedAnswer` unless the status is 2xx."""
-        if self._session is None:
-            raise RuntimeError("Use Rest in an async with block.")
-        async with self._session.get(path, headers={"Accept": accept, **self._domain}) as answer:
+        async with self._open().get(path, headers={"Accept": accept, **self._domain}) as answer:
             if answer.status >= 300:
-                raise UnexpectedAnswer(
-                    f"GET {path} answered {answer.status}: {(await answer.read())[:500]!r}"
-                )
+                raise UnexpectedAnswer(f"{self.name}: GET {path}", answer.status, await answer.read())
             async for block in answer.content.iter_any():
                 yield block
 
@@ -113,7 +117,7 @@ class Rest:
             try:
                 await self.json("PUT", "/", {"folder": True})
             except UnexpectedAnswer as error:
-                if " 409" not in str(error):
+                if error.status != 409:
                     raise
         self._domain = {"X-Hdf-domain": path}
         self.root = (await self.json("PUT", "/", {}))["root"]

@@ -34,7 +34,7 @@ class Server:
 
     def rest(self) -> Rest:
         """Return a new session."""
-        self.sessions.append(Rest(self.base, self.auth))
+        self.sessions.append(Rest(self.name, self.base, self.auth))
         return self.sessions[-1]
 
     def new_domain(self) -> str:

@@ -90,7 +90,9 @@ def make_service(settings: Settings, owners: Owners, bucket: str, clock: Clock |
     clock = clock or SystemClock()
     authenticator: Authenticator = SingleUser(settings.user)
     if settings.password_file is not None:
-        authenticator = PasswordAuthenticator(PasswordFile(settings.password_file), clock)
+        file = PasswordFile(settings.password_file)
+        file.users()  # a file that cannot be used is found now, not at the first request
+        authenticator = PasswordAuthenticator(file, clock)
     return Service(settings.service(bucket), owners, clock, authenticator, Metrics(clock), clock.now())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -12,7 +11,7 @@ from scipy.sparse import csr_array
 
 from hsparse.cli.demo_copy import attributes_of, check_attributes, check_copy, copy_file, objects
 from hsparse.cli.demo_report import Stored
-from hsparse.cli.demo_story import Story
+from hsparse.cli.demo_story import Elements, Story
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.clock import SystemClock
@@ -38,7 +37,7 @@ class Cells:
 
     def question(self) -> None:
         """Ask about a slab and about a gene."""
-        rows, _ = coordinates(self.wanted)
+        rows = elements(self.wanted)[0][:, 0]
         slab = kept(self.wanted, (rows >= 100) & (rows < 200))
         select = f"[100:200,0:{len(self.genes)}]"
         self.story.say("\nQuestions about cells 100 to 199, answered over HTTP:")
@@ -46,20 +45,18 @@ class Cells:
         self.story.same(
             f"{slab.nnz:,} of {total:,} elements are defined", self.dataset.count(select), slab.nnz
         )
-        places = self.dataset.defined(select)
-        ones = np.ones(len(places), np.int8)
-        same_matrix(self.story, "where they are", places, ones, slab.astype(bool).astype(np.int8))
-        same_matrix(self.story, "their places and values at once", *self.dataset.read(select), slab)
+        self.story.same_places("where they are", self.dataset.defined(select), elements(slab)[0])
+        self.story.same_elements("their places and values at once", self.dataset.read(select), elements(slab))
         what = "a client that knows nothing of sparse data reads 0 in between"
         self.story.same(what, self.dataset.read_dense(select), self.wanted[100:200].toarray())
         self._question_gene("CST3")
 
     def _question_gene(self, name: str) -> None:
         gene = self.genes.index(name)
-        _, columns = coordinates(self.wanted)
+        columns = elements(self.wanted)[0][:, 1]
         column = kept(self.wanted, columns == gene)
         what = f"the {column.nnz} cells that express {name} (a marker of monocytes), and how much"
-        same_matrix(self.story, what, *self.dataset.read(f"[:,{gene}]"), column)
+        self.story.same_elements(what, self.dataset.read(f"[:,{gene}]"), elements(column))
 
     def change(self) -> None:
         """Define an element as zero, then erase a family of genes."""
@@ -79,7 +76,7 @@ class Cells:
         self._erase_genes([i for i, name in enumerate(self.genes) if name.startswith(RIBOSOMAL)])
 
     def _erase_genes(self, genes: list[int]) -> None:
-        _, columns = coordinates(self.wanted)
+        columns = elements(self.wanted)[0][:, 1]
         left = kept(self.wanted, ~np.isin(columns, genes))
         self.dataset.erase(f"[:,[{','.join(map(str, genes))}]]")
         what = (
@@ -87,12 +84,13 @@ class Cells:
             f"gone, {left.nnz:,} are as before"
         )
         self.wanted = left
-        same_matrix(self.story, what, *self.dataset.read(), left)
+        self.story.same_elements(what, self.dataset.read(), elements(left))
 
     def check_again(self, connection: Connection) -> None:
         """Read all over another connection."""
         dataset = SparseDataset.open(connection, MATRIX)
-        same_matrix(self.story, f"{MATRIX}: every element, {self.wanted.nnz:,}", *dataset.read(), self.wanted)
+        what = f"{MATRIX}: every element, {self.wanted.nnz:,}"
+        self.story.same_elements(what, dataset.read(), elements(self.wanted))
 
 
 def load_cells(connection: Connection, file: h5py.File, story: Story) -> tuple[Cells, list[Stored]]:
@@ -110,13 +108,13 @@ def load_cells(connection: Connection, file: h5py.File, story: Story) -> tuple[C
     dataset = SparseDataset.create(
         connection, MATRIX, matrix.shape, matrix.dtype, CHUNK, filters=FILTERS, attributes=attributes
     )
-    coords = np.stack(coordinates(matrix), axis=1)
+    sent = elements(matrix)
     started = clock.monotonic()
-    dataset.write(coords, matrix.data)
+    dataset.write(*sent)
     written = clock.monotonic()
     found = dataset.read()
     read = clock.monotonic()
-    same_matrix(story, f"all {matrix.nnz:,} elements read back, places and values", *found, matrix)
+    story.same_elements(f"all {matrix.nnz:,} elements read back, places and values", found, sent)
     check_attributes(connection, f"/datasets/{dataset.id}", file[MATRIX], story)
     dense = matrix.dtype.itemsize * cells * genes
     stored = Stored(MATRIX, matrix.nnz, dataset.storage()[1], dense, written - started, read - written)
@@ -144,24 +142,13 @@ def read_csr(group: h5py.Group) -> csr_array:
     return matrix
 
 
-def coordinates(matrix: csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows and columns of the stored elements, (nnz,) each, row-major."""
+def elements(matrix: csr_array) -> Elements:
+    """Return the stored elements: (nnz, 2) places, row-major, and (nnz,) values."""
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    return rows, matrix.indices.astype(np.int64)
+    return np.stack((rows, matrix.indices), axis=1), matrix.data
 
 
 def kept(matrix: csr_array, mask: NDArray[np.bool_]) -> csr_array:
     """Return the matrix with only those stored elements that `mask: (nnz,)` is true for."""
-    rows, columns = coordinates(matrix)
-    return csr_array((matrix.data[mask], (rows[mask], columns[mask])), shape=matrix.shape)
-
-
-def same_matrix(
-    story: Story, what: str, coords: NDArray[np.uint64], values: NDArray[Any], wanted: csr_array
-) -> None:
-    """Check that elements, as the server gives them, are those that scipy has stored, zeros included."""
-    got = csr_array((values, coords.T.astype(np.int64)), shape=wanted.shape)
-    story.require(f"{what}: how many", len(values), wanted.nnz)
-    story.require(f"{what}: elements a row", got.indptr, wanted.indptr)
-    story.require(f"{what}: columns", got.indices, wanted.indices)
-    story.same(what, got.data, wanted.data)
+    places, values = elements(matrix)
+    return csr_array((values[mask], tuple(places[mask].T)), shape=matrix.shape)

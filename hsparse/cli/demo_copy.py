@@ -63,11 +63,11 @@ def check_copy(connection: Connection, file: h5py.File, copied: Copied, story: S
         dtype = createDataType(record["type"])
         story.require(f"The type of {path}", np.array(dtype == wanted.dtype), np.array(True))
         values = np.frombuffer(connection.binary("GET", f"{owner}/value"), dtype)
-        shape = record["shape"]["dims"]
+        shape = record["shape"].get("dims", [])
         story.require(f"The shape of {path}", np.array(shape), np.array(wanted.shape))
         story.require(f"The values of {path}", values.reshape(shape), wanted)
         check_attributes(connection, owner, file[path], story)
-    for path in copied.groups:
+    for path in ("/", *copied.groups):
         record = connection.json("GET", "/groups/", h5path=path)
         check_attributes(connection, f"/groups/{record['id']}", file[path], story)
     return stored
@@ -118,13 +118,14 @@ def _copy_dataset(connection: Connection, path: str, item: h5py.Dataset, values:
         properties["filters"].append({"class": "H5Z_FILTER_SHUFFLE", "id": 2})
     if item.compression == "gzip":
         properties["filters"].append({"class": "H5Z_FILTER_DEFLATE", "id": 1, "level": item.compression_opts})
-    body = {
+    body: Json = {
         "type": getTypeItem(item.dtype),
         "shape": list(item.shape),
-        "maxdims": list(item.maxshape),
         "creationProperties": properties,
         "attributes": attributes_of(item),
         "h5path": path,
     }
+    if item.maxshape != item.shape:
+        body["maxdims"] = list(item.maxshape)
     id = connection.json("POST", "/datasets", body, implicit=1)["id"]
     connection.json("PUT", f"/datasets/{id}/value", values.tobytes())

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hsparse.cli.demo_detector import SIDE, Frame, frame
 from hsparse.cli.demo_report import Stored
-from hsparse.cli.demo_story import Story, ordered
+from hsparse.cli.demo_story import Elements, Story
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.clock import SystemClock
@@ -21,8 +20,8 @@ FILTERS = (
 )
 WINDOW = (slice(300, 812), slice(256, 768))
 WHOLE = (slice(0, SIDE), slice(0, SIDE))
-DEAD = slice(500, 504)
-Elements = tuple[NDArray[np.int64], NDArray[np.uint16]]
+DEAD = 4
+"""Columns of pixels that turn out to be dead: the first of the region in frame 0."""
 
 
 class Frames:
@@ -73,7 +72,8 @@ class Frames:
             started = clock.monotonic()
             elements = self.found.read(f"[{index},:,:]")
             seconds += clock.monotonic() - started
-            self._require(f"What was found in frame {index}", elements, self.wanted(index, index + 1))
+            what = f"what was found in frame {index}"
+            self.story.require_elements(what, elements, self.wanted(index, index + 1))
         self.story.right(f"{self._points[FOUND]:,} points read back, frame by frame, places and values")
         dense = 2 * SIDE * SIDE * self.count
         return [
@@ -83,14 +83,15 @@ class Frames:
 
     def question(self) -> None:
         """Ask which frames are there in full, and about a window of the detector over time."""
-        story, middle, last = self.story, self.count // 2, int(self.kept[-1])
+        story, middle = self.story, self.count // 2
         story.say("\nQuestions about the stream, answered over HTTP:")
-        kept = np.sort(self.full.defined("[:,0,0]")[:, 0])
-        story.same(
-            f"{FULL} says itself which frames it has: {', '.join(map(str, self.kept))}", kept, self.kept
-        )
-        image = self.full.read_dense(f"[{last},:,:]")[0]
-        story.same(f"frame {last} in full, pixel by pixel", image, frame(last).image)
+        indices = np.sort(self.full.defined("[:,0,0]")[:, 0])
+        what = f"{FULL} says itself which frames it has: {', '.join(map(str, self.kept))}"
+        story.same(what, indices, self.kept)
+        for index in self.kept.tolist():
+            image = self.full.read_dense(f"[{index},:,:]")[0]
+            story.require(f"frame {index} in full", image, frame(index).image)
+        story.right(f"these {len(self.kept)} frames, pixel by pixel")
         self._question_window(max(0, middle - 2), min(self.count, middle + 2))
 
     def _question_window(self, start: int, stop: int) -> None:
@@ -101,11 +102,8 @@ class Frames:
         total = (stop - start) * 512 * 512
         what = f"{len(values):,} of {total:,} pixels are defined"
         story.same(what, self.found.count(select), len(values))
-        defined = self.found.defined(select)
-        story.same("where they are", ordered(defined, np.zeros(len(defined)))[0], places)
-        what = "their places and values at once"
-        self._require(what, self.found.read(select), (places, values))
-        story.right(what)
+        story.same_places("where they are", self.found.defined(select), places)
+        story.same_elements("their places and values at once", self.found.read(select), (places, values))
         dense = np.zeros((stop - start, 512, 512), np.uint16)
         dense[tuple((places - (start, rows.start, columns.start)).T)] = values
         story.same("the same as a dense array, 0 in between", self.found.read_dense(select), dense)
@@ -114,11 +112,12 @@ class Frames:
         """Erase columns of dead pixels, then shrink the stream and let it grow again."""
         story, last = self.story, self.count - 1
         story.say("\nSome pixels turn out to be dead, and the last frame to be useless:")
-        self.found.erase(f"[:,:,{DEAD.start}:{DEAD.stop}]")
         before = len(self.wanted(0, self.count)[1])
-        self._erased = DEAD
+        first = int(self.wanted(0, 1)[0][:, 2].min())
+        self.found.erase(f"[:,:,{first}:{first + DEAD}]")
+        self._erased = slice(first, first + DEAD)
         gone = before - len(self.wanted(0, self.count)[1])
-        what = f"columns {DEAD.start} to {DEAD.stop - 1} erased in all frames: {gone:,} points are gone"
+        what = f"columns {first} to {first + DEAD - 1} erased in all frames: {gone:,} points are gone"
         story.same(what, self.found.count(), before - gone)
         self.found.resize((last, SIDE, SIDE))
         self.found.resize((last + 1, SIDE, SIDE))
@@ -137,7 +136,8 @@ class Frames:
         for start in range(0, self.count, 8):
             stop = min(self.count, start + 8)
             wanted = self.wanted(start, stop)
-            self._require(f"Frames {start} to {stop - 1}", dataset.read(f"[{start}:{stop},:,:]"), wanted)
+            elements = dataset.read(f"[{start}:{stop},:,:]")
+            self.story.require_elements(f"frames {start} to {stop - 1}", elements, wanted)
             points += len(wanted[1])
         self.story.right(f"{FOUND}: every point in frames 0 to {self.count - 1}, {points:,}")
 
@@ -152,13 +152,6 @@ class Frames:
         if self._erased is not None:
             inside &= (columns < self._erased.start) | (columns >= self._erased.stop)
         return places[inside], values[inside]
-
-    def _require(
-        self, what: str, got: tuple[NDArray[np.uint64], NDArray[np.uint16]], wanted: Elements
-    ) -> None:
-        places, values = ordered(*got)
-        self.story.require(f"{what}: places", places, wanted[0])
-        self.story.require(f"{what}: values", values, wanted[1])
 
 
 def _create(connection: Connection, path: str) -> SparseDataset:

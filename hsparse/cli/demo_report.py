@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+TITLE = "What was stored, as loaded; written and read in millions of points a second"
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -25,15 +27,15 @@ class Stored:
 
 def report(lines: list[Stored]) -> Table:
     """Return the table, one row a dataset and their sum."""
-    table = Table(title="What was stored, as loaded", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=TITLE, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("dataset", no_wrap=True)
     for name in (
         "points",
-        "dense\nMB",
-        "stored\nMB",
-        "bytes\na point",
-        "written\npoints/s",
-        "read\npoints/s",
+        "MB if\ndense",
+        "MB\nstored",
+        "bytes a\npoint",
+        "written",
+        "read",
     ):
         table.add_column(name, justify="right", no_wrap=True)
     for line in lines:
@@ -51,5 +53,5 @@ def _sizes(points: int, dense_bytes: int, nbytes: int) -> tuple[str, ...]:
 
 
 def _rate(points: int, seconds: float | None) -> str:
-    """Return points a second in millions; nothing where it was not measured."""
+    """Return millions of points a second; nothing where it was not measured."""
     return "" if seconds is None else f"{points / max(seconds, 1e-9) / 1e6:.2f}"

@@ -42,6 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
     except HsparseError as error:
         story.wrong(error)
         return 1
+    except KeyboardInterrupt:
+        story.say("Stopped.")
+        return 130
     if args.keep is not None:
         story.say(f"Look around: hsparse serve --root {args.keep}")
     return 0
@@ -90,7 +93,7 @@ def _frames(connection: Connection, count: int, every: int, story: Story) -> tup
     story.chapter("A detector: a stream of which little is worth keeping")
     story.say(
         "An X-ray detector sends images of 1 megapixel. Of each only a region of interest (about 10 %) or a list of "
-        f"some hundred pixels is worth keeping, and every {every}th image in full, to see that nothing is missed. "
+        f"some hundred pixels is worth keeping, and one image in {every} in full, to see that nothing is missed. "
         "Two datasets, frames x 1024 x 1024 and unlimited, keep both in their places."
     )
     connection.json("PUT", "/", {})

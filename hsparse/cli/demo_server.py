@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import uvloop
 
@@ -38,7 +38,8 @@ def embedded_server(settings: Settings) -> Iterator[str]:
     try:
         yield url
     finally:
-        loop.call_soon_threadsafe(stop.set)
+        with suppress(RuntimeError):  # its loop is closed already: it failed, as is told below
+            loop.call_soon_threadsafe(stop.set)
         thread.join()
     ended.result()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hsparse.errors import HsparseError
+
+Elements: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
+"""Places, (n, rank), and values, (n,)."""
 
 
 class WrongAnswer(HsparseError):
@@ -49,6 +52,26 @@ class Story:
         self.require(what, got, wanted)
         self.right(what)
 
+    def require_elements(self, what: str, got: Elements, wanted: Elements) -> None:
+        """Check places and values against those of `wanted`, which are row-major, as `require` does.
+
+        What was got may come in any order: servers answer chunk by chunk.
+        """
+        places, values = ordered(*got)
+        self.require(f"{what}: how many", len(values), len(wanted[1]))
+        self.require(f"{what}: places", places, wanted[0])
+        self.require(f"{what}: values", values, wanted[1])
+
+    def same_elements(self, what: str, got: Elements, wanted: Elements) -> None:
+        """Check, see `require_elements`, and tell."""
+        self.require_elements(what, got, wanted)
+        self.right(what)
+
+    def same_places(self, what: str, got: NDArray[Any], wanted: NDArray[Any]) -> None:
+        """Check places alone, and tell."""
+        self.require(f"{what}: how many", len(got), len(wanted))
+        self.same(what, ordered(got, got)[0], wanted)
+
     def right(self, what: str) -> None:
         """Tell what was checked."""
         self.console.print(f"  [green]right[/]  {escape(what)}", soft_wrap=True)
@@ -58,8 +81,8 @@ class Story:
         self.console.print(f"[bold red]wrong[/]  [red]{escape(error.message)}[/]", soft_wrap=True)
 
 
-def ordered(coords: NDArray[np.uint64], values: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-    """Return elements in row-major order: servers answer chunk by chunk."""
+def ordered(coords: NDArray[Any], values: NDArray[Any]) -> Elements:
+    """Return elements in row-major order."""
     order = np.lexsort(coords.T[::-1])
     return coords[order], values[order]
 
@@ -68,7 +91,7 @@ def _difference(got: NDArray[Any], wanted: NDArray[Any]) -> str | None:
     """Say in what two arrays differ, None when they are equal; a NaN equals a NaN of the same bits."""
     if got.shape != wanted.shape:
         return f"the answer has shape {list(got.shape)}, not {list(wanted.shape)}"
-    same = got == wanted if got.dtype == wanted.dtype else got.astype(wanted.dtype) == wanted
+    same = got == wanted
     if np.all(same) or (got.dtype == wanted.dtype and got.tobytes() == wanted.tobytes()):
         return None
     place = tuple(int(index) for index in np.argwhere(~np.asarray(same))[0])

@@ -2,6 +2,14 @@
 
 Undefined is not zero: an element is defined once it is written, with whatever value, until it is erased. A
 dense read gives the fill value where nothing is defined.
+
+    with Connection("http://localhost:5101", "/home/ada/run.h5", user="ada", password="...") as connection:
+        frames = SparseDataset.create(
+            connection, "/frames", (0, 1024, 1024), "u2", chunk=(1, 512, 512), max_shape=(None, 1024, 1024)
+        )
+        frames.resize((1, 1024, 1024))
+        frames.write([[0, 10, 20], [0, 10, 21]], [700, 650])
+        coords, values = frames.read("[0,0:512,:]")
 """
 
 from __future__ import annotations

@@ -172,13 +172,15 @@ class Owned(Generic[V]):
 
     async def _commit_group(self, group: list[_Waiting[V]]) -> list[Any]:
         for _ in range(ATTEMPTS):
+            remembered = self._state is not None or self._loading is not None
             state = await self._known(group[0].base)
             weight = sum(waiting.weight for waiting in group)
             if state.value is not None:
                 weight += self._codec.nbytes(state.value)
             applied = await self._workers.run(weight, self._apply_group, group, state.value)
             try:
-                await self._put(state, applied)
+                if not await self._put(state, applied) and remembered:
+                    await self._confirm(state)
             except PreconditionFailed:
                 self._state = await self._seen_again(group)
                 continue
@@ -219,14 +221,30 @@ class Owned(Generic[V]):
         changed = value is not None and (value is not before or before is None)
         return _Group(value, self._codec.encode(value) if changed and value is not None else None, results)
 
-    async def _put(self, state: _State[V], group: _Group[V]) -> None:
+    async def _put(self, state: _State[V], group: _Group[V]) -> bool:
+        """Store what the group made; False when there was nothing to store."""
         if group.data is None:
-            if group.value is None and (state.value is not None or not state.decoded):
+            gone = group.value is None and (state.value is not None or not state.decoded)
+            if gone:
                 await self._store.delete(self.key)
                 self._state = _State(None, None)
-            return
+            return gone
         if state.etag is None:
             etag = await self._store.put_if_absent(self.key, group.data)
         else:
             etag = await self._store.put_if_match(self.key, group.data, state.etag)
         self._state = _State(group.value, etag)
+        return True
+
+    async def _confirm(self, state: _State[V]) -> None:
+        """Raise `PreconditionFailed` when the store no longer holds `state`.
+
+        That a remembered value needs no change, or refuses one, says nothing once another node has
+        replaced it; no put would find out.
+        """
+        try:
+            etag: str | None = (await self._store.get_range(self.key, 0, 1)).etag
+        except NotFound:
+            etag = None
+        if etag != state.etag:
+            raise PreconditionFailed(f"{self.key} was changed by another node.")

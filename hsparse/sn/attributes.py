@@ -19,18 +19,20 @@ from hsparse.model.attribute import (
 from hsparse.model.datatype import parse_type
 from hsparse.sn.context import Context
 from hsparse.sn.href import Href, href, hrefs
-from hsparse.sn.json_body import read_object, text_list
+from hsparse.sn.json_body import read_object
 from hsparse.sn.missing import missing_attribute
 from hsparse.sn.object_path import check_member
 from hsparse.sn.objects import requested, requested_id, respond_floats
 from hsparse.sn.page import ordered, page_of, split_names
 from hsparse.sn.respond import respond
+from hsparse.sn.several import Several, by_creation
 from hsparse.sn.shown import shown_attribute, shown_value
 from hsparse.sn.type_reference import read_type
 from hsparse.sn.walk import read_many, walk
 from hsparse.wire.message import DeleteAttributes, PutAttributes, Record
 
 BINARY = "application/octet-stream"
+KEYS = Several("obj_ids", "attributes", "attr_names")
 
 
 async def get_attributes(context: Context) -> web.StreamResponse:
@@ -51,7 +53,7 @@ async def get_attributes(context: Context) -> web.StreamResponse:
 
 async def post_attributes(context: Context) -> web.StreamResponse:
     """Answer with attributes by name: of the request's object, or of each in `obj_ids`."""
-    wanted = _wanted(context, await read_object(context))
+    wanted = KEYS.wanted(context, await read_object(context))
     ids = list(wanted)
     found: Record = {}
     for id, outcome in zip(ids, await read_many(context.service.owners, ids), strict=True):
@@ -67,7 +69,7 @@ async def post_attributes(context: Context) -> web.StreamResponse:
 
 async def put_attributes(context: Context) -> web.StreamResponse:
     """Set attributes, of the request's object or of each in `obj_ids`; 200 when nothing changed."""
-    return await _put(context, _bodies(context, await read_object(context)))
+    return await _put(context, KEYS.bodies(context, await read_object(context)))
 
 
 async def delete_attributes(context: Context) -> web.StreamResponse:
@@ -194,46 +196,8 @@ async def _parsed(context: Context, bodies: Any) -> Record:
         raise BadRequest("attributes must be an object, with an attribute for each name.")
     if not all(isinstance(body, dict) for body in bodies.values()):
         raise BadRequest("An attribute must be an object, with type, shape and value.")
-    items = sorted(bodies.items(), key=lambda item: _created(item[1]))
+    items = by_creation(bodies)
     return {check_name(name): parse_attribute(body, await read_type(context, body)) for name, body in items}
-
-
-def _created(body: Record) -> float:
-    created = body.get("created")
-    return created if isinstance(created, int | float) else 0.0
-
-
-def _bodies(context: Context, body: Record) -> dict[str, Any]:
-    """Return what is to be set, by object: `attributes`, of all in a list `obj_ids`, or of each in a dict."""
-    ids, attributes = body.get("obj_ids"), body.get("attributes")
-    if ids is None:
-        return {requested_id(context): attributes}
-    if isinstance(ids, list) and ids:
-        return {check_member(str(id), context.domain): attributes for id in ids}
-    if not isinstance(ids, dict) or not ids or attributes is not None:
-        raise BadRequest(
-            "obj_ids must be a list of ids, with attributes beside it, or have attributes for each id."
-        )
-    return {
-        check_member(id, context.domain): one.get("attributes") if isinstance(one, dict) else None
-        for id, one in ids.items()
-    }
-
-
-def _wanted(context: Context, body: Record) -> dict[str, list[str] | None]:
-    """Return the names that are asked for, by object; None for all."""
-    ids, names = body.get("obj_ids"), text_list(body, "attr_names")
-    if ids is None:
-        if names is None:
-            raise BadRequest("The body must have attr_names or obj_ids.")
-        return {requested_id(context): names}
-    if isinstance(ids, list) and ids:
-        return {check_member(str(id), context.domain): names for id in ids}
-    if not isinstance(ids, dict) or not ids or names is not None:
-        raise BadRequest("obj_ids must be a list of ids, or have a list of attr_names for each id.")
-    if any(some is None for some in ids.values()):
-        raise BadRequest("obj_ids must have a list of attr_names for each id.")
-    return {check_member(id, context.domain): text_list(ids, id) for id in ids}
 
 
 def _decoded_names(context: Context) -> tuple[str, ...]:

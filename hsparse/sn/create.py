@@ -19,6 +19,7 @@ from hsparse.model.objid import collection_of, is_root, new_id
 from hsparse.sn.context import Context
 from hsparse.sn.json_body import read_json
 from hsparse.sn.object_path import check_member, root_of
+from hsparse.sn.objects import remove
 from hsparse.sn.respond import respond
 from hsparse.sn.shown import shown_object
 from hsparse.sn.type_reference import read_type
@@ -105,7 +106,7 @@ async def create(context: Context, drafts: list[Draft]) -> None:
         await gather_all([one.after() for one in drafts if one.after is not None])
         await _link(context, drafts)
     except HsparseError:
-        await owners.change(*map(DeleteObject, made))
+        await gather_all([remove(owners, id) for id in made])
         raise
 
 

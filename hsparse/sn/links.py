@@ -11,15 +11,18 @@ from hsparse.model.link import HARD, check_title, listed_link, parse_link, shown
 from hsparse.model.objid import collection_of
 from hsparse.sn.context import Context
 from hsparse.sn.href import href, hrefs
-from hsparse.sn.json_body import read_object, text_list
+from hsparse.sn.json_body import read_object
 from hsparse.sn.missing import missing_link
 from hsparse.sn.object_path import check_member
 from hsparse.sn.objects import requested, requested_id
 from hsparse.sn.page import ordered, page_of, split_names
 from hsparse.sn.pattern import matcher
 from hsparse.sn.respond import respond
+from hsparse.sn.several import Several, by_creation
 from hsparse.sn.walk import read_many, walk
 from hsparse.wire.message import DeleteLinks, PutLinks, Record
+
+KEYS = Several("grp_ids", "links", "titles", "groups")
 
 
 async def get_links(context: Context) -> web.StreamResponse:
@@ -38,7 +41,7 @@ async def get_links(context: Context) -> web.StreamResponse:
 async def post_links(context: Context) -> web.StreamResponse:
     """Answer with links by title: of the request's group, or of each group in `grp_ids`."""
     body = await read_object(context)
-    wanted = _wanted(context, body)
+    wanted = KEYS.wanted(context, body)
     groups = list(wanted)
     matches = matcher(context.arg("pattern"))
     limit = context.number("Limit")
@@ -54,7 +57,7 @@ async def post_links(context: Context) -> web.StreamResponse:
 async def put_links(context: Context) -> web.StreamResponse:
     """Set links, of the request's group or of each in `grp_ids`; 200 when all were there already."""
     body = await read_object(context)
-    return await _put(context, _bodies(context, body))
+    return await _put(context, KEYS.bodies(context, body))
 
 
 async def delete_links(context: Context) -> web.StreamResponse:
@@ -109,47 +112,11 @@ def _parsed(context: Context, bodies: Any) -> Record:
     """Return links in their stored form, in the order in which the client created them."""
     if not isinstance(bodies, dict) or not bodies:
         raise BadRequest("links must be an object, with a link for each title.")
-    links = {check_title(title): parse_link(body) for title, body in sorted(bodies.items(), key=_created)}
+    links = {check_title(title): parse_link(body) for title, body in by_creation(bodies)}
     for link in links.values():
         if link["class"] == HARD:
             check_member(link["id"], context.domain)
     return links
-
-
-def _created(item: tuple[str, Any]) -> float:
-    created = item[1].get("created") if isinstance(item[1], dict) else None
-    return created if isinstance(created, int | float) else 0.0
-
-
-def _bodies(context: Context, body: Record) -> dict[str, Any]:
-    """Return what is to be set, by group: `links`, of all in a list `grp_ids`, or of each in a dict."""
-    groups, links = body.get("grp_ids"), body.get("links")
-    if groups is None:
-        return {requested_id(context, "groups"): links}
-    if isinstance(groups, list) and groups:
-        return {check_member(str(id), context.domain, "groups"): links for id in groups}
-    if not isinstance(groups, dict) or not groups or links is not None:
-        raise BadRequest("grp_ids must be a list of ids, with links beside it, or have links for each id.")
-    return {
-        check_member(id, context.domain, "groups"): one.get("links") if isinstance(one, dict) else None
-        for id, one in groups.items()
-    }
-
-
-def _wanted(context: Context, body: Record) -> dict[str, list[str] | None]:
-    """Return the titles that are asked for, by group; None for all."""
-    groups, titles = body.get("grp_ids"), text_list(body, "titles")
-    if groups is None:
-        if titles is None:
-            raise BadRequest("The body must have titles or grp_ids.")
-        return {requested_id(context, "groups"): titles}
-    if isinstance(groups, list) and groups:
-        return {check_member(str(id), context.domain, "groups"): titles for id in groups}
-    if not isinstance(groups, dict) or not groups or titles is not None:
-        raise BadRequest("grp_ids must be a list of ids, or have a list of titles for each id.")
-    if any(some is None for some in groups.values()):
-        raise BadRequest("grp_ids must have a list of titles for each id.")
-    return {check_member(id, context.domain, "groups"): text_list(groups, id) for id in groups}
 
 
 async def _titles(

@@ -12,6 +12,7 @@ from hsparse.model.objid import collection_of, is_root
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.href import Href, hrefs
 from hsparse.sn.object_path import check_member, resolve, root_of
+from hsparse.sn.owners import Owners
 from hsparse.sn.page import page_of
 from hsparse.sn.respond import JSON_TYPE, respond
 from hsparse.sn.shown import CLASSES, shown_object
@@ -53,12 +54,16 @@ async def delete_object(context: Context, collection: str) -> web.StreamResponse
     id = requested_id(context, collection)
     if is_root(id):
         raise Forbidden(f"{id} is the root group: delete the domain instead.")
-    owners = context.service.owners
+    await remove(context.service.owners, id)
+    return respond({})
+
+
+async def remove(owners: Owners, id: str) -> None:
+    """Delete an object and, of a dataset, its chunks; `NotFound` or `Gone` when there is none."""
     await owners.apply(DeleteObject(id))
-    if collection == "datasets":
+    if collection_of(id) == "datasets":
         await owners.ask_any(DeleteTree(id))
         await owners.ask_all(Forget(id))
-    return respond({})
 
 
 async def requested(context: Context, collection: str | None = None) -> Record:

@@ -10,7 +10,7 @@ from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
 from hsparse.model.objid import chunk_of_key, chunk_prefix, domain_prefix
 from hsparse.sn.owners import Owners
-from hsparse.sn.walk import read_many
+from hsparse.sn.walk import READS_AT_ONCE
 from hsparse.wire.message import ListKeys, Record
 
 KEYS_AT_ONCE = 10_000
@@ -60,21 +60,14 @@ async def scan_domain(owners: Owners, root: str) -> Record:
     tally = _Tally()
     async for key, size, modified in _keys(owners, domain_prefix(root)):
         tally.add(key, size, modified)
-    ids = sorted(tally.datasets)
-    outcomes = await read_many(owners, ids)
     datasets: Record = {}
-    for id, outcome in zip(ids, outcomes, strict=True):
-        if outcome.failure is not None and outcome.failure.kind in (ErrorKind.NOT_FOUND, ErrorKind.GONE):
-            continue  # chunks that are left of a deleted dataset
-        record, stored = outcome.unwrap(), tally.datasets[id]
-        datasets[id] = {
-            "lastModified": stored.modified,
-            "num_chunks": stored.chunks,
-            "allocated_bytes": stored.size,
-            "logical_bytes": num_elements(record["shape"]) * parse_type(record["type"]).guessed_size,
-            "linked_bytes": 0,
-            "num_linked_chunks": 0,
-        }
+    ids = sorted(tally.datasets)
+    for first in range(0, len(ids), READS_AT_ONCE):
+        some = ids[first : first + READS_AT_ONCE]
+        for id, outcome in zip(some, await owners.read(*some), strict=True):
+            if outcome.failure is not None and outcome.failure.kind in (ErrorKind.NOT_FOUND, ErrorKind.GONE):
+                continue  # chunks that are left of a deleted dataset
+            datasets[id] = _dataset_counts(outcome.unwrap(), tally.datasets[id])
     sums = {key: sum(one[key] for one in datasets.values()) for key in _SUMMED}
     sums |= {"num_groups": tally.groups, "num_datatypes": tally.datatypes, "metadata_bytes": tally.metadata}
     sums |= {"lastModified": tally.modified, "md5_sum": ""}
@@ -85,6 +78,17 @@ async def scan_domain(owners: Owners, root: str) -> Record:
         "num_objects": objects,
         "total_size": tally.metadata + sums["allocated_bytes"],
         "scan_info": {**sums, "datasets": datasets},
+    }
+
+
+def _dataset_counts(record: Record, stored: _Stored) -> Record:
+    return {
+        "lastModified": stored.modified,
+        "num_chunks": stored.chunks,
+        "allocated_bytes": stored.size,
+        "logical_bytes": num_elements(record["shape"]) * parse_type(record["type"]).guessed_size,
+        "linked_bytes": 0,
+        "num_linked_chunks": 0,
     }
 
 

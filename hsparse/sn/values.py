@@ -29,6 +29,8 @@ from hsparse.sn.write_body import points_selection, read_body, select_selection,
 
 PAGES_AT_ONCE = 2
 """A streamed answer has one page on its way and makes the next."""
+AT_ONCE = 1024 * 1024
+"""Bytes up to which aiohttp takes a body in one piece; a larger one it warns of, as it blocks the event loop."""
 
 
 async def get_value(context: Context) -> web.StreamResponse:
@@ -99,7 +101,7 @@ async def _answer_values(
     chunks = ChunkFanout(context.service.owners, dataset)
     settings = context.service.settings
     if accepted(context.request) is Media.BINARY:
-        if nbytes <= settings.page_size:
+        if nbytes <= min(settings.page_size, AT_ONCE):
             return web.Response(body=packed(await chunks.read(selection)), content_type=Media.BINARY.value)
         pieces = _binary_pages(chunks, dataset, selection, settings.page_size)
         return await respond_stream(context.request, Media.BINARY, pieces, nbytes)

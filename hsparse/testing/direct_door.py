@@ -123,7 +123,12 @@ def dataset_record(kind: Kind) -> Record:
     layout = parse_layout(
         kind.layout, shape, datatype, filtered=bool(kind.filters), min_bytes=1, max_bytes=2**20
     )
-    record: Record = {"id": new_id("datasets", root, clock), "root": root, "created": 1.0, "lastModified": 1.0}
+    record: Record = {
+        "id": new_id("datasets", root, clock),
+        "root": root,
+        "created": 1.0,
+        "lastModified": 1.0,
+    }
     return record | {"type": datatype.item, "shape": shape} | layout.fields(properties)
 
 

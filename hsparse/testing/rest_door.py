@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,10 +13,20 @@ from hsparse.format.selection_json import parse_selection_json
 from hsparse.model.datatype import parse_type
 from hsparse.sn.structured import read_structured, write_structured
 from hsparse.testing.door import Array, Found, Kind, NotDone, Place, found_elements
-from hsparse.testing.rest_client import BINARY, Reply, RestClient
+from hsparse.testing.rest_client import BINARY, Reply
 from hsparse.testing.sparse_model import Coord
 
 JSON = {"Content-Type": "application/json"}
+
+
+class Rest(Protocol):
+    """What sends requests about `domain`: see `RestClient`."""
+
+    domain: str | None
+
+    async def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> Reply: ...
+
+    async def close(self) -> None: ...
 
 
 class RestDoor:
@@ -26,7 +36,7 @@ class RestDoor:
     an encoded selection, in turn.
     """
 
-    def __init__(self, rest: RestClient, domain: str) -> None:
+    def __init__(self, rest: Rest, domain: str) -> None:
         self._rest = rest
         self._domain = domain
         self._kinds: dict[str, Kind] = {}

@@ -7,7 +7,7 @@ itself and -0.0 is not 0.0.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +23,9 @@ class SparseModel:
     `fill` is one element's bytes.
     """
 
-    def __init__(self, extent: Coord, dtype: np.dtype[Any], fill: bytes = b"", *, sparse: bool = True) -> None:
+    def __init__(
+        self, extent: Coord, dtype: np.dtype[Any], fill: bytes = b"", *, sparse: bool = True
+    ) -> None:
         self.extent = extent
         self.dtype = dtype
         self.fill = fill or bytes(dtype.itemsize)
@@ -69,7 +71,7 @@ class SparseModel:
 
     def _paired(self, coords: Iterable[Coord], values: NDArray[Any]) -> Iterable[tuple[Coord, bytes]]:
         places = [self._checked(coord) for coord in coords]
-        column: Sequence[bytes] = [item.tobytes() for item in values.reshape(-1, 1)]
+        column = [item.tobytes() for item in values.reshape(-1, 1)]
         return zip(places, column * len(places) if len(column) == 1 else column, strict=True)
 
     def _checked(self, coord: Coord) -> Coord:
@@ -77,4 +79,6 @@ class SparseModel:
         return coord
 
     def _inside(self, coord: Coord) -> bool:
-        return len(coord) == len(self.extent) and all(0 <= i < n for i, n in zip(coord, self.extent, strict=True))
+        return len(coord) == len(self.extent) and all(
+            0 <= i < n for i, n in zip(coord, self.extent, strict=True)
+        )

@@ -151,7 +151,19 @@ async def test_an_unchanged_value_is_not_put(owned: Owned[str], store: CountingS
     await owned.apply(add("a"))
     store.reset()
     assert await owned.apply(lambda value: (value, "same")) == "same"
-    assert store.calls == {}
+    assert store.calls == {"get_range": 1}
+
+
+async def test_what_needs_no_change_here_may_need_one_in_the_store(
+    owned: Owned[str], store: CountingStore, workers: Workers
+) -> None:
+    def without_b(value: str | None) -> tuple[str | None, None]:
+        return (value.replace(",b", "") if value and ",b" in value else value), None
+
+    await owned.apply(add("a"))
+    await again(store, workers).apply(add("b"))
+    await owned.apply(without_b)
+    assert (await store.store.get(KEY)).data == b"a"
 
 
 async def test_two_owners_lose_nothing(store: CountingStore, workers: Workers) -> None:

@@ -11,7 +11,7 @@ from hsparse.format.axis import Span
 from hsparse.format.grid import Grid
 from hsparse.format.orthogonal import Orthogonal
 from hsparse.format.pages import pages
-from tests.format.selection_strategies import any_selections, grids, iterate
+from tests.format.selection_strategies import any_selections, boxes, extents, grids, iterate
 
 
 @given(st.data())
@@ -25,6 +25,15 @@ def test_pages_are_the_selection_in_order(data: st.DataObject) -> None:
         assert page.extent == selection.extent
         places += iterate(page)
     assert places == iterate(selection)
+
+
+@given(st.data())
+def test_pages_of_boxes(data: st.DataObject) -> None:
+    selection = data.draw(extents(1, 3, least=4).flatmap(boxes))
+    limit = data.draw(st.integers(1, max(1, selection.size - 1)))
+    found = list(pages(selection, Grid(selection.extent, selection.extent), limit))
+    assert all(0 < page.size <= limit for page in found)
+    assert [place for page in found for place in iterate(page)] == iterate(selection)
 
 
 def test_pages_end_at_chunk_boundaries() -> None:

@@ -118,6 +118,9 @@ def test_the_count_widens_as_coordinates_do() -> None:
     many = np.zeros(65536, np.uint64)
     assert encode_points([many])[8] == 4
     assert encode_points([many[:65535]])[8] == 2
+    many = many.reshape(-1, 1)
+    assert encode_blocks(many, many)[9] == 4
+    assert len(encode_blocks(many, many)) == blocks_size(65536, 1, 0)
 
 
 def test_no_such_version() -> None:

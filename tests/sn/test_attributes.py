@@ -209,11 +209,5 @@ async def test_every_collection_has_attributes(rest: RestClient) -> None:
     assert (await rest("GET", f"/datasets/{dataset}/attributes", follow_links=1)).status == 400
 
 
-async def test_a_committed_type(rest: RestClient, own: str) -> None:
-    id = (await rest("POST", "/datatypes", {"type": "H5T_STD_I8LE"}))["id"]
-    assert (await rest("PUT", f"{own}/a", {"type": id, "value": 1})).status == 201
-    assert (await rest("GET", f"{own}/a"))["type"]["id"] == id
-
-
 async def names(rest: RestClient, path: str, **options: object) -> list[str]:
     return [one["name"] for one in (await rest("GET", path, **options))["attributes"]]

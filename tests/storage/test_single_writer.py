@@ -14,11 +14,16 @@ from hsparse.storage.single_writer import SingleWriter
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_conformance import *  # noqa: F403
 
+RCLONE_CANNOT = {
+    "test_delete_above_and_below_an_object_removes_nothing": "rclone takes its file system's path for the key",
+    "test_create_and_delete_race": "rclone can hang on a put whose directory a delete has just left empty",
+}
+
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest, rclone_store: S3Store) -> ObjectStore:
-    if request.node.originalname == "test_delete_above_and_below_an_object_removes_nothing":
-        pytest.xfail("rclone takes the path in its file system for the key")
+    if (reason := RCLONE_CANNOT.get(request.node.originalname)) is not None:
+        pytest.xfail(reason)
     return SingleWriter(rclone_store)
 
 

@@ -40,7 +40,9 @@ TIMES = {"created", "lastModified"}
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SOME = st.lists(NAMES, min_size=1, max_size=2, unique=True).map(tuple)
-VALUES = st.integers(0, 2).map(lambda n: {"type": "H5T_STD_I8LE", "shape": {"class": "H5S_SCALAR"}, "value": n})
+VALUES = st.integers(0, 2).map(
+    lambda n: {"type": "H5T_STD_I8LE", "shape": {"class": "H5S_SCALAR"}, "value": n}
+)
 LINKS = st.sampled_from([GROUP, ROOT]).map(lambda id: {"class": "H5L_TYPE_HARD", "id": id}) | st.just(
     {"class": "H5L_TYPE_SOFT", "h5path": "/a"}
 )
@@ -67,7 +69,9 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
     st.builds(DeleteAttributes, OBJECTS, SOME),
     st.builds(PutLinks, GROUPS, st.dictionaries(NAMES, LINKS, min_size=1)),
     st.builds(DeleteLinks, GROUPS, SOME),
-    st.builds(PutAcl, st.just(DOMAIN), NAMES, st.dictionaries(st.sampled_from(["read", "update"]), st.booleans())),
+    st.builds(
+        PutAcl, st.just(DOMAIN), NAMES, st.dictionaries(st.sampled_from(["read", "update"]), st.booleans())
+    ),
     st.builds(SetExtent, st.just(DATASET), DIMS),
     st.builds(SetExtent, st.just(DATASET), st.tuples(st.integers(1, 3)), st.integers(0, 1)),
     st.builds(EndTrim, st.just(DATASET), st.integers(0, 3)),

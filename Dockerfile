@@ -1,0 +1,24 @@
+# syntax=docker/dockerfile:1
+FROM python:3.12-slim AS build
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
+COPY hsparse hsparse
+RUN python -m venv /opt/hsparse \
+    && /opt/hsparse/bin/pip install --no-cache-dir --disable-pip-version-check .
+
+FROM python:3.12-slim
+RUN groupadd --gid 10001 hsparse \
+    && useradd --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin hsparse \
+    && install --directory --owner=hsparse --group=hsparse /data
+COPY --from=build /opt/hsparse /opt/hsparse
+ENV PATH=/opt/hsparse/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+# A number, so that Kubernetes can see that it is not root.
+USER 10001:10001
+WORKDIR /data
+EXPOSE 5101
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["hsparse"]
+# Everything in /data; listens beyond the container only with a password file, so give HSPARSE_PASSWORD_FILE.
+CMD ["serve", "--host", "0.0.0.0", "--root", "/data"]

@@ -1,0 +1,174 @@
+"""A dataset under test: what it holds, what can be done to it, and how a machine draws that."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hsparse.testing.door import Door, Kind, Place
+from hsparse.testing.sparse_model import Coord, SparseModel
+
+COMPOUND = {
+    "class": "H5T_COMPOUND",
+    "fields": [{"name": "count", "type": "H5T_STD_I16BE"}, {"name": "weight", "type": "H5T_IEEE_F32LE"}],
+}
+TEXT = {"class": "H5T_STRING", "length": 5, "charSet": "H5T_CSET_ASCII", "strPad": "H5T_STR_NULLPAD"}
+DEFLATE = {"class": "H5Z_FILTER_DEFLATE", "level": 1}
+SHUFFLE = {"class": "H5Z_FILTER_SHUFFLE"}
+VALUES_ONLY = {"class": "H5Z_FILTER_LZF", "section": "H5_SECTION_FIXED"}
+
+KINDS: dict[str, Kind] = {
+    "line": Kind("H5T_STD_I32LE", (20,), (7,), 40),
+    "plane": Kind(
+        "H5T_IEEE_F64BE", (9, 11), (4, 5), 16, np.array(1.5, ">f8").tobytes(), filters=[SHUFFLE, DEFLATE]
+    ),
+    "compound": Kind(COMPOUND, (5, 6, 4), (2, 3, 3), 8, b"\xff\xfe\x00\x00\x80\x3f", filters=[VALUES_ONLY]),
+    "deep": Kind(
+        "H5T_STD_U8LE", (3, 4, 3, 4), (2, 2, 2, 3), 5, b"\x07", filters=[{"class": "H5Z_FILTER_FLETCHER32"}]
+    ),
+    "text": Kind(TEXT, (6, 5), (6, 2), 12, b"none\0", filters=[{"id": 32015, "level": 1}]),
+    "dense": Kind(
+        "H5T_STD_I64BE", (8, 6), (3, 4), 12, np.array(-1, ">i8").tobytes(), filters=[DEFLATE], sparse=False
+    ),
+}
+"""Datasets of rank 1 to 4: types, byte orders, filters and fill values differ."""
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write `values: (n,)` to a place."""
+
+    place: Place
+    values: NDArray[Any]
+    drop_fill: bool
+
+    def apply(self, model: SparseModel) -> None:
+        model.write(self.place.coords, self.values, drop_fill=self.drop_fill)
+
+    async def run(self, door: Door, id: str) -> None:
+        await door.write(id, self.place, self.values, self.drop_fill)
+
+
+@dataclass(frozen=True, slots=True)
+class Erase:
+    """Make the elements of a place undefined."""
+
+    place: Place
+
+    def apply(self, model: SparseModel) -> None:
+        model.erase(self.place.coords)
+
+    async def run(self, door: Door, id: str) -> None:
+        await door.erase(id, self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Set the extent."""
+
+    extent: Coord
+
+    def apply(self, model: SparseModel) -> None:
+        model.resize(self.extent)
+
+    async def run(self, door: Door, id: str) -> None:
+        await door.resize(id, self.extent)
+
+
+Change: TypeAlias = Write | Erase | Resize
+
+
+@dataclass(slots=True)
+class Subject:
+    """A dataset under test: what it was created as, and what it must hold."""
+
+    id: str
+    kind: Kind
+    model: SparseModel
+
+    async def settle(self, change: Change, door: Door) -> None:
+        """After `change` was not acknowledged: each element may be as before or as after it; believe what is."""
+        before, after = self.model, self.model.copy()
+        change.apply(after)
+        extent = await door.extent(self.id)
+        assert extent in (before.extent, after.extent), f"extent {extent} after an interrupted {change}"
+        if isinstance(change, Resize):
+            self.model = after if extent == after.extent else before
+            return
+        seen = await self.look(door)
+        for coord in dict.fromkeys(change.place.coords):
+            value = seen.get(coord)
+            assert value in (before.elements.get(coord), after.elements.get(coord)), (
+                f"{coord} is {value!r} after an interrupted {change}"
+            )
+            after.elements.pop(coord, None)
+            after.elements |= {} if value is None else {coord: value}
+        self.model = after
+
+    async def look(self, door: Door) -> dict[Coord, bytes]:
+        """Return what is there; of a dense dataset what differs from the fill, and what the model has."""
+        if self.model.sparse:
+            return await door.read_sparse(self.id)
+        values = np.frombuffer(await door.read_dense(self.id), np.uint8).view(self.model.dtype)
+        column = (value.tobytes() for value in values.reshape(-1, 1))
+        places = itertools.product(*map(range, self.model.extent))
+        both = zip(places, column, strict=True)
+        return {
+            coord: value for coord, value in both if coord in self.model.elements or value != self.model.fill
+        }
+
+
+# --- draws ----------------------------------------------------------------------------------------
+
+
+def boxes(extent: Coord) -> st.SearchStrategy[Place]:
+    """Boxes with steps in the extent, empty ones too."""
+
+    def edges(length: int) -> st.SearchStrategy[tuple[int, int, int]]:
+        ends = st.tuples(st.integers(0, length), st.integers(0, length))
+        return st.builds(lambda pair, step: (min(pair), max(pair), step), ends, st.integers(1, 3))
+
+    return st.tuples(*map(edges, extent)).map(lambda box: Place(box=box))
+
+
+def places(extent: Coord) -> st.SearchStrategy[Place]:
+    """Boxes, and points in any order with repeats."""
+    if not all(extent):
+        return boxes(extent)
+    point = st.tuples(*(st.integers(0, length - 1) for length in extent))
+    points = st.lists(point, min_size=1, max_size=20).map(lambda drawn: Place(points=tuple(drawn)))
+    return boxes(extent) | points
+
+
+def extents(kind: Kind, extent: Coord) -> st.SearchStrategy[Coord]:
+    """Extents that grow, shrink or do both."""
+    return st.tuples(
+        *(st.just(length) | st.integers(1, kind.most) | st.integers(0, length) for length in extent)
+    )
+
+
+@st.composite
+def writes(draw: st.DrawFn, subject: Subject) -> Write:
+    """Writes whose values are often the fill value."""
+    place = draw(places(subject.model.extent))
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    count, dtype = len(place.coords), subject.model.dtype
+    values = np.frombuffer(generator.bytes(count * dtype.itemsize), np.uint8).view(dtype).copy()
+    values[generator.random(count) < 0.3] = np.frombuffer(subject.model.fill, np.uint8).view(dtype)[0]
+    return Write(place, values, subject.kind.sparse and draw(st.booleans()))
+
+
+def changes(subject: Subject) -> st.SearchStrategy[Change]:
+    """Any change that the dataset takes."""
+    resizes = extents(subject.kind, subject.model.extent).map(Resize)
+    if not subject.kind.sparse:
+        return writes(subject) | resizes
+    return writes(subject) | places(subject.model.extent).map(Erase) | resizes

@@ -1,0 +1,214 @@
+"""The long-running commands, as processes: starting, stopping, what they refuse."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hsparse.cli.main import main
+from hsparse.testing.server_process import server_process
+
+COMMAND = [sys.executable, "-m", "hsparse.cli.main"]
+
+
+def ask(
+    url: str, method: str = "GET", body: Any = None, user: str | None = None, kind: str = "application/json"
+) -> tuple[int, Any]:
+    headers = {"Content-Type": kind}
+    if user is not None:
+        headers["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
+    data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as reply:
+            return reply.status, json.loads(reply.read() or b"null")
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+def store_numbers(url: str, domain: str) -> str:
+    assert ask(f"{url}/?domain={domain}", "PUT", {})[0] == 201
+    body = {"type": "H5T_STD_I32LE", "shape": [4]}
+    status, made = ask(f"{url}/datasets?domain={domain}", "POST", body)
+    assert status == 201
+    path = f"/datasets/{made['id']}/value?domain={domain}"
+    assert ask(url + path, "PUT", {"value": [1, 2, 3, 4]})[0] == 200
+    return path
+
+
+@pytest.mark.parametrize("flags", [(), ("--dn", "2")], ids=["embedded", "two data nodes"])
+def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    with server_process("--root", str(tmp_path), *flags) as server:
+        assert ask(server.url + "/about")[1]["state"] == "READY"
+        path = store_numbers(server.url, "/home/admin/a.h5")
+        assert server.stop() == 0
+    with server_process("--root", str(tmp_path), *flags) as server:
+        assert ask(server.url + path)[1]["value"] == [1, 2, 3, 4]
+        server.kill()
+    with server_process("--root", str(tmp_path)) as server:
+        assert ask(server.url + path)[1]["value"] == [1, 2, 3, 4]
+
+
+def test_data_nodes_end_with_the_server_however_it_ends(tmp_path: Path) -> None:
+    with server_process("--root", str(tmp_path), "--dn", "2") as server:
+        nodes = server.data_nodes
+        assert len(nodes) == 2
+        watched = [os.pidfd_open(node) for node in nodes]
+        server.kill()
+        for descriptor in watched:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)  # readable once the process has ended
+            assert poll.poll(20_000), "a data node outlived its server"
+            os.close(descriptor)
+
+
+def test_a_data_node_that_dies_is_started_again(tmp_path: Path) -> None:
+    with server_process("--root", str(tmp_path), "--dn", "2") as server:
+        path = store_numbers(server.url, "/home/admin/a.h5")
+        for node in server.data_nodes:
+            os.kill(node, signal.SIGKILL)
+        for _ in range(50):
+            status, reply = ask(server.url + path)
+            if status == 200:
+                break
+        assert reply["value"] == [1, 2, 3, 4]
+        assert server.stop() == 0
+
+
+def test_nodes_on_their_own(tmp_path: Path) -> None:
+    ports = [free_port() for _ in range(3)]
+    urls = ",".join(f"http://127.0.0.1:{port}" for port in ports[:2])
+    environment = {
+        **os.environ,
+        "HSPARSE_NODE_TOKEN": "secret",
+        "HSPARSE_NODES": urls,
+        "HSPARSE_ROOT": str(tmp_path),
+    }
+    commands = [
+        ["dn", "--port", str(port), "--node-id", f"dn-{number:03}"]
+        for number, port in enumerate(ports[:2], 1)
+    ] + [["sn", "--port", str(ports[2])]]
+    processes = []
+    try:
+        for command in commands:
+            process = subprocess.Popen(
+                [*COMMAND, *command], env=environment, stdout=subprocess.PIPE, text=True
+            )
+            processes.append(process)
+            assert process.stdout is not None
+            assert "http://127.0.0.1" in process.stdout.readline()
+        url = f"http://127.0.0.1:{ports[2]}"
+        path = store_numbers(url, "/home/admin/a.h5")
+        assert ask(url + path)[1]["value"] == [1, 2, 3, 4]
+        about = ask(url + "/about")[1]
+        assert (about["node_count"], about["dn_ids"]) == (2, ["dn-001", "dn-002"])
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        assert [process.wait(20) for process in processes] == [0, 0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_users_and_their_rights(tmp_path: Path) -> None:
+    file = tmp_path / "passwords"
+    for name, flags in (("ann", ["--group", "beam"]), ("bob", []), ("root", ["--admin"])):
+        command = [*COMMAND, "user", "add", name, "--password-file", str(file), *flags]
+        subprocess.run(command, input=f"{name}-secret\n", text=True, check=True, capture_output=True)
+    with server_process("--root", str(tmp_path / "data"), HSPARSE_PASSWORD_FILE=str(file)) as server:
+        domain = f"{server.url}/?domain=/home/ann/a.h5"
+        assert ask(domain, "PUT", {}, "ann:ann-secret")[0] == 201
+        assert ask(domain, user="ann:ann-secret")[0] == 200
+        assert ask(domain, user="ann:wrong")[0] == 401
+        assert ask(domain, user="bob:bob-secret")[0] == 403
+        assert ask(domain)[0] == 403
+        assert ask(domain, user="root:root-secret")[0] == 200
+        acl = f"{server.url}/acls/bob?domain=/home/ann/a.h5"
+        assert ask(acl, "PUT", {"read": True}, "bob:bob-secret")[0] == 403
+        assert ask(acl, "PUT", {"read": True}, "ann:ann-secret")[0] == 201
+        assert ask(domain, user="bob:bob-secret")[0] == 200
+        assert ask(domain, "DELETE", user="bob:bob-secret")[0] == 403
+        assert ask(server.url + "/about", user="ann:ann-secret")[1]["username"] == "ann"
+
+
+def test_a_body_cut_short_applies_nothing(tmp_path: Path) -> None:
+    with server_process("--root", str(tmp_path)) as server:
+        path = store_numbers(server.url, "/home/admin/a.h5")
+        host, port = server.url.removeprefix("http://").split(":")
+        head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\nContent-Length: 16\r\n\r\n"
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(head.encode() + bytes(8))
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(1000)
+        assert ask(server.url + path)[1]["value"] == [1, 2, 3, 4]
+
+
+REFUSED = {
+    "open without passwords": (["serve", "--host", "0.0.0.0"], "--password-file"),
+    "two stores": (["serve", "--root", "x", "--bucket", "y"], "either --root or --bucket"),
+    "a bad port": (["serve", "--port", "99999"], "--port"),
+    "no nodes": (["sn"], "--nodes"),
+    "an open data node": (["dn", "--host", "0.0.0.0"], "HSPARSE_NODE_TOKEN"),
+    "a bad log level": (["serve", "--log-level", "LOUD"], "--log-level"),
+    "one writer in several processes": (["serve", "--single-writer", "--dn", "2"], "--single-writer"),
+    "a missing password file": (
+        ["serve", "--password-file", "/nonexistent/passwords"],
+        "/nonexistent/passwords",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_says_what_to_do(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, remedy = REFUSED[name]
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    message = capsys.readouterr().err
+    assert remedy in message
+    assert len(message.splitlines()) == 1
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with server_process("--root", str(tmp_path)) as server:
+        port = server.url.rpartition(":")[2]
+        command = [*COMMAND, "serve", "--port", port, "--root", str(tmp_path)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert result.returncode == 2
+    assert port in result.stderr
+
+
+@pytest.mark.parametrize("command", ["serve", "sn", "dn"])
+def test_every_flag_has_help_and_a_variable(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0
+    text = capsys.readouterr().out
+    flags = [line.split()[0].rstrip(",") for line in text.splitlines() if line.startswith("  --")]
+    assert flags
+    for flag in flags:
+        assert f"HSPARSE_{flag.removeprefix('--').replace('-', '_').upper()}" in text

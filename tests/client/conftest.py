@@ -1,0 +1,30 @@
+"""A server in a thread, as `hsparse serve` runs it, and connections to fresh domains on it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from hsparse.cli.demo_server import embedded_server
+from hsparse.client.connection import Connection
+from hsparse.config import load_settings
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server without passwords."""
+    root = tmp_path_factory.mktemp("store")
+    with embedded_server(load_settings(root=root, port=0, fsync=False)) as address:
+        yield address
+
+
+@pytest.fixture
+def connection(url: str) -> Iterator[Connection]:
+    """A connection whose domain exists and is empty."""
+    with Connection(url, f"/test-{next(NUMBERS)}.h5") as opened:
+        opened.json("PUT", "/", {})
+        yield opened

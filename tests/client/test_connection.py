@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+
+from hsparse.cli.demo_server import embedded_server
+from hsparse.client.connection import Connection, Unreachable
+from hsparse.config import load_settings
+from hsparse.errors import (
+    BadRequest,
+    Busy,
+    Conflict,
+    Corrupt,
+    HsparseError,
+    NotFound,
+    TooLarge,
+    Unauthenticated,
+)
+from hsparse.sn.password_file import PasswordFile, User
+from tests.client.scripted_server import HANG_UP, answer, scripted_server
+
+MIB = 1024 * 1024
+OK = answer(b'{"fine": 1}')
+
+
+def test_an_answer_is_the_json_object(connection: Connection) -> None:
+    root = connection.json("GET", "/")["root"]
+    assert connection.json("GET", f"/groups/{root}")["id"] == root
+
+
+def test_an_error_is_raised_as_the_server_names_it(connection: Connection) -> None:
+    with pytest.raises(Conflict, match=f"{connection.domain} exists already"):
+        connection.json("PUT", "/", {})
+    with pytest.raises(BadRequest, match="Dimension 0 of shape is -1"):
+        connection.json("POST", "/datasets", {"type": "H5T_STD_I8LE", "shape": [-1]})
+    assert connection.json("GET", "/")["root"]
+
+
+def test_parameters_and_paths_are_quoted(connection: Connection) -> None:
+    connection.json("POST", "/groups", {"h5path": "/a b&c=ü/d"}, implicit=True)
+    found = connection.json("GET", "/groups/", h5path="/a b&c=ü/d", getalias=False, pattern=None)
+    root = connection.json("GET", "/")["root"]
+    assert connection.json("GET", f"/groups/{root}/links/a b&c=ü")["link"]["title"] == "a b&c=ü"
+    assert found["id"].startswith("g-")
+
+
+def test_bytes_travel_as_they_are(connection: Connection) -> None:
+    body = {"type": "H5T_STD_U8LE", "shape": [256], "h5path": "/bytes"}
+    id = connection.json("POST", "/datasets", body)["id"]
+    connection.json("PUT", f"/datasets/{id}/value", bytes(range(256)))
+    assert connection.binary("GET", f"/datasets/{id}/value") == bytes(range(256))
+
+
+def test_basic_credentials(tmp_path: Path) -> None:
+    file = tmp_path / "passwords"
+    hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    PasswordFile(file).put(User("ada", hasher.hash("söme:thing"), admin=True))
+    settings = load_settings(root=tmp_path / "store", port=0, fsync=False, password_file=file)
+    with embedded_server(settings) as url:
+        with Connection(url, "/ada.h5", user="ada", password="söme:thing") as connection:
+            assert connection.json("PUT", "/", {})["owner"] == "ada"
+        with Connection(url, "/ada.h5", user="ada", password="other") as connection:
+            for _ in range(2):
+                with pytest.raises(Unauthenticated):
+                    connection.json("GET", "/")
+
+
+def test_a_user_name_with_a_colon_is_refused(url: str) -> None:
+    with pytest.raises(BadRequest, match="colon"):
+        Connection(url, user="a:b", password="c")
+
+
+@pytest.mark.parametrize("text", ["localhost:5101", "ftp://localhost", "http://", ""])
+def test_what_is_no_url_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest, match="http://localhost:5101"):
+        Connection(text)
+
+
+def test_requests_share_a_connection() -> None:
+    with scripted_server([OK, OK, OK]) as script, Connection(f"{script.url}/prefix/", "/d") as connection:
+        for method in ("GET", "POST", "GET"):
+            assert connection.json(method, "/x", None, a=1) == {"fine": 1}
+    assert script.requests == [f"{method} /prefix/x?domain=/d&a=1" for method in ("GET", "POST", "GET")]
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_a_connection_closed_when_idle_is_opened_again(method: str) -> None:
+    with scripted_server([OK], [OK]) as script, Connection(script.url) as connection:
+        connection.json("GET", "/first")
+        script.closed[0].wait()
+        assert connection.json(method, "/second", {"n": 1}) == {"fine": 1}
+    assert script.requests == ["GET /first", f"{method} /second"]
+
+
+def test_a_get_that_a_kept_connection_lost_is_sent_again_once() -> None:
+    with (
+        scripted_server([OK, HANG_UP], [OK, HANG_UP], [HANG_UP]) as script,
+        Connection(script.url) as connection,
+    ):
+        connection.json("GET", "/a")
+        assert connection.json("GET", "/b") == {"fine": 1}
+        with pytest.raises(Unreachable, match="does not answer"):
+            connection.json("GET", "/c")
+    assert script.requests == ["GET /a", "GET /b", "GET /b", "GET /c", "GET /c"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_what_changes_something_is_never_sent_twice(method: str) -> None:
+    with scripted_server([OK, HANG_UP], [OK]) as script, Connection(script.url) as connection:
+        connection.json("GET", "/a")
+        with pytest.raises(Unreachable, match=f"a {method} .* may or may not have been done"):
+            connection.json(method, "/b", {"n": 1})
+        assert connection.json("GET", "/c") == {"fine": 1}
+    assert script.requests == ["GET /a", f"{method} /b", "GET /c"]
+
+
+def test_a_get_over_a_new_connection_is_sent_once() -> None:
+    with (
+        scripted_server([HANG_UP]) as script,
+        Connection(script.url) as connection,
+        pytest.raises(Unreachable),
+    ):
+        connection.json("GET", "/a")
+    assert script.requests == ["GET /a"]
+
+
+def test_an_answer_cut_short_is_no_answer() -> None:
+    cut = answer(b"0123456789")[:-3]
+    with (
+        scripted_server([cut]) as script,
+        Connection(script.url) as connection,
+        pytest.raises(Unreachable, match="does not answer"),
+    ):
+        connection.json("GET", "/a")
+
+
+def test_a_server_that_is_not_there() -> None:
+    with scripted_server() as script:
+        url = script.url
+    with Connection(url) as connection, pytest.raises(Unreachable, match=f"{url} does not answer"):
+        connection.json("GET", "/")
+
+
+def test_a_body_refused_before_it_is_sent_whole(tmp_path: Path) -> None:
+    settings = load_settings(root=tmp_path, port=0, fsync=False, max_request_size=MIB)
+    with embedded_server(settings) as url, Connection(url, "/large.h5") as connection:
+        connection.json("PUT", "/", {})
+        body = {"type": "H5T_STD_U8LE", "shape": [64 * MIB], "h5path": "/large"}
+        id = connection.json("POST", "/datasets", body)["id"]
+        with pytest.raises(TooLarge, match="max_request_size"):
+            connection.json("PUT", f"/datasets/{id}/value", bytes(64 * MIB))
+        assert connection.json("GET", f"/datasets/{id}")["id"] == id
+
+
+@pytest.mark.parametrize(
+    ("raw", "error"),
+    [
+        (answer(b"<p>nowhere</p>", "404 Not Found", "text/html"), NotFound),
+        (answer(b"", "503 Service Unavailable"), Busy),
+        (answer(b'{"error": "text"}', "400 Bad Request"), BadRequest),
+        (answer(b'{"error": {"kind": "corrupt", "message": "it is"}}', "500 Oops"), Corrupt),
+        (answer(b'{"error": {"kind": "newer", "message": "it is"}}', "409 Conflict"), Conflict),
+        (answer(b"", "302 Found"), HsparseError),
+    ],
+)
+def test_errors_of_other_servers(raw: bytes, error: type[HsparseError]) -> None:
+    with (
+        scripted_server([raw]) as script,
+        Connection(script.url) as connection,
+        pytest.raises(HsparseError) as caught,
+    ):
+        connection.json("GET", "/a")
+    assert type(caught.value) is error
+
+
+@pytest.mark.parametrize("body", [b"<p>hello</p>", b"[1]", b'"text"', b"\xff"])
+def test_an_answer_that_is_no_object(body: bytes) -> None:
+    with (
+        scripted_server([answer(body)]) as script,
+        Connection(script.url) as connection,
+        pytest.raises(HsparseError, match="no JSON object"),
+    ):
+        connection.json("GET", "/a")
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"{}"])
+def test_an_empty_answer_is_an_empty_object(body: bytes) -> None:
+    with scripted_server([answer(body)]) as script, Connection(script.url) as connection:
+        assert connection.json("DELETE", "/a") == {}
+
+
+def test_json_is_not_taken_for_bytes() -> None:
+    with (
+        scripted_server([OK]) as script,
+        Connection(script.url) as connection,
+        pytest.raises(HsparseError, match="as application/json, not application/octet-stream"),
+    ):
+        connection.binary("GET", "/a")

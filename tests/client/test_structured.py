@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsparse.client.structured import decode_sparse, encode_sparse
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.orthogonal import Orthogonal
+from hsparse.format.selection import Points
+from hsparse.sn.structured import read_structured, write_structured
+
+EXTENT = (70000, 9)
+points = st.lists(st.tuples(*(st.integers(0, length - 1) for length in EXTENT)), max_size=20)
+
+
+@given(points)
+def test_the_server_reads_what_the_client_writes_and_back(found: list[tuple[int, int]]) -> None:
+    coords = np.array(found, np.uint64).reshape(-1, 2)
+    values = np.arange(len(coords), dtype=">i4") - 3
+    data = encode_sparse(coords, values, EXTENT)
+    selection, read = read_structured(data, EXTENT, values.dtype)
+    assert np.array_equal(selection.coords(), coords)
+    assert np.array_equal(read, values)
+    got, column = decode_sparse(write_structured(Points(EXTENT, coords), values), values.dtype)
+    assert np.array_equal(got, coords)
+    assert np.array_equal(column, values)
+
+
+def test_hyperslabs_are_read_too() -> None:
+    box = Orthogonal.box((5, 6), (1, 2), (3, 5))
+    values = np.arange(6.0)
+    coords, column = decode_sparse(write_structured(box, values), values.dtype)
+    assert np.array_equal(coords, box.coords())
+    assert np.array_equal(column, values)
+
+
+def test_a_changed_byte_of_the_selection_is_found() -> None:
+    coords = np.array([[3, 4], [60000, 8]], np.uint64)
+    whole = encode_sparse(coords, np.array([1, 2], "u1"), EXTENT)
+    assert decode_sparse(whole, np.dtype("u1"))[1].tolist() == [1, 2]
+    for place in range(len(whole) - 2):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x10
+        with pytest.raises(Corrupt):
+            decode_sparse(damaged, np.dtype("u1"))
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_too_few_or_too_many_values_are_found(change: int) -> None:
+    whole = encode_sparse(np.zeros((3, 2), np.uint64), np.arange(3, dtype="u4"), EXTENT)
+    data = whole[:change] if change < 0 else whole + b"x"
+    with pytest.raises(Corrupt, match="3 elements of 4 bytes"):
+        decode_sparse(data, np.dtype("u4"))
+
+
+@pytest.mark.parametrize("values", [np.zeros(2), np.zeros((3, 1)), np.zeros(())])
+def test_values_must_be_one_a_point(values: np.ndarray) -> None:
+    with pytest.raises(BadRequest, match="3 points"):
+        encode_sparse(np.zeros((3, 2), np.uint64), values, EXTENT)
+
+
+def test_points_must_lie_in_the_extent() -> None:
+    with pytest.raises(BadRequest, match="dimension 1"):
+        encode_sparse(np.array([[0, 9]]), np.zeros(1), EXTENT)
+    with pytest.raises(BadRequest, match="negative"):
+        encode_sparse(np.array([[0, -1]]), np.zeros(1), EXTENT)

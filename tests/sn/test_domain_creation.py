@@ -1,0 +1,96 @@
+"""Creating domains and folders."""
+
+from __future__ import annotations
+
+import pytest
+
+from hsparse.testing.rest_client import RestClient
+from tests.sn.conftest import DOMAIN
+
+OWNER_RIGHTS = dict.fromkeys(("create", "read", "update", "delete", "readACL", "updateACL"), True)
+
+
+async def test_a_new_domain_is_as_hsds_answers_it(bare: RestClient) -> None:
+    made = await bare("PUT", "/", {}, domain=DOMAIN)
+    assert made.status == 201
+    assert made["owner"] == "test_user1"
+    assert made["acls"] == {"test_user1": OWNER_RIGHTS}
+    assert set(made.body) == {
+        "root",
+        "owner",
+        "acls",
+        "created",
+        "lastModified",
+        "limits",
+        "compressors",
+        "version",
+    }
+    got = await bare("GET", "/", domain=DOMAIN, getdnids=1)
+    assert (got["root"], got["class"], got["dn_ids"]) == (made["root"], "domain", ["dn-001"])
+    assert [one["rel"] for one in got["hrefs"]] == [
+        "self",
+        "database",
+        "groupbase",
+        "typebase",
+        "root",
+        "acls",
+        "parent",
+    ]
+    by_header = await bare("GET", "/", headers={"X-Hdf-domain": DOMAIN})
+    assert by_header["root"] == made["root"]
+
+
+async def test_a_folder_can_be_read_by_all(bare: RestClient) -> None:
+    made = await bare("PUT", "/", {"folder": True}, domain="/home/test_user1/f")
+    assert made["acls"]["default"] == {key: key == "read" for key in OWNER_RIGHTS}
+    assert "root" not in made.body
+    got = await bare("GET", "/", domain="/home/test_user1/f", user="test_user2")
+    assert (got.status, got["class"]) == (200, "folder")
+    assert [one["rel"] for one in got["hrefs"]] == ["self", "domains", "acls", "parent"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "user", "status"),
+    [
+        (DOMAIN, {}, "test_user1", 409),
+        ("/home/test_user1/none/x.h5", {}, "test_user1", 404),
+        (DOMAIN + "/x.h5", {}, "test_user1", 400),
+        ("/home/test_user1/y.h5", {}, "test_user2", 403),
+        ("/home/test_user1/y.h5", {}, None, 403),
+        ("/home/test_user1/y.h5", {}, "nobody", 401),
+        ("/top", {"folder": True}, "test_user1", 403),
+        ("/top", {"folder": True}, "admin", 201),
+        ("/home/test_user1/y.h5", {"owner": "test_user2"}, "test_user1", 403),
+        ("/home/test_user1/y.h5", {"owner": "test_user2"}, "admin", 201),
+        ("/home/test_user1/y.h5", {"root_id": "g-1"}, "test_user1", 400),
+        ("/home/test_user1/y.h5", {"group": 7}, "test_user1", 400),
+        ("/home/test_user1/y.h5", {"folder": True, "linked_domain": DOMAIN}, "test_user1", 400),
+        ("/home/test_user1/y.h5", {"linked_domain": "/home/test_user1/nope"}, "test_user1", 404),
+        ("/", {}, "admin", 400),
+        (None, {}, "admin", 400),
+    ],
+)
+async def test_who_may_create_what(
+    rest: RestClient, path: str | None, body: dict[str, object], user: str, status: int
+) -> None:
+    assert (await rest("PUT", "/", body, domain=path, user=user)).status == status
+
+
+async def test_a_client_chooses_the_root(bare: RestClient) -> None:
+    root = "g-00000000-00000001-8888-888888-888889"
+    body = {"root_id": root, "group": {"creationProperties": {"CreateOrder": 1}}}
+    assert (await bare("PUT", "/", body, domain=DOMAIN))["root"] == root
+    shown = await bare("GET", f"/groups/{root}", domain=DOMAIN)
+    assert shown["creationProperties"] == {"CreateOrder": 1}
+    assert (await bare("PUT", "/", body, domain=DOMAIN + "2")).status == 409
+    assert (await bare("GET", "/", domain=DOMAIN + "2")).status == 404
+
+
+async def test_a_linked_domain_shares_its_objects(rest: RestClient, root: str) -> None:
+    link = "/home/test_user1/link.h5"
+    assert (await rest("PUT", "/", {"linked_domain": DOMAIN}, domain=link))["root"] == root
+    group = (await rest("POST", "/groups", {"link": {"id": root, "name": "g"}}, domain=link))["id"]
+    assert (await rest("GET", f"/groups/{group}")).status == 200
+    assert (await rest("DELETE", "/", domain=link, keep_root=1)).status == 200
+    assert (await rest("GET", f"/groups/{group}")).status == 200
+    assert (await rest("PUT", "/", {"linked_domain": DOMAIN}, domain=link, user="test_user2")).status == 403

@@ -1,0 +1,45 @@
+"""JSON bodies as stock clients send them."""
+
+from __future__ import annotations
+
+import pytest
+
+from hsparse.testing.rest_client import RestClient
+
+JSON = {"headers": {"Content-Type": "application/json"}}
+
+
+async def test_numbers_that_json_does_not_have(rest: RestClient, root: str) -> None:
+    path = f"/groups/{root}/attributes/a"
+    body = b'{"type": "H5T_IEEE_F64LE", "shape": [2], "value": [NaN, -Infinity]}'
+    assert (await rest("PUT", path, body)).status == 201
+    assert (await rest("GET", path, ignore_nan=1))["value"] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"nonsense",
+        b'{"a": NaN',
+        b"[NaN" * 3,
+        b'"Infinity',
+        b"\xff\xfe",
+        b'{"a": ' + b"[" * 5000,
+        b"[" * 9999 + b"NaN",
+    ],
+)
+async def test_what_is_no_json(rest: RestClient, root: str, body: bytes) -> None:
+    reply = await rest("PUT", f"/groups/{root}/attributes/a", body)
+    assert reply.status == 400
+    assert reply["error"]["message"].endswith(".")
+
+
+async def test_no_body_is_an_empty_object(rest: RestClient) -> None:
+    assert (await rest("POST", "/groups")).status == 201
+    assert (await rest("POST", "/groups", b"  ")).status == 201
+
+
+async def test_only_lists_of_texts(rest: RestClient, root: str) -> None:
+    for titles in ("x", [1], {"a": 1}, 7):
+        assert (await rest("POST", f"/groups/{root}/links", {"titles": titles})).status == 400

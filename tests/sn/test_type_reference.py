@@ -1,0 +1,23 @@
+"""The type in a request."""
+
+from __future__ import annotations
+
+from hsparse.testing.rest_client import RestClient
+
+
+async def test_a_committed_type(rest: RestClient, root: str) -> None:
+    own = f"/groups/{root}/attributes"
+    id = (await rest("POST", "/datatypes", {"type": "H5T_STD_I8LE"}))["id"]
+    assert (await rest("PUT", f"{own}/a", {"type": id, "value": 1})).status == 201
+    assert (await rest("GET", f"{own}/a"))["type"]["id"] == id
+
+
+async def test_a_type_of_elsewhere_or_nowhere(rest: RestClient, root: str) -> None:
+    own = f"/groups/{root}/attributes"
+    assert (
+        await rest("PUT", f"{own}/a", {"type": f"t{root[1:19]}-9999-123456-abcdef", "value": 1})
+    ).status == 404
+    for bad in ("t-1", root, "t-00000000-00000000-0000-000000-000001", "datatypes/x", None):
+        assert (await rest("PUT", f"{own}/a", {"type": bad, "value": 1})).status == 400
+    id = (await rest("POST", "/datatypes", {"type": "H5T_STD_I8LE"}))["id"]
+    assert (await rest("PUT", f"{own}/a", {"type": f"datatypes/{id}", "value": 1})).status == 201

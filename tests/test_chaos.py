@@ -1,0 +1,157 @@
+"""Data nodes killed during writes: what was acknowledged is there, and everything that is there decodes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import random
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hsparse.dn.chunk_codec import DenseCodec, SparseCodec
+from hsparse.model.layout import chunk_spec
+from hsparse.model.objid import chunk_of_key, chunk_prefix
+from hsparse.storage.posix import PosixStore
+from hsparse.storage.posix_listing import TEMPORARY
+from hsparse.testing.door import Door, Kind, NotDone, Place
+from hsparse.testing.ledger import Ledger
+from hsparse.testing.remote_rest import RemoteRest
+from hsparse.testing.rest_door import RestDoor
+from hsparse.testing.server_process import ServerProcess, server_process
+from hsparse.testing.sparse_model import Coord
+
+SIDE, WRITERS = 48, 6
+DEFLATE = {"class": "H5Z_FILTER_DEFLATE", "level": 1}
+KINDS = (
+    Kind("H5T_STD_I64LE", (SIDE, SIDE), (12, 12), SIDE, filters=[DEFLATE]),
+    # Dense chunks are enlarged to a size worth storing, so these are large to be several.
+    Kind("H5T_STD_I64LE", (SIDE, SIDE * 1024), (12, 12 * 1024), SIDE, filters=[DEFLATE], sparse=False),
+)
+
+
+class Writers:
+    """Tasks that each write and erase elements of their own; `ledgers` and `progress` tell of it."""
+
+    def __init__(self, door: Door, datasets: dict[str, Kind], seed: int) -> None:
+        self._door = door
+        self._datasets = datasets
+        self._numbers = itertools.count(1)
+        self._generators = [random.Random(seed * 1000 + number) for number in range(WRITERS)]
+        self.ledgers = {id: Ledger() for id in datasets}
+        self.progress = asyncio.Condition()
+        self.done = [0] * WRITERS
+        self.refused = 0
+        self.stop = False
+
+    async def run(self, number: int) -> None:
+        while not self.stop:
+            await self._write(number, self._generators[number])
+
+    async def advance(self, steps: int) -> None:
+        """Wait until every writer was acknowledged `steps` times more."""
+        goal = [done + steps for done in self.done]
+        async with self.progress:
+            await self.progress.wait_for(lambda: all(map(int.__ge__, self.done, goal)))
+
+    async def _write(self, number: int, generator: random.Random) -> None:
+        id, kind = generator.choice(list(self._datasets.items()))
+        scale = kind.extent[1] // SIDE
+        rows = range(number, SIDE, WRITERS)
+        points = [(generator.choice(rows), generator.randrange(SIDE) * scale) for _ in range(8)]
+        place = Place(points=tuple(points))
+        value = None if kind.sparse and generator.random() < 0.2 else next(self._numbers)
+        ledger = self.ledgers[id]
+        entry = ledger.begin(place.coords, value)
+        try:
+            if value is None:
+                await self._door.erase(id, place)
+            else:
+                await self._door.write(id, place, np.full(len(points), value, "<i8"), False)
+        except NotDone:
+            ledger.give_up(entry)
+            self.refused += 1
+            return
+        ledger.acknowledge(entry)
+        async with self.progress:
+            self.done[number] += 1
+            self.progress.notify_all()
+
+
+async def kill_one(server: ServerProcess, writers: Writers, generator: random.Random) -> None:
+    """Kill a data node, and see another take its place while the writers go on."""
+    victim = generator.choice(server.data_nodes)
+    os.kill(victim, signal.SIGKILL)
+    while victim in (nodes := server.data_nodes) or len(nodes) < 2:
+        await writers.advance(1)
+
+
+async def found(door: Door, id: str, kind: Kind) -> dict[Coord, int]:
+    if kind.sparse:
+        values = await door.read_sparse(id)
+        return {coord: int.from_bytes(value, "little") for coord, value in values.items()}
+    array = np.frombuffer(await door.read_dense(id), "<i8").reshape(kind.extent)
+    return {(int(i), int(j)): int(array[i, j]) for i, j in np.argwhere(array)}
+
+
+def temporary_files(root: Path) -> list[Path]:
+    return list(root.rglob(f"{TEMPORARY}*"))
+
+
+async def check_objects(root: Path, ids: list[str]) -> int:
+    """Decode every stored object; nothing else is visible, and the rest is swept. Returns the number of chunks."""
+    store = PosixStore(root)
+    keys = [entry.key async for page in store.list("") for entry in page.entries]
+    count = 0
+    for key in keys:
+        data = (await store.get(key)).data
+        if key.endswith(".json"):
+            assert isinstance(json.loads(data), dict)
+            continue
+        assert chunk_of_key(key) is not None, f"{key} is visible"
+        id = next(id for id in ids if key.startswith(chunk_prefix(id)))
+        record = json.loads((await store.get(f"{chunk_prefix(id)}.dataset.json")).data)
+        spec = chunk_spec(record)
+        (SparseCodec if spec.sparse else DenseCodec)(key, spec, spec.dtype).decode(data)
+        count += 1
+    left = temporary_files(root)
+    for path in left:  # as they would be when an hour has passed, and no put can be using them
+        os.utime(path, (0, 0))
+    assert await store.sweep() == len(left)
+    assert temporary_files(root) == []
+    await store.close()
+    return count
+
+
+async def test_what_was_acknowledged_survives_kills(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    kills: int = request.config.getoption("--kills")
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    generator = random.Random(seed)
+    with server_process("--root", str(tmp_path), "--dn", "2") as server:
+        door = await RestDoor(RemoteRest(server.url), "/chaos").open()
+        datasets = {await door.create(kind): kind for kind in KINDS}
+        writers = Writers(door, datasets, seed)
+        tasks = [asyncio.create_task(writers.run(number)) for number in range(WRITERS)]
+        for _ in range(kills):
+            await writers.advance(1 + generator.randrange(4))
+            await kill_one(server, writers, generator)
+        await writers.advance(1)
+        writers.stop = True
+        await asyncio.gather(*tasks)
+        await door.close()
+        assert server.stop() == 0
+    with server_process("--root", str(tmp_path)) as server:
+        door = await RestDoor(RemoteRest(server.url), "/chaos").open()
+        door.know(datasets)
+        for id, ledger in writers.ledgers.items():
+            assert ledger.acknowledged
+            assert ledger.wrong(await found(door, id, datasets[id])) == []
+        await door.close()
+        assert server.stop() == 0
+    assert await check_objects(tmp_path, list(datasets)) >= 17
+    print(f"{kills} kills, {sum(writers.done)} writes acknowledged, {writers.refused} not")

@@ -1,0 +1,218 @@
+"""The pages against the code: what they list is there, all that is there is listed, every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import SecretStr
+
+from hsparse import __version__
+from hsparse.cli.main import main
+from hsparse.config import Settings
+from hsparse.errors import ErrorKind
+from hsparse.format.filters import CODECS
+from hsparse.format.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
+from hsparse.format.structured_footer import MAX_FOOTER, footer_size
+from hsparse.sn.metrics import METRICS
+from hsparse.sn.routes import ROUTES
+from hsparse.wire.status import STATUS
+from tests.docs_pages import PAGES, PROJECT, anchors, blocks, page, prose, rows
+
+NAMES = [str(name.relative_to(PROJECT)) for name in PAGES]
+COMMANDS = ("serve", "sn", "dn", "user")
+
+
+def plain(cell: str) -> str:
+    return cell.strip("`")
+
+
+# --- REST reference -------------------------------------------------------------------------------
+
+
+def test_the_rest_reference_has_every_route_with_its_right_and_no_other() -> None:
+    paths = [re.sub(r"{(\w+):[^}]*}", r"{\1}", route.path) for route in ROUTES]
+    routes = {
+        (f"{route.method} {path}", route.right or "-") for route, path in zip(ROUTES, paths, strict=True)
+    }
+    listed = [(plain(row[0]), plain(row[1])) for row in rows("docs/rest.md", "request")]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == routes
+
+
+def test_parameters_in_the_rest_reference_are_read_somewhere() -> None:
+    source = "\n".join(path.read_text() for path in (PROJECT / "hsparse" / "sn").glob("*.py"))
+    for row in rows("docs/rest.md", "request"):
+        for name in re.findall(r"`(\w+)(?:=\w+)?`", row[3] if len(row) > 3 else ""):
+            assert f'"{name}"' in source, f"{row[0]} has no parameter {name}"
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def shown_default(value: Any) -> str:
+    """Return a default as docs/settings.md shows it."""
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "none" if value in (None, (), "") else f"`{value}`"
+
+
+def flags_of(capsys: pytest.CaptureFixture[str], *command: str) -> set[str]:
+    """Return the flags in a command's help, without `--no-...` and `--help`."""
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    found = set(re.findall(r"(--[a-z0-9][a-z0-9-]*)", capsys.readouterr().out.partition("options:")[0]))
+    return {flag for flag in found if not flag.startswith("--no-")}
+
+
+def test_the_settings_page_has_every_setting_with_its_flag_variable_default_and_commands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = {name: flags_of(capsys, name) for name in COMMANDS if name != "user"}
+    flags["user"] = flags_of(capsys, "user", "list")
+    expected = []
+    for name, field in Settings.model_fields.items():
+        flag = f"--{name.replace('_', '-')}"
+        taken = [command for command in COMMANDS if flag in flags[command]]
+        shown = f"`{flag}`" if taken else "(no flag)"
+        expected.append((shown, f"`HSPARSE_{name.upper()}`", shown_default(field.default), taken))
+    listed = [
+        (row[0], row[1], row[2], row[3].split(", ") if row[0] != "(no flag)" else [])
+        for row in rows("docs/settings.md", "flag")
+    ]
+    key = lambda row: row[1]  # noqa: E731
+    assert sorted(listed, key=key) == sorted(expected, key=key)
+
+
+def test_pages_name_no_variable_that_is_no_setting() -> None:
+    known = {f"HSPARSE_{name.upper()}" for name in Settings.model_fields}
+    for name in NAMES:
+        found = set(re.findall(r"HSPARSE_[A-Z0-9_]*[A-Z0-9]", page(name)))
+        assert found <= known, f"{name} names {found - known}"
+
+
+def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    known = {"--help"}
+    for command in (*[(one,) for one in COMMANDS if one != "user"], ("user", "add"), ("demo",)):
+        with pytest.raises(SystemExit):
+            main([*command, "--help"])
+        known |= set(re.findall(r"(--[a-z0-9][a-z0-9-]*)", capsys.readouterr().out))
+    for name in NAMES:
+        lines = [line for block in blocks(name, "sh") for line in block.splitlines()]
+        spans = [span for span in re.findall(r"`([^`\n]*)`", prose(name)) if re.match(r"--|hsparse ", span)]
+        for line in [line for line in lines if re.match(r"(\S*/)?hsparse ", line)] + spans:
+            found = set(re.findall(r"(?<![\w-])(--[a-z0-9][a-z0-9-]*)", line))
+            assert found <= known, f"{name} names {found - known}"
+
+
+# --- errors, metrics, filters, format -------------------------------------------------------------
+
+
+def test_the_errors_page_has_every_kind_with_its_status() -> None:
+    listed = [(plain(row[0]), int(row[1])) for row in rows("docs/errors.md", "kind")]
+    assert sorted(listed) == sorted((kind.value, STATUS[kind]) for kind in ErrorKind)
+
+
+def test_the_deploy_page_has_every_metric() -> None:
+    listed = [
+        (plain(row[0]), row[1], tuple(row[2].split(", ")) if row[2] else ())
+        for row in rows("docs/deploy.md", "metric")
+    ]
+    kinds = {metric.name: getattr(metric.kind, "__name__", "").lower() for metric in METRICS}
+    assert sorted(listed) == sorted((metric.name, kinds[metric.name], metric.labels) for metric in METRICS)
+
+
+def test_the_format_page_has_every_filter() -> None:
+    listed = {int(row[0]): row[1].split()[0] for row in rows("docs/format.md", "id")}
+    assert listed == {id: codec.name for id, codec in CODECS.items()}
+
+
+def test_the_bytes_on_the_format_page_are_those_of_the_chunk_it_tells_of() -> None:
+    (dump,) = blocks("docs/format.md", "hex")
+    data = bytes.fromhex(" ".join(line[:50].strip() for line in dump.splitlines()))
+    dtype, pipelines = np.dtype("<i2"), ((), ())
+    chunk = SparseChunk((4, 4), np.array([1, 6, 15], np.uint32), np.array([10, 20, -1], dtype))
+    assert encode_sparse(chunk, pipelines) == data
+    assert decode_sparse(data, (4, 4), dtype, pipelines).values.tolist() == [10, 20, -1]
+    text = " ".join(page("docs/format.md").split())
+    assert f"length of the whole footer: {footer_size(2)} " in text
+    assert f"last {MAX_FOOTER} bytes" in text
+
+
+# --- all pages ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    folder = (PROJECT / name).parent
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose(name))
+    targets += re.findall(r"^\[[^\]]+\]: (\S+)$", prose(name), re.MULTILINE)
+    for target in targets:
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (folder / path).resolve() if path else PROJECT / name
+        assert there.is_relative_to(PROJECT), f"{name} links to {target}, outside of the project"
+        assert there.exists(), f"{name} links to {target}"
+        assert not anchor or anchor in anchors(str(there.relative_to(PROJECT))), f"{name} links to {target}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_file_that_is_named_exists(name: str) -> None:
+    for path in re.findall(r"`((?:hsparse|tests|benchmarks|k8s)/[\w./-]*)`", page(name)):
+        assert (PROJECT / path).exists(), f"{name} names {path}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_make_target_exists(name: str) -> None:
+    targets = set(re.findall(r"^([a-z]+):", page("Makefile"), re.MULTILINE))
+    named = re.findall(r"`make ([a-z]+)", page(name))
+    named += [word for block in blocks(name, "sh") for word in re.findall(r"^make ([a-z]+)", block, re.M)]
+    assert set(named) <= targets
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_page_names_a_path_of_a_machine(name: str) -> None:
+    found = re.findall(r"(?<![\w.$\"<>}=:/-])/(?:work|tmp|root|Users|mnt|opt|var)\b[\w/.-]*", page(name))
+    assert not found, f"{name} names {found}"
+    assert "../shared" not in page(name)
+    assert str(Path.home()) not in page(name)
+
+
+def test_the_readme_leads_to_every_page_and_says_how_to_start() -> None:
+    for name in NAMES:
+        assert name == "README.md" or f"({name})" in page("README.md"), f"README.md does not lead to {name}"
+    (start,) = blocks("README.md", "sh")
+    assert len(start.splitlines()) == 2
+    assert page("README.md").index("<!-- benchmark table -->") < page("README.md").index(
+        "<!-- end of benchmark table -->"
+    )
+
+
+def test_the_changelog_has_this_version() -> None:
+    assert f"## [{__version__}]" in page("CHANGELOG.md")
+
+
+def test_the_rooms_of_contributing_are_those_of_the_package() -> None:
+    listed = {plain(name) for row in rows("CONTRIBUTING.md", "room") for name in row[0].split(", ")}
+    there = {
+        path.stem
+        for path in (PROJECT / "hsparse").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert listed == there - {"__init__"}
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    numbers = [int(number) for number in re.findall(r"^\*\*(\d+)\. ", page("docs/decisions.md"), re.M)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_walk_has_eight_stops() -> None:
+    first = page("docs/walk.md").partition("\n## ")[0]
+    assert re.findall(r"^\*\*(\d)\. ", first, re.M) == list("12345678")

@@ -1,0 +1,74 @@
+"""The examples on the pages, run against a server: commands print what the page says, Python runs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hsparse.testing.server_process import server_process
+from tests.docs_pages import SERVER, blocks, commands
+
+MARK = "==== command {} ===="
+TOOLS = ("bash", "curl", "jq", "od")
+CONSOLE_PAGES = ("README.md", "docs/rest.md", "docs/errors.md")
+NOT_OURS = ("polars",)
+"""What examples use and the tests do not install: such an example is only compiled."""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("root")
+    with server_process("--root", str(root), "--no-fsync") as server:
+        yield server.url
+        assert server.stop() == 0
+
+
+@pytest.mark.skipif(
+    any(shutil.which(tool) is None for tool in TOOLS), reason=f"the examples need {', '.join(TOOLS)}"
+)
+@pytest.mark.parametrize("name", CONSOLE_PAGES)
+def test_console_examples_print_what_the_page_says(name: str, url: str, tmp_path: Path) -> None:
+    examples = commands(name)
+    assert examples
+    script = [f"echo; echo '{MARK.format(i)}'\n{one.text}" for i, one in enumerate(examples)]
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(script).replace(SERVER, url)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for place, one in enumerate(examples):
+        output = done.stdout.partition(MARK.format(place))[2].partition(MARK.format(place + 1))[0]
+        assert one.matches(output), f"{name}: {one.text}\nprints {output.strip()}\nnot    {one.output}"
+
+
+PYTHON = [
+    pytest.param(code, id=f"{name}-{number}")
+    for name in ("README.md", "docs/clients.md", "docs/rest.md")
+    for number, code in enumerate(blocks(name, "python"))
+]
+
+
+@pytest.mark.parametrize("code", PYTHON)
+def test_python_examples_run(code: str, url: str, tmp_path: Path) -> None:
+    compile(code, "page", "exec")
+    if any(f"import {module}" in code for module in NOT_OURS):
+        return
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code.replace(SERVER, url)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    for line in code.splitlines():
+        _, marked, shown = line.partition("  # prints ")
+        assert not marked or shown in done.stdout.splitlines(), f"{line} prints {done.stdout}"

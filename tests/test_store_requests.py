@@ -1,0 +1,316 @@
+"""How often the store is asked, counted over the whole stack: exactly the minimum."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hsparse.clock import SystemClock
+from hsparse.dn.service import DataService
+from hsparse.model.principal import Principal
+from hsparse.sn.settings import ServiceSettings
+from hsparse.storage.memory import MemoryStore
+from hsparse.testing.counting_store import CountingStore
+from hsparse.testing.rest_client import BINARY, Reply, RestClient
+
+Calls = dict[str, int]
+SETTINGS = ServiceSettings(min_chunk_size=1)
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "sparse": {"class": "H5D_STRUCT_CHUNK", "dims": [10], "flags": ["H5D_SPARSE_DATA"]},
+    "dense": {"class": "H5D_CHUNKED", "dims": [10]},
+}
+
+
+@dataclass(slots=True)
+class Asked:
+    """Calls by method: of chunks (and listings), and of records."""
+
+    chunks: Calls = field(default_factory=dict)
+    records: Calls = field(default_factory=dict)
+
+
+class Stack:
+    """A service node, a data node and a store that counts; one dataset of 40 elements in chunks of 10."""
+
+    def __init__(self) -> None:
+        self.store = CountingStore(MemoryStore())
+        self.dataset = ""
+
+    async def start(self, layout: dict[str, Any]) -> Stack:
+        await self.open()
+        assert (await self._rest("PUT", "/", {})).status == 201
+        self.dataset = await self.create([40], layout)
+        return self
+
+    async def create(self, shape: list[int], layout: dict[str, Any]) -> str:
+        body = {"type": "H5T_STD_I32LE", "shape": shape, "maxdims": [0] * len(shape)}
+        reply = await self._rest("POST", "/datasets", body | {"creationProperties": {"layout": layout}})
+        assert reply.status == 201, reply
+        return str(reply["id"])
+
+    async def cold(self) -> None:
+        """Start again, with empty caches."""
+        await self.close()
+        await self.open()
+        await self.ask("GET", f"/datasets/{self.dataset}")  # the records, so that only chunks are cold
+
+    async def ask(self, method: str, path: str, body: Any = None, **options: Any) -> Asked:
+        """Send a request; return what the store was asked for it."""
+        await self.reply(method, path, body, **options)
+        asked = Asked(Counter(), Counter())
+        for (call, key), count in self.store.keys.items():
+            part = asked.records if key.endswith(".json") else asked.chunks
+            part[call] += count
+        return asked
+
+    async def reply(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
+        self.store.reset()
+        if isinstance(body, dict):
+            options["headers"] = {"Content-Type": "application/json"}
+        reply = await self._rest(method, path, body, **options)
+        assert reply.status in (200, 201), reply
+        return reply
+
+    async def write(self, start: int, stop: int, **options: Any) -> Calls:
+        """Write everything from `start` to `stop`."""
+        values = np.arange(start, stop, dtype="<i4").tobytes()
+        path = f"/datasets/{self.dataset}/value"
+        asked = await self.ask("PUT", path, values, select=f"[{start}:{stop}]", **options)
+        assert asked.records == {}
+        return asked.chunks
+
+    async def read(self, start: int = 0, stop: int = 40, path: str = "value", **options: Any) -> Calls:
+        url = f"/datasets/{self.dataset}/{path}"
+        asked = await self.ask("GET", url, select=f"[{start}:{stop}]", accept=BINARY, **options)
+        assert asked.records == {}
+        return asked.chunks
+
+    async def close(self) -> None:
+        await self._rest.close()
+        await self._node.close()
+
+    async def open(self) -> None:
+        self._node = DataService(self.store, SystemClock())
+        self._rest = RestClient(self._node, SystemClock(), Principal("admin", admin=True), settings=SETTINGS)
+        await self._rest.open()
+        self._rest.domain = "/requests"
+
+
+@pytest.fixture(params=list(LAYOUTS))
+async def stack(request: pytest.FixtureRequest) -> AsyncIterator[Stack]:
+    """A stack whose dataset is sparse, then one whose dataset is dense."""
+    stack = await Stack().start(LAYOUTS[request.param])
+    yield stack
+    await stack.close()
+
+
+@pytest.fixture
+async def sparse() -> AsyncIterator[Stack]:
+    stack = await Stack().start(LAYOUTS["sparse"])
+    yield stack
+    await stack.close()
+
+
+# --- reads ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("start", "stop", "chunks"), [(0, 40, 4), (0, 10, 1), (12, 13, 1), (9, 21, 3)])
+async def test_a_read_of_k_chunks_makes_k_gets_and_then_none(
+    stack: Stack, start: int, stop: int, chunks: int
+) -> None:
+    await stack.write(0, 40)
+    await stack.cold()
+    assert await stack.read(start, stop) == {"get": chunks}
+    assert await stack.read(start, stop) == {}
+    assert await stack.read() == ({"get": 4 - chunks} if chunks < 4 else {})
+
+
+async def test_chunks_that_are_not_there_are_looked_for_once(stack: Stack) -> None:
+    await stack.write(0, 10)
+    await stack.cold()
+    assert await stack.read() == {"get": 4}
+    assert await stack.read() == {}
+
+
+async def test_what_was_written_is_read_without_a_get(stack: Stack) -> None:
+    await stack.write(0, 20)
+    assert await stack.read(0, 20) == {}
+
+
+Read = Callable[[Stack], Awaitable[Calls]]
+SPARSE_READS: dict[str, Read] = {
+    "values": lambda stack: stack.read(sparse=1),
+    "places": lambda stack: stack.read(path="defined"),
+    "count": lambda stack: stack.read(path="defined", count_only=1),
+}
+
+
+@pytest.mark.parametrize("name", SPARSE_READS)
+async def test_a_sparse_read_of_k_chunks_makes_k_gets_and_then_none(sparse: Stack, name: str) -> None:
+    await sparse.write(3, 37)
+    await sparse.cold()
+    assert await SPARSE_READS[name](sparse) == {"get": 4}
+    for again in SPARSE_READS.values():
+        assert await again(sparse) == {}
+
+
+async def test_points_are_read_with_one_get_a_chunk(stack: Stack) -> None:
+    await stack.write(0, 40)
+    await stack.cold()
+    path = f"/datasets/{stack.dataset}/value"
+    asked = await stack.ask("POST", path, {"points": [0, 39, 1, 38, 0]})
+    assert (asked.chunks, asked.records) == ({"get": 2}, {})
+
+
+async def test_of_many_chunks_only_those_that_exist_are_read(sparse: Stack) -> None:
+    sparse.dataset = await sparse.create([3000], {**LAYOUTS["sparse"], "dims": [1]})
+    await sparse.write(1500, 1503)
+    await sparse.cold()
+    # One call for the page with the three, one that ends the listing.
+    assert await sparse.read(0, 3000) == {"list": 2, "get": 3}
+
+
+# --- writes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cold", [False, True], ids=["warm", "cold"])
+async def test_a_new_chunk_written_whole_is_one_put(stack: Stack, cold: bool) -> None:
+    if cold:
+        await stack.cold()
+    assert await stack.write(0, 40) == {"put_if_absent": 4}
+
+
+async def test_a_known_chunk_written_is_one_put(stack: Stack) -> None:
+    await stack.write(0, 10)
+    assert await stack.write(0, 10) == {"put_if_match": 1}
+    assert await stack.write(2, 5) == {"put_if_match": 1}
+
+
+async def test_a_new_chunk_written_in_part_is_one_get_and_one_put(stack: Stack) -> None:
+    assert await stack.write(2, 5) == {"get": 1, "put_if_absent": 1}
+    assert await stack.write(2, 5) == {"put_if_match": 1}
+
+
+async def test_a_chunk_known_to_be_absent_is_one_put(stack: Stack) -> None:
+    await stack.read(0, 10)
+    assert await stack.write(2, 5) == {"put_if_absent": 1}
+
+
+async def test_an_unknown_chunk_written_in_part_is_one_get_and_one_put(stack: Stack) -> None:
+    await stack.write(0, 40)
+    await stack.cold()
+    assert await stack.write(5, 15) == {"get": 2, "put_if_match": 2}
+
+
+async def test_an_unknown_chunk_written_whole_pays_for_the_condition(stack: Stack) -> None:
+    """Whoever ignores what is there still must not lose what another writes at the same time."""
+    await stack.write(0, 10)
+    await stack.cold()
+    assert await stack.write(0, 10) == {"put_if_absent": 1, "get_range": 1, "put_if_match": 1}
+    assert stack.store.bytes_out == 1
+    assert await stack.read(0, 10) == {}
+
+
+async def test_whole_and_partial_chunks_in_one_write(stack: Stack) -> None:
+    assert await stack.write(5, 35) == {"put_if_absent": 4, "get": 2}
+
+
+async def test_dropping_fill_values_of_a_new_chunk_costs_a_look(sparse: Stack) -> None:
+    """It is not known before whether anything is left to store."""
+    assert await sparse.write(10, 20, drop_fill=1) == {"get": 1, "put_if_absent": 1}
+
+
+async def test_erasing_is_a_partial_write(sparse: Stack) -> None:
+    await sparse.write(0, 20)
+    path = f"/datasets/{sparse.dataset}/value"
+    assert (await sparse.ask("DELETE", path, select="[5:15]")).chunks == {"put_if_match": 2}
+    await sparse.cold()
+    assert (await sparse.ask("DELETE", path, select="[0:1]")).chunks == {"get": 1, "put_if_match": 1}
+
+
+async def test_erasing_what_is_not_there_only_looks_whether_that_is_so(sparse: Stack) -> None:
+    await sparse.write(0, 5)
+    path = f"/datasets/{sparse.dataset}/value"
+    assert (await sparse.ask("DELETE", path, select="[7:8]")).chunks == {"get_range": 1}
+    await sparse.cold()
+    assert (await sparse.ask("DELETE", path, select="[7:8]")).chunks == {"get": 1}
+
+
+# --- the extent -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "chunks"),
+    [
+        (10, {"put_if_absent": 1}),
+        (4, {"get": 1, "put_if_absent": 1}),
+        (20, {"put_if_absent": 2}),
+        (23, {"put_if_absent": 3, "get": 1}),
+    ],
+)
+async def test_an_append_puts_its_chunks_and_the_record(stack: Stack, count: int, chunks: Calls) -> None:
+    path = f"/datasets/{stack.dataset}/value"
+    asked = await stack.ask("PUT", path, bytes(4 * count), append=count)
+    assert (asked.chunks, asked.records) == (chunks, {"put_if_match": 1})
+
+
+async def test_an_append_into_a_known_chunk_is_two_puts(stack: Stack) -> None:
+    path = f"/datasets/{stack.dataset}/value"
+    await stack.ask("PUT", path, bytes(4), append=1)
+    asked = await stack.ask("PUT", path, bytes(4), append=1)
+    assert (asked.chunks, asked.records) == ({"put_if_match": 1}, {"put_if_match": 1})
+
+
+async def test_growing_puts_the_record(stack: Stack) -> None:
+    asked = await stack.ask("PUT", f"/datasets/{stack.dataset}/shape", {"shape": [70]})
+    assert (asked.chunks, asked.records) == ({}, {"put_if_match": 1})
+
+
+async def test_shrinking_lists_once_and_touches_what_it_cuts(stack: Stack) -> None:
+    await stack.write(0, 40)
+    asked = await stack.ask("PUT", f"/datasets/{stack.dataset}/shape", {"shape": [15]})
+    # The record is put before and after the trim; two chunks lie outside, one is cut.
+    assert asked.records == {"put_if_match": 2}
+    assert asked.chunks == {"list": 2, "delete": 2, "put_if_match": 1}
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+async def test_a_record_is_read_once(stack: Stack) -> None:
+    await stack.close()
+    await stack.open()
+    path = f"/datasets/{stack.dataset}"
+    first = await stack.ask("GET", path)
+    assert first.records == {"get": 2}  # the domain's and the dataset's
+    for again in (path, f"{path}/shape", f"{path}/type", f"{path}/attributes"):
+        asked = await stack.ask("GET", again)
+        assert (asked.records, asked.chunks) == ({}, {})
+
+
+async def test_an_attribute_write_is_one_put(stack: Stack) -> None:
+    path = f"/datasets/{stack.dataset}/attributes"
+    body = {"type": "H5T_STD_I32LE", "shape": [2], "value": [1, 2]}
+    assert (await stack.ask("PUT", f"{path}/a", body)).records == {"put_if_match": 1}
+    assert (await stack.ask("GET", f"{path}/a")).records == {}
+    many = {"attributes": {f"a{number}": body for number in range(50)}}
+    assert (await stack.ask("PUT", path, many)).records == {"put_if_match": 1}
+    assert (await stack.ask("DELETE", f"{path}/a")).records == {"put_if_match": 1}
+
+
+async def test_an_attribute_write_to_an_unknown_record_is_one_get_and_one_put(stack: Stack) -> None:
+    await stack.close()
+    await stack.open()
+    body = {"type": "H5T_STD_I32LE", "value": 1}
+    asked = await stack.ask("PUT", f"/datasets/{stack.dataset}/attributes/a", body)
+    assert asked.records == {"get": 2, "put_if_match": 1}  # a get of the domain's too
+
+
+async def test_a_new_object_is_one_put(stack: Stack) -> None:
+    asked = await stack.ask("POST", "/groups", {})
+    assert (asked.records, asked.chunks) == ({"put_if_absent": 1}, {})

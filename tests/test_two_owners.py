@@ -1,0 +1,189 @@
+"""Two data nodes that both believe they own a chunk: slow, never wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hsparse.clock import SystemClock
+from hsparse.cluster.membership import Membership
+from hsparse.dn.service import DataService
+from hsparse.sn.owners import Owners
+from hsparse.storage.object_store import ObjectStore
+from hsparse.testing.direct_door import DirectDoor
+from hsparse.testing.door import Door, Kind, NotDone, Place
+from hsparse.testing.ledger import Ledger
+from hsparse.testing.mortal_store import MortalStore
+from hsparse.testing.remote_rest import RemoteRest
+from hsparse.testing.rest_door import RestDoor
+from hsparse.testing.sparse_model import Coord
+from tests.conftest import MakeStore
+
+SIDE, TASKS = 24, 12
+SPARSE = Kind("H5T_STD_I64LE", (SIDE, SIDE), (12, 12), SIDE)
+DENSE = Kind("H5T_STD_I64BE", (SIDE, SIDE), (12, 12), SIDE, sparse=False)
+KINDS = pytest.mark.parametrize("kind", [SPARSE, DENSE], ids=["sparse", "dense"])
+STORES = pytest.mark.parametrize("store", ["memory", "posix", "s3"])
+OpenNode = Callable[[], Awaitable[Door]]
+
+
+@pytest.fixture
+async def open_nodes(
+    make_store: MakeStore, request: pytest.FixtureRequest
+) -> AsyncIterator[tuple[OpenNode, ObjectStore]]:
+    """A function that opens one more data node over the store the test is about, and that store."""
+    store = await make_store(request.getfixturevalue("store"))
+    nodes: list[DataService] = []
+
+    async def open_node() -> Door:
+        nodes.append(DataService(MortalStore(store), SystemClock()))
+        return DirectDoor(Owners(Membership(1, ("dn-001",)), {"dn-001": nodes[-1]}))
+
+    yield open_node, store
+    for node in nodes:
+        await node.close()
+
+
+def some_place(generator: random.Random, rows: range) -> Place:
+    if generator.random() < 0.3:
+        row = generator.choice(rows)
+        start = generator.randrange(SIDE)
+        return Place(box=((row, row + 1, 1), (start, SIDE, generator.choice((1, 2, 5)))))
+    count = generator.randint(1, 6)
+    return Place(points=tuple((generator.choice(rows), generator.randrange(SIDE)) for _ in range(count)))
+
+
+async def write_at_once(
+    doors: list[Door], id: str, kind: Kind, *, disjoint: bool, count: int, seed: int
+) -> Ledger:
+    """Let tasks write and erase `count` times each, every time through any of the doors."""
+    ledger = Ledger()
+    numbers = itertools.count(1)
+
+    async def task(number: int) -> None:
+        generator = random.Random(seed * 1000 + number)
+        rows = range(number, SIDE, TASKS) if disjoint else range(SIDE)
+        for _ in range(count):
+            place, door = some_place(generator, rows), generator.choice(doors)
+            erase = kind.sparse and generator.random() < 0.2
+            value = None if erase else next(numbers)
+            entry = ledger.begin(place.coords, value)
+            try:
+                if value is None:
+                    await door.erase(id, place)
+                else:
+                    dtype = ">i8" if not kind.sparse else "<i8"
+                    await door.write(id, place, np.full(len(place.coords), value, dtype), False)
+            except NotDone:
+                continue
+            ledger.acknowledge(entry)
+
+    await asyncio.gather(*map(task, range(TASKS)))
+    return ledger
+
+
+async def found(door: Door, id: str, kind: Kind) -> dict[Coord, int]:
+    if kind.sparse:
+        values = await door.read_sparse(id)
+        return {coord: int.from_bytes(value, "little") for coord, value in values.items()}
+    array = np.frombuffer(await door.read_dense(id), ">i8").reshape(SIDE, SIDE)
+    return {(int(i), int(j)): int(array[i, j]) for i, j in np.argwhere(array)}
+
+
+@KINDS
+@STORES
+@pytest.mark.parametrize("disjoint", [True, False], ids=["disjoint", "overlapping"])
+async def test_no_update_is_lost(
+    open_nodes: tuple[OpenNode, ObjectStore], kind: Kind, store: str, disjoint: bool
+) -> None:
+    open_node, _ = open_nodes
+    count, seed = (10 if store == "s3" else 40), random.randrange(10**6)
+    doors = [await open_node(), await open_node()]
+    id = await doors[0].create(kind)
+    ledger = await write_at_once(doors, id, kind, disjoint=disjoint, count=count, seed=seed)
+    assert ledger.acknowledged == TASKS * count, f"seed {seed}"
+    assert ledger.wrong(await found(await open_node(), id, kind)) == [], f"seed {seed}"
+
+
+@STORES
+async def test_an_erasure_through_a_node_that_has_not_seen_the_write(
+    open_nodes: tuple[OpenNode, ObjectStore], store: str
+) -> None:
+    open_node, _ = open_nodes
+    one, two = await open_node(), await open_node()
+    id = await one.create(SPARSE)
+    place = Place(points=((1, 1),))
+    assert await two.read_sparse(id) == {}
+    await one.write(id, place, np.ones(1, "<i8"), False)
+    await two.erase(id, place)
+    assert await (await open_node()).read_sparse(id) == {}
+
+
+@contextmanager
+def command(*arguments: str) -> Iterator[str]:
+    """Run a command of hsparse while the context lasts; gives the URL in its first line."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hsparse.cli.main", *arguments], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert " on http" in line, f"hsparse {arguments[0]} printed {line!r}"
+        yield line.rpartition(" on ")[2].split()[0]
+    finally:
+        process.terminate()
+        try:
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_owner(stack: ExitStack, root: Path) -> str:
+    """Run a data node that is told it is the only one, and a service node over it; return its URL."""
+    port = free_port()
+    nodes = f"http://127.0.0.1:{port}"
+    stack.enter_context(
+        command("dn", "--root", str(root), "--port", str(port), "--nodes", nodes, "--no-fsync")
+    )
+    return stack.enter_context(command("sn", "--port", "0", "--nodes", nodes))
+
+
+async def test_two_processes_on_one_directory(tmp_path: Path) -> None:
+    seed, count = random.randrange(10**6), 15
+    cases = [(kind, disjoint) for kind in (SPARSE, DENSE) for disjoint in (True, False)]
+    with ExitStack() as one, ExitStack() as two, ExitStack() as three:
+        starts = (asyncio.to_thread(start_owner, stack, tmp_path) for stack in (one, two, three))
+        doors = [await RestDoor(RemoteRest(url), "/shared").open() for url in await asyncio.gather(*starts)]
+        *writers, reader = doors
+        ids = [await writers[0].create(kind) for kind, _ in cases]
+        for door in doors:
+            door.know({id: kind for id, (kind, _) in zip(ids, cases, strict=True)})
+        ledgers = await asyncio.gather(
+            *(
+                write_at_once(list(writers), id, kind, disjoint=disjoint, count=count, seed=seed)
+                for id, (kind, disjoint) in zip(ids, cases, strict=True)
+            )
+        )
+        for id, ledger, (kind, _) in zip(ids, ledgers, cases, strict=True):
+            assert ledger.acknowledged == TASKS * count, f"seed {seed}"
+            assert ledger.wrong(await found(reader, id, kind)) == [], f"seed {seed}"
+        for door in doors:
+            await door.close()
