@@ -7,12 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import nanoarrow as na
 import numpy as np
 import pytest
 
 from hsparse.format.dense_chunk import encode_dense
 from hsparse.model.filter import Filter
 from hsparse.model.objid import chunk_key
+from hsparse.sn.arrow import ARROW_TYPE
 from hsparse.storage.posix import PosixStore
 from hsparse.testing.server_process import ServerProcess, server_process
 
@@ -94,5 +96,40 @@ async def test_two_gigabytes_in_half_of_one(tmp_path: Path, stored: str) -> None
                 ask(server, "PUT", path, np.array([number], "<i8").tobytes())
                 values[scaled] = number
         check_rows(server, id, values)
+        assert peak_memory(server) < LIMIT
+        assert server.stop() == 0
+
+
+def test_one_value_written_to_two_gigabytes(tmp_path: Path) -> None:
+    values = np.full((ROWS // CHUNK[0], COLUMNS // CHUNK[1]), 9, "<i8")
+    with server_process("--root", str(tmp_path), "--no-fsync") as server:
+        id = create(server)
+        path = f"/datasets/{id}/value?domain=/large&element_count=1"
+        ask(server, "PUT", path, np.array([9], "<i8").tobytes())
+        assert peak_memory(server) < LIMIT
+        check_rows(server, id, values)
+        assert peak_memory(server) < LIMIT
+        assert server.stop() == 0
+
+
+def test_a_sparse_dataset_that_is_full_streamed_with_its_places(tmp_path: Path) -> None:
+    count, chunk = 2**26, 2**20
+    layout = {"class": "H5D_STRUCT_CHUNK", "dims": [chunk], "flags": ["H5D_SPARSE_DATA"]}
+    filters = [{"class": "H5Z_FILTER_DEFLATE", "level": 1}]
+    body = {"type": "H5T_STD_I64LE", "shape": [count]}
+    body["creationProperties"] = {"layout": layout, "filters": filters}
+    with server_process("--root", str(tmp_path), "--no-fsync") as server:
+        ask(server, "PUT", "/?domain=/large")
+        id = ask(server, "POST", "/datasets?domain=/large", body)["id"]
+        value = f"/datasets/{id}/value?domain=/large"
+        ask(server, "PUT", f"{value}&element_count=1", np.array([9], "<i8").tobytes())
+        connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+        connection.request("GET", f"{value}&sparse=1", headers={"Accept": ARROW_TYPE})
+        reply = connection.getresponse()
+        assert reply.status == 200
+        with na.ArrayStream.from_readable(reply) as stream:
+            rows = sum(len(batch) for batch in stream.iter_chunks())
+        connection.close()
+        assert rows == count
         assert peak_memory(server) < LIMIT
         assert server.stop() == 0

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import random
 
 import numpy as np
+import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
+from hsparse.errors import BadRequest, Conflict, Moved
 from hsparse.sn.owners import Owners
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.direct_door import DirectDoor
 from hsparse.testing.door import Kind, Place
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.ledger import Ledger
+from hsparse.testing.slow_store import SlowStore
 
 LINE = Kind("H5T_STD_I32LE", (40,), (10,), 40)
 
@@ -39,3 +45,54 @@ async def test_a_late_shrink_erases_nothing_that_was_written_after_the_dataset_g
     assert await door.extent(id) == (40,)
     assert sorted(await door.read_sparse(id)) == [(12,), (35,)]
     await node.close()
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_shrinking_growing_and_writing_at_once(seed: int) -> None:
+    """A shrink is an erasure of all that lies outside, whatever else goes on."""
+    generator = random.Random(seed)
+
+    async def wait(method: str, key: str) -> None:
+        for _ in range(generator.randrange(6)):
+            await asyncio.sleep(0)
+
+    nodes = {
+        f"dn-{number:03}": DataService(SlowStore(store, wait), SystemClock(), id=f"dn-{number:03}")
+        for store in [MemoryStore()]
+        for number in (1, 2)
+    }
+    door = DirectDoor(Owners(Membership(1, tuple(nodes)), dict(nodes)))
+    id = await door.create(LINE)
+    ledger, numbers = Ledger(), itertools.count(1)
+
+    async def write() -> None:
+        place = Place(points=tuple((generator.randrange(40),) for _ in range(6)))
+        value = next(numbers)
+        entry = ledger.begin(place.coords, value)
+        try:
+            await door.write(id, place, np.full(6, value, "<i4"), False)
+        except (BadRequest, Moved):  # outside the extent as it was just then
+            ledger.give_up(entry)
+        else:
+            ledger.acknowledge(entry)
+
+    async def resize() -> None:
+        length = generator.randint(1, 40)
+        entry = ledger.begin([(place,) for place in range(length, 40)], None)
+        try:
+            await door.resize(id, (length,))
+        except Conflict:  # another shrink is not done yet
+            ledger.give_up(entry)
+        else:
+            ledger.acknowledge(entry)
+
+    async def task() -> None:
+        for _ in range(6):
+            await generator.choice((write, write, resize))()
+
+    await asyncio.gather(*(task() for _ in range(5)))
+    await door.resize(id, (40,))
+    values = {coord: int.from_bytes(value, "little") for coord, value in (await door.read_sparse(id)).items()}
+    assert ledger.wrong(values) == []
+    for node in nodes.values():
+        await node.close()

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 
 import uvloop
 
+from hsparse.cli.allocator import share_arenas
 from hsparse.cli.child_nodes import child_nodes
 from hsparse.cli.compose import (
     DEFAULT_ROOT,
@@ -67,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(
         level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
+    share_arenas()
     uvloop.run(args.command(settings))
     return 0
 

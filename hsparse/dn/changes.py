@@ -143,6 +143,8 @@ def _(change: EndTrim, record: Record, now: float, graves: Graves) -> Changed:
     if "trim" not in record or record.get("generation", 0) != change.generation:
         return record, Outcome(record)
     rest = {key: value for key, value in record.items() if key != "trim"}
+    # Whoever still works at this shrink, and does not know that it is done, must not erase what comes now.
+    rest["generation"] = change.generation + 1
     return rest, Outcome(rest, changed=True)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,8 +35,16 @@ from hsparse.wire.message import (
 
 T = TypeVar("T")
 
+MIB = 1024 * 1024
 CHUNKS_AT_ONCE = 64
 """How many chunks of one message are worked on at a time: bounds memory and open store requests."""
+WORK_AT_ONCE = 128 * MIB
+"""How many bytes of large chunks all messages together work on at a time: one value may fill many chunks."""
+SMALL = MIB
+"""Work on fewer bytes is not counted: a message's share of `CHUNKS_AT_ONCE` is little anyway."""
+
+OFFSETS_BYTES = 12
+"""What an element's offset takes while it is merged: 8 bytes as it is computed, 4 as it is kept."""
 
 
 class Chunks:
@@ -46,6 +55,7 @@ class Chunks:
         self._cache = cache
         self._workers = workers
         self._pending = pending
+        self._working = Budget(WORK_AT_ONCE)
         self._generations: dict[str, int] = {}
 
     async def read(self, message: ReadChunks) -> tuple[NDArray[Any] | None, ...]:
@@ -55,7 +65,8 @@ class Chunks:
         fill = spec.fill_value
 
         async def read(part: Part) -> NDArray[Any] | None:
-            value = await self._load(spec, part, dtype)
+            async with self._work(0 if spec.sparse else _nbytes(spec, part, dtype)):
+                value = await self._load(spec, part, dtype)
             if value is None:
                 return None
             if not spec.sparse:
@@ -106,7 +117,9 @@ class Chunks:
             else:
                 change = dense_changes.write(spec, part, typed, fill)
             base = Base.IGNORED if part.full and not message.drop_fill else Base.NEEDED
-            await self._apply(spec, part.scaled, dtype, change, values.nbytes, base)
+            nbytes = _nbytes(spec, part, dtype)
+            async with self._work(nbytes):
+                await self._apply(spec, part.scaled, dtype, change, nbytes, base)
 
         async with self._pending.hold(sum(values.nbytes for values in message.values)):
             await self._each(write, list(zip(message.parts, message.values, strict=True)))
@@ -127,7 +140,7 @@ class Chunks:
         spec = message.spec
         dtype = spec.dtype
         fill = spec.fill_value
-        self._generations[spec.dataset] = max(self._generation(spec), spec.generation)
+        self._check_generation(spec)
         prefix = chunk_prefix(spec.dataset)
         for owned in self._cache:
             if owned.key.startswith(prefix):
@@ -166,17 +179,32 @@ class Chunks:
 
     @contextmanager
     def _use(self, spec: ChunkSpec, scaled: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Owned[Any]]:
-        if spec.generation < self._generation(spec):
-            raise Moved(f"The extent of {spec.dataset} was shrunk in the meantime.")
+        self._check_generation(spec)
         key = chunk_key(spec.dataset, scaled)
         codec: Any = SparseCodec(key, spec, dtype) if spec.sparse else DenseCodec(key, spec, dtype)
         with self._cache.use(key, lambda: Owned(key, self._store, codec, self._workers)) as owned:
             yield owned
 
-    def _generation(self, spec: ChunkSpec) -> int:
-        return self._generations.get(spec.dataset, 0)
+    def _work(self, nbytes: int) -> AbstractAsyncContextManager[None]:
+        """Wait for room for work on `nbytes`."""
+        return nullcontext() if nbytes <= SMALL else self._working.hold(nbytes)
+
+    def _check_generation(self, spec: ChunkSpec) -> None:
+        """Raise `Moved` for an older generation than the newest heard of; remember a newer one."""
+        newest = self._generations.get(spec.dataset, 0)
+        if spec.generation < newest:
+            raise Moved(f"The extent of {spec.dataset} was shrunk in the meantime.")
+        if spec.generation > newest:
+            self._generations[spec.dataset] = spec.generation
 
     async def _each(self, function: Callable[[Any], Awaitable[T]], items: Any) -> list[T]:
         if len(items) == 1:
             return [await function(items[0])]
         return await gather_each(function, items, CHUNKS_AT_ONCE)
+
+
+def _nbytes(spec: ChunkSpec, part: Part, dtype: np.dtype[Any]) -> int:
+    """Return about how many bytes work on a part takes: of a sparse chunk, offsets and values of the part."""
+    if spec.sparse:
+        return part.selection.size * (dtype.itemsize + OFFSETS_BYTES)
+    return math.prod(spec.dims) * dtype.itemsize

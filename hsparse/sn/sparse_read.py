@@ -20,6 +20,9 @@ from hsparse.wire.message import SparseValues
 Array = NDArray[Any]
 Piece = tuple[list[Array], Array]
 """Coordinates, one (n,) array a dimension, and values (n,)."""
+OFFSET_BYTES = 4
+MOST_PAGES = 16
+"""A run of chunks read together has at most so many pages of selected elements, however few are defined."""
 
 
 class SparseRead:
@@ -34,9 +37,16 @@ class SparseRead:
     async def pieces(self, selection: Selection, *, places_only: bool = False) -> AsyncIterator[Piece]:
         """Yield the defined elements; a piece comes from chunks whose elements all fit in about a page."""
         shares = await self._chunks.shares(selection)
-        for some in self._groups(shares):
-            found = await self._chunks.read_sparse(some, places_only=places_only)
-            yield self._piece(some, found)
+        page = max(1, self._page_size // (self._dataset.dtype.itemsize + OFFSET_BYTES))
+        room, first = page, 0
+        while first < len(shares):
+            until = _run(shares, first, room)
+            found = await self._chunks.read_sparse(shares[first:until], places_only=places_only)
+            yield self._piece(shares[first:until], found)
+            # How many elements are defined is not known before; the run just read is the best guess.
+            selected = sum(share.selection.size for share in shares[first:until])
+            guess = page * selected // max(1, sum(len(item.offsets) for item in found if item is not None))
+            room, first = max(page, min(guess, room * 4, page * MOST_PAGES)), until
 
     async def arrow(self, selection: Selection) -> AsyncIterator[bytes]:
         """Yield an Arrow IPC stream."""
@@ -73,22 +83,6 @@ class SparseRead:
     def _width(self, places_only: bool) -> int:
         return 8 * len(self._dataset.extent) + (0 if places_only else self._dataset.dtype.itemsize)
 
-    def _groups(self, shares: Sequence[Share]) -> list[Sequence[Share]]:
-        """Cut shares into runs read together.
-
-        How many elements are defined is not known before; a chunk is reckoned at a sixteenth of its
-        selected elements, and memory stays bounded because full chunks are a page or less each.
-        """
-        budget = max(1, self._page_size // max(1, self._dataset.dtype.itemsize + 4)) * 16
-        groups: list[Sequence[Share]] = []
-        first = total = 0
-        for place, share in enumerate(shares):
-            total += share.selection.size
-            if total > budget and place > first:
-                groups.append(shares[first:place])
-                first, total = place, share.selection.size
-        return [*groups, shares[first:]] if shares else []
-
     def _piece(self, shares: Sequence[Share], found: Sequence[SparseValues | None]) -> Piece:
         """Put chunk offsets into the dataset's coordinates."""
         extent, dims, dtype = self._dataset.extent, self._dataset.spec.dims, self._dataset.dtype
@@ -107,3 +101,12 @@ class SparseRead:
 
 def _coords(places: list[Array]) -> NDArray[np.uint64]:
     return np.stack(places, axis=1).astype(np.uint64) if places else np.zeros((0, 0), np.uint64)
+
+
+def _run(shares: Sequence[Share], first: int, room: int) -> int:
+    """Return the end of the run of shares from `first` that select at most `room` elements, one at least."""
+    total = shares[first].selection.size
+    until = first + 1
+    while until < len(shares) and (total := total + shares[until].selection.size) <= room:
+        until += 1
+    return until

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from hsparse.errors import Moved
 from hsparse.model.objid import chunk_key
 from hsparse.sn.chunk_fanout import list_chunks
 from hsparse.sn.dataset import Dataset
@@ -14,9 +17,15 @@ async def finish_trim(owners: Owners, record: Record) -> None:
     """Erase what lies outside the extent in `record`, then note that it is done; durable when it returns.
 
     First a fence on every data node: from then on writes planned for the larger extent are refused, and
-    those accepted before are stored, so that the listing finds them.
+    those accepted before are stored, so that the listing finds them. `Moved` says that another request has
+    finished this, or shrunk the dataset further: it may have grown and been written since.
     """
     dataset = Dataset.of(record)
+    with suppress(Moved):
+        await _trim(owners, dataset)
+
+
+async def _trim(owners: Owners, dataset: Dataset) -> None:
     spec, extent = dataset.spec, dataset.extent
     await owners.ask_all(TrimChunks(spec, extent, ()))
     existing = await list_chunks(owners, dataset)

@@ -140,6 +140,7 @@ class DictDataNode:
                 done = "trim" in record and record.get("generation", 0) == generation
                 if done:
                     del record["trim"]
+                    record["generation"] = generation + 1
                 return done, False
         raise BadRequest(f"{type(change).__name__} is not a change of a record.")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
 
 from hsparse.clock import SystemClock
-from hsparse.errors import ErrorKind, HsparseError
+from hsparse.errors import ErrorKind, HsparseError, Moved
 from hsparse.format.select_syntax import parse_select
 from hsparse.format.selection import Orthogonal, Points, Selection
 from hsparse.model.dataspace import parse_shape
@@ -17,7 +18,7 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.layout import parse_layout
 from hsparse.model.objid import new_id, new_root_id
 from hsparse.sn.chunk_fanout import ChunkFanout
-from hsparse.sn.dataset import Dataset
+from hsparse.sn.dataset import ATTEMPTS, Dataset
 from hsparse.sn.owners import Owners
 from hsparse.sn.sparse_read import SparseRead
 from hsparse.sn.trim import finish_trim
@@ -104,6 +105,9 @@ class DirectDoor:
 
     async def _do(self, id: str, work: Callable[[Dataset], Awaitable[T]]) -> T:
         try:
+            for _ in range(ATTEMPTS):
+                with suppress(Moved):
+                    return await work(Dataset.of(await self._owners.record(id)))
             return await work(Dataset.of(await self._owners.record(id)))
         except HsparseError as error:
             if error.kind in (ErrorKind.STORE_FAILED, ErrorKind.BUSY):

@@ -28,7 +28,17 @@ from hsparse.testing.process_life import ProcessLife
 from hsparse.testing.rest_client import RestClient
 from hsparse.testing.rest_door import RestDoor
 from hsparse.testing.sparse_model import Coord, SparseModel
-from hsparse.testing.subject import KINDS, Change, Erase, Subject, boxes, changes, places, writes
+from hsparse.testing.subject import (
+    KINDS,
+    Change,
+    Erase,
+    Subject,
+    boxes,
+    changes,
+    places,
+    value_changes,
+    writes,
+)
 
 T = TypeVar("T")
 
@@ -106,6 +116,19 @@ class SparseMachine(RuleBasedStateMachine):
         change = data.draw(changes(self.subject))
         self.world.run(change.run(self.door, self.subject.id))
         change.apply(self.subject.model)
+
+    @rule(data=st.data())
+    def changes_at_once(self, data: st.DataObject) -> None:
+        """Writes and erasures that do not wait for each other."""
+        self._turn(data)
+        subject = self.subject
+        drawn = data.draw(st.lists(value_changes(subject), min_size=2, max_size=6))
+
+        async def change() -> None:
+            await asyncio.gather(*(change.run(self.door, subject.id) for change in drawn))
+            await subject.settle_at_once(drawn, self.door)
+
+        self.world.run(change())
 
     @rule(data=st.data(), skip=st.integers(0, 5), applied=st.booleans(), gets=st.booleans())
     def fault(self, data: st.DataObject, skip: int, applied: bool, gets: bool) -> None:

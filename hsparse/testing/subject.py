@@ -113,6 +113,22 @@ class Subject:
             after.elements |= {} if value is None else {coord: value}
         self.model = after
 
+    async def settle_at_once(self, changes: list[Write | Erase], door: Door) -> None:
+        """After changes made at once: each element may be as any of them leaves it; believe what is."""
+        allowed: dict[Coord, set[bytes | None]] = {}
+        for change in changes:
+            alone = SparseModel(self.model.extent, self.model.dtype, self.model.fill)
+            change.apply(alone)
+            erased = {} if isinstance(change, Write) else dict.fromkeys(change.place.coords)
+            for coord, value in (erased | alone.elements).items():
+                allowed.setdefault(coord, set()).add(value)
+        seen = await self.look(door)
+        for coord, values in allowed.items():
+            value = seen.get(coord, None if self.model.sparse else self.model.fill)
+            assert value in values, f"{coord} is {value!r} after {changes} at once"
+            self.model.elements.pop(coord, None)
+            self.model.elements |= {} if value is None else {coord: value}
+
     async def look(self, door: Door) -> dict[Coord, bytes]:
         """Return what is there; of a dense dataset what differs from the fill, and what the model has."""
         if self.model.sparse:
@@ -166,9 +182,13 @@ def writes(draw: st.DrawFn, subject: Subject) -> Write:
     return Write(place, values, subject.kind.sparse and draw(st.booleans()))
 
 
+def value_changes(subject: Subject) -> st.SearchStrategy[Write | Erase]:
+    """Any change of elements that the dataset takes."""
+    if not subject.kind.sparse:
+        return writes(subject)
+    return writes(subject) | places(subject.model.extent).map(Erase)
+
+
 def changes(subject: Subject) -> st.SearchStrategy[Change]:
     """Any change that the dataset takes."""
-    resizes = extents(subject.kind, subject.model.extent).map(Resize)
-    if not subject.kind.sparse:
-        return writes(subject) | resizes
-    return writes(subject) | places(subject.model.extent).map(Erase) | resizes
+    return value_changes(subject) | extents(subject.kind, subject.model.extent).map(Resize)

@@ -157,7 +157,10 @@ class SetExtent:
 
 @dataclass(frozen=True, slots=True)
 class EndTrim:
-    """Note that everything outside the extent of generation `generation` has been erased."""
+    """Note that everything outside the extent of generation `generation` has been erased.
+
+    A new generation begins: a late `TrimChunks` of the old one is refused where the new one was heard of.
+    """
 
     id: str
     generation: int
@@ -299,8 +302,8 @@ class TrimChunks(Message[None]):
     """Drop what lies outside `extent` in the chunks at `scaled`: undefined, or the fill value if dense.
 
     From then on the data node refuses, as `Moved`, chunk operations planned for an older generation of
-    the dataset than `spec.generation`; it answers when those it had accepted are durable. With no chunks
-    named, that is all it does: a fence.
+    the dataset than `spec.generation`, as it does after any chunk message of a newer one; it answers when
+    those it had accepted are durable. With no chunks named, that is all it does: a fence.
     """
 
     spec: ChunkSpec
