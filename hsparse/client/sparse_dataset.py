@@ -23,12 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.datatype import dtype_of, type_item
-from hsparse.client.structured import decode_sparse, encode_sparse
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.encoded_selection import decode_selection
 from hsparse.format.points import Points
 from hsparse.format.select_syntax import format_select, parse_select
 from hsparse.format.selection import Selection
+from hsparse.format.structured_region import decode_region, encode_region
 
 Select: TypeAlias = str | Selection | None
 """What to select: `"[0:100,5,[1,3]]"` as the REST API has it, a selection, or None for all."""
@@ -113,7 +113,7 @@ class SparseDataset:
         column = np.ascontiguousarray(values, self.dtype)
 
         def send() -> None:
-            body = encode_sparse(places, column, self.shape)
+            body = encode_region(Points(self.shape, places), column)
             self.connection.json("PUT", self._path("value"), body, sparse=1, drop_fill=drop_fill or None)
 
         self._in_current_extent(send)
@@ -138,9 +138,10 @@ class SparseDataset:
         """
         data = self._get_value(_text(select), sparse=True)
         try:
-            return decode_sparse(data, self.dtype)
+            selection, values = decode_region(data, self.dtype)
         except Corrupt as error:
             raise Corrupt(f"The answer about {self.id} is damaged: {error.message}") from error
+        return selection.coords(), values
 
     def read_dense(self, select: Select = None) -> NDArray[Any]:
         """Return every selected value, the fill value where undefined, in the selection's shape."""

@@ -1,13 +1,14 @@
-"""What the server is: `/about` for anybody, `/info` for those who watch it."""
+"""What the server is and does: `/about` for anybody, `/info` and `/metrics` for those who watch it."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import asdict
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from hsparse.sn.context import Context
+from hsparse.sn.metrics import CONTENT_TYPE
 from hsparse.sn.respond import respond
 from hsparse.sn.server_facts import HSDS_VERSION
 from hsparse.wire.message import GetInfo
@@ -47,3 +48,8 @@ async def get_info(context: Context) -> web.StreamResponse:
     }
     shown = [{key: value for key, value in asdict(one).items() if key != "bucket"} for one in nodes]
     return respond({"node": node, "cpu": {"cores": os.cpu_count()}, "data_nodes": shown})
+
+
+async def get_metrics(context: Context) -> web.StreamResponse:
+    """Answer with what the service node has counted, as Prometheus scrapes it."""
+    return web.Response(body=context.service.metrics.text(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})

@@ -10,7 +10,6 @@ from aiohttp import hdrs, web
 from hsparse.errors import BadRequest, HsparseError, NotFound
 from hsparse.sn.access import domain_path, find_domain, require
 from hsparse.sn.context import Context
-from hsparse.sn.metrics import METRICS_KEY
 from hsparse.sn.respond import respond_error
 from hsparse.sn.route import Route
 from hsparse.sn.routes import ROUTES
@@ -31,11 +30,11 @@ AioHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Application:
     """Make the application that answers `routes` for `service`."""
     app = web.Application(middlewares=[service.metrics.middleware, answer_errors])
-    app[METRICS_KEY] = service.metrics
     app.on_response_prepare.append(add_headers)
     for route in routes:
         app.router.add_route(route.method, route.path, bind(service, route))
-    app.router.add_route("OPTIONS", "/{path:.*}", preflight)
+    for path in dict.fromkeys(route.path for route in routes):
+        app.router.add_route("OPTIONS", path, preflight)
     return app
 
 

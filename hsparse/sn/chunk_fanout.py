@@ -94,7 +94,9 @@ class ChunkFanout:
                     WriteChunks(
                         self._dataset.spec,
                         tuple(self._write_part(shares[i]) for i in some),
-                        tuple(values.reshape(1) if one else np.asarray(values[shares[i].place]) for i in some),
+                        tuple(
+                            values.reshape(1) if one else np.asarray(values[shares[i].place]) for i in some
+                        ),
                         drop_fill,
                     )
                 )

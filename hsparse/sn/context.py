@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from aiohttp import web
 
-from hsparse.errors import BadRequest, TooLarge
+from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.model.principal import Principal
 
 if TYPE_CHECKING:
@@ -74,6 +74,12 @@ class Context:
         if not text.isascii() or not text.isdigit():
             raise BadRequest(f"{name} must be a non-negative integer, not {text!r}.")
         return int(text)
+
+    def refuse(self, *names: str) -> None:
+        """Raise `Unsupported` when one of these parameters, known to the API, is given."""
+        for name in names:
+            if self.request.query.get(name):
+                raise Unsupported(f"The parameter {name} is not supported here yet; leave it out.")
 
     async def body(self) -> bytearray:
         """Return the whole body; `TooLarge` beyond the limit, `BadRequest` when it was cut short."""

@@ -13,12 +13,13 @@ from typing import Any, Generic, TypeVar
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 
 from hsparse.clock import Clock
-from hsparse.sn.context import Context
 
 Family = TypeVar("Family", Counter, Gauge, Histogram)
+
+__all__ = ["CONTENT_TYPE", "METRICS", "Metric", "Metrics"]
 
 OTHER = "other"
 ABORTED = "aborted"
@@ -111,7 +112,7 @@ class Metrics:
                 self._count(request, status, size, self._clock.monotonic() - start)
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus's text format; its content type is `CONTENT_TYPE_LATEST`."""
+        """Return all metrics in Prometheus's text format; its content type is `CONTENT_TYPE`."""
         return generate_latest(self._registry)
 
     def _count(self, request: web.Request, status: str, size: int, seconds: float) -> None:
@@ -121,16 +122,6 @@ class Metrics:
         self._bytes_in.labels(*labels).inc(request.content.total_bytes)
         # Something was sent already only of a streamed answer, and then it need not have come to its end.
         self._bytes_out.labels(*labels).inc(request.writer.output_size or size)
-
-
-METRICS_KEY = web.AppKey("metrics", Metrics)
-"""Where an application keeps its metrics."""
-
-
-async def get_metrics(context: Context) -> web.Response:
-    """`GET /metrics`: what the application has counted, as Prometheus scrapes it."""
-    metrics = context.request.config_dict[METRICS_KEY]
-    return web.Response(body=metrics.text(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST})
 
 
 def _route(request: web.Request) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hsparse.model.right import Right
-from hsparse.sn.about import get_about, get_info
+from hsparse.sn.about import get_about, get_info, get_metrics
 from hsparse.sn.acls import get_acl, get_acls, put_acl
 from hsparse.sn.attributes import (
     delete_attribute,
@@ -44,7 +44,6 @@ from hsparse.sn.links import (
     put_link,
     put_links,
 )
-from hsparse.sn.metrics import get_metrics
 from hsparse.sn.route import Route
 from hsparse.sn.sparse import delete_value, get_defined, post_erase
 from hsparse.sn.values import get_value, post_value, put_value
@@ -54,6 +53,7 @@ ANY = "/{collection:groups|datasets|datatypes}/{id}"
 DOMAIN_ROUTES = (
     Route("GET", "/about", get_about, None),
     Route("GET", "/info", get_info, None),
+    Route("GET", "/metrics", get_metrics, None),
     Route("GET", "/", get_domain, None),
     Route("POST", "/", post_domain, None),
     Route("PUT", "/", put_domain, None),
@@ -116,8 +116,4 @@ VALUE_ROUTES = (
     Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),
 )
 
-NODE_ROUTES = (Route("GET", "/metrics", get_metrics, None),)
-
-ROUTES: tuple[Route, ...] = (
-    DOMAIN_ROUTES + OBJECT_ROUTES + LINK_ROUTES + ATTRIBUTE_ROUTES + VALUE_ROUTES + NODE_ROUTES
-)
+ROUTES: tuple[Route, ...] = DOMAIN_ROUTES + OBJECT_ROUTES + LINK_ROUTES + ATTRIBUTE_ROUTES + VALUE_ROUTES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,17 @@ from hsparse.format.pages import pages
 from hsparse.format.select_syntax import parse_select
 from hsparse.format.selection import Points, Selection
 from hsparse.format.selection_json import selection_json
+from hsparse.format.structured_region import encode_region
 from hsparse.sn.append import grow
 from hsparse.sn.chunk_fanout import ChunkFanout
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset, until_current
+from hsparse.sn.fields import pick_fields
 from hsparse.sn.json_body import read_object
 from hsparse.sn.media import Media, accepted, sent
 from hsparse.sn.respond import respond
 from hsparse.sn.sparse_read import SparseRead
 from hsparse.sn.stream import respond_stream
-from hsparse.sn.structured import write_structured
 from hsparse.sn.write_body import points_selection, read_body, select_selection, selected_values
 
 PAGES_AT_ONCE = 2
@@ -35,40 +36,46 @@ AT_ONCE = 1024 * 1024
 
 async def get_value(context: Context) -> web.StreamResponse:
     """`GET /datasets/{id}/value`: values by `select`; with `sparse=1` the defined ones."""
-
-    async def read(dataset: Dataset) -> web.StreamResponse:
-        selection = parse_select(context.arg("select"), dataset.extent)
-        if context.flag("sparse"):
-            return await answer_sparse(context, dataset, selection)
-        return await answer_values(context, dataset, selection)
-
-    return await until_current(context, read)
+    context.refuse("query")
+    return await _read(
+        context, lambda extent: parse_select(context.arg("select"), extent), context.arg("fields")
+    )
 
 
 async def post_value(context: Context) -> web.StreamResponse:
     """`POST /datasets/{id}/value`: values by points, or by a selection too long for a URL."""
-    binary = await context.body() if sent(context.request) is Media.BINARY else None
-    body = {} if binary is not None else await read_object(context)
-    unknown = set(body) - {"points", "select"}
-    if unknown or (binary is None and len(body) != 1):
-        raise BadRequest("The body must have either points or select.")
+    context.refuse("query")
+    if sent(context.request) is Media.BINARY:
+        data = await context.body()
+        return await _read(context, lambda extent: _binary_points(data, extent), context.arg("fields"))
+    body = await read_object(context)
+    fields = body.pop("fields", context.arg("fields"))
+    if set(body) not in ({"points"}, {"select"}) or not (fields is None or isinstance(fields, str)):
+        raise BadRequest(
+            "The body must have either points or select, and beside it at most fields, a string."
+        )
+    if "points" in body:
+        return await _read(context, lambda extent: points_selection(body["points"], extent), fields)
+    return await _read(context, lambda extent: select_selection(body["select"], extent), fields)
+
+
+async def _read(
+    context: Context, choose: Callable[[tuple[int, ...]], Selection], fields: str | None
+) -> web.StreamResponse:
+    """Answer with what `choose` selects in the dataset's extent, whichever that is by then."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        if binary is not None:
-            selection: Selection = _binary_points(binary, dataset.extent)
-        elif "points" in body:
-            selection = points_selection(body["points"], dataset.extent)
-        else:
-            selection = select_selection(body["select"], dataset.extent)
+        selection = choose(dataset.extent)
         if context.flag("sparse"):
             return await answer_sparse(context, dataset, selection)
-        return await answer_values(context, dataset, selection)
+        return await answer_values(context, dataset, selection, fields)
 
     return await until_current(context, read)
 
 
 async def put_value(context: Context) -> web.StreamResponse:
     """`PUT /datasets/{id}/value`: write by hyperslab, lists or points; durable when answered."""
+    context.refuse("query", "fields")
     drop_fill = context.flag("drop_fill")
     body = await read_body(context)
     grown: Dataset | None = None
@@ -87,30 +94,36 @@ async def put_value(context: Context) -> web.StreamResponse:
     return respond({})
 
 
-async def answer_values(context: Context, dataset: Dataset, selection: Selection) -> web.StreamResponse:
-    """Answer with every selected value, the fill value where none was written."""
-    settings = context.service.settings
-    nbytes = selection.size * dataset.dtype.itemsize
-    async with context.service.answers.hold(min(nbytes, PAGES_AT_ONCE * settings.page_size)):
-        return await _answer_values(context, dataset, selection, nbytes)
-
-
-async def _answer_values(
-    context: Context, dataset: Dataset, selection: Selection, nbytes: int
+async def answer_values(
+    context: Context, dataset: Dataset, selection: Selection, fields: str | None
 ) -> web.StreamResponse:
-    chunks = ChunkFanout(context.service.owners, dataset)
+    """Answer with every selected value, the fill value where none was written."""
+    page_size = context.service.settings.page_size
+    nbytes = selection.size * dataset.dtype.itemsize
+    async with context.service.answers.hold(min(nbytes, PAGES_AT_ONCE * page_size)):
+        chunks = ChunkFanout(context.service.owners, dataset)
+        if accepted(context.request) is not Media.BINARY:
+            return await _answer_json(context, chunks, selection, nbytes, fields)
+        if nbytes <= min(page_size, AT_ONCE):
+            values = pick_fields(await chunks.read(selection), fields)
+            return web.Response(body=packed(values), content_type=Media.BINARY.value)
+        length = selection.size * pick_fields(np.empty(0, dataset.dtype), fields).dtype.itemsize
+        pieces = _binary_pages(chunks, dataset, selection, page_size, fields)
+        return await respond_stream(context.request, Media.BINARY, pieces, length)
+
+
+async def _answer_json(
+    context: Context, chunks: ChunkFanout, selection: Selection, nbytes: int, fields: str | None
+) -> web.StreamResponse:
     settings = context.service.settings
-    if accepted(context.request) is Media.BINARY:
-        if nbytes <= min(settings.page_size, AT_ONCE):
-            return web.Response(body=packed(await chunks.read(selection)), content_type=Media.BINARY.value)
-        pieces = _binary_pages(chunks, dataset, selection, settings.page_size)
-        return await respond_stream(context.request, Media.BINARY, pieces, nbytes)
     if nbytes > settings.max_request_size:
         raise TooLarge(
             f"The values take {nbytes} bytes, more than an answer in JSON may have "
             f"({settings.max_request_size}, max_request_size): select less, or ask for octet-stream."
         )
-    values = await chunks.read(selection)
+    values = pick_fields(await chunks.read(selection), fields)
+    if context.flag("reduce_dim"):
+        values = values.squeeze()
     return respond({"status": 200, "value": json_form(values)})
 
 
@@ -127,15 +140,15 @@ async def answer_sparse(context: Context, dataset: Dataset, selection: Selection
     async with context.service.answers.hold(read.bound(selection)):
         points, values = await read.whole(selection)
         if media is Media.BINARY:
-            return web.Response(body=write_structured(points, values), content_type=media.value)
+            return web.Response(body=encode_region(points, values), content_type=media.value)
         return respond({"selection": selection_json(points), "value": json_form(values)})
 
 
 async def _binary_pages(
-    chunks: ChunkFanout, dataset: Dataset, selection: Selection, page_size: int
+    chunks: ChunkFanout, dataset: Dataset, selection: Selection, page_size: int, fields: str | None
 ) -> AsyncIterator[memoryview]:
     for page in pages(selection, dataset.grid, max(1, page_size // dataset.dtype.itemsize)):
-        yield packed(await chunks.read(page))
+        yield packed(pick_fields(await chunks.read(page), fields))
 
 
 def packed(values: NDArray[Any]) -> memoryview:

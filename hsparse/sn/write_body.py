@@ -12,15 +12,15 @@ import numpy as np
 from h5json.array_util import jsonToArray
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.select_syntax import parse_select
 from hsparse.format.selection import Orthogonal, Points, Selection, Span
+from hsparse.format.structured_region import decode_region
 from hsparse.sn.arrow import read_arrow
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset
 from hsparse.sn.json_body import read_object
 from hsparse.sn.media import Media, sent
-from hsparse.sn.structured import read_structured
 
 JSON_KEYS = frozenset(
     {"value", "value_base64", "start", "stop", "step", "points", "append", "append_dim", "select"}
@@ -77,8 +77,7 @@ def selected_values(context: Context, body: WriteBody, dataset: Dataset) -> tupl
     if body.media is Media.ARROW:
         return _arrow(body.data, dataset)
     if body.media is Media.BINARY and context.flag("sparse"):
-        selection, values = read_structured(body.data, dataset.extent, dataset.dtype)
-        return selection, values.reshape(selection.shape)
+        return _structured(body.data, dataset)
     selection = _selection(context, body, dataset)
     return selection, _values(context, body, dataset, selection)
 
@@ -86,6 +85,18 @@ def selected_values(context: Context, body: WriteBody, dataset: Dataset) -> tupl
 def _arrow(data: bytes | bytearray, dataset: Dataset) -> tuple[Selection, NDArray[Any]]:
     coords, values = read_arrow(data, len(dataset.extent), dataset.dtype)
     return Points(dataset.extent, coords), values
+
+
+def _structured(data: bytes | bytearray, dataset: Dataset) -> tuple[Selection, NDArray[Any]]:
+    try:
+        selection, values = decode_region(data, dataset.dtype)
+    except Corrupt as error:
+        raise BadRequest(f"The body is not a structured chunk's bytes: {error.message}") from error
+    if selection.extent != dataset.extent:
+        raise BadRequest(
+            f"The body selects in {list(selection.extent)}; the extent is {list(dataset.extent)}."
+        )
+    return selection, values.reshape(selection.shape)
 
 
 def _selection(context: Context, body: WriteBody, dataset: Dataset) -> Selection:

@@ -10,8 +10,8 @@ import numpy as np
 from hsparse.format.encoded_selection import decode_first
 from hsparse.format.selection import Points
 from hsparse.format.selection_json import parse_selection_json
+from hsparse.format.structured_region import decode_region, encode_region
 from hsparse.model.datatype import parse_type
-from hsparse.sn.structured import read_structured, write_structured
 from hsparse.testing.door import Array, Found, Kind, NotDone, Place, found_elements
 from hsparse.testing.rest_client import BINARY, Reply
 from hsparse.testing.sparse_model import Coord
@@ -73,7 +73,7 @@ class RestDoor:
         elif self._kinds[id].sparse and self._other():
             points = Points(await self.extent(id), np.array(place.points, np.uint64))
             options["sparse"] = 1
-            body = write_structured(points, values)
+            body = encode_region(points, values)
         else:
             body = {"points": place.points, "value_base64": base64.b64encode(data).decode()}
             options["headers"] = JSON
@@ -110,7 +110,7 @@ class RestDoor:
     async def read_sparse(self, id: str, place: Place | None = None) -> Found:
         reply = await self._read(id, place, sparse=1)
         dtype = parse_type(self._kinds[id].type).dtype
-        selection, values = read_structured(reply.body, await self.extent(id), dtype)
+        selection, values = decode_region(reply.body, dtype)
         return found_elements(selection.coords(), values)
 
     async def read_dense(self, id: str, place: Place | None = None) -> bytes:

@@ -188,7 +188,7 @@ def test_what_is_wrong_changes_nothing(connection: Connection, dataset: SparseDa
     dataset.write([(1, 1)], [1])
     with pytest.raises(BadRequest, match="is not below its extent 12"):
         dataset.write([(1, 1), (12, 0)], [2, 2])
-    with pytest.raises(BadRequest, match="1 points and values of shape"):
+    with pytest.raises(BadRequest, match="1 elements and values of shape"):
         dataset.write([(1, 1)], [2, 3])
     with pytest.raises(BadRequest, match="beyond the extent"):
         dataset.erase("[0:13,:]")

@@ -79,6 +79,8 @@ def test_compound_datasets(files: Files) -> None:
     data[3:5] = data[5:7]
     with files("r") as file:
         np.testing.assert_array_equal(file["t"][2:8], data[2:8])
+        np.testing.assert_array_equal(file["t"]["id"], data["id"])
+        np.testing.assert_array_equal(file["t"][2:8, "xyz"], data["xyz"][2:8])
 
 
 def test_selections(files: Files) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
 
 import pytest
 from aiohttp import ClientConnectionError, ClientPayloadError, web
@@ -13,9 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hsparse.clock import ManualClock
 from hsparse.errors import NotFound
-from hsparse.model.principal import ANONYMOUS
-from hsparse.sn.context import Context
-from hsparse.sn.metrics import METRICS, METRICS_KEY, Metrics, get_metrics
+from hsparse.sn.metrics import CONTENT_TYPE, METRICS, Metrics
 from hsparse.sn.respond import respond_error
 
 Client = TestClient[web.Request, web.Application]
@@ -32,7 +29,6 @@ class Rig:
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self.metrics.middleware, errors])
-        app[METRICS_KEY] = self.metrics
         app.router.add_route("*", "/things/{id}", self.thing)
         app.router.add_get("/wait", self.wait)
         app.router.add_get("/stream", self.stream)
@@ -73,7 +69,7 @@ class Rig:
         raise ZeroDivisionError
 
     async def scrape(self, request: web.Request) -> web.Response:
-        return await get_metrics(Context(cast(Any, None), request, ANONYMOUS, None, None))
+        return web.Response(body=self.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
 @web.middleware

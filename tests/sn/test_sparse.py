@@ -13,8 +13,8 @@ import pytest
 from hsparse.errors import BadRequest
 from hsparse.format.encoded_selection import decode_selection
 from hsparse.format.selection import Points
+from hsparse.format.structured_region import decode_region, encode_region
 from hsparse.sn.arrow import ARROW_TYPE, ArrowWriter, read_arrow
-from hsparse.sn.structured import read_structured, write_structured
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
 from hsparse.wire.message import Forget
@@ -68,9 +68,8 @@ async def points_of(client: RestClient, path: str, select: str) -> dict[str, Mod
     reply = await client("GET", f"{path}/value", select=select, sparse=1, accept=ARROW_TYPE)
     coords, values = read_arrow(reply.body, 2, np.dtype(float))
     found["arrow"] = dict(zip(map(tuple, coords.tolist()), values.tolist(), strict=True))
-    extent = tuple((await client("GET", f"{path}/shape"))["shape"]["dims"])
     reply = await client("GET", f"{path}/value", select=select, sparse=1, accept=BINARY)
-    selection, values = read_structured(reply.body, extent, np.dtype(float))
+    selection, values = decode_region(reply.body, np.dtype(float))
     found["structured"] = dict(zip(map(tuple, selection.coords().tolist()), values.tolist(), strict=True))
     return found
 
@@ -144,13 +143,13 @@ async def test_writing_a_box_defines_all_of_it(client: RestClient, path: str) ->
 
 async def test_structured_bytes_are_accepted(client: RestClient, path: str) -> None:
     points = Points(SHAPE, np.array([[1, 2], [39, 49], [1, 2]], np.uint64))
-    body = write_structured(points, np.array([1.0, 2.0, 3.0]))
+    body = encode_region(points, np.array([1.0, 2.0, 3.0]))
     assert (await client("PUT", f"{path}/value", body, sparse=1)).status == 200
     assert (await points_of(client, path, "[:,:]"))["arrow"] == {(1, 2): 3.0, (39, 49): 2.0}
     for broken in (body[:-1], body[:40], b"", body[:-25] + b"\0" + body[-24:]):
         reply = await client("PUT", f"{path}/value", broken, sparse=1)
         assert reply.status == 400, reply.body
-    other = write_structured(Points((5, 5), np.zeros((1, 2), np.uint64)), np.zeros(1))
+    other = encode_region(Points((5, 5), np.zeros((1, 2), np.uint64)), np.zeros(1))
     assert (await client("PUT", f"{path}/value", other, sparse=1)).status == 400
 
 

@@ -142,6 +142,34 @@ async def test_compound_and_string_elements(client: RestClient) -> None:
     assert (await client("GET", f"{path}/value"))["value"] == ["x", "yz"]
 
 
+async def test_fields_of_compound_elements(client: RestClient) -> None:
+    fields = [{"name": name, "type": "H5T_STD_I32LE"} for name in "abc"]
+    path = await create(client, [600], {"class": "H5T_COMPOUND", "fields": fields})
+    model = np.zeros(600, [(name, "<i4") for name in "abc"])
+    for number, name in enumerate("abc"):
+        model[name] = np.arange(600) + 1000 * number
+    assert (await client("PUT", f"{path}/value", model.tobytes())).status == 200
+    for text in ("b", "c:a", "a:b:c"):
+        names = text.split(":")
+        expected = np.stack([model[name] for name in names], axis=1)
+        got = await read(client, path, "<i4", (600, len(names)), fields=text)
+        np.testing.assert_array_equal(got, expected)
+        some = await client("GET", f"{path}/value", select="[3:5]", fields=text)
+        assert some["value"] == expected[3:5].tolist()
+        posted = await client("POST", f"{path}/value", {"select": "[3:5]", "fields": text})
+        assert posted["value"] == expected[3:5].tolist()
+    assert (await client("GET", f"{path}/value", fields="d")).status == 400
+    assert (await client("PUT", f"{path}/value", model["a"].tobytes(), fields="a")).status == 400
+    assert (await client("GET", f"{path}/value", query="a > 5")).status == 400
+
+
+async def test_dimensions_of_one_can_be_left_out(client: RestClient) -> None:
+    path = await create(client, [3, 4], "H5T_STD_U8LE")
+    assert (await client("PUT", f"{path}/value", bytes(range(12)))).status == 200
+    assert (await client("GET", f"{path}/value", select="[1,0:3]"))["value"] == [[4, 5, 6]]
+    assert (await client("GET", f"{path}/value", select="[1,0:3]", reduce_dim=1))["value"] == [4, 5, 6]
+
+
 @pytest.mark.parametrize("layout", [{"layout": {"class": "H5D_CHUNKED", "dims": [4]}}, {"layout": sparse(4)}])
 async def test_appending_grows_first(client: RestClient, layout: dict[str, Any]) -> None:
     path = await create(client, [3], "H5T_STD_I32LE", maxdims=["H5S_UNLIMITED"], **layout)

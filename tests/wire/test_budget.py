@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from hsparse.wire.budget import Budget
 from hsparse.errors import Busy
+from hsparse.wire.budget import Budget
 
 
 async def test_waiters_are_served_in_order() -> None:
