@@ -27,6 +27,7 @@ from hsparse.testing.mortal_store import MortalStore
 from hsparse.testing.remote_rest import RemoteRest
 from hsparse.testing.rest_door import RestDoor
 from hsparse.testing.sparse_model import Coord
+from hsparse.wire.message import PutAttributes, SetExtent
 from tests.conftest import MakeStore
 
 SIDE, TASKS = 24, 12
@@ -127,6 +128,29 @@ async def test_an_erasure_through_a_node_that_has_not_seen_the_write(
     await one.write(id, place, np.ones(1, "<i8"), False)
     await two.erase(id, place)
     assert await (await open_node()).read_sparse(id) == {}
+
+
+@STORES
+async def test_records_changed_at_once(make_store: MakeStore, store: str) -> None:
+    """Attributes and growth: each change is a read and a conditional put of one and the same object."""
+    shared = await make_store(store)
+    nodes = [DataService(MortalStore(shared), SystemClock()) for _ in range(3)]
+    *writers, reader = [Owners(Membership(1, (node.id,)), {node.id: node}) for node in nodes]
+    id = await DirectDoor(writers[0]).create(SPARSE)
+    count = 10 if store == "s3" else 40
+    value = {"type": "H5T_STD_I32LE", "shape": {"class": "H5S_SCALAR"}, "value": 1}
+    await asyncio.gather(
+        *(
+            writers[number % 2].apply(change)
+            for number in range(count)
+            for change in (PutAttributes(id, {f"a{number}": value}), SetExtent(id, (1,), extend_dim=0))
+        )
+    )
+    record = await reader.record(id)
+    assert set(record["attributes"]) == {f"a{number}" for number in range(count)}
+    assert record["shape"]["dims"] == [SIDE + count, SIDE]
+    for node in nodes:
+        await node.close()
 
 
 @contextmanager

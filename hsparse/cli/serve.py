@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -136,6 +137,7 @@ async def _owners(settings: Settings) -> AsyncIterator[Owners]:
 async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event) -> None:
     bucket = (await owners.ask_all(GetInfo()))[0].bucket
     service = make_service(settings, owners, bucket)
+    gc.freeze()  # what there is by now stays: the collector need not look at it again and again
     async with listening(make_service_app(service), settings) as url:
         where = (
             f"bucket {settings.bucket}" if settings.bucket else str((settings.root or DEFAULT_ROOT).resolve())

@@ -44,6 +44,13 @@ class Cache:
                 del self._users[key]
             self._measure(key, owned)
 
+    def get(self, key: str) -> Owned[Any] | None:
+        """Return the object of `key` if it is held, as just used; for a look that does not wait."""
+        owned = self._objects.get(key)
+        if owned is not None:
+            self._objects.move_to_end(key)
+        return owned
+
     def drop(self, prefix: str) -> None:
         """Forget idle objects whose keys begin with `prefix`."""
         for key in [key for key in self._objects if key.startswith(prefix)]:

@@ -14,6 +14,7 @@ from hsparse.dn.workers import Workers
 from hsparse.errors import HsparseError
 from hsparse.model.objid import storage_key, tree_prefix
 from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.gather import gather_all
 from hsparse.wire.message import (
     Change,
     CreateObject,
@@ -44,9 +45,13 @@ class Records:
 
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
         """Answer `ReadObjects`."""
-        if len(ids) == 1:
-            return (await self._read(ids[0]),)
-        return tuple(await asyncio.gather(*map(self._read, ids)))
+        outcomes = [self._remembered(id) for id in ids]
+        missing = [place for place, outcome in enumerate(outcomes) if outcome is None]
+        for place, outcome in zip(
+            missing, await gather_all([self._read(ids[place]) for place in missing]), strict=True
+        ):
+            outcomes[place] = outcome
+        return tuple(outcome for outcome in outcomes if outcome is not None)
 
     async def change(self, changes: tuple[Change, ...]) -> tuple[Outcome, ...]:
         """Answer `ChangeObjects`: changes of one object are applied in the order given."""
@@ -94,6 +99,14 @@ class Records:
             await asyncio.gather(*(delete(entry.key) for entry in page.entries))
             count += len(page.entries)
         return count
+
+    def _remembered(self, id: str) -> Outcome | None:
+        """Return a record that is in memory: without a task for each, which costs more than the look."""
+        owned: Owned[Record] | None = self._cache.get(storage_key(id))
+        if owned is None:
+            return None
+        record = owned.peek()[1]
+        return None if record is None else Outcome(record)
 
     async def _read(self, id: str) -> Outcome:
         key = storage_key(id)

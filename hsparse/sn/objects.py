@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 from aiohttp import web
 
 from hsparse.errors import BadRequest, Forbidden, NotFound
@@ -122,5 +123,7 @@ def object_hrefs(context: Context, record: Record) -> list[Href]:
 
 def respond_floats(value: Any, status: int = 200) -> web.Response:
     """Answer with JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
-    body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    body = orjson.dumps(value)
+    if b"null" in body:  # what orjson makes of them; without one there is none, and it is nine times as fast
+        body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
     return web.Response(body=body, status=status, headers={"Content-Type": JSON_TYPE})
