@@ -36,7 +36,7 @@ from hsparse.wire.message import (
 T = TypeVar("T")
 
 MIB = 1024 * 1024
-CHUNKS_AT_ONCE = 64
+CHUNKS_AT_ONCE = 32
 """How many chunks of one message are worked on at a time: bounds memory and open store requests."""
 WORK_AT_ONCE = 128 * MIB
 """How many bytes of large chunks all messages together work on at a time: one value may fill many chunks."""

@@ -18,8 +18,8 @@ class ChunkSpec:
 
     `type` is the HDF5/JSON type item. `dims` are the chunk's dimensions in elements, `fill` is one
     element's bytes in the file type (empty: all zero). `filters` has one pipeline a section: one for a
-    dense chunk, two for a sparse one (selection, fixed-size values). `generation` counts the shrinks
-    of the dataset's extent.
+    dense chunk, two for a sparse one (selection, fixed-size values). `generation` rises
+    when a shrink of the dataset's extent begins, and when it is finished.
     """
 
     dataset: str

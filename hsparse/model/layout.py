@@ -174,10 +174,9 @@ def _contiguous(
         raise BadRequest(
             f"A compact dataset can have {MAX_COMPACT} bytes, not {prod(dims) * size}; use {CHUNKED}."
         )
-    if prod(dims) * size <= max_bytes:
-        return Layout(
-            {"class": kind}, {"class": CHUNKED, "dims": [max(1, dim) for dim in dims]}, follows=True
-        )
+    whole = [max(1, dim) for dim in dims]
+    if prod(whole) * size <= max_bytes:
+        return Layout({"class": kind}, {"class": CHUNKED, "dims": whole}, follows=True)
     grid = auto_chunk(dims, size, min_bytes, max_bytes)
     return Layout({"class": kind}, {"class": CHUNKED, "dims": list(grid)})
 
