@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import singledispatch
+from math import prod
 from typing import Any
 
 from hsparse.dn.graves import Graves
 from hsparse.errors import BadRequest, Conflict, HsparseError
+from hsparse.model.dataspace import MAX_EXTENT
 from hsparse.model.right import Right
 from hsparse.wire.message import (
     Change,
@@ -167,6 +169,8 @@ def _check_extent(
         raise BadRequest(f"{id} has {len(before)} dimensions, not {len(after)}.")
     if maxdims is None:
         raise BadRequest(f"{id} is not extensible: it was created without maxdims.")
+    if prod(after) > MAX_EXTENT or max(after, default=0) > MAX_EXTENT:
+        raise BadRequest(f"{id} would have the extent {list(after)}; a dataset has at most 2^63-1 elements.")
     for dim, (extent, limit) in enumerate(zip(after, maxdims, strict=True)):
         if limit not in (UNLIMITED, 0) and extent > limit:
             raise Conflict(f"Dimension {dim} of {id} can have at most {limit} elements, not {extent}.")

@@ -15,7 +15,7 @@ from hsparse.dn.cache import Cache
 from hsparse.dn.chunk_codec import DenseCodec, SparseCodec
 from hsparse.dn.owned import Base, Owned
 from hsparse.dn.workers import Workers
-from hsparse.errors import BadRequest, Moved
+from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.sparse_chunk import SparseChunk
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import chunk_key, chunk_prefix
@@ -42,6 +42,9 @@ WORK_AT_ONCE = 128 * MIB
 """How many bytes of large chunks all messages together work on at a time: one value may fill many chunks."""
 SMALL = MIB
 """Work on fewer bytes is not counted: a message's share of `CHUNKS_AT_ONCE` is little anyway."""
+
+MOST_WORK = 2048 * MIB
+"""How many bytes work on one chunk may take: one value may fill a sparse chunk of 2^32-1 elements."""
 
 OFFSETS_BYTES = 12
 """What an element's offset takes while it is merged: 8 bytes as it is computed, 4 as it is kept."""
@@ -108,6 +111,9 @@ class Chunks:
         fill = spec.fill_value
         if len(message.parts) != len(message.values):
             raise BadRequest(f"{len(message.parts)} parts came with {len(message.values)} arrays of values.")
+        most = max((_nbytes(spec, part, dtype) for part in message.parts), default=0)
+        if most > MOST_WORK:
+            raise TooLarge(f"Writing so much of one chunk takes {most} bytes of memory; write less at a time.")
 
         async def write(item: tuple[Part, NDArray[Any]]) -> None:
             part, values = item

@@ -45,7 +45,9 @@ def create_node_app(node: DataNode, epoch: int, token: str) -> web.Application:
 
 
 def _check(request: web.Request, epoch: int, token: str) -> None:
-    if not hmac.compare_digest(request.headers.get(TOKEN_HEADER, ""), token):
+    # As bytes: of strings hmac takes ASCII alone, and a header may have anything.
+    sent = request.headers.get(TOKEN_HEADER, "").encode("utf-8", "surrogateescape")
+    if not hmac.compare_digest(sent, token.encode()):
         raise Unauthenticated("The node token does not match; give every node the same HSPARSE_NODE_TOKEN.")
     asked = request.headers.get(EPOCH_HEADER)
     if asked != str(epoch):

@@ -30,6 +30,9 @@ def domain_path(service: Service, request: web.Request) -> str | None:
         raise BadRequest("The parameter host is not supported; use domain.")
     check_bucket(service, request.query.get("bucket") or request.headers.get("X-Hdf-bucket"))
     text = request.query.get("domain") or request.headers.get("X-Hdf-domain")
+    # aiohttp keeps a header's bytes that are not UTF-8 as lone surrogates, which no answer can repeat
+    if not _is_unicode(request.host) or not _is_unicode(text or ""):
+        raise BadRequest("The domain and the host must be UTF-8 text.")
     return normal_path(service, text) if text else None
 
 
@@ -46,6 +49,8 @@ def normal_path(service: Service, text: str) -> str:
     if text == "/":
         return text
     text = text.removesuffix("/")
+    if not _is_unicode(text):
+        raise BadRequest("The domain's path is not valid Unicode: it has a lone surrogate.")
     if len(text.encode()) > MAX_PATH:
         raise BadRequest(f"The domain's path has {len(text.encode())} bytes; the limit is {MAX_PATH}.")
     for component in text[1:].split("/"):
@@ -89,6 +94,10 @@ async def require(context: Context, domain: Domain, right: Right) -> None:
     """Raise `Forbidden` when the principal does not have `right` in `domain`."""
     if not allowed(domain.record.get("acls") or {}, context.principal, right):
         raise Forbidden(f"{context.principal.name} does not have the right {right.value} in {domain.path}.")
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _check_component(path: str, component: str) -> None:

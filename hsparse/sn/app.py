@@ -54,6 +54,7 @@ def bind(service: Service, route: Route) -> AioHandler:
             await require(context, domain, route.right)
         if not request.body_exists:
             return await route.handler(context)
+        context.check_length()
         async with service.bodies.hold(request.content_length or service.settings.max_request_size):
             return await route.handler(context)
 

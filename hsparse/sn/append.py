@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hsparse.errors import BadRequest
+from hsparse.format.grid import Grid
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset
 from hsparse.sn.trim import finish_trim
 from hsparse.wire.message import SetExtent
+
+
+def appended(dataset: Dataset, count: int, dim: int) -> Dataset:
+    """Return the dataset as it will be when nobody else changes its extent before `grow` does.
+
+    What is to be written is checked against it first: a bad request changes nothing.
+    """
+    if dim >= len(dataset.extent):
+        raise BadRequest(f"append_dim is {dim}; {dataset.id} has {len(dataset.extent)} dimensions.")
+    extent = list(dataset.extent)
+    extent[dim] += count
+    return replace(dataset, extent=tuple(extent), grid=Grid(tuple(extent), dataset.spec.dims))
 
 
 async def grow(context: Context, dataset: Dataset, count: int, dim: int) -> Dataset:
@@ -14,8 +29,6 @@ async def grow(context: Context, dataset: Dataset, count: int, dim: int) -> Data
 
     Two that grow at once each get their own part: the data node adds, it does not set.
     """
-    if dim >= len(dataset.extent):
-        raise BadRequest(f"append_dim is {dim}; {dataset.id} has {len(dataset.extent)} dimensions.")
     owners = context.service.owners
     if "trim" in dataset.record:
         await finish_trim(owners, dataset.record)

@@ -125,9 +125,12 @@ def _columns(batch: Any, rank: int, dtype: np.dtype[Any]) -> tuple[Array, Array]
         if values.dtype != np.uint8 or values.size != array.length * dtype.itemsize:
             raise BadRequest(f"Column value must be fixed-size binary of {dtype.itemsize} bytes.")
         return coords, values.copy().view(dtype)
-    if not np.can_cast(values.dtype, dtype, "same_kind"):
+    if values.shape != (array.length,) or not np.can_cast(values.dtype, dtype, "same_kind"):
         raise BadRequest(f"Column value has the type {values.dtype}, which does not fit {dtype}.")
-    return coords, values.astype(dtype.newbyteorder("="))
+    cast = values.astype(dtype.newbyteorder("="))
+    if dtype.kind in "iu" and not np.array_equal(cast, values):
+        raise BadRequest(f"Column value has numbers that do not fit {dtype}.")
+    return coords, cast
 
 
 def _column(view: Any, names: list[str], name: str) -> Array:
@@ -136,7 +139,7 @@ def _column(view: Any, names: list[str], name: str) -> Array:
     child = view.child(names.index(name))
     if child.null_count:
         raise BadRequest(f"Column {name!r} has nulls; an undefined element is simply not sent.")
-    if child.n_buffers != 2:
+    if child.n_buffers != 2 or child.storage_type == "bool":  # whose buffer has 8 values a byte
         raise BadRequest(f"Column {name!r} must hold numbers or fixed-size binary.")
     data = np.asarray(child.buffer(1))
     if child.storage_type == "fixed_size_binary":

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.errors import TooLarge
 from hsparse.format.plan import Share, count_chunks, plan
 from hsparse.format.selection import Selection
 from hsparse.model.objid import chunk_key, chunk_of_key, chunk_prefix
@@ -27,6 +28,8 @@ from hsparse.wire.message import (
 
 MANY_CHUNKS = 1024
 """A selection that touches more is planned over the chunks that exist: one listing instead of misses."""
+MOST_CHUNKS = 1 << 17
+"""The most chunks one write may meet: one value for all is a short body, and each chunk takes a share."""
 
 
 class ChunkFanout:
@@ -86,6 +89,8 @@ class ChunkFanout:
 
     async def write(self, selection: Selection, values: NDArray[Any], *, drop_fill: bool = False) -> None:
         """Write `values`, of the selection's shape or one element for all; durable when it returns."""
+        if selection.size > MOST_CHUNKS and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
+            raise TooLarge(f"The selection meets more than {MOST_CHUNKS} chunks; write less at a time.")
         shares = plan(selection, self._dataset.grid)
         one = values.size == 1 and selection.size != 1
         await gather_all(

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 BODY_PATIENCE = 30.0
 """Seconds without a byte after which a body counts as cut short: it holds memory that others wait for."""
+MAX_DIGITS = 19
+"""Digits of a number in a query: as many as 2^63-1 has."""
 TRUE = frozenset({"1", "t", "true", "yes", "on"})
 FALSE = frozenset({"", "0", "f", "false", "no", "off"})
 
@@ -71,8 +73,8 @@ class Context:
         text = self.request.query.get(name)
         if text is None:
             return None
-        if not text.isascii() or not text.isdigit():
-            raise BadRequest(f"{name} must be a non-negative integer, not {text!r}.")
+        if not text.isascii() or not text.isdigit() or len(text) > MAX_DIGITS:
+            raise BadRequest(f"{name} must be a non-negative integer below 10^{MAX_DIGITS}, not {text[:40]!r}.")
         return int(text)
 
     def refuse(self, *names: str) -> None:
@@ -81,12 +83,18 @@ class Context:
             if self.request.query.get(name):
                 raise Unsupported(f"The parameter {name} is not supported here yet; leave it out.")
 
-    async def body(self) -> bytearray:
-        """Return the whole body; `TooLarge` beyond the limit, `BadRequest` when it was cut short."""
+    def check_length(self) -> None:
+        """Raise `TooLarge` for a body that is announced as larger than the limit."""
         limit = self.service.settings.max_request_size
         length = self.request.content_length
         if length is not None and length > limit:
             raise TooLarge(f"The body has {length} bytes; the limit is {limit} (max_request_size).")
+
+    async def body(self) -> bytearray:
+        """Return the whole body; `TooLarge` beyond the limit, `BadRequest` when it was cut short."""
+        self.check_length()
+        limit = self.service.settings.max_request_size
+        length = self.request.content_length
         data = bytearray()
         try:
             async with asyncio.timeout(BODY_PATIENCE) as patience:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from hsparse.errors import ErrorKind
+from hsparse.model.acl import allowed
 from hsparse.model.right import Right
 from hsparse.sn.access import find_domain, require
 from hsparse.sn.attribute_query import AttributeQuery, parse_query
@@ -73,8 +74,11 @@ async def _shown(context: Context, paths: list[str], query: AttributeQuery | Non
 
 
 async def _answering(context: Context, domains: list[Domain], query: AttributeQuery) -> list[Domain]:
-    """Return the domains whose root group's attributes answer the query; folders have none."""
-    domains = [domain for domain in domains if domain.root is not None]
+    """Return the domains whose root group's attributes answer the query; folders have none.
+
+    Those the principal may not read answer none: a query would tell their attributes one by one.
+    """
+    domains = [domain for domain in domains if domain.root is not None and _may_read(context, domain)]
     roots = await read_many(context.service.owners, [domain.root or "" for domain in domains])
     return [
         domain
@@ -83,12 +87,16 @@ async def _answering(context: Context, domains: list[Domain], query: AttributeQu
     ]
 
 
+def _may_read(context: Context, domain: Domain) -> bool:
+    return allowed(domain.record.get("acls") or {}, context.principal, Right.READ)
+
+
 async def _entry(context: Context, domain: Domain) -> Record:
     record = domain.record
     entry: Record = {} if domain.root is None else {"root": domain.root}
     entry["class"] = "folder" if domain.root is None else "domain"
     entry |= {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
-    if domain.root is not None and context.flag("verbose"):
+    if domain.root is not None and context.flag("verbose") and _may_read(context, domain):
         modified = entry.get("lastModified", 0)
         entry |= await scan_domain(context.service.owners, domain.root)
         entry["lastModified"] = max(entry["lastModified"], modified)

@@ -10,6 +10,9 @@ import orjson
 from hsparse.errors import BadRequest
 from hsparse.sn.context import Context
 
+MAX_DEPTH = 240
+"""How deep a body may be nested: orjson writes 254 levels, and a record puts a few around what it keeps."""
+
 
 async def read_json(context: Context) -> Any:
     """Return the body's JSON value, None when it is empty; `NaN` and `Infinity` are floats, as in Python.
@@ -20,16 +23,35 @@ async def read_json(context: Context) -> Any:
     if not data.strip():
         return None
     try:
-        return orjson.loads(data)
+        value = orjson.loads(data)
+        if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+            _check_kept(value)
+        return value
     except orjson.JSONDecodeError as error:
         if b"NaN" not in data and b"Infinity" not in data:
             raise BadRequest(f"The body is not valid JSON: {error}.") from error
     try:
-        return json.loads(data)
+        value = json.loads(data)
     except RecursionError as error:
         raise BadRequest("The body is nested too deeply.") from error
     except ValueError as error:
         raise BadRequest(f"The body is not valid JSON: {error}.") from error
+    _check_kept(value)
+    return value
+
+
+def _check_kept(value: Any) -> None:
+    """Raise `BadRequest` for what can be read and never be written again, to the store or in an answer.
+
+    That is nesting beyond `MAX_DEPTH`, and what `json` reads and JSON in UTF-8 does not have: lone
+    surrogates, and integers beyond 64 bits.
+    """
+    for _ in range(254 - MAX_DEPTH):
+        value = [value]
+    try:
+        orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        raise BadRequest(f"The body cannot be kept as JSON: {error}.") from error
 
 
 async def read_object(context: Context) -> dict[str, Any]:

@@ -6,10 +6,11 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.axis import as_span
 from hsparse.format.encoded_selection import encode_selection
 from hsparse.format.select_syntax import parse_select
-from hsparse.format.selection import Selection
+from hsparse.format.selection import Orthogonal, Selection
 from hsparse.format.selection_json import parse_selection_json, selection_json
 from hsparse.sn.chunk_fanout import ChunkFanout
 from hsparse.sn.context import Context
@@ -38,11 +39,21 @@ async def get_defined(context: Context) -> web.StreamResponse:
             places = SparseRead(dataset, chunks, settings.page_size, settings.max_request_size)
             async with context.service.answers.hold(places.bound(selection, places_only=True)):
                 selection, _ = await places.whole(selection, places_only=True)
+        elif not _is_regular(selection) and selection.size * 8 * len(dataset.extent) > settings.max_request_size:
+            raise TooLarge(
+                f"The selection has {selection.size} points, more than an answer of "
+                f"{settings.max_request_size} bytes (max_request_size) can list; select less."
+            )
         if accepted(context.request) is Media.BINARY:
             return web.Response(body=encode_selection(selection), content_type=Media.BINARY.value)
         return respond({"selection": selection_json(selection)})
 
     return await until_current(context, read)
+
+
+def _is_regular(selection: Selection) -> bool:
+    """Whether an answer tells the selection without listing its elements."""
+    return isinstance(selection, Orthogonal) and all(as_span(axis) is not None for axis in selection.axes)
 
 
 async def delete_value(context: Context) -> web.StreamResponse:

@@ -93,7 +93,9 @@ class SparseRead:
         for share, item in there:
             until = at + len(item.offsets)
             for dim, column in enumerate(columns(item.offsets, dims)):
-                np.add(column, share.scaled[dim] * dims[dim], out=places[dim][at:until], casting="unsafe")
+                # In the coordinates' own type: a chunk's offsets have 32 bits, and beyond 2^32 they would wrap.
+                origin = places[dim].dtype.type(share.scaled[dim] * dims[dim])
+                np.add(column, origin, out=places[dim][at:until], casting="unsafe")
             at = until
         parts = [item.values if item.values.dtype == dtype else item.values.view(dtype) for _, item in there]
         return places, np.concatenate(parts) if parts else np.zeros(0, dtype)

@@ -16,7 +16,7 @@ from hsparse.format.select_syntax import parse_select
 from hsparse.format.selection import Points, Selection
 from hsparse.format.selection_json import selection_json
 from hsparse.format.structured_region import encode_region
-from hsparse.sn.append import grow
+from hsparse.sn.append import appended, grow
 from hsparse.sn.chunk_fanout import ChunkFanout
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset, until_current
@@ -85,9 +85,16 @@ async def put_value(context: Context) -> web.StreamResponse:
         if drop_fill or body.media is Media.ARROW or context.flag("sparse"):
             dataset.require_sparse()
         if body.append is not None and grown is None:
+            expected = appended(dataset, body.append.count, body.append.dim)
+            checked = selected_values(context, body, expected)
             grown = await grow(context, dataset, body.append.count, body.append.dim)
+            if grown.extent == expected.extent:
+                await write_into(grown, *checked)
+                return
         target = grown or dataset
-        selection, values = selected_values(context, body, target)
+        await write_into(target, *selected_values(context, body, target))
+
+    async def write_into(target: Dataset, selection: Selection, values: NDArray[Any]) -> None:
         await ChunkFanout(context.service.owners, target).write(selection, values, drop_fill=drop_fill)
 
     await until_current(context, write)
