@@ -113,7 +113,9 @@ class Chunks:
             raise BadRequest(f"{len(message.parts)} parts came with {len(message.values)} arrays of values.")
         most = max((_nbytes(spec, part, dtype) for part in message.parts), default=0)
         if most > MOST_WORK:
-            raise TooLarge(f"Writing so much of one chunk takes {most} bytes of memory; write less at a time.")
+            raise TooLarge(
+                f"Writing so much of one chunk takes {most} bytes of memory; write less at a time."
+            )
 
         async def write(item: tuple[Part, NDArray[Any]]) -> None:
             part, values = item

@@ -293,31 +293,3 @@ def _offsets_of_points(
 
 
 # --- filters --------------------------------------------------------------------------------------
-
-
-def record_size(data: Buffer) -> int:
-    """Return the bytes of one record of an encoded selection: a point, or a block; 1 when it has no list."""
-    dims, reader = decode_image(data)
-    match decode_serialized(reader, dims):
-        case PointList(coords):
-            return int(coords.shape[1]) * coords.itemsize
-        case BlockList(starts, _, width):
-            return 2 * int(starts.shape[1]) * width
-    return 1
-
-
-def shuffle_size(chunk: Sequence[int]) -> int:
-    """Return the element size, in bytes, that the shuffle filter of section 0 should have.
-
-    A pipeline fixes it for all chunks of a dataset, while `record_size` varies with what is encoded. Four
-    bytes a dimension are one block of two-byte coordinates, one point of four-byte ones (a list of more
-    than 65535 points has them, its count being of the same width) or two points of two-byte ones.
-    """
-    # Bytes after shuffle(s) and deflate 6, chunks of 1024 x 1024 (lcls: 16 x 512 x 512), r = rank:
-    #                                        raw   s = 2r    s = 4r    s = 8r
-    #   10 % random, points of 4 bytes   838 928  193 946   111 434   120 449
-    #   5 % random, points of 2 bytes    209 774   59 220    63 963    69 780
-    #   1 % random, points of 2 bytes     42 006   15 235    16 883    18 003
-    #   lcls, 304 runs of 5 to 10          3 727    1 495     1 225     1 268
-    #   one run a row, 1024 rows           8 255    3 465     3 391     3 457
-    return 4 * len(chunk)

@@ -126,9 +126,15 @@ def record_size(dims: Sequence[int]) -> int:
     """Return the bytes of a point in the encoded selection of a chunk of `dims`: rank times a coordinate.
 
     A coordinate is as wide as the number of points must be. In a chunk of more than 65535 elements it is 2
-    or 4 bytes; 4 is right where it matters: shuffling 1 million 8-byte records as if they had 4 bytes costs
-    75 %, 50 thousand 4-byte ones as if they had 8 costs 6 %.
+    or 4 bytes; 4 is right where it matters, and is one block of two-byte coordinates as well.
     """
+    # Bytes after shuffle(s) and deflate 6, chunks of 1024 x 1024 (lcls: 16 x 512 x 512), r = rank:
+    #                                        raw   s = 2r    s = 4r    s = 8r
+    #   10 % random, points of 4 bytes   838 928  193 946   111 434   120 449
+    #   5 % random, points of 2 bytes    209 774   59 220    63 963    69 780
+    #   1 % random, points of 2 bytes     42 006   15 235    16 883    18 003
+    #   lcls, 304 runs of 5 to 10          3 727    1 495     1 225     1 268
+    #   one run a row, 1024 rows           8 255    3 465     3 391     3 457
     return max(len(dims), 1) * (2 if math.prod(dims) <= 0xFFFF else 4)
 
 

@@ -74,7 +74,9 @@ class Context:
         if text is None:
             return None
         if not text.isascii() or not text.isdigit() or len(text) > MAX_DIGITS:
-            raise BadRequest(f"{name} must be a non-negative integer below 10^{MAX_DIGITS}, not {text[:40]!r}.")
+            raise BadRequest(
+                f"{name} must be a non-negative integer below 10^{MAX_DIGITS}, not {text[:40]!r}."
+            )
         return int(text)
 
     def refuse(self, *names: str) -> None:

@@ -39,7 +39,10 @@ async def get_defined(context: Context) -> web.StreamResponse:
             places = SparseRead(dataset, chunks, settings.page_size, settings.max_request_size)
             async with context.service.answers.hold(places.bound(selection, places_only=True)):
                 selection, _ = await places.whole(selection, places_only=True)
-        elif not _is_regular(selection) and selection.size * 8 * len(dataset.extent) > settings.max_request_size:
+        elif (
+            not _is_regular(selection)
+            and selection.size * 8 * len(dataset.extent) > settings.max_request_size
+        ):
             raise TooLarge(
                 f"The selection has {selection.size} points, more than an answer of "
                 f"{settings.max_request_size} bytes (max_request_size) can list; select less."

@@ -23,14 +23,13 @@ from hsparse.format.encoded_selection import (
     decode_selection,
     encode_offsets,
     encode_selection,
-    record_size,
-    shuffle_size,
 )
 from hsparse.format.extent import columns
 from hsparse.format.orthogonal import Orthogonal
 from hsparse.format.points import Points
 from hsparse.format.selection import Selection
 from hsparse.format.serialized_selection import blocks_size, encode_blocks, encode_points, points_size
+from hsparse.model.filter_json import record_size
 from tests.format.selection_strategies import (
     any_selections,
     boxes,
@@ -287,14 +286,14 @@ def test_size_of_random_points_and_of_runs() -> None:
     offsets = np.sort(rng.choice(2**20, 2**20 // 10, replace=False)).astype(np.uint32)
     data = encode_offsets(offsets, chunk)
     assert kind(data, 2) == (POINTS, 2)
-    assert len(_shuffled_and_deflated(data, shuffle_size(chunk))) < 112_000
+    assert len(_shuffled_and_deflated(data, record_size(chunk))) < 112_000
     starts = np.sort(rng.choice(2**20 // 16, 2000, replace=False)).astype(np.uint32) * np.uint32(16)
     lengths = rng.integers(5, 11, len(starts))
     peaks = np.concatenate([a + np.arange(n, dtype=np.uint32) for a, n in zip(starts, lengths, strict=True)])
     data = encode_offsets(peaks, chunk)
     assert len(data) <= 47 + blocks_size(2000, 2, 1023)
     as_points = encode_image(chunk, None, encode_points(columns(peaks, chunk)))
-    size = shuffle_size(chunk)
+    size = record_size(chunk)
     assert len(_shuffled_and_deflated(data, size)) < len(_shuffled_and_deflated(as_points, size))
 
 
@@ -323,20 +322,6 @@ def test_another_extent_is_corrupt() -> None:
         decode_offsets(data, (6,))
     with pytest.raises(Corrupt, match="more than 2\\^32-1"):
         decode_offsets(encode_selection(Orthogonal.all((2**32,))), (2**32,))
-
-
-# --- filters --------------------------------------------------------------------------------------
-
-
-def test_record_size() -> None:
-    some = Points((9, 9, 9), [[1, 2, 3]])
-    assert record_size(encode_selection(some, 1)) == 12
-    assert record_size(encode_selection(some, 2)) == 6
-    two = Boxes((9, 9), [[0, 0], [4, 4]], [[1, 1], [6, 6]])
-    assert record_size(encode_selection(two, 1)) == 16
-    assert record_size(encode_selection(two, 3)) == 8
-    assert record_size(encode_selection(Orthogonal.all((9,)))) == 1
-    assert shuffle_size((1024, 1024)) == 8
 
 
 # --- broken bytes ---------------------------------------------------------------------------------
