@@ -152,7 +152,7 @@ class Chunks:
         prefix = chunk_prefix(spec.dataset)
         for owned in self._cache:
             if owned.key.startswith(prefix):
-                await owned.drain()
+                await owned.settle()
 
         async def trim(scaled: tuple[int, ...]) -> None:
             stop = [max(0, e - s * d) for s, d, e in zip(scaled, spec.dims, message.extent, strict=True)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
@@ -135,6 +136,13 @@ class Owned(Generic[V]):
         """Wait until nothing is being committed."""
         while self._committing is not None:
             await asyncio.wait([self._committing])
+
+    async def settle(self) -> None:
+        """Wait until what was accepted before this call is stored or has failed; what comes later may go on."""
+        if self._committing is None:
+            return
+        with suppress(HsparseError):  # of the others' making: they are told themselves
+            await self.apply(lambda value: (value, None))
 
     async def _load(self) -> V | None:
         try:

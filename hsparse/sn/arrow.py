@@ -12,6 +12,7 @@ from nanoarrow import ipc
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
+from hsparse.sn.arrow_reader import Column, read_batches
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 VALUE = "value"
@@ -98,34 +99,27 @@ def read_arrow(data: bytes | bytearray, rank: int, dtype: np.dtype[Any]) -> tupl
 
     `BadRequest` when it is no such stream, a column is missing, has nulls or does not fit the dataset.
     """
-    try:
-        with na.ArrayStream.from_readable(data) as stream:
-            batches = [_columns(batch, rank, dtype) for batch in stream]
-    except (ValueError, RuntimeError, NotImplementedError, OSError) as error:
-        raise BadRequest(f"The body is not an Arrow stream: {error}".splitlines()[0]) from error
+    batches = [_columns(length, columns, rank, dtype) for length, columns in read_batches(data)]
     coords = np.concatenate([c for c, _ in batches]) if batches else np.zeros((0, rank), np.uint64)
     values = np.concatenate([v for _, v in batches]) if batches else np.zeros(0, dtype)
     return coords, values.astype(dtype, copy=False)
 
 
-def _columns(batch: Any, rank: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    names = [field.name for field in batch.schema.fields]
-    array = na.c_array(batch)  # the columns are views of its memory: copied before it goes
-    view = array.view()
-    coords = np.empty((array.length, rank), np.uint64)
-    for dim in range(rank):
-        column = _column(view, names, f"dim_{dim}")
-        if column.dtype.kind not in "iu":
+def _columns(length: int, columns: dict[str, Column], rank: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    places = [_column(columns, f"dim_{dim}") for dim in range(rank)]
+    values = _column(columns, VALUE)
+    coords = np.empty((length, rank), np.uint64)
+    for dim, column in enumerate(places):
+        if column.dtype.kind not in "iu" or column.ndim != 1:
             raise BadRequest(f"Column dim_{dim} must hold integers, not {column.dtype}.")
         if column.dtype.kind == "i" and len(column) and column.min() < 0:
             raise BadRequest(f"Column dim_{dim} has a negative coordinate.")
         coords[:, dim] = column
-    values = _column(view, names, VALUE)
     if number_type(dtype) is None:
-        if values.dtype != np.uint8 or values.size != array.length * dtype.itemsize:
+        if values.dtype != np.uint8 or values.shape != (length, dtype.itemsize):
             raise BadRequest(f"Column value must be fixed-size binary of {dtype.itemsize} bytes.")
-        return coords, values.copy().view(dtype)
-    if values.shape != (array.length,) or not np.can_cast(values.dtype, dtype, "same_kind"):
+        return coords, values.copy().reshape(-1).view(dtype)
+    if values.ndim != 1 or not np.can_cast(values.dtype, dtype, "same_kind"):
         raise BadRequest(f"Column value has the type {values.dtype}, which does not fit {dtype}.")
     cast = values.astype(dtype.newbyteorder("="))
     if dtype.kind in "iu" and not np.array_equal(cast, values):
@@ -133,16 +127,12 @@ def _columns(batch: Any, rank: int, dtype: np.dtype[Any]) -> tuple[Array, Array]
     return coords, cast
 
 
-def _column(view: Any, names: list[str], name: str) -> Array:
-    if name not in names:
+def _column(columns: dict[str, Column], name: str) -> Array:
+    column = columns.get(name)
+    if column is None:
         raise BadRequest(f"The Arrow stream has no column {name!r}.")
-    child = view.child(names.index(name))
-    if child.null_count:
+    if column.nulls:
         raise BadRequest(f"Column {name!r} has nulls; an undefined element is simply not sent.")
-    if child.n_buffers != 2 or child.storage_type == "bool":  # whose buffer has 8 values a byte
+    if column.values is None:
         raise BadRequest(f"Column {name!r} must hold numbers or fixed-size binary.")
-    data = np.asarray(child.buffer(1))
-    if child.storage_type == "fixed_size_binary":
-        width = child.layout.element_size_bits[1] // 8
-        return data.view(np.uint8)[child.offset * width : (child.offset + child.length) * width]
-    return data[child.offset : child.offset + child.length]
+    return column.values

@@ -109,12 +109,15 @@ async def _parent(context: Context, wish: _Wish) -> Domain:
 
 
 async def _linked_root(context: Context, path: str) -> str:
-    """Return the root of the domain whose objects are shared; both could delete them."""
+    """Return the root of the domain whose objects are shared.
+
+    The new domain gives its owner every right to them, for good: so it takes every right there.
+    """
     domain = await find_domain(context.service, path)
     if domain.root is None:
         raise BadRequest(f"{path} is a folder: only a domain can be linked.")
-    await require(context, domain, Right.READ)
-    await require(context, domain, Right.DELETE)
+    for right in Right:
+        await require(context, domain, right)
     return domain.root
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from hsparse.errors import BadRequest, NotFound
@@ -15,6 +16,8 @@ from hsparse.wire.message import Record
 MAX_HOPS = 64
 """Soft and external links followed for one path; more is taken for a circle."""
 MAX_PATH = 32 * 1024
+STEPS_AT_ONCE = 64
+"""Records in memory are read without waiting: after so many, other requests get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class _Path:
         self._soft = context.flag("follow_soft_links")
         self._external = context.flag("follow_external_links")
         self._hops = 0
+        self._steps = 0
 
     async def follow(self, place: Place, h5path: str) -> Place:
         if len(h5path) > MAX_PATH:
@@ -73,6 +77,9 @@ class _Path:
         return place
 
     async def _step(self, place: Place, title: str, h5path: str) -> Place:
+        self._steps += 1
+        if self._steps % STEPS_AT_ONCE == 0:
+            await asyncio.sleep(0)
         if collection_of(place.id) != "groups":
             raise NotFound(f"There is no {title!r} on the path {h5path!r}: {place.id} is not a group.")
         record = await self._context.service.owners.record(place.id)

@@ -7,6 +7,7 @@ it is durable, fast or shared; chunk messages are refused.
 from __future__ import annotations
 
 import copy
+from math import prod
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
@@ -204,7 +205,7 @@ def _set_extent(record: Record, change: SetExtent) -> bool:
     if change.extend_dim >= 0:
         after = [*before]
         after[change.extend_dim] += change.dims[0]
-    if "maxdims" not in shape or len(after) != len(before):
+    if "maxdims" not in shape or len(after) != len(before) or prod(after) >= 2**63 or max(after) >= 2**63:
         raise BadRequest(f"{change.id} cannot have the extent {after}.")
     for extent, limit in zip(after, shape["maxdims"], strict=True):
         if isinstance(limit, int) and 0 < limit < extent:

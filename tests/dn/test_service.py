@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
+import numpy as np
 import pytest
 from aiohttp.test_utils import TestServer
 
@@ -12,10 +14,13 @@ from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
 from hsparse.dn.settings import DataSettings
 from hsparse.errors import Moved, StoreFailed, Unauthenticated
+from hsparse.format.selection import Orthogonal
+from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.sn.remote_node import RemoteNode
 from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import Buffer
 from hsparse.testing.node_conformance import *  # noqa: F403
-from hsparse.wire.message import DataNode, GetInfo
+from hsparse.wire.message import DataNode, GetInfo, Part, TrimChunks, WriteChunks
 
 
 @pytest.fixture(params=["direct", "direct with a cache of one byte", "http"])
@@ -54,3 +59,44 @@ async def test_a_node_that_is_not_there_is_named() -> None:
     with pytest.raises(StoreFailed, match=r"127\.0\.0\.1:1"):
         await remote.send(GetInfo())
     await remote.close()
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class BusyStore(MemoryStore):
+    """A store whose puts take some turns of the event loop, so that others arrive meanwhile."""
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        await turns(10)
+        return await super().put_if_match(key, data, etag)
+
+
+async def test_a_fence_does_not_wait_for_later_writes() -> None:
+    """Chunks that are written all the time must not keep a shrink from its end."""
+    node = DataService(BusyStore(), SystemClock())
+    item = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
+    spec = ChunkSpec("d-3c448a8a-6c0b2447-9594-1269a1-049963", item, (10,), False, b"", ((),))
+    part = Part((0,), Orthogonal.all((10,)), True)
+    started, fenced = asyncio.Event(), asyncio.Event()
+    written = 0
+
+    async def write(after: int) -> None:
+        nonlocal written
+        await turns(after)
+        while not fenced.is_set() and written < 2000:
+            written += 1
+            if written == 20:
+                started.set()
+            await node.send(WriteChunks(spec, (part,), (np.full(10, written, "<i4"),)))
+
+    async def fence() -> None:
+        await started.wait()
+        await node.send(TrimChunks(spec, (50,), ()))
+        fenced.set()
+
+    await asyncio.gather(fence(), *(write(after) for after in range(8)))
+    assert written < 2000
+    await node.close()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from hsparse.errors import BadRequest
+from hsparse.sn.access import domain_path
 from hsparse.testing.rest_client import RestClient
 from tests.sn.conftest import DOMAIN
 
@@ -55,3 +60,11 @@ async def test_a_folder_has_no_objects(rest: RestClient, root: str) -> None:
     assert (await rest("GET", "/groups", domain="/home/test_user1"))["groups"] == []
     assert (await rest("POST", "/groups", {}, domain="/home/test_user1")).status == 400
     assert (await rest("GET", "/", domain="/home/test_user1", h5path="/x")).status == 400
+
+
+@pytest.mark.parametrize(("path", "host"), [("/home/\udcff", "localhost"), ("/home", "\udcff")])
+async def test_headers_that_are_not_utf8(rest: RestClient, path: str, host: str) -> None:
+    """As aiohttp gives such bytes to a handler; its own client would not send them."""
+    request: Any = SimpleNamespace(query={}, headers={"X-Hdf-domain": path}, host=host)
+    with pytest.raises(BadRequest, match="UTF-8"):
+        domain_path(rest.service, request)

@@ -94,3 +94,12 @@ async def test_a_linked_domain_shares_its_objects(rest: RestClient, root: str) -
     assert (await rest("DELETE", "/", domain=link, keep_root=1)).status == 200
     assert (await rest("GET", f"/groups/{group}")).status == 200
     assert (await rest("PUT", "/", {"linked_domain": DOMAIN}, domain=link, user="test_user2")).status == 403
+
+
+async def test_a_link_gives_every_right_and_so_needs_it(rest: RestClient) -> None:
+    own = {"domain": "/home/test_user2/linked.h5", "user": "test_user2"}
+    body = {"linked_domain": DOMAIN}
+    assert (await rest("PUT", "/acls/test_user2", {"read": True, "delete": True})).status == 201
+    assert (await rest("PUT", "/", body, **own)).status == 403
+    assert (await rest("PUT", "/acls/test_user2", OWNER_RIGHTS)).status == 201
+    assert (await rest("PUT", "/", body, **own)).status == 201

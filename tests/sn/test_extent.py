@@ -72,3 +72,13 @@ async def test_what_is_not_extensible(rest: RestClient) -> None:
 )
 def test_grown(before: tuple[int, ...], after: tuple[int, ...], selection: str | None) -> None:
     assert grown(before, after) == selection
+
+
+async def test_an_extent_of_more_than_63_bits_is_refused(rest: RestClient) -> None:
+    line = await dataset(rest, [10], [0])
+    plane = await dataset(rest, [2**40, 2**20], [0, 0])
+    assert (await rest("PUT", line, {"extend": 2**63 - 5})).status == 400
+    assert (await rest("PUT", line, {"extend": 2**64 - 1})).status == 400
+    assert (await rest("PUT", plane, {"extend": 2**62})).status == 400
+    assert (await rest("GET", line))["shape"]["dims"] == [10]
+    assert (await rest("GET", plane))["shape"]["dims"] == [2**40, 2**20]

@@ -85,3 +85,15 @@ async def test_many_in_a_folder(bare: RestClient) -> None:
     while page := await names(bare, Limit=7, **({"Marker": f"{HOME}/{seen[-1]}"} if seen else {})):
         seen += page
     assert seen == made
+
+
+async def test_a_query_tells_nothing_of_what_one_may_not_read(folder: RestClient) -> None:
+    domain = f"{HOME}/a.h5"
+    root = (await folder("GET", "/", domain=domain))["root"]
+    body = {"type": "H5T_STD_I32LE", "shape": "H5S_SCALAR", "value": 42}
+    assert (await folder("PUT", f"/groups/{root}/attributes/pin", body, domain=domain)).status == 201
+    assert await names(folder, query="pin == 42") == ["a.h5"]
+    assert await names(folder, query="pin == 42", user=None) == []
+    shown = (await folder("GET", "/domains", domain=HOME + "/", verbose=1, user=None))["domains"]
+    assert next(one["name"] for one in shown) == domain
+    assert not any("num_groups" in one for one in shown)

@@ -43,3 +43,25 @@ async def test_no_body_is_an_empty_object(rest: RestClient) -> None:
 async def test_only_lists_of_texts(rest: RestClient, root: str) -> None:
     for titles in ("x", [1], {"a": 1}, 7):
         assert (await rest("POST", f"/groups/{root}/links", {"titles": titles})).status == 400
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'"NaN\\ud800"',
+        b'{"NaN\\udfff": 1}',
+        b"[NaN, 123456789012345678901234567890]",
+        b"[" * 300 + b"]" * 300,
+        b"[" * 250 + b"]" * 250,
+    ],
+)
+async def test_what_could_not_be_stored(rest: RestClient, value: bytes) -> None:
+    reply = await rest("POST", "/groups", b'{"creationProperties": {"x": ' + value + b"}}")
+    assert reply.status == 400
+
+
+async def test_what_is_nested_within_the_limit_is_kept(rest: RestClient) -> None:
+    value = b"[" * 230 + b"]" * 230
+    made = await rest("POST", "/groups", b'{"creationProperties": {"x": ' + value + b"}}")
+    assert made.status == 201
+    assert (await rest("GET", f"/groups/{made['id']}")).status == 200

@@ -374,3 +374,26 @@ async def test_sections_and_their_filters_come_back(client: RestClient) -> None:
     shown = (await client("GET", path))["creationProperties"]
     assert shown["layout"] == sparse(10, 10)
     assert shown["filters"] == filters
+
+
+@pytest.mark.parametrize("accept", [BINARY, ARROW_TYPE])
+async def test_coordinates_around_and_beyond_32_bits(client: RestClient, accept: str) -> None:
+    path = await create(client, [2**40], "H5T_STD_I32LE", layout=sparse(1000))
+    places = [5, 2**32 - 1, 2**32, 2**32 + 500, 2**40 - 1]
+    assert (await client("PUT", f"{path}/value", {"points": places, "value": [1, 2, 3, 4, 5]})).status == 200
+    reply = await client("GET", f"{path}/value", accept=accept, sparse=1)
+    if accept == ARROW_TYPE:
+        coords, values = read_arrow(reply.body, 1, np.dtype("<i4"))
+    else:
+        selection, values = decode_region(reply.body, np.dtype("<i4"))
+        coords = selection.coords()
+    assert dict(zip(coords[:, 0].tolist(), values.tolist(), strict=True)) == dict(
+        zip(places, [1, 2, 3, 4, 5], strict=True)
+    )
+    assert (await client("GET", f"{path}/defined"))["selection"]["coordinates"] == [[at] for at in places]
+
+
+async def test_what_is_defined_of_a_dense_dataset_is_not_listed_without_bound(client: RestClient) -> None:
+    path = await create(client, [2**20, 2**40], "H5T_STD_I8LE")
+    assert (await client("GET", f"{path}/defined", select="[[0,2,5],:]")).status == 413
+    assert (await client("GET", f"{path}/defined", select="[::3,::2]"))["selection"]["count"][1] == 2**39

@@ -318,3 +318,34 @@ async def test_a_store_that_fails_fails_the_request_alone() -> None:
         assert (await client("GET", f"{path}/value", accept=BINARY)).body == bytes(range(64))
         assert (await client("PUT", f"{path}/value", bytes(64))).status == 200
         assert (await client("GET", f"{path}/value", accept=BINARY)).body == bytes(64)
+
+
+async def extent(client: RestClient, path: str) -> Any:
+    return (await client("GET", f"{path}/shape"))["shape"]["dims"]
+
+
+@pytest.mark.parametrize("layout", [LAYOUTS["contiguous"], {"layout": sparse(4)}])
+async def test_what_cannot_be_appended_does_not_grow_the_dataset(
+    client: RestClient, layout: dict[str, Any]
+) -> None:
+    path = await create(client, [3], "H5T_STD_I32LE", maxdims=["H5S_UNLIMITED"], **layout)
+    for body in ({"append": 2, "value": [1, 2, 3]}, {"append": 2, "value": ["x", 1]}, {"append": 2}):
+        assert (await client("PUT", f"{path}/value", body)).status == 400
+    assert (await client("PUT", f"{path}/value", b"abc", append=2)).status == 400
+    for count in (2**63 - 1, 2**63 - 3, 2**64 - 1):
+        assert (await client("PUT", f"{path}/value", {"append": count, "value": 1})).status in (400, 413)
+    assert await extent(client, path) == [3]
+
+
+async def test_one_value_for_too_much_is_refused(client: RestClient) -> None:
+    many = await create(client, [2**40], "H5T_STD_I32LE", layout=sparse(1))
+    assert (await client("PUT", f"{many}/value", {"value": 1})).status == 413
+    large = await create(client, [2**32 - 1], "H5T_STD_I32LE", layout=sparse(2**32 - 1))
+    assert (await client("PUT", f"{large}/value", {"value": 1})).status == 413
+    assert (await client("GET", f"{large}/defined", count_only=1))["count"] == 0
+
+
+async def test_a_number_of_a_thousand_digits(client: RestClient) -> None:
+    path = await create(client, [3], "H5T_STD_I32LE")
+    reply = await client("PUT", f"{path}/value", bytes(12), element_count="9" * 5000)
+    assert reply.status == 400

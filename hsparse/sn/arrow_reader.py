@@ -1,0 +1,212 @@
+"""Reading an Arrow IPC stream ("Arrow Columnar Format", Serialization and Interprocess Communication).
+
+Bytes from anyone are read here, so nothing in them is believed: every offset and length is checked against
+the bytes there are. Only flat columns of a fixed width are given; others are stepped over.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest
+
+CONTINUATION = 0xFFFFFFFF
+SCHEMA, RECORD_BATCH = 1, 3
+"""Message.fbs: the kinds of `MessageHeader` a stream without dictionaries has."""
+INT, FLOAT, FIXED_SIZE_BINARY = 2, 3, 15
+"""Schema.fbs: the members of `Type` that are read."""
+BUFFERS = {1: 0, 2: 2, 3: 2, 4: 3, 5: 3, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 2, 15: 2, 18: 2, 19: 3, 20: 3}
+"""How many buffers a column of each `Type` without children has."""
+MAX_FIELDS = 1024
+MAX_NAME = 1024
+"""Offsets may meet: without limits a small schema has many fields that share one long name."""
+FLOATS = ("<f2", "<f4", "<f8")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of one batch: (n,) numbers, (n, width) bytes, or None for a type that is not read."""
+
+    values: NDArray[Any] | None
+    nulls: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    buffers: int
+    dtype: np.dtype[Any] | None
+    width: int
+    """Bytes of a fixed-size binary element, 0 for numbers."""
+
+
+def read_batches(data: bytes | bytearray) -> Iterator[tuple[int, dict[str, Column]]]:
+    """Yield each record batch: its length, and views of its columns by name; `BadRequest` if it is none."""
+    try:
+        yield from _batches(memoryview(data).cast("B"))
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
+        raise BadRequest(f"The body is not an Arrow stream: {error}.") from error
+
+
+def _batches(view: memoryview) -> Iterator[tuple[int, dict[str, Column]]]:
+    fields: list[_Field] | None = None
+    at = 0
+    while at < len(view):
+        (size,) = _unpack("<I", view, at)
+        at += 4
+        if size == CONTINUATION:
+            (size,) = _unpack("<I", view, at)
+            at += 4
+        if size == 0:
+            break
+        message = _root(_part(view, at, size))
+        at += size
+        length = message.number(3, "<q", 0)
+        body = _part(view, at, length)
+        at += length
+        kind, header = message.number(1, "<B", 0), message.table(2)
+        if kind == SCHEMA and header is not None and fields is None:
+            fields = _fields(header)
+        elif kind == RECORD_BATCH and header is not None and fields is not None:
+            yield _batch(header, fields, body)
+        else:
+            raise ValueError(f"a message of kind {kind} is not expected; dictionaries are not supported")
+    if fields is None:
+        raise ValueError("it has no schema")
+
+
+def _fields(schema: _Table) -> list[_Field]:
+    if schema.number(0, "<h", 0):
+        raise ValueError("it is big-endian")
+    places = schema.tables(1)
+    if len(places) > MAX_FIELDS:
+        raise ValueError(f"it has {len(places)} columns; the limit is {MAX_FIELDS}")
+    return [_field(schema.data, place) for place in places]
+
+
+def _field(data: memoryview, place: int) -> _Field:
+    table = _Table(data, place)
+    name, kind, of_kind = table.text(0), table.number(2, "<B", 0), table.table(3)
+    if kind not in BUFFERS or table.table(4) is not None:
+        raise ValueError(f"column {name!r} is nested or has a dictionary, which is not supported")
+    dtype, width = None, 0
+    if kind == INT and of_kind is not None:
+        bits, signed = of_kind.number(0, "<i", 0), of_kind.number(1, "<B", 0)
+        if bits not in (8, 16, 32, 64):
+            raise ValueError(f"column {name!r} has integers of {bits} bits")
+        dtype = np.dtype(f"<{'i' if signed else 'u'}{bits // 8}")
+    elif kind == FLOAT and of_kind is not None:
+        precision = of_kind.number(0, "<h", 0)
+        if not 0 <= precision < len(FLOATS):
+            raise ValueError(f"column {name!r} has floats of precision {precision}")
+        dtype = np.dtype(FLOATS[precision])
+    elif kind == FIXED_SIZE_BINARY and of_kind is not None:
+        dtype, width = np.dtype(np.uint8), of_kind.number(0, "<i", 0)
+        if width <= 0:
+            raise ValueError(f"column {name!r} has elements of {width} bytes")
+    return _Field(name, BUFFERS[kind], dtype, width)
+
+
+def _batch(header: _Table, fields: list[_Field], body: memoryview) -> tuple[int, dict[str, Column]]:
+    if header.table(3) is not None:
+        raise ValueError("it is compressed, which is not supported; write it uncompressed")
+    length = header.number(0, "<q", 0)
+    nodes, buffers = header.pairs(1), header.pairs(2)
+    if len(nodes) != len(fields) or len(buffers) != sum(field.buffers for field in fields):
+        raise ValueError("a record batch does not have the columns of the schema")
+    columns: dict[str, Column] = {}
+    at = 0
+    for field, (count, nulls) in zip(fields, nodes, strict=True):
+        if count != length:
+            raise ValueError(f"column {field.name!r} has {count} elements of {length}")
+        values = None
+        if field.dtype is not None:
+            size = count * (field.width or field.dtype.itemsize)
+            offset, present = buffers[at + 1]
+            if present < size:
+                raise ValueError(f"column {field.name!r} has {present} bytes of {size}")
+            values = np.frombuffer(_part(body, offset, size), field.dtype)
+            values = values.reshape(count, field.width) if field.width else values
+        columns.setdefault(field.name, Column(values, nulls))
+        at += field.buffers
+    return length, columns
+
+
+# --- FlatBuffers ("FlatBuffers Internals") --------------------------------------------------------
+
+
+class _Table:
+    """A table in a buffer: its fields are found through a vtable, each absent or at an offset."""
+
+    def __init__(self, data: memoryview, place: int) -> None:
+        self.data = data
+        self._place = place
+        self._vtable = place - _unpack("<i", data, place)[0]
+        (self._size,) = _unpack("<H", data, self._vtable)
+
+    def _at(self, field: int) -> int | None:
+        entry = 4 + 2 * field
+        if entry + 2 > self._size:
+            return None
+        (offset,) = _unpack("<H", self.data, self._vtable + entry)
+        return self._place + offset if offset else None
+
+    def number(self, field: int, kind: str, default: int) -> int:
+        at = self._at(field)
+        return default if at is None else int(_unpack(kind, self.data, at)[0])
+
+    def _target(self, field: int) -> int | None:
+        at = self._at(field)
+        return None if at is None else at + int(_unpack("<I", self.data, at)[0])
+
+    def table(self, field: int) -> _Table | None:
+        at = self._target(field)
+        return None if at is None else _Table(self.data, at)
+
+    def text(self, field: int) -> str:
+        at = self._target(field)
+        if at is None:
+            return ""
+        (length,) = _unpack("<I", self.data, at)
+        if length > MAX_NAME:
+            raise ValueError(f"a name has {length} bytes; the limit is {MAX_NAME}")
+        return bytes(_part(self.data, at + 4, length)).decode()
+
+    def tables(self, field: int) -> list[int]:
+        """Return the places of a vector's tables."""
+        at = self._target(field)
+        if at is None:
+            return []
+        (count,) = _unpack("<I", self.data, at)
+        offsets = np.frombuffer(_part(self.data, at + 4, 4 * count), "<u4").tolist()
+        return [at + 4 + 4 * i + offset for i, offset in enumerate(offsets)]
+
+    def pairs(self, field: int) -> list[tuple[int, int]]:
+        """Return a vector's structs of two int64."""
+        at = self._target(field)
+        if at is None:
+            return []
+        (count,) = _unpack("<I", self.data, at)
+        return list(struct.iter_unpack("<qq", _part(self.data, at + 4, 16 * count)))
+
+
+def _root(data: memoryview) -> _Table:
+    return _Table(data, _unpack("<I", data, 0)[0])
+
+
+def _unpack(kind: str, data: memoryview, at: int) -> tuple[Any, ...]:
+    if at < 0:  # which struct would take from the end
+        raise ValueError("an offset is negative")
+    return struct.unpack_from(kind, data, at)
+
+
+def _part(data: memoryview, at: int, length: int) -> memoryview:
+    if at < 0 or length < 0 or at + length > len(data):
+        raise ValueError(f"{length} bytes at {at} are not all there")
+    return data[at : at + length]
