@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from hsparse.dn import dense_changes, sparse_changes
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunk_codec import DenseCodec, SparseCodec
+from hsparse.dn.fences import Fences
 from hsparse.dn.owned import Base, Owned
 from hsparse.dn.workers import Workers
-from hsparse.errors import BadRequest, Moved, TooLarge
+from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.sparse_chunk import SparseChunk
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import chunk_key, chunk_prefix
@@ -53,13 +54,15 @@ OFFSETS_BYTES = 12
 class Chunks:
     """Chunks by dataset and scaled coordinates, over the node's cache and store."""
 
-    def __init__(self, store: ObjectStore, cache: Cache, workers: Workers, pending: Budget) -> None:
+    def __init__(
+        self, store: ObjectStore, cache: Cache, workers: Workers, pending: Budget, fences: Fences
+    ) -> None:
         self._store = store
         self._cache = cache
         self._workers = workers
         self._pending = pending
         self._working = Budget(WORK_AT_ONCE)
-        self._generations: dict[str, int] = {}
+        self._fences = fences
 
     async def read(self, message: ReadChunks) -> tuple[NDArray[Any] | None, ...]:
         """Answer `ReadChunks`."""
@@ -129,6 +132,7 @@ class Chunks:
             async with self._work(nbytes):
                 await self._apply(spec, part.scaled, dtype, change, nbytes, base)
 
+        await self._fences.learn(spec.dataset)
         async with self._pending.hold(sum(values.nbytes for values in message.values)):
             await self._each(write, list(zip(message.parts, message.values, strict=True)))
 
@@ -141,6 +145,7 @@ class Chunks:
             change = sparse_changes.erase(part.selection)
             await self._apply(spec, part.scaled, dtype, change, part.selection.size, Base.NEEDED)
 
+        await self._fences.learn(spec.dataset)
         await self._each(erase, message.parts)
 
     async def trim(self, message: TrimChunks) -> None:
@@ -148,11 +153,9 @@ class Chunks:
         spec = message.spec
         dtype = spec.dtype
         fill = spec.fill_value
-        self._check_generation(spec)
-        prefix = chunk_prefix(spec.dataset)
-        for owned in self._cache:
-            if owned.key.startswith(prefix):
-                await owned.settle()
+        await self._fences.learn(spec.dataset)
+        self._fences.check(spec)
+        await self._settle(spec.dataset)
 
         async def trim(scaled: tuple[int, ...]) -> None:
             stop = [max(0, e - s * d) for s, d, e in zip(scaled, spec.dims, message.extent, strict=True)]
@@ -164,6 +167,19 @@ class Chunks:
                 await self._apply(spec, scaled, dtype, dense_changes.trim(stop, fill), 0, Base.NEEDED)
 
         await self._each(trim, message.scaled)
+
+    async def bury(self, dataset: str) -> None:
+        """Answer `Bury`."""
+        self._fences.bury(dataset)
+        await self._settle(dataset)
+        self._cache.drop(chunk_prefix(dataset))
+
+    async def _settle(self, dataset: str) -> None:
+        """Wait until what was accepted for a dataset's chunks by now is durable."""
+        prefix = chunk_prefix(dataset)
+        for owned in self._cache:
+            if owned.key.startswith(prefix):
+                await owned.settle()
 
     async def _load(self, spec: ChunkSpec, part: Part, dtype: np.dtype[Any]) -> Any:
         with self._use(spec, part.scaled, dtype) as owned:
@@ -187,7 +203,7 @@ class Chunks:
 
     @contextmanager
     def _use(self, spec: ChunkSpec, scaled: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Owned[Any]]:
-        self._check_generation(spec)
+        self._fences.check(spec)
         key = chunk_key(spec.dataset, scaled)
         codec: Any = SparseCodec(key, spec, dtype) if spec.sparse else DenseCodec(key, spec, dtype)
         with self._cache.use(key, lambda: Owned(key, self._store, codec, self._workers)) as owned:
@@ -196,14 +212,6 @@ class Chunks:
     def _work(self, nbytes: int) -> AbstractAsyncContextManager[None]:
         """Wait for room for work on `nbytes`."""
         return nullcontext() if nbytes <= SMALL else self._working.hold(nbytes)
-
-    def _check_generation(self, spec: ChunkSpec) -> None:
-        """Raise `Moved` for an older generation than the newest heard of; remember a newer one."""
-        newest = self._generations.get(spec.dataset, 0)
-        if spec.generation < newest:
-            raise Moved(f"The extent of {spec.dataset} was shrunk in the meantime.")
-        if spec.generation > newest:
-            self._generations[spec.dataset] = spec.generation
 
     async def _each(self, function: Callable[[Any], Awaitable[T]], items: Any) -> list[T]:
         if len(items) == 1:

@@ -187,7 +187,7 @@ class Owned(Generic[V]):
                 weight += self._codec.nbytes(state.value)
             applied = await self._workers.run(weight, self._apply_group, group, state.value)
             try:
-                if not await self._put(state, applied) and remembered:
+                if not await self._put(state, applied, group[0].base) and remembered:
                     await self._confirm(state)
             except PreconditionFailed:
                 self._state = await self._seen_again(group)
@@ -229,11 +229,13 @@ class Owned(Generic[V]):
         changed = value is not None and (value is not before or before is None)
         return _Group(value, self._codec.encode(value) if changed and value is not None else None, results)
 
-    async def _put(self, state: _State[V], group: _Group[V]) -> bool:
+    async def _put(self, state: _State[V], group: _Group[V], base: Base) -> bool:
         """Store what the group made; False when there was nothing to store."""
         if group.data is None:
             gone = group.value is None and (state.value is not None or not state.decoded)
             if gone:
+                if state.etag is not None and base is Base.NEEDED:
+                    await self._confirm(state)  # stores have no portable conditional delete
                 await self._store.delete(self.key)
                 self._state = _State(None, None)
             return gone

@@ -11,7 +11,7 @@ from hsparse.dn.graves import Graves
 from hsparse.dn.owned import Base, Owned
 from hsparse.dn.record_codec import RecordCodec
 from hsparse.dn.workers import Workers
-from hsparse.errors import HsparseError
+from hsparse.errors import HsparseError, NotFound
 from hsparse.model.objid import storage_key, tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.gather import gather_all
@@ -58,6 +58,23 @@ class Records:
         if len(changes) == 1:
             return (await self._change(changes[0]),)
         return tuple(await asyncio.gather(*map(self._change, changes)))
+
+    async def generation(self, dataset: str) -> int:
+        """Return the generation in a dataset's stored record, 0 when there is none.
+
+        A record that another node owns is not kept: what it holds here would not be renewed.
+        """
+        key = storage_key(dataset)
+        owned: Owned[Record] | None = self._cache.get(key)
+        known, record = (False, None) if owned is None else owned.peek()
+        if not known:
+            try:
+                stored = await self._store.get(key)
+            except NotFound:
+                return 0
+            record = RecordCodec(key).decode(stored.data)
+        generation = (record or {}).get("generation", 0)
+        return generation if isinstance(generation, int) else 0
 
     async def list(self, message: ListKeys) -> Listing:
         """Answer `ListKeys`."""

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 from hsparse.clock import Clock
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunks import Chunks
+from hsparse.dn.fences import Fences
 from hsparse.dn.records import Records
 from hsparse.dn.settings import DataSettings
 from hsparse.dn.workers import Workers
@@ -15,6 +16,7 @@ from hsparse.model.objid import tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.budget import Budget
 from hsparse.wire.message import (
+    Bury,
     ChangeObjects,
     CountDefined,
     DeleteTree,
@@ -46,7 +48,8 @@ class DataService:
         self._cache = Cache(settings.cache_size)
         self._workers = Workers(settings.workers)
         self._records = Records(store, self._cache, self._workers, clock)
-        self._chunks = Chunks(store, self._cache, self._workers, Budget(settings.pending_size))
+        fences = Fences(self._records.generation)
+        self._chunks = Chunks(store, self._cache, self._workers, Budget(settings.pending_size), fences)
         self._start_time = clock.now()
 
     async def send(self, message: Message[R]) -> R:
@@ -75,6 +78,8 @@ class DataService:
                 return await self._records.list(message)
             case DeleteTree(id):
                 return await self._records.delete_tree(id)
+            case Bury(dataset):
+                return await self._chunks.bury(dataset)
             case Forget(id):
                 return self._cache.drop(tree_prefix(id))
             case GetInfo():

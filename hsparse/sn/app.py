@@ -17,6 +17,8 @@ from hsparse.sn.service import Service
 
 log = logging.getLogger(__name__)
 
+UNCHECKED_BODY = 1 << 20
+"""The largest body on routes whose handlers check rights themselves: anybody can send one."""
 METHODS = "GET, POST, DELETE, PUT, OPTIONS"
 HEADERS = "Authorization, Content-Type, Accept, X-Hdf-domain, X-Hdf-bucket"
 FIXED_HEADERS = {
@@ -49,13 +51,14 @@ def bind(service: Service, route: Route) -> AioHandler:
             if path is None:
                 raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
             domain = await find_domain(service, path)
-        context = Context(service, request, principal, path, domain)
+        limit = 0 if domain is not None else min(UNCHECKED_BODY, service.settings.max_request_size)
+        context = Context(service, request, principal, path, domain, limit)
         if domain is not None and route.right is not None:
             await require(context, domain, route.right)
         if not request.body_exists:
             return await route.handler(context)
         context.check_length()
-        async with service.bodies.hold(request.content_length or service.settings.max_request_size):
+        async with service.bodies.hold(request.content_length or context.most):
             return await route.handler(context)
 
     return handle

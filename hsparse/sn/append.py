@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, Conflict
 from hsparse.format.grid import Grid
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset
@@ -22,6 +22,16 @@ def appended(dataset: Dataset, count: int, dim: int) -> Dataset:
     extent = list(dataset.extent)
     extent[dim] += count
     return replace(dataset, extent=tuple(extent), grid=Grid(tuple(extent), dataset.spec.dims))
+
+
+def still_there(grown: Dataset, now: Dataset) -> Dataset:
+    """Return `grown`, to be written as the dataset is now, shrunk or not since; its part was given once.
+
+    `Conflict` when what it grew by has been cut off again.
+    """
+    if any(length < before for length, before in zip(now.extent, grown.extent, strict=True)):
+        raise Conflict(f"{grown.id} was shrunk while it was appended to; what was appended is outside.")
+    return replace(grown, record=now.record, spec=now.spec)
 
 
 async def grow(context: Context, dataset: Dataset, count: int, dim: int) -> Dataset:

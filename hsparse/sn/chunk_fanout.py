@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,12 +41,20 @@ class ChunkFanout:
         self._dataset = dataset
         self._existing: NDArray[np.uint64] | None = None
 
-    async def shares(self, selection: Selection) -> tuple[Share, ...]:
-        """Plan a read or an erasure: chunks that certainly do not exist are left out."""
+    async def batches(self, selection: Selection) -> AsyncIterator[tuple[Share, ...]]:
+        """Plan a read or an erasure, some chunks at a time: those that certainly do not exist are left out."""
         grid = self._dataset.grid
         if count_chunks(selection, grid) <= MANY_CHUNKS:
-            return plan(selection, grid)
-        return plan(selection, grid, await self.existing())
+            yield plan(selection, grid)
+            return
+        existing = await self.existing()
+        for first in range(0, len(existing), MANY_CHUNKS):
+            yield plan(selection, grid, existing[first : first + MANY_CHUNKS])
+            await asyncio.sleep(0)  # others have their turn between
+
+    async def shares(self, selection: Selection) -> list[Share]:
+        """Plan a read or an erasure whole."""
+        return [share async for batch in self.batches(selection) for share in batch]
 
     async def existing(self) -> NDArray[np.uint64]:
         """Return the scaled coordinates of the stored chunks, (k, rank) uint64."""
@@ -81,11 +90,12 @@ class ChunkFanout:
     async def count(self, selection: Selection) -> int:
         """Return how many of the selected elements are defined."""
         spec = self._dataset.spec
-        shares = await self.shares(selection)
-        counts: list[int] = await self._owners.gather(
-            shares, self._key, lambda some: CountDefined(spec, _parts(some))
-        )
-        return sum(counts)
+        total = 0
+        async for shares in self.batches(selection):
+            total += sum(
+                await self._owners.gather(shares, self._key, lambda some: CountDefined(spec, _parts(some)))
+            )
+        return total
 
     async def write(self, selection: Selection, values: NDArray[Any], *, drop_fill: bool = False) -> None:
         """Write `values`, of the selection's shape or one element for all; durable when it returns."""
@@ -111,13 +121,13 @@ class ChunkFanout:
 
     async def erase(self, selection: Selection) -> None:
         """Make the selected elements undefined; durable when it returns."""
-        shares = await self.shares(selection)
-        await gather_all(
-            [
-                node.send(EraseChunks(self._dataset.spec, _parts([shares[i] for i in some])))
-                for node, some in self._owners.split(shares, self._key)
-            ]
-        )
+        async for shares in self.batches(selection):
+            await gather_all(
+                [
+                    node.send(EraseChunks(self._dataset.spec, _parts([shares[i] for i in some])))
+                    for node, some in self._owners.split(shares, self._key)
+                ]
+            )
 
     def _write_part(self, share: Share) -> Part:
         """A part is full for the data node only when no element of the chunk lies outside the extent."""

@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from aiohttp import web
 
 from hsparse.errors import BadRequest, TooLarge, Unsupported
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
     from hsparse.sn.service import Service
 
 BODY_PATIENCE = 30.0
-"""Seconds without a byte after which a body counts as cut short: it holds memory that others wait for."""
+BODY_RATE = 64 * 1024
+"""A body must come at this many bytes a second, after so many seconds: it holds memory that others wait for."""
 MAX_DIGITS = 19
 """Digits of a number in a query: as many as 2^63-1 has."""
 TRUE = frozenset({"1", "t", "true", "yes", "on"})
@@ -49,6 +49,8 @@ class Context:
     path: str | None
     """The domain path the request names, normalised; None where it names none."""
     found: Domain | None
+    limit: int = 0
+    """The most bytes the body may have; 0 for what the settings say."""
 
     @property
     def domain(self) -> Domain:
@@ -87,26 +89,31 @@ class Context:
 
     def check_length(self) -> None:
         """Raise `TooLarge` for a body that is announced as larger than the limit."""
-        limit = self.service.settings.max_request_size
         length = self.request.content_length
-        if length is not None and length > limit:
-            raise TooLarge(f"The body has {length} bytes; the limit is {limit} (max_request_size).")
+        if length is not None and length > self.most:
+            raise TooLarge(f"The body has {length} bytes; the limit is {self.most} (max_request_size).")
+
+    @property
+    def most(self) -> int:
+        """The most bytes the body may have."""
+        return self.limit or self.service.settings.max_request_size
 
     async def body(self) -> bytearray:
         """Return the whole body; `TooLarge` beyond the limit, `BadRequest` when it was cut short."""
         self.check_length()
-        limit = self.service.settings.max_request_size
+        limit = self.most
         length = self.request.content_length
         data = bytearray()
         try:
+            started = asyncio.get_running_loop().time()
             async with asyncio.timeout(BODY_PATIENCE) as patience:
                 async for block in self.request.content.iter_any():
                     data += block
                     if len(data) > limit:
                         raise TooLarge(f"The body has more than {limit} bytes, the limit (max_request_size).")
-                    patience.reschedule(asyncio.get_running_loop().time() + BODY_PATIENCE)
+                    patience.reschedule(started + BODY_PATIENCE + len(data) / BODY_RATE)
         except TimeoutError as error:
-            raise BadRequest("The body stopped arriving; nothing was applied.") from error
+            raise BadRequest("The body came too slowly, or not at all; nothing was applied.") from error
         except web.RequestPayloadError as error:
             raise BadRequest("The body was cut short; nothing was applied.") from error
         if length is not None and len(data) != length:
@@ -114,16 +121,3 @@ class Context:
                 f"The body has {len(data)} bytes of the {length} announced; nothing was applied."
             )
         return data
-
-    async def json(self) -> dict[str, Any]:
-        """Return the body as a JSON object, `{}` when it is empty; `BadRequest` when it is no object."""
-        data = await self.body()
-        if not data:
-            return {}
-        try:
-            value = orjson.loads(data)
-        except orjson.JSONDecodeError as error:
-            raise BadRequest(f"The body is not valid JSON: {error}.") from error
-        if not isinstance(value, dict):
-            raise BadRequest("The body must be a JSON object.")
-        return value

@@ -7,11 +7,15 @@ from typing import Any
 
 import orjson
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, TooLarge
 from hsparse.sn.context import Context
 
 MAX_DEPTH = 240
 """How deep a body may be nested: orjson writes 254 levels, and a record puts a few around what it keeps."""
+
+
+MOST_JSON = 32 * 1024 * 1024
+"""The most bytes of JSON, sent or asked for: nothing else is answered while it is parsed, a second or two."""
 
 
 async def read_json(context: Context) -> Any:
@@ -20,6 +24,10 @@ async def read_json(context: Context) -> Any:
     Python clients (h5pyd) write these for floats that are not finite.
     """
     data = await context.body()
+    if len(data) > MOST_JSON:
+        raise TooLarge(
+            f"A JSON body can have {MOST_JSON} bytes, not {len(data)}; send values as octet-stream."
+        )
     if not data.strip():
         return None
     try:

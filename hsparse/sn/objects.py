@@ -18,7 +18,7 @@ from hsparse.sn.page import page_of
 from hsparse.sn.respond import JSON_TYPE, respond
 from hsparse.sn.shown import CLASSES, shown_object
 from hsparse.sn.walk import paths_to, walk
-from hsparse.wire.message import DeleteObject, DeleteTree, Forget, Record
+from hsparse.wire.message import Bury, DeleteObject, DeleteTree, Record
 
 
 async def list_objects(context: Context, collection: str) -> web.StreamResponse:
@@ -63,8 +63,8 @@ async def remove(owners: Owners, id: str) -> None:
     """Delete an object and, of a dataset, its chunks; `NotFound` or `Gone` when there is none."""
     await owners.apply(DeleteObject(id))
     if collection_of(id) == "datasets":
+        await owners.ask_all(Bury(id))
         await owners.ask_any(DeleteTree(id))
-        await owners.ask_all(Forget(id))
 
 
 async def requested(context: Context, collection: str | None = None) -> Record:

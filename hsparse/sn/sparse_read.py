@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,19 +36,21 @@ class SparseRead:
 
     async def pieces(self, selection: Selection, *, places_only: bool = False) -> AsyncIterator[Piece]:
         """Yield the defined elements; a piece comes from chunks whose elements all fit in about a page."""
-        shares = await self._chunks.shares(selection)
         page = max(1, self._page_size // (self._dataset.dtype.itemsize + OFFSET_BYTES))
-        room, first = page, 0
-        while first < len(shares):
-            until = _run(shares, first, room)
-            found = await self._chunks.read_sparse(shares[first:until], places_only=places_only)
-            yield self._piece(shares[first:until], found)
-            # How many elements are defined is not known before; the run just read is the best guess.
-            selected = sum(share.selection.size for share in shares[first:until])
-            guess = page * selected // max(1, sum(len(item.offsets) for item in found if item is not None))
-            room, first = max(page, min(guess, room * 4, page * MOST_PAGES)), until
+        room = page
+        async for shares in self._chunks.batches(selection):
+            first = 0
+            while first < len(shares):
+                until = _run(shares, first, room)
+                found = await self._chunks.read_sparse(shares[first:until], places_only=places_only)
+                yield self._piece(shares[first:until], found)
+                # How many elements are defined is not known before; the run just read is the best guess.
+                selected = sum(share.selection.size for share in shares[first:until])
+                defined = sum(len(item.offsets) for item in found if item is not None)
+                guess = page * selected // max(1, defined)
+                room, first = max(page, min(guess, room * 4, page * MOST_PAGES)), until
 
-    async def arrow(self, selection: Selection) -> AsyncIterator[bytes]:
+    async def arrow(self, selection: Selection) -> AsyncGenerator[bytes, None]:
         """Yield an Arrow IPC stream."""
         writer = ArrowWriter(self._dataset.extent, self._dataset.dtype)
         async for places, values in self.pieces(selection):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from aiohttp import web
@@ -11,10 +11,13 @@ from aiohttp import web
 from hsparse.sn.media import Media
 
 Piece = Any
+PART = 1 << 20
+PATIENCE = 60.0
+"""Seconds for a part of an answer: a client that takes none of it holds memory that others wait for."""
 
 
 async def respond_stream(
-    request: web.Request, media: Media, pieces: AsyncIterator[Piece], length: int | None = None
+    request: web.Request, media: Media, pieces: AsyncGenerator[Piece, None], length: int | None = None
 ) -> web.StreamResponse:
     """Send the pieces of bytes as they come, the next one made while the last is on its way.
 
@@ -27,22 +30,36 @@ async def respond_stream(
         response = web.StreamResponse(headers={"Content-Type": media.value})
         response.content_length = length
         await response.prepare(request)
-    except BaseException:
-        following.cancel()
-        raise
-    try:
-        while piece is not None:
-            following = asyncio.ensure_future(_next(pieces))
-            await response.write(piece)
-            piece = await following
-        await response.write_eof()
-    except BaseException:
-        following.cancel()
-        if request.transport is not None:
-            request.transport.abort()
-        raise
+        try:
+            while piece is not None:
+                following = asyncio.ensure_future(_next(pieces))
+                await _send(response, piece)
+                piece = await following
+            await response.write_eof()
+        except BaseException:
+            if request.transport is not None:
+                request.transport.abort()
+            raise
+    finally:
+        await _end(following, pieces)
     return response
 
 
-async def _next(pieces: AsyncIterator[Piece]) -> Piece | None:
+async def _end(following: asyncio.Future[Piece | None], pieces: AsyncGenerator[Piece, None]) -> None:
+    """Stop making pieces; nothing is awaited without need, for an abort soon cancels this task."""
+    if not following.done():
+        following.cancel()
+        await asyncio.wait([following])
+    await pieces.aclose()
+
+
+async def _send(response: web.StreamResponse, piece: Piece) -> None:
+    """Send a piece in parts, each within `PATIENCE`: `TimeoutError` for a client that takes nothing."""
+    view = memoryview(piece)
+    for first in range(0, len(view), PART):
+        async with asyncio.timeout(PATIENCE):
+            await response.write(view[first : first + PART])
+
+
+async def _next(pieces: AsyncGenerator[Piece, None]) -> Piece | None:
     return await anext(pieces, None)

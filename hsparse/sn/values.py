@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,12 @@ from hsparse.format.select_syntax import parse_select
 from hsparse.format.selection import Points, Selection
 from hsparse.format.selection_json import selection_json
 from hsparse.format.structured_region import encode_region
-from hsparse.sn.append import appended, grow
+from hsparse.sn.append import appended, grow, still_there
 from hsparse.sn.chunk_fanout import ChunkFanout
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset, until_current
 from hsparse.sn.fields import pick_fields
-from hsparse.sn.json_body import read_object
+from hsparse.sn.json_body import MOST_JSON, read_object
 from hsparse.sn.media import Media, accepted, sent
 from hsparse.sn.respond import respond
 from hsparse.sn.sparse_read import SparseRead
@@ -91,7 +91,7 @@ async def put_value(context: Context) -> web.StreamResponse:
             if grown.extent == expected.extent:
                 await write_into(grown, *checked)
                 return
-        target = grown or dataset
+        target = dataset if grown is None else still_there(grown, dataset)
         await write_into(target, *selected_values(context, body, target))
 
     async def write_into(target: Dataset, selection: Selection, values: NDArray[Any]) -> None:
@@ -123,10 +123,11 @@ async def _answer_json(
     context: Context, chunks: ChunkFanout, selection: Selection, nbytes: int, fields: str | None
 ) -> web.StreamResponse:
     settings = context.service.settings
-    if nbytes > settings.max_request_size:
+    limit = min(settings.max_request_size, MOST_JSON)
+    if nbytes > limit:
         raise TooLarge(
-            f"The values take {nbytes} bytes, more than an answer in JSON may have "
-            f"({settings.max_request_size}, max_request_size): select less, or ask for octet-stream."
+            f"The values take {nbytes} bytes, more than an answer in JSON may have ({limit}, of "
+            "max_request_size): select less, or ask for octet-stream."
         )
     values = pick_fields(await chunks.read(selection), fields)
     if context.flag("reduce_dim"):
@@ -153,7 +154,7 @@ async def answer_sparse(context: Context, dataset: Dataset, selection: Selection
 
 async def _binary_pages(
     chunks: ChunkFanout, dataset: Dataset, selection: Selection, page_size: int, fields: str | None
-) -> AsyncIterator[memoryview]:
+) -> AsyncGenerator[memoryview, None]:
     for page in pages(selection, dataset.grid, max(1, page_size // dataset.dtype.itemsize)):
         yield packed(pick_fields(await chunks.read(page), fields))
 

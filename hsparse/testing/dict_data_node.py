@@ -15,6 +15,7 @@ from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, NotFound, U
 from hsparse.model.objid import storage_key, tree_prefix
 from hsparse.model.right import Right
 from hsparse.wire.message import (
+    Bury,
     Change,
     ChangeObjects,
     CreateObject,
@@ -76,7 +77,7 @@ class DictDataNode:
                 for id in inside:
                     del self.records[id]
                 return len(inside)
-            case Forget() | TrimChunks():
+            case Bury() | Forget() | TrimChunks():
                 return None
             case GetInfo():
                 return NodeInfo(self._id, "READY", 0.0, "hsparse", {"records": len(self.records)})

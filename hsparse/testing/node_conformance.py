@@ -7,6 +7,7 @@ overridden.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,13 @@ import pytest
 from numpy.typing import NDArray
 
 from hsparse.clock import SystemClock
-from hsparse.errors import BadRequest, Conflict, ErrorKind, Moved
+from hsparse.errors import BadRequest, Conflict, ErrorKind, Gone, Moved
 from hsparse.format.selection import Boxes, Orthogonal, Points, Selection, Span, gather, scatter
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.objid import chunk_key, chunk_prefix, new_id, new_root_id
 from hsparse.wire.message import (
+    Bury,
     Change,
     ChangeObjects,
     CountDefined,
@@ -394,6 +396,34 @@ async def test_trimming_erases_and_fences(node: DataNode, sparse: bool) -> None:
         await node.send(WriteChunks(old, parts, (np.ones(DIMS),) * 4))
     with pytest.raises(Moved):
         await node.send(ReadChunks(old, parts))
+
+
+async def test_a_shrink_is_remembered_by_the_record(node: DataNode) -> None:
+    root = await created(node)
+    about = spec(sparse=True)
+    record = {"id": about.dataset, "root": root, "generation": 3}
+    (await change(node, CreateObject(about.dataset, record))).unwrap()
+    part = Part((0, 0), Orthogonal.all(DIMS))
+    with pytest.raises(Moved):
+        await node.send(WriteChunks(about, (part,), (np.ones(DIMS),)))
+    current = replace(about, generation=3)
+    await node.send(WriteChunks(current, (part,), (np.ones(DIMS),)))
+    with pytest.raises(Moved):
+        await node.send(EraseChunks(about, (part,)))
+    assert await node.send(CountDefined(current, (part,))) == (48,)
+
+
+async def test_a_deleted_dataset_takes_nothing_more(node: DataNode) -> None:
+    about = spec(sparse=True)
+    part = Part((0, 0), Orthogonal.all(DIMS))
+    await node.send(WriteChunks(about, (part,), (np.ones(DIMS),)))
+    await node.send(Bury(about.dataset))
+    assert await node.send(DeleteTree(about.dataset)) == 1
+    with pytest.raises(Gone):
+        await node.send(WriteChunks(about, (part,), (np.ones(DIMS),)))
+    with pytest.raises(Gone):
+        await node.send(ReadChunks(about, (part,)))
+    assert (await node.send(ListKeys(chunk_prefix(about.dataset)))).keys == ()
 
 
 async def test_forgetting_changes_nothing(node: DataNode) -> None:

@@ -312,6 +312,17 @@ class TrimChunks(Message[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class Bury(Message[None]):
+    """Refuse, as `Gone`, chunk operations of a deleted dataset from now on.
+
+    The data node answers when those it had accepted are durable: then the chunks can be deleted, and none
+    comes after.
+    """
+
+    dataset: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeInfo:
     """A data node's own account of itself."""
 

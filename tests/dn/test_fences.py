@@ -1,0 +1,65 @@
+"""Which chunk operations come too late."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hsparse.dn.fences import Fences
+from hsparse.errors import Gone, Moved
+from hsparse.model.chunk_spec import ChunkSpec
+
+SPEC = ChunkSpec("d-1", "H5T_STD_I8LE", (1,), False, b"", ((),))
+
+
+class Records:
+    """Generations as stored, and how often they were asked for."""
+
+    def __init__(self, **generations: int) -> None:
+        self.generations = {name.replace("_", "-"): value for name, value in generations.items()}
+        self.asked: list[str] = []
+
+    async def generation(self, dataset: str) -> int:
+        self.asked.append(dataset)
+        return self.generations.get(dataset, 0)
+
+
+async def test_the_record_tells_what_was_before() -> None:
+    records = Records(d_1=2)
+    fences = Fences(records.generation)
+    fences.check(SPEC)
+    await fences.learn("d-1")
+    await fences.learn("d-1")
+    assert records.asked == ["d-1"]
+    with pytest.raises(Moved):
+        fences.check(replace(SPEC, generation=1))
+    fences.check(replace(SPEC, generation=2))
+
+
+async def test_the_newest_generation_heard_of_counts() -> None:
+    fences = Fences(Records().generation)
+    fences.check(replace(SPEC, generation=3))
+    with pytest.raises(Moved):
+        fences.check(replace(SPEC, generation=2))
+    await fences.learn("d-1")
+    with pytest.raises(Moved):
+        fences.check(replace(SPEC, generation=2))
+
+
+async def test_the_deleted_stay_deleted() -> None:
+    fences = Fences(Records(d_1=1).generation)
+    fences.bury("d-1")
+    await fences.learn("d-1")
+    with pytest.raises(Gone):
+        fences.check(replace(SPEC, generation=9))
+
+
+async def test_what_is_forgotten_is_learnt_again() -> None:
+    records = Records(d_1=1)
+    fences = Fences(records.generation, limit=2)
+    for dataset in ("d-1", "d-2", "d-3", "d-1"):
+        await fences.learn(dataset)
+    assert records.asked == ["d-1", "d-2", "d-3", "d-1"]
+    with pytest.raises(Moved):
+        fences.check(SPEC)
