@@ -22,6 +22,7 @@ PASSED = (
     "cache_size",
     "pending_size",
     "fsync",
+    "put_processes",
     "log_level",
 )
 GRACE_SECONDS = 8.0

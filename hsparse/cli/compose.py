@@ -47,7 +47,8 @@ async def open_store(settings: Settings) -> ObjectStore:
             settings.bucket, endpoint=settings.s3_endpoint, region=settings.s3_region
         ).open()
     else:
-        store = PosixStore((settings.root or DEFAULT_ROOT).resolve(), fsync=settings.fsync)
+        root = (settings.root or DEFAULT_ROOT).resolve()
+        store = PosixStore(root, fsync=settings.fsync, processes=settings.put_processes)
     if settings.single_writer:
         return SingleWriter(store)
     try:

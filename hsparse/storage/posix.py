@@ -61,6 +61,7 @@ from hsparse.storage.posix_file import (
     write_all,
 )
 from hsparse.storage.posix_listing import TEMPORARY, sweep, walk
+from hsparse.storage.put_processes import MOST, Condition, PutProcesses
 
 PAGE_SIZE = 1000
 LOCK_COUNT = 256
@@ -87,7 +88,8 @@ Check: TypeAlias = Callable[[str, os.stat_result | None], None]
 class PosixStore:
     """An `ObjectStore` under the directory `root`, for any number of processes that share it.
 
-    Each operation is one hop to one of `workers` threads of the store's own. With `fsync=False` a put
+    Each operation is one hop to one of `workers` threads of the store's own or, a put of a small object, to
+    one of `processes` (see `put_processes`; 0: threads alone). With `fsync=False` a put
     survives the end of the process but not of the machine. A key cannot be an object and a directory of
     others at once: such a put is a `Conflict`. A call that is cancelled may be applied all the same.
     """
@@ -100,6 +102,7 @@ class PosixStore:
         fsync: bool = True,
         workers: int = 16,
         page_size: int = PAGE_SIZE,
+        processes: int = 0,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.name = name or root.name
@@ -119,6 +122,7 @@ class PosixStore:
                 "process may write to."
             ) from error
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="posix-store")
+        self._processes = PutProcesses(self._root, processes, fsync=fsync) if processes else None
 
     async def get(self, key: str) -> Stored:
         check_key(key)
@@ -132,17 +136,13 @@ class PosixStore:
         )
 
     async def put(self, key: str, data: Buffer) -> str:
-        return await self._conditional(key, data, _always)
+        return await self._conditional(key, data, Condition.NONE)
 
     async def put_if_absent(self, key: str, data: Buffer) -> str:
-        return await self._conditional(key, data, _absent)
+        return await self._conditional(key, data, Condition.ABSENT)
 
     async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
-        def matches(key: str, current: os.stat_result | None) -> None:
-            if current is None or file_etag(current) != etag:
-                raise PreconditionFailed(f"{key!r} is no longer at etag {etag}; read it again.")
-
-        return await self._conditional(key, data, matches)
+        return await self._conditional(key, data, Condition.MATCH, etag)
 
     async def delete(self, key: str) -> None:
         check_key(key)
@@ -167,11 +167,22 @@ class PosixStore:
         return await self._hop("", lambda: sweep(self._root))
 
     async def close(self) -> None:
+        if self._processes is not None:
+            await self._processes.close()
         await asyncio.to_thread(self._pool.shutdown)
 
-    async def _conditional(self, key: str, data: Buffer, check: Check) -> str:
+    def put_now(self, key: str, data: Buffer, condition: Condition, etag: str = "") -> str:
+        """Put an object and return its etag, in the calling thread."""
+        try:
+            return self._put(key, data, _check(condition, etag))
+        except OSError as error:
+            raise self._failure(error, key) from error
+
+    async def _conditional(self, key: str, data: Buffer, condition: Condition, etag: str = "") -> str:
         check_key(key)
-        return await self._hop(key, lambda: self._put(key, data, check))
+        if self._processes is not None and memoryview(data).nbytes <= MOST:
+            return await self._processes.put(key, condition, etag, data)
+        return await self._hop(key, lambda: self._put(key, data, _check(condition, etag)))
 
     async def _hop(self, key: str, work: Callable[[], R]) -> R:
         """Do `work` on `key` in a thread; the only hop of an operation."""
@@ -349,13 +360,14 @@ class PosixStore:
             os.close(lock)
 
 
-def _always(_key: str, _current: os.stat_result | None) -> None:
-    pass
+def _check(condition: Condition, etag: str) -> Check:
+    def check(key: str, current: os.stat_result | None) -> None:
+        if condition is Condition.ABSENT and current is not None:
+            raise PreconditionFailed(f"{key!r} exists already; read it and replace that state.")
+        if condition is Condition.MATCH and (current is None or file_etag(current) != etag):
+            raise PreconditionFailed(f"{key!r} is no longer at etag {etag}; read it again.")
 
-
-def _absent(key: str, current: os.stat_result | None) -> None:
-    if current is not None:
-        raise PreconditionFailed(f"{key!r} exists already; read it and replace that state.")
+    return check
 
 
 def _in_the_way(key: str) -> Conflict:
