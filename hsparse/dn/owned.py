@@ -66,6 +66,7 @@ class _State(Generic[V]):
     value: V | None
     etag: str | None
     decoded: bool = True
+    nbytes: int = 0
 
 
 @dataclass(slots=True)
@@ -98,10 +99,7 @@ class Owned(Generic[V]):
     @property
     def nbytes(self) -> int:
         """Bytes of memory that forgetting it would free."""
-        state = self._state
-        if state is None or state.value is None:
-            return len(self.key)
-        return len(self.key) + self._codec.nbytes(state.value)
+        return len(self.key) + (self._state.nbytes if self._state is not None else 0)
 
     def peek(self) -> tuple[bool, V | None]:
         """Return whether the value is in memory, and the value."""
@@ -151,7 +149,7 @@ class Owned(Generic[V]):
             state: _State[V] = _State(None, None)
         else:
             value = await self._workers.run(len(stored.data), self._codec.decode, stored.data)
-            state = _State(value, stored.etag)
+            state = _State(value, stored.etag, nbytes=self._codec.nbytes(value))
         finally:
             self._loading = None
         if self._state is None or not self._state.decoded:
@@ -182,9 +180,7 @@ class Owned(Generic[V]):
         for _ in range(ATTEMPTS):
             remembered = self._state is not None or self._loading is not None
             state = await self._known(group[0].base)
-            weight = sum(waiting.weight for waiting in group)
-            if state.value is not None:
-                weight += self._codec.nbytes(state.value)
+            weight = state.nbytes + sum(waiting.weight for waiting in group)
             applied = await self._workers.run(weight, self._apply_group, group, state.value)
             try:
                 if not await self._put(state, applied, group[0].base) and remembered:
@@ -243,7 +239,8 @@ class Owned(Generic[V]):
             etag = await self._store.put_if_absent(self.key, group.data)
         else:
             etag = await self._store.put_if_match(self.key, group.data, state.etag)
-        self._state = _State(group.value, etag)
+        assert group.value is not None  # or there were no data
+        self._state = _State(group.value, etag, nbytes=self._codec.nbytes(group.value))
         return True
 
     async def _confirm(self, state: _State[V]) -> None:
