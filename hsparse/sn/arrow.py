@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest
 from hsparse.sn.arrow_reader import Column, read_batches
 
-ARROW_TYPE = "application/vnd.apache.arrow.stream"
 VALUE = "value"
 Array = NDArray[Any]
 

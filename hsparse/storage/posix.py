@@ -182,7 +182,7 @@ class PosixStore:
         check_key(key)
         if self._processes is not None and memoryview(data).nbytes <= MOST:
             return await self._processes.put(key, condition, etag, data)
-        return await self._hop(key, lambda: self._put(key, data, _check(condition, etag)))
+        return await self._hop(key, lambda: self.put_now(key, data, condition, etag))
 
     async def _hop(self, key: str, work: Callable[[], R]) -> R:
         """Do `work` on `key` in a thread; the only hop of an operation."""
