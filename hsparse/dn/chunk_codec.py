@@ -32,8 +32,11 @@ class SparseCodec:
     def encode(self, value: SparseChunk) -> Buffer:
         return encode_sparse(value, self.spec.filters)
 
-    def nbytes(self, value: SparseChunk) -> int:
+    def nbytes(self, value: SparseChunk, stored: int) -> int:
         return value.nbytes
+
+    def work(self, nbytes: int) -> int:
+        return nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +59,8 @@ class DenseCodec:
         value.flags.writeable = False
         return encode_dense(value, self.spec.filters[0])
 
-    def nbytes(self, value: NDArray[Any]) -> int:
+    def nbytes(self, value: NDArray[Any], stored: int) -> int:
         return value.nbytes
+
+    def work(self, nbytes: int) -> int:
+        return nbytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import socket
@@ -44,6 +45,7 @@ def serve(connection: socket.socket, puts: LoggedPuts) -> None:
         if not incoming.poll(None if puts.idle else IDLE_MS):
             puts.empty()
             continue
+        os.sched_yield()  # what is on its way may come in too, and share the sync
         asked = receive(connection)
         if asked is None:
             return
