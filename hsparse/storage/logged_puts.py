@@ -12,19 +12,15 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import stat
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 
 from hsparse.errors import HsparseError
 from hsparse.storage.deletions import forget_deletions
-from hsparse.storage.object_store import Buffer
 from hsparse.storage.posix_failure import failure
 from hsparse.storage.posix_file import (
     HalfWritten,
-    file_etag,
     is_half_written,
     new_temporary,
     unlink,
@@ -32,63 +28,15 @@ from hsparse.storage.posix_file import (
 )
 from hsparse.storage.posix_put import put_by_rename
 from hsparse.storage.posix_root import PosixRoot, in_the_way, passed
-from hsparse.storage.put_condition import Condition, check_condition
-from hsparse.storage.put_log import PutLog, Record
+from hsparse.storage.prepared_put import PreparedPut, Put, Unlogged, open_object
+from hsparse.storage.put_condition import check_condition
+from hsparse.storage.put_log import PutLog
 
 logger = logging.getLogger(__name__)
 
 BLOCK = 512
 """What `st_blocks` counts in."""
 ODD_NS = 1_234_567_891_234_567_891
-
-
-class Unlogged(Exception):
-    """This file is not for the log: its put goes by a rename."""
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """A put asked for."""
-
-    key: str
-    data: Buffer
-    condition: Condition = Condition.NONE
-    etag: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A put that waits for the log, under its key's lock. `temporary`: what to rename, None to write in place."""
-
-    put: Put
-    path: str
-    file: int
-    date: int
-    temporary: str | None
-
-    @property
-    def record(self) -> Record:
-        return Record(self.put.key, self.date, self.put.data)
-
-    def apply(self) -> str:
-        """Bring the file to the logged state; return its etag."""
-        if self.temporary is not None:
-            os.rename(self.temporary, self.path)  # noqa: PTH104
-            return file_etag(os.fstat(self.file))
-        before = os.fstat(self.file)
-        mode = stat.S_IMODE(before.st_mode)
-        os.fchmod(self.file, mode | stat.S_ISVTX)
-        write_all(self.file, self.put.data)
-        if before.st_size > len(self.put.data):
-            os.ftruncate(self.file, len(self.put.data))
-        os.utime(self.file, ns=(self.date, self.date))
-        os.fchmod(self.file, mode)
-        return file_etag(os.fstat(self.file))
-
-    def abandon(self) -> None:
-        """Leave the key as it was."""
-        if self.temporary is not None:
-            unlink(self.temporary)
 
 
 class LoggedPuts:
@@ -150,7 +98,7 @@ class LoggedPuts:
 
     def _put_distinct(self, puts: dict[int, Put]) -> dict[int, str | HsparseError]:
         results: dict[int, str | HsparseError] = {}
-        prepared: dict[int, _Prepared] = {}
+        prepared: dict[int, PreparedPut] = {}
         others: list[int] = []
         with ExitStack() as stack:
             self._lock({self._root.lock_number(put.key) for put in puts.values()}, stack)
@@ -174,11 +122,11 @@ class LoggedPuts:
             fcntl.flock(self._locks[number], fcntl.LOCK_EX)
             stack.callback(fcntl.flock, self._locks[number], fcntl.LOCK_UN)
 
-    def _prepare(self, put: Put, stack: ExitStack) -> _Prepared:
+    def _prepare(self, put: Put, stack: ExitStack) -> PreparedPut:
         if self._log is None:
             raise Unlogged
         path = f"{self._root.path}/{put.key}"
-        file = _open_object(put.key, path)
+        file = open_object(path)
         if file is None:
             check_condition(put.condition, put.etag, put.key, None)
             floor = max(passed(self._lock_of(put.key)), self._log.started - 1)
@@ -193,9 +141,9 @@ class LoggedPuts:
         floor = max(status.st_mtime_ns, self._log.started - 1)
         if len(put.data) > status.st_blocks * BLOCK:
             return self._prepare_temporary(put, path, floor, stack)
-        return _Prepared(put, path, file, self._date(floor), None)
+        return PreparedPut(put, path, file, self._date(floor), None)
 
-    def _prepare_temporary(self, put: Put, path: str, floor: int, stack: ExitStack) -> _Prepared:
+    def _prepare_temporary(self, put: Put, path: str, floor: int, stack: ExitStack) -> PreparedPut:
         directory = path.rpartition("/")[0]
         try:
             file, temporary = new_temporary(directory)
@@ -203,7 +151,7 @@ class LoggedPuts:
             self._root.make_directories(put.key, durable=False)
             file, temporary = new_temporary(directory)
         stack.callback(os.close, file)
-        prepared = _Prepared(put, path, file, self._date(floor), temporary)
+        prepared = PreparedPut(put, path, file, self._date(floor), temporary)
         try:
             write_all(file, put.data)
             os.utime(file, ns=(prepared.date, prepared.date))
@@ -212,7 +160,7 @@ class LoggedPuts:
             raise
         return prepared
 
-    def _commit(self, prepared: dict[int, _Prepared]) -> dict[int, str | HsparseError]:
+    def _commit(self, prepared: dict[int, PreparedPut]) -> dict[int, str | HsparseError]:
         """Log what is prepared, then bring the files to it."""
         if not prepared or self._log is None:
             return {}
@@ -273,18 +221,6 @@ class LoggedPuts:
             logger.exception("The log %s cannot be emptied.", full.path)
             return None
         return full
-
-
-def _open_object(key: str, path: str) -> int | None:
-    """Open the file of `key` for writing, None where there is none."""
-    try:
-        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise Unlogged
-    return file
 
 
 def _sync_file(root: PosixRoot, key: str) -> None:

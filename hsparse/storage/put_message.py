@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from hsparse.errors import ERRORS, ErrorKind, HsparseError
-from hsparse.storage.logged_puts import Put
 from hsparse.storage.object_store import Buffer
+from hsparse.storage.prepared_put import Put
 from hsparse.storage.put_condition import Condition
 
 HEAD = struct.Struct("<QBHH")

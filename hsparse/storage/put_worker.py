@@ -9,8 +9,9 @@ import socket
 import sys
 from collections.abc import Iterator
 
-from hsparse.storage.logged_puts import LoggedPuts, Put
+from hsparse.storage.logged_puts import LoggedPuts
 from hsparse.storage.posix_root import PosixRoot
+from hsparse.storage.prepared_put import Put
 from hsparse.storage.put_message import PACKET, decode_put, encode_replies
 
 MOST_PUTS = 128
@@ -29,6 +30,8 @@ def receive(connection: socket.socket) -> list[tuple[int, Put]] | None:
             packet = connection.recv(PACKET)
         except BlockingIOError:
             return puts
+        except ConnectionResetError:
+            packet = b""  # the other end was killed before it had read our replies
         if not packet:
             return puts or None
         puts.append(decode_put(packet))

@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import Conflict, NotFound, PreconditionFailed, StoreFailed
-from hsparse.storage.logged_puts import LoggedPuts, Put
+from hsparse.storage.logged_puts import LoggedPuts
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.posix_put import put_by_rename
 from hsparse.storage.posix_root import PosixRoot
+from hsparse.storage.prepared_put import Put
 from hsparse.storage.put_condition import Condition
 from hsparse.storage.put_log import log_paths
 from hsparse.storage.put_recovery import recover
