@@ -38,7 +38,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "sn": {"numpy", "aiohttp", "orjson", "h5json"},
     "sn.arrow": {"nanoarrow", "numpy"},
     "sn.metrics": {"prometheus_client", "aiohttp"},
-    "sn.password_hash": {"argon2"},
+    "sn.auth.password_hash": {"argon2"},
     "client": {"numpy"},
     "config": {"pydantic", "pydantic_settings"},
 }

@@ -18,11 +18,11 @@ from hsparse.config import Settings
 from hsparse.dn.service import DataService
 from hsparse.errors import Misconfigured
 from hsparse.sn.app import create_app
-from hsparse.sn.authenticator import Authenticator, SingleUser
+from hsparse.sn.auth.authenticator import Authenticator, SingleUser
+from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
+from hsparse.sn.auth.password_file import PasswordFile
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.owners import Owners
-from hsparse.sn.password_authenticator import PasswordAuthenticator
-from hsparse.sn.password_file import PasswordFile
 from hsparse.sn.remote_node import RemoteNode
 from hsparse.sn.service import Service
 from hsparse.storage.object_store import ObjectStore

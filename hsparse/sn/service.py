@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hsparse.clock import Clock
-from hsparse.sn.authenticator import Authenticator
+from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.owners import Owners
 from hsparse.sn.settings import ServiceSettings

@@ -18,7 +18,7 @@ from hsparse.errors import (
     TooLarge,
     Unauthenticated,
 )
-from hsparse.sn.password_file import PasswordFile, User
+from hsparse.sn.auth.password_file import PasswordFile, User
 from tests.client.scripted_server import HANG_UP, answer, scripted_server
 
 MIB = 1024 * 1024

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound
 from hsparse.model.principal import Principal
-from hsparse.sn.password_file import PasswordFile, User, is_user_name
+from hsparse.sn.auth.password_file import PasswordFile, User, is_user_name
 
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA"
 OTHER_HASH = HASH.replace("c2Fs", "c2FT")

@@ -13,8 +13,8 @@ from hashlib import blake2b
 from hsparse.clock import Clock
 from hsparse.errors import Busy, Misconfigured, Unauthenticated
 from hsparse.model.principal import ANONYMOUS, Principal
-from hsparse.sn.password_file import PasswordFile, User, is_user_name
-from hsparse.sn.password_hash import PasswordHash
+from hsparse.sn.auth.password_file import PasswordFile, User, is_user_name
+from hsparse.sn.auth.password_hash import PasswordHash
 
 log = logging.getLogger(__name__)
 

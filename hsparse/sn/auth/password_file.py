@@ -25,7 +25,7 @@ from typing import TypeAlias
 from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound
 from hsparse.model.acl import DEFAULT
 from hsparse.model.principal import ANONYMOUS_NAME, Principal
-from hsparse.sn.password_hash import is_encoded
+from hsparse.sn.auth.password_hash import is_encoded
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured, Unauthenticated
 from hsparse.model.principal import ANONYMOUS, Principal
-from hsparse.sn.authenticator import Authenticator
-from hsparse.sn.password_authenticator import PasswordAuthenticator, PasswordLimits
-from hsparse.sn.password_file import PasswordFile, User
-from hsparse.sn.password_hash import PasswordHash
+from hsparse.sn.auth.authenticator import Authenticator
+from hsparse.sn.auth.password_authenticator import PasswordAuthenticator, PasswordLimits
+from hsparse.sn.auth.password_file import PasswordFile, User
+from hsparse.sn.auth.password_hash import PasswordHash
 
 
 class Counted(PasswordHash):
