@@ -38,6 +38,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "sn": {"numpy", "aiohttp", "orjson", "h5json"},
     "sn.arrow": {"nanoarrow", "numpy"},
     "sn.compression": {"imagecodecs"},
+    "sn.openapi": {"yaml"},
     "sn.metrics": {"prometheus_client", "aiohttp"},
     "sn.auth.password_hash": {"argon2"},
     "sn.auth.signed_token": {"joserfc"},

@@ -18,8 +18,8 @@ from aiohttp import hdrs, payload, web
 from hsparse.sn.settings import Compress
 
 JSON = "application/json"
-SMALLEST = 1024
-"""Bytes of the smallest body that is compressed: less goes in one packet anyway."""
+SMALLEST = 4096
+"""Bytes of the smallest body that is compressed: with less, what is won does not pay for the work."""
 AT_ONCE = 64 * 1024
 """Bytes that are compressed on the event loop, in a tenth of a millisecond; more goes to a thread."""
 LEVEL = 1
@@ -75,7 +75,11 @@ async def compressed(pieces: AsyncGenerator[Any, None], coding: Coding) -> Async
         async for piece in pieces:
             view = memoryview(piece)
             for first in range(0, len(view), PART):
-                data = await asyncio.to_thread(coder.compress, view[first : first + PART])
+                part = view[first : first + PART]
+                if len(part) <= AT_ONCE:
+                    data = coder.compress(part)
+                else:
+                    data = await asyncio.to_thread(coder.compress, part)
                 if data:
                     yield data
         yield coder.flush()
