@@ -17,7 +17,8 @@ from aiohttp import hdrs, payload, web
 
 from hsparse.sn.settings import Compress
 
-JSON = "application/json"
+TEXTS = frozenset({"application/json", "text/html"})
+"""What is compressed unless the settings say otherwise."""
 SMALLEST = 4096
 """Bytes of the smallest body that is compressed: with less, what is won does not pay for the work."""
 AT_ONCE = 64 * 1024
@@ -129,7 +130,7 @@ def _size(response: web.Response) -> int | None:
 
 
 def _wanted(policy: Compress, media: str) -> bool:
-    return policy is Compress.ALL or (policy is Compress.JSON and media == JSON)
+    return policy is Compress.ALL or (policy is Compress.JSON and media in TEXTS)
 
 
 def _weight(parameters: str) -> float:

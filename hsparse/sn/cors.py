@@ -9,6 +9,7 @@ METHODS = "GET, POST, DELETE, PUT, OPTIONS"
 HEADERS = "Authorization, Content-Type, Accept, X-Hdf-domain, X-Hdf-bucket"
 EXPOSED = "Retry-After, WWW-Authenticate"
 MAX_AGE = "86400"
+FOR_ANY: dict[str, str] = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY, hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: EXPOSED}
 
 
 class Cors:
@@ -21,7 +22,7 @@ class Cors:
     def headers(self, origin: str | None) -> dict[str, str]:
         """Return the headers of any answer to a request from a page of `origin`; None: from no page."""
         if self._any:
-            return {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY, hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: EXPOSED}
+            return FOR_ANY
         if origin is None or origin not in self._origins:
             return {}
         return {

@@ -17,7 +17,8 @@ from hsparse.clock import Clock
 from hsparse.errors import BadRequest
 from hsparse.sn.auth.user_name import NAME, check_group_name, check_user_name
 
-TEXT = re.compile(r"hsk_([0-9a-f]{12})_[0-9a-f]{64}", re.ASCII)
+PREFIX = "hsk_"
+TEXT = re.compile(rf"{PREFIX}([0-9a-f]{{12}})_[0-9a-f]{{64}}", re.ASCII)
 ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
 DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 TIME = "%Y%m%dT%H%M%SZ"
@@ -98,7 +99,7 @@ def new_key(
 ) -> tuple[str, ApiKey]:
     """Return a new key's text, which is not kept, and the key as it is kept."""
     id = clock.token(6).hex()
-    text = f"hsk_{id}_{clock.token(32).hex()}"
+    text = f"{PREFIX}{id}_{clock.token(32).hex()}"
     return text, ApiKey(id, digest_of(text), user, role, groups, int(clock.now()), expires, name)
 
 

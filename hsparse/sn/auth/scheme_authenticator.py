@@ -7,7 +7,7 @@ import binascii
 
 from hsparse.errors import Unauthenticated
 from hsparse.model.principal import ANONYMOUS, Principal
-from hsparse.sn.auth.api_key import is_api_key
+from hsparse.sn.auth.api_key import PREFIX, is_api_key
 from hsparse.sn.auth.key_authenticator import KeyAuthenticator
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.standing import Standing
@@ -69,6 +69,8 @@ class SchemeAuthenticator:
             if self._keys is None:
                 raise Unauthenticated(f"This server takes no API keys; use {self._schemes()}.")
             return self._keys.principal(text)
+        if self._keys is not None and (text.startswith(PREFIX) or self._tokens is None):
+            raise Unauthenticated("This is not a whole API key: it is hsk_ and 77 more characters.")
         if self._tokens is None:
             raise Unauthenticated(f"Bearer tokens are not supported by this server; use {self._schemes()}.")
         return await self._tokens.principal(text)

@@ -61,10 +61,16 @@ async def test_a_key_is_a_bearer_token_and_the_password_of_its_user(
     bob = Principal("bob", groups=frozenset({"staff"}))
     for header in (f"Bearer {key}", f"bearer  {key}", basic("bob", key)):
         assert await authenticator.principal(header) == bob
-    for header in (basic("ada", key), basic("", key), f"Bearer {key[:-1]}0", f"Bearer x{key}"):
+    for header in (basic("ada", key), basic("", key), f"Bearer {key[:-4]}0000", f"Bearer x{key}"):
         with pytest.raises(Unauthenticated) as caught:
             await authenticator.principal(header)
         assert key not in caught.value.message
+
+
+async def test_a_part_of_a_key_is_told_as_such(keys: KeyAuthenticator, key: str) -> None:
+    for part in (key[:-1], key[4:], ""):
+        with pytest.raises(Unauthenticated, match="not a whole API key"):
+            await SchemeAuthenticator(keys=keys).principal(f"Bearer {part}")
 
 
 async def test_without_keys_a_key_is_a_password_like_any(passwords: PasswordAuthenticator, key: str) -> None:
