@@ -5,7 +5,8 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, Unauthenticated
+from hsparse.model.principal import ANONYMOUS_NAME, Principal
 from hsparse.sn.access import domain_path, find_domain, require
 from hsparse.sn.compression import POLICY, compress_body
 from hsparse.sn.context import Context
@@ -44,9 +45,7 @@ def bind(service: Service, route: Route) -> AioHandler:
     """Return what aiohttp calls for a route: who asks, about what, may they; then the handler."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
-        # Whoever does not say who they are is told apart by where they come from.
-        service.rates.take(f"{principal.name} {request.remote}" if principal.anonymous else principal.name)
+        principal = await _principal(service, request)
         path = domain_path(service, request)
         domain = None
         if route.right is not None:
@@ -64,6 +63,18 @@ def bind(service: Service, route: Route) -> AioHandler:
             return await route.handler(context)
 
     return handle
+
+
+async def _principal(service: Service, request: web.Request) -> Principal:
+    """Return who is asking, once that is counted: who does not say so, or wrongly, by where they come from."""
+    stranger = f"{ANONYMOUS_NAME} {request.remote}"
+    try:
+        principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
+    except Unauthenticated:
+        service.rates.take(stranger)
+        raise
+    service.rates.take(stranger if principal.anonymous else principal.name)
+    return principal
 
 
 def _compression(service: Service) -> Middleware:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import sys
 import urllib.error
@@ -164,6 +165,24 @@ def test_h5pyd_gets_a_token_of_keycloak_by_itself(site: Site) -> None:
         "keycloak_client_id": "h5pyd",
     }
     use(site, "/home/bob/keycloak.h5", api_key=keycloak, username="bob", password=PASSWORD)
+
+
+def test_hsacl_grants_to_a_group(site: Site) -> None:
+    key = site.key("add", "acl", "--of", "ann", "--service")
+    path = "/home/ann/hsacl.h5"
+    use(site, path, api_key=key)
+    bob = "Bearer " + site.issuer.token("bob")
+    assert site.ask("GET", f"/?domain={path}", bob)[0] == 403
+    environment = {**os.environ, "HS_ENDPOINT": site.server.url, "HS_API_KEY": key}
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("hsacl")), path, "+r", "g:beam"],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "g:beam" in done.stdout
+    assert site.ask("GET", f"/?domain={path}", bob)[0] == 200
 
 
 def test_rights_of_groups_of_a_token(site: Site) -> None:

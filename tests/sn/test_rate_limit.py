@@ -98,5 +98,10 @@ async def test_over_http(client: RestClient) -> None:
     assert reply["error"]["kind"] == "rate_limited"
     assert "1 requests a second, 3 at once" in reply["error"]["message"]
     assert (await client("GET", "/about", user="bob")).status == 200
+    assert [(await client("GET", "/about", user="nobody")).status for _ in range(4)] == [401] * 3 + [429]
     client.user = None
+    assert (await client("GET", "/about")).status == 429, "counted by the address, as wrong credentials are"
+    clock = client.service.clock
+    assert isinstance(clock, ManualClock)
+    clock.time += 3
     assert [(await client("GET", "/about")).status for _ in range(4)] == [200] * 3 + [429]

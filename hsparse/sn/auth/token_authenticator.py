@@ -32,7 +32,7 @@ class TokenRules:
     group_claim: str | None = None
     leeway: float = 60.0
     remember_time: float = 300.0
-    remember_count: int = 4096
+    remember_count: int = 1024
 
     def __post_init__(self) -> None:
         if not self.audiences:
