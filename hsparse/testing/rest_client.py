@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import hdrs
@@ -46,7 +46,7 @@ class Reply:
 
     status: int
     body: Any
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Any:
         return self.body[key]

@@ -59,8 +59,7 @@ class KeyFile:
             gone.extend(key for key in _keys(lines) if picks(key))
             if not gone:
                 raise NotFound(f"There is no such key in {self.path}; 'hsparse key list' shows all.")
-            taken = {key.line for key in gone}
-            lines[:] = [line for line in lines if line not in taken]
+            lines[:] = [line for line in lines if is_blank(line) or not picks(ApiKey.of_line(line))]
 
         self._file.edit(change)
         return gone

@@ -32,6 +32,14 @@ def test_a_name_is_one_keys(tmp_path: Path) -> None:
         file.add(key("one", "bob"))
 
 
+def test_a_line_written_by_hand_is_revoked_too(tmp_path: Path) -> None:
+    file = KeyFile(tmp_path / "keys")
+    file.path.write_text(f"0123456789ab:{'0' * 64}:ann:user::2026101T000000Z:never:one\n")
+    (found,) = file.revoke(lambda each: each.name == "one")
+    assert found.line not in file.path.read_text(), "its time is written otherwise"
+    assert dict(file.keys()) == {}
+
+
 def test_revoking_what_is_not_there_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     file = KeyFile(path)
