@@ -16,6 +16,7 @@ from hsparse.sn.route import Route
 from hsparse.sn.routes import ROUTES
 from hsparse.sn.service import Service
 
+IDENTITY = "identity"
 UNCHECKED_BODY = 1 << 20
 """The largest body on routes whose handlers check rights themselves: anybody can send one."""
 FIXED_HEADERS = {"Server": "hsparse", "X-XSS-Protection": "1; mode=block"}
@@ -59,6 +60,8 @@ def bind(service: Service, route: Route) -> AioHandler:
         if not request.body_exists:
             return await route.handler(context)
         context.check_length()
+        if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
+            raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
         async with service.bodies.hold(request.content_length or context.most):
             return await route.handler(context)
 

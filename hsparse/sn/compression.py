@@ -90,10 +90,12 @@ async def compressed(pieces: AsyncGenerator[Any, None], coding: Coding) -> Async
 
 async def compress_body(request: web.Request, response: web.StreamResponse, policy: Compress) -> None:
     """Compress the body of a whole answer, when the client accepts it and it is worth it."""
-    if not isinstance(response, web.Response) or not _wanted(policy, response.content_type):
+    if not isinstance(response, web.Response):
         return
     size = _size(response)
     if size is None or size < SMALLEST or hdrs.CONTENT_ENCODING in response.headers:
+        return
+    if not _wanted(policy, response.content_type):
         return
     response.headers.add(hdrs.VARY, hdrs.ACCEPT_ENCODING)
     coding = accepted_coding(request.headers.get(hdrs.ACCEPT_ENCODING, ""))

@@ -10,7 +10,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none';
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --quiet: #888; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
-code, pre { font: 0.9em/1.4 ui-monospace, monospace; }
+code, pre { font: 0.9em/1.4 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
 nav ul { columns: 2; list-style: none; padding: 0; }
 nav a { text-decoration: none; color: inherit; }
 nav a:hover { text-decoration: underline; }

@@ -107,6 +107,13 @@ async def test_an_unknown_path_says_where_to_look(bare: RestClient, path: str) -
     assert "/openapi.json" in reply["error"]["message"]
 
 
+async def test_a_compressed_body_is_refused_as_such(rest: RestClient) -> None:
+    reply = await rest("POST", "/groups", b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+    assert reply.status == 400
+    assert "must not be compressed" in reply["error"]["message"]
+    assert (await rest("POST", "/groups", {}, headers={"Content-Encoding": "identity"})).status == 201
+
+
 async def test_a_method_that_is_not_answered_says_which_are(bare: RestClient) -> None:
     reply = await bare("DELETE", "/about")
     assert reply.status == 405
