@@ -20,7 +20,7 @@ PATH = Path(__file__).with_name("openapi.yaml")
 @cache
 def specification() -> dict[str, Any]:
     """Return the OpenAPI document (version 3.1), read once; it is not to be modified."""
-    found: dict[str, Any] = yaml.safe_load(PATH.read_bytes())
+    found: dict[str, Any] = yaml.load(PATH.read_bytes(), Loader=yaml.CSafeLoader)
     return found
 
 
