@@ -29,7 +29,7 @@ chaos: $(BIN)/.installed ## 500 kills of a data node during writes
 	$(BIN)/pytest tests/test_chaos.py --kills 500 --timeout 3600
 
 fuzz: $(BIN)/.installed ## 50,000 requests made up from the OpenAPI document
-	$(BIN)/pytest tests/sn/test_openapi_fuzz.py --fuzz 525 --timeout 7200
+	$(BIN)/pytest tests/sn/test_openapi_fuzz.py --fuzz 350 --timeout 7200
 
 bench: $(BIN)/.installed ## the workloads against HSDS and TileDB
 	$(BIN)/python -m benchmarks
