@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hsparse.dn.settings import DataSettings
 from hsparse.errors import Misconfigured
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.settings import Compress, ServiceSettings
 
 MIB = 1024 * 1024
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -39,7 +39,23 @@ class Settings(BaseSettings):
     password_file: Path | None = Field(
         None, description="file of users and password hashes; see `hsparse user`"
     )
-    user: str = Field("admin", description="whom every request acts as when there is no password file")
+    key_file: Path | None = Field(None, description="file of API keys; see `hsparse key`")
+    group_file: Path | None = Field(None, description="file of groups, one line each: `group: user user`")
+    admins: Names = Field(
+        (), description="users, and groups as g:name, who have every right; comma-separated"
+    )
+    oidc_issuer: str | None = Field(
+        None, description="URL of an OpenID Connect issuer whose bearer tokens sign in"
+    )
+    oidc_audience: Names = Field(
+        (), description="audiences, comma-separated: a token must be for one of them"
+    )
+    oidc_user_claim: str = Field("sub", min_length=1, description="claim of a token that is the user's name")
+    oidc_group_claim: str | None = Field(None, description="claim of a token that lists the user's groups")
+    oidc_leeway: float = Field(
+        60.0, ge=0, le=600, description="by how much clocks may differ, for tokens; seconds"
+    )
+    user: str = Field("admin", description="whom every request acts as when nobody can sign in")
     dn: int = Field(
         0, ge=0, le=64, description="run this many data nodes as processes of their own; 0: inside"
     )
@@ -58,6 +74,19 @@ class Settings(BaseSettings):
     max_request_size: int = Field(100 * MIB, ge=MIB, description="largest body of a request")
     request_memory: int = Field(256 * MIB, ge=MIB, description="memory for the bodies of requests in flight")
     answer_memory: int = Field(256 * MIB, ge=MIB, description="memory for the parts of answers being made")
+    cors_origins: Names = Field(
+        ("*",),
+        description="origins whose pages may ask from a browser, comma-separated; *: any; none: no page",
+    )
+    compress: Compress = Field(
+        Compress.JSON, description="which answers to compress for clients that accept it: json, all or none"
+    )
+    rate_limit: float = Field(
+        0.0, ge=0, le=1e6, description="requests a second that a user may send; 0: any number"
+    )
+    rate_burst: int = Field(
+        0, ge=0, le=10**6, description="requests that a user may send at once; 0: those of ten seconds"
+    )
     page_size: int = Field(
         16 * MIB, ge=64 * 1024, description="how much of a large answer is in memory at a time"
     )
@@ -67,7 +96,7 @@ class Settings(BaseSettings):
     fsync: bool = Field(True, description="wait for the disk before answering a write (directories only)")
     log_level: str = Field("WARNING", description="DEBUG, INFO, WARNING or ERROR")
 
-    @field_validator("nodes", mode="before")
+    @field_validator("nodes", "admins", "oidc_audience", "cors_origins", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return (
@@ -83,20 +112,30 @@ class Settings(BaseSettings):
             page_size=self.page_size,
             request_memory=self.request_memory,
             answer_memory=self.answer_memory,
-            single_user=self.user if self.password_file is None else None,
+            single_user=None if self.signs_in else self.user,
             bucket=bucket,
+            cors_origins=() if self.cors_origins == ("none",) else self.cors_origins,
+            compress=self.compress,
+            rate_limit=self.rate_limit,
+            rate_burst=self.rate_burst,
         )
 
     def data(self) -> DataSettings:
         """Return what a data node is told."""
         return DataSettings(cache_size=self.cache_size, pending_size=self.pending_size)
 
+    @property
+    def signs_in(self) -> bool:
+        """Whether requests say who they are: there are passwords, API keys or tokens to know them by."""
+        return any(one is not None for one in (self.password_file, self.key_file, self.oidc_issuer))
+
     def check_exposure(self) -> None:
-        """Raise `Misconfigured` when the server would listen beyond this machine without passwords."""
-        if self.host not in LOOPBACK and self.password_file is None:
+        """Raise `Misconfigured` when the server would listen beyond this machine and ask nobody who they are."""
+        if self.host not in LOOPBACK and not self.signs_in:
             raise Misconfigured(
-                f"Without --password-file the server is open to whoever reaches it: it listens on 127.0.0.1 "
-                f"only, not on {self.host}. Add users with `hsparse user add NAME --password-file FILE`."
+                f"Without --password-file, --key-file or --oidc-issuer the server is open to whoever reaches it: "
+                f"it listens on 127.0.0.1 only, not on {self.host}. Add users with "
+                "`hsparse user add NAME --password-file FILE`."
             )
 
     def check_node_exposure(self) -> None:

@@ -28,6 +28,7 @@ class ErrorKind(StrEnum):
     MISCONFIGURED = "misconfigured"
     INTERNAL = "internal"
     UNSUPPORTED = "unsupported"
+    RATE_LIMITED = "rate_limited"
 
 
 class HsparseError(Exception):
@@ -125,6 +126,16 @@ class Unsupported(HsparseError):
     kind = ErrorKind.UNSUPPORTED
 
 
+class RateLimited(HsparseError):
+    """The caller has asked too often; the same request may succeed after `retry_after` seconds."""
+
+    kind = ErrorKind.RATE_LIMITED
+
+    def __init__(self, message: str, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 ERRORS: dict[ErrorKind, type[HsparseError]] = {
     error.kind: error
     for error in (
@@ -143,5 +154,6 @@ ERRORS: dict[ErrorKind, type[HsparseError]] = {
         StoreFailed,
         Misconfigured,
         Unsupported,
+        RateLimited,
     )
 }

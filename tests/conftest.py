@@ -27,6 +27,7 @@ MakeStore = Callable[..., Awaitable[ObjectStore]]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what makes the long runs long."""
     parser.addoption("--examples", type=int, default=None, help="examples a state machine runs")
+    parser.addoption("--fuzz", type=int, default=3, help="requests made up for each operation, three times")
     parser.addoption("--kills", type=int, default=25, help="how often the chaos test kills a data node")
 
 

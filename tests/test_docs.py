@@ -23,7 +23,9 @@ from hsparse.wire.status import STATUS
 from tests.docs_pages import PAGES, PROJECT, anchors, blocks, page, prose, rows
 
 NAMES = [str(name.relative_to(PROJECT)) for name in PAGES]
-COMMANDS = ("serve", "sn", "dn", "user")
+COMMANDS = ("serve", "sn", "dn", "user", "key")
+NESTED = {"user": ("user", "list"), "key": ("key", "add")}
+"""Commands that have commands, and one of these that takes the settings' flags."""
 
 
 def plain(cell: str) -> str:
@@ -44,7 +46,7 @@ def test_the_rest_reference_has_every_route_with_its_right_and_no_other() -> Non
 
 
 def test_parameters_in_the_rest_reference_are_read_somewhere() -> None:
-    source = "\n".join(path.read_text() for path in (PROJECT / "hsparse" / "sn").glob("*.py"))
+    source = "\n".join(path.read_text() for path in (PROJECT / "hsparse" / "sn").rglob("*.py"))
     for row in rows("docs/rest.md", "request"):
         for name in re.findall(r"`(\w+)(?:=\w+)?`", row[3] if len(row) > 3 else ""):
             assert f'"{name}"' in source, f"{row[0]} has no parameter {name}"
@@ -59,7 +61,9 @@ def shown_default(value: Any) -> str:
         value = value.get_secret_value()
     if isinstance(value, bool):
         return "on" if value else "off"
-    return "none" if value in (None, (), "") else f"`{value}`"
+    if isinstance(value, tuple):
+        value = ",".join(value)
+    return "none" if value in (None, "") else f"`{value}`"
 
 
 def flags_of(capsys: pytest.CaptureFixture[str], *command: str) -> set[str]:
@@ -73,8 +77,7 @@ def flags_of(capsys: pytest.CaptureFixture[str], *command: str) -> set[str]:
 def test_the_settings_page_has_every_setting_with_its_flag_variable_default_and_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    flags = {name: flags_of(capsys, name) for name in COMMANDS if name != "user"}
-    flags["user"] = flags_of(capsys, "user", "list")
+    flags = {name: flags_of(capsys, *NESTED.get(name, (name,))) for name in COMMANDS}
     expected = []
     for name, field in Settings.model_fields.items():
         flag = f"--{name.replace('_', '-')}"
@@ -98,7 +101,8 @@ def test_pages_name_no_variable_that_is_no_setting() -> None:
 
 def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     known = {"--help"}
-    for command in (*[(one,) for one in COMMANDS if one != "user"], ("user", "add"), ("demo",)):
+    plain_commands = [(one,) for one in COMMANDS if one not in NESTED]
+    for command in (*plain_commands, ("user", "add"), ("key", "add"), ("key", "revoke"), ("demo",)):
         with pytest.raises(SystemExit):
             main([*command, "--help"])
         known |= set(re.findall(r"(--[a-z0-9][a-z0-9-]*)", capsys.readouterr().out))

@@ -37,8 +37,11 @@ THIRD_PARTY: dict[str, set[str]] = {
     "dn.server": {"aiohttp"},
     "sn": {"numpy", "aiohttp", "orjson", "h5json"},
     "sn.arrow": {"nanoarrow", "numpy"},
+    "sn.compression": {"imagecodecs"},
+    "sn.openapi": {"yaml"},
     "sn.metrics": {"prometheus_client", "aiohttp"},
-    "sn.password_hash": {"argon2"},
+    "sn.auth.password_hash": {"argon2"},
+    "sn.auth.signed_token": {"joserfc"},
     "client": {"numpy"},
     "config": {"pydantic", "pydantic_settings"},
 }

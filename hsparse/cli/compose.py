@@ -12,18 +12,17 @@ from pathlib import Path
 
 from aiohttp import web
 
+from hsparse.cli.sign_in import make_authenticator
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.config import Settings
 from hsparse.dn.service import DataService
 from hsparse.errors import Misconfigured
 from hsparse.sn.app import create_app
-from hsparse.sn.authenticator import Authenticator, SingleUser
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.owners import Owners
-from hsparse.sn.password_authenticator import PasswordAuthenticator
-from hsparse.sn.password_file import PasswordFile
 from hsparse.sn.remote_node import RemoteNode
+from hsparse.sn.server import Runner
 from hsparse.sn.service import Service
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
@@ -89,11 +88,7 @@ def local_owners(node: DataService) -> Owners:
 def make_service(settings: Settings, owners: Owners, bucket: str, clock: Clock | None = None) -> Service:
     """Make a service node over `owners`."""
     clock = clock or SystemClock()
-    authenticator: Authenticator = SingleUser(settings.user)
-    if settings.password_file is not None:
-        file = PasswordFile(settings.password_file)
-        file.users()  # a file that cannot be used is found now, not at the first request
-        authenticator = PasswordAuthenticator(file, clock)
+    authenticator = make_authenticator(settings, clock)
     return Service(settings.service(bucket), owners, clock, authenticator, Metrics(clock), clock.now())
 
 
@@ -105,7 +100,7 @@ def make_service_app(service: Service) -> web.Application:
 @asynccontextmanager
 async def listening(app: web.Application, settings: Settings) -> AsyncIterator[str]:
     """Serve `app` while the context lasts; gives its URL. Leaving waits for requests in flight."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_SECONDS, auto_decompress=False)
+    runner = Runner(app, shutdown_timeout=DRAIN_SECONDS, auto_decompress=False)
     await runner.setup()
     try:
         if settings.listen_fd is not None:

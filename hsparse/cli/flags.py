@@ -13,8 +13,8 @@ def add_flags(parser: argparse.ArgumentParser, *names: str) -> None:
     for name in names:
         field = Settings.model_fields[name]
         variable = f"HSPARSE_{name.upper()}"
-        default = field.default
-        shown = "" if default in (None, (), False) or name == "node_token" else f", default {default}"
+        default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
+        shown = "" if default in (None, "", False) or name == "node_token" else f", default {default}"
         kind: dict[str, Any] = {"metavar": name.rpartition("_")[2].upper(), "default": None}
         if field.annotation is bool:
             kind = {"action": argparse.BooleanOptionalAction, "default": None}

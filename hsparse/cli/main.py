@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from hsparse import __version__
-from hsparse.cli import demo, serve, user
+from hsparse.cli import demo, key, serve, user
 from hsparse.config import load_settings
 from hsparse.errors import HsparseError
 
@@ -21,8 +21,10 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"hsparse {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     serve.add_parsers(subparsers)
-    file = load_settings().password_file
-    user.add_parser(subparsers, str(file) if file else None)
+    settings = load_settings()
+    passwords, keys = (str(one) if one else None for one in (settings.password_file, settings.key_file))
+    user.add_parser(subparsers, passwords)
+    key.add_parser(subparsers, keys, passwords)
     demo.add_parser(subparsers)
     return parser
 

@@ -39,7 +39,15 @@ STORE = ("root", "bucket", "s3_endpoint", "s3_region", "single_writer", "fsync",
 LISTEN = ("host", "port", "log_level")
 LIMITS = ("cache_size", "pending_size")
 STANDARD_INPUT = 0
-DOOR = ("password_file", "user", "max_request_size", "page_size", "request_memory", "answer_memory")
+SIGN_IN = (
+    *("password_file", "key_file", "group_file", "admins", "user"),
+    *("oidc_issuer", "oidc_audience", "oidc_user_claim", "oidc_group_claim", "oidc_leeway"),
+)
+DOOR = (
+    *SIGN_IN,
+    *("cors_origins", "compress", "rate_limit", "rate_burst"),
+    *("max_request_size", "page_size", "request_memory", "answer_memory"),
+)
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.password_file import PasswordFile, User
-from hsparse.sn.password_hash import PasswordHash
+from hsparse.sn.auth.password_file import PasswordFile, User
+from hsparse.sn.auth.password_hash import PasswordHash
 
 
 def add_parser(

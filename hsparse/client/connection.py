@@ -23,6 +23,7 @@ from hsparse.errors import (
     Gone,
     HsparseError,
     NotFound,
+    RateLimited,
     TooLarge,
     Unauthenticated,
 )
@@ -38,6 +39,7 @@ BY_STATUS: dict[int, type[HsparseError]] = {
     409: Conflict,
     410: Gone,
     413: TooLarge,
+    429: RateLimited,
     503: Busy,
 }
 """What a status means when its body is not this server's: a proxy's, or another implementation's."""
@@ -54,7 +56,8 @@ class Connection:
     """Requests about one domain, each answered before the next is sent; for one thread at a time.
 
     `url` is the server's, `domain` the path of the domain (`/home/user/file.h5`), `user` and `password`
-    go with every request as HTTP Basic credentials (RFC 7617), `timeout` is in seconds without a byte.
+    go with every request as HTTP Basic credentials (RFC 7617), or `token`, an API key or a token of the
+    server's issuer, as a bearer token (RFC 6750). `timeout` is in seconds without a byte.
 
     The connection is kept open between requests. When it turns out to be closed, a GET is sent again over a
     new one, once; any other request may have been carried out, so it raises `Unreachable` instead.
@@ -67,6 +70,7 @@ class Connection:
         *,
         user: str | None = None,
         password: str | None = None,
+        token: str | None = None,
         timeout: float = 60.0,
     ) -> None:
         parts = urlsplit(url)
@@ -75,7 +79,7 @@ class Connection:
         self.url = url.rstrip("/")
         self.domain = domain
         self._prefix = parts.path.rstrip("/")
-        self._headers = {"Accept": JSON} | _credentials(user, password)
+        self._headers = {"Accept": JSON} | _credentials(user, password, token)
         if parts.scheme == "https":
             context = ssl.create_default_context()
             self._http: http.client.HTTPConnection = http.client.HTTPSConnection(
@@ -193,13 +197,18 @@ class Connection:
         )
 
 
-def _credentials(user: str | None, password: str | None) -> dict[str, str]:
+def _credentials(user: str | None, password: str | None, token: str | None) -> dict[str, str]:
+    if token is not None:
+        if user is not None or not token.isascii() or not token.isprintable():
+            # Not repeated: it may be a secret all the same.
+            raise BadRequest("A token is printable ASCII, and stands alone, without user and password.")
+        return {"Authorization": f"Bearer {token}"}
     if user is None:
         return {}
     if ":" in user:
         raise BadRequest(f"The user name {user!r} has a colon, which HTTP Basic credentials cannot carry.")
-    token = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
-    return {"Authorization": f"Basic {token}"}
+    pair = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
+    return {"Authorization": f"Basic {pair}"}
 
 
 def _text(value: object) -> str:
@@ -210,7 +219,11 @@ def _error(request: str, response: http.client.HTTPResponse, body: bytes) -> Hsp
     """Return the error an answer means: the kind and sentence of its body or, failing that, its status."""
     try:
         told = json.loads(body)["error"]
-        return ERRORS[ErrorKind(told["kind"])](str(told["message"]))
+        error = ERRORS[ErrorKind(told["kind"])](str(told["message"]))
     except (ValueError, KeyError, TypeError):
-        error = BY_STATUS.get(response.status, HsparseError)
-        return error(f"{request} was answered with {response.status} {response.reason}.")
+        kind = BY_STATUS.get(response.status, HsparseError)
+        error = kind(f"{request} was answered with {response.status} {response.reason}.")
+    wait = response.headers.get("Retry-After", "")
+    if isinstance(error, RateLimited) and wait.isascii() and wait.isdigit():
+        error.retry_after = float(wait[:9])
+    return error

@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable
-
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Middleware
 
-from hsparse.errors import BadRequest, HsparseError, NotFound
+from hsparse.errors import BadRequest, Unauthenticated
+from hsparse.model.principal import ANONYMOUS_NAME, Principal
 from hsparse.sn.access import domain_path, find_domain, require
+from hsparse.sn.compression import POLICY, compress_body
 from hsparse.sn.context import Context
-from hsparse.sn.respond import respond_error
+from hsparse.sn.cors import Cors
+from hsparse.sn.refusals import AioHandler, Refusals, expect
 from hsparse.sn.route import Route
 from hsparse.sn.routes import ROUTES
 from hsparse.sn.service import Service
 
-log = logging.getLogger(__name__)
-
+IDENTITY = "identity"
 UNCHECKED_BODY = 1 << 20
 """The largest body on routes whose handlers check rights themselves: anybody can send one."""
-METHODS = "GET, POST, DELETE, PUT, OPTIONS"
-HEADERS = "Authorization, Content-Type, Accept, X-Hdf-domain, X-Hdf-bucket"
-FIXED_HEADERS = {
-    "Server": "hsparse",
-    "X-XSS-Protection": "1; mode=block",
-    hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*",
-}
-AioHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+FIXED_HEADERS = {"Server": "hsparse", "X-XSS-Protection": "1; mode=block"}
 
 
 def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Application:
     """Make the application that answers `routes` for `service`."""
-    app = web.Application(middlewares=[service.metrics.middleware, answer_errors])
+    cors = Cors(service.settings.cors_origins)
+    refusals = Refusals(service.authenticator.challenges)
+    app = web.Application(
+        middlewares=[service.metrics.middleware, _compression(service), refusals.middleware]
+    )
+
+    async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(FIXED_HEADERS)
+        cors.add(request, response)
+
     app.on_response_prepare.append(add_headers)
     for route in routes:
-        app.router.add_route(route.method, route.path, bind(service, route))
+        app.router.add_route(route.method, route.path, bind(service, route), expect_handler=expect)
     for path in dict.fromkeys(route.path for route in routes):
-        app.router.add_route("OPTIONS", path, preflight)
+        app.router.add_route("OPTIONS", path, cors.preflight, expect_handler=expect)
     return app
 
 
@@ -44,7 +46,7 @@ def bind(service: Service, route: Route) -> AioHandler:
     """Return what aiohttp calls for a route: who asks, about what, may they; then the handler."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
+        principal = await _principal(service, request)
         path = domain_path(service, request)
         domain = None
         if route.right is not None:
@@ -58,47 +60,35 @@ def bind(service: Service, route: Route) -> AioHandler:
         if not request.body_exists:
             return await route.handler(context)
         context.check_length()
+        if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
+            raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
         async with service.bodies.hold(request.content_length or context.most):
             return await route.handler(context)
 
     return handle
 
 
-@web.middleware
-async def answer_errors(request: web.Request, handler: AioHandler) -> web.StreamResponse:
-    """Turn every error into an answer of the one shape; what is not an hsparse error is logged."""
+async def _principal(service: Service, request: web.Request) -> Principal:
+    """Return who is asking, once that is counted: who does not say so, or wrongly, by where they come from."""
+    stranger = f"{ANONYMOUS_NAME} {request.remote}"
     try:
-        return await handler(request)
-    except HsparseError as error:
-        answer = respond_error(error)
-        if answer.status >= 500 and answer.status != 503:
-            log.error("%s %s: %s", request.method, request.path, error.message)
-        return answer
-    except web.HTTPNotFound:
-        return respond_error(NotFound(f"There is no resource {request.path}; see the REST reference."))
-    except web.HTTPMethodNotAllowed as error:
-        answer = respond_error(BadRequest(f"{request.path} does not answer {request.method}."))
-        answer.set_status(405)
-        answer.headers[hdrs.ALLOW] = ", ".join(sorted(error.allowed_methods))
-        return answer
-    except web.HTTPException:
+        principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
+    except Unauthenticated:
+        service.rates.take(stranger)
         raise
-    except Exception:
-        # The edge of the process: a defect must cost one request its answer, not the node its life.
-        log.exception("%s %s failed", request.method, request.path)
-        return respond_error(HsparseError("Internal error; the server's log has the details."))
+    service.rates.take(stranger if principal.anonymous else principal.name)
+    return principal
 
 
-async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(FIXED_HEADERS)
+def _compression(service: Service) -> Middleware:
+    """Return the middleware that compresses whole answers, and tells streams whether they may be."""
+    policy = service.settings.compress
 
+    @web.middleware
+    async def compress(request: web.Request, handler: AioHandler) -> web.StreamResponse:
+        request[POLICY] = policy
+        response = await handler(request)
+        await compress_body(request, response, policy)
+        return response
 
-async def preflight(request: web.Request) -> web.Response:
-    """Answer a CORS preflight: any origin may ask, credentials still decide."""
-    return web.Response(
-        headers={
-            hdrs.ACCESS_CONTROL_ALLOW_METHODS: METHODS,
-            hdrs.ACCESS_CONTROL_ALLOW_HEADERS: HEADERS,
-            hdrs.ACCESS_CONTROL_MAX_AGE: "86400",
-        }
-    )
+    return compress

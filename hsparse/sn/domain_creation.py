@@ -57,15 +57,22 @@ def _parse(context: Context, body: Record) -> _Wish:
     if context.path is None or context.path == "/":
         raise BadRequest("No domain given: name the new one by ?domain= or the X-Hdf-domain header.")
     folder = bool(body.get("folder"))
-    linked, root = body.get("linked_domain"), body.get("root_id")
+    linked, bucket, root = (_text(body, key) for key in ("linked_domain", "linked_bucket", "root_id"))
     if folder and (linked or root):
         raise BadRequest("A folder has no objects: it takes neither linked_domain nor root_id.")
     if linked is not None:
-        check_bucket(context.service, body.get("linked_bucket"))
-        linked = normal_path(context.service, str(linked))
-    if root is not None and not is_root(check_id(str(root), "groups")):
+        check_bucket(context.service, bucket)
+        linked = normal_path(context.service, linked)
+    if root is not None and not is_root(check_id(root, "groups")):
         raise BadRequest(f"{root!r} is not the id of a root group.")
     return _Wish(context.path, _owner(context, body), folder, linked, root, _properties(body.get("group")))
+
+
+def _text(body: Record, key: str) -> str | None:
+    value = body.get(key)
+    if value is not None and not isinstance(value, str):
+        raise BadRequest(f"{key} must be a string, not {value!r:.40}.")
+    return value
 
 
 def _owner(context: Context, body: Record) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import orjson
 from aiohttp import web
 
-from hsparse.errors import ErrorKind, HsparseError
+from hsparse.errors import ErrorKind, HsparseError, RateLimited
 from hsparse.wire.status import STATUS
 
 JSON_TYPE = "application/json; charset=utf-8"
@@ -19,17 +20,20 @@ def respond(value: Any, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, headers={"Content-Type": JSON_TYPE})
 
 
-def respond_error(error: HsparseError) -> web.Response:
-    """Answer with an error: `{"error": {"kind":..., "message":...}}`, the sentence also as the reason."""
+def respond_error(error: HsparseError, status: int | None = None) -> web.Response:
+    """Answer with an error: `{"error": {"kind":..., "message":...}}`, the sentence also as the reason.
+
+    `status` is the kind's if it is not given.
+    """
     headers = {"Content-Type": JSON_TYPE}
     if error.kind in (ErrorKind.BUSY, ErrorKind.MOVED):
         headers["Retry-After"] = "1"
-    if error.kind is ErrorKind.UNAUTHENTICATED:
-        headers["WWW-Authenticate"] = 'Basic realm="hsparse", charset="UTF-8"'
+    if isinstance(error, RateLimited):
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     reason = "".join(c for c in error.message if 32 <= ord(c) < 127)[:200] or None
     return web.Response(
         body=orjson.dumps({"error": {"kind": error.kind.value, "message": error.message}}),
-        status=STATUS[error.kind],
+        status=STATUS[error.kind] if status is None else status,
         reason=reason,
         headers=headers,
     )

@@ -44,6 +44,7 @@ from hsparse.sn.links import (
     put_link,
     put_links,
 )
+from hsparse.sn.openapi import get_docs, get_openapi
 from hsparse.sn.route import Route
 from hsparse.sn.sparse import delete_value, get_defined, post_erase
 from hsparse.sn.values import get_value, post_value, put_value
@@ -54,6 +55,8 @@ DOMAIN_ROUTES = (
     Route("GET", "/about", get_about, None),
     Route("GET", "/info", get_info, None),
     Route("GET", "/metrics", get_metrics, None),
+    Route("GET", "/openapi.json", get_openapi, None),
+    Route("GET", "/docs", get_docs, None),
     Route("GET", "/", get_domain, None),
     Route("POST", "/", post_domain, None),
     Route("PUT", "/", put_domain, None),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hsparse.clock import Clock
-from hsparse.sn.authenticator import Authenticator
+from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.owners import Owners
+from hsparse.sn.rate_limit import RateLimit
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.budget import Budget
 
@@ -26,8 +27,11 @@ class Service:
     metrics: Metrics
     start_time: float
     bodies: Budget = field(init=False)
+    rates: RateLimit = field(init=False)
     answers: Budget = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bodies", Budget(self.settings.request_memory))
+        rates = RateLimit(self.settings.rate_limit, self.settings.rate_burst, self.clock)
+        object.__setattr__(self, "rates", rates)
         object.__setattr__(self, "answers", Budget(self.settings.answer_memory))

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 MIB = 1024 * 1024
+
+
+class Compress(StrEnum):
+    """Which answers are compressed for clients that accept it."""
+
+    NONE = "none"
+    JSON = "json"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +21,9 @@ class ServiceSettings:
     """Limits of a service node, in bytes where a size is meant.
 
     `request_memory` bounds the bodies of all requests in flight, `answer_memory` the parts of answers that
-    are being made. `single_user` is the name every request acts as when there is no password file; None asks for
-    credentials.
+    are being made. `single_user` is the name every request acts as when nobody can sign in; None asks for
+    credentials. `cors_origins` are the origins whose pages may ask, `*` for any. A user may send `rate_limit`
+    requests a second (0: any number), and `rate_burst` at once (0: those of ten seconds).
     """
 
     max_request_size: int = 100 * MIB
@@ -23,4 +33,8 @@ class ServiceSettings:
     request_memory: int = 256 * MIB
     answer_memory: int = 256 * MIB
     single_user: str | None = "admin"
+    cors_origins: tuple[str, ...] = ("*",)
+    compress: Compress = Compress.JSON
+    rate_limit: float = 0.0
+    rate_burst: int = 0
     bucket: str = "hsparse"

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from hsparse.sn.compression import coding_headers, compressed, streamed_coding
 from hsparse.sn.media import Media
 
 Piece = Any
@@ -24,10 +25,15 @@ async def respond_stream(
     The first is made before the headers are sent, so that what fails at once is answered as an error. What
     fails later aborts the connection: a client never takes half an answer for a whole one.
     """
+    coding = streamed_coding(request, media.value)
+    if coding is not None:
+        pieces, length = compressed(pieces, coding), None
     following = asyncio.ensure_future(_next(pieces))
     try:
         piece = await following
-        response = web.StreamResponse(headers={"Content-Type": media.value})
+        response = web.StreamResponse(
+            headers={"Content-Type": media.value, **coding_headers(request, media.value, coding)}
+        )
         response.content_length = length
         await response.prepare(request)
         try:

@@ -41,6 +41,6 @@ class RemoteRest:
             ) as response:
                 answer = await response.read()
                 is_json = response.content_type == "application/json"
-                return Reply(response.status, json.loads(answer) if is_json else answer)
+                return Reply(response.status, json.loads(answer) if is_json else answer, response.headers)
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
             raise NotDone(f"{method} {path} was not answered: {error!r}") from error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import hdrs
@@ -26,6 +27,8 @@ BINARY = "application/octet-stream"
 class NamedUser:
     """An `Authenticator` that believes every name: `Authorization: test_user1`."""
 
+    challenges = ('Basic realm="hsparse", charset="UTF-8"',)
+
     def __init__(self, *users: Principal) -> None:
         self._users = {user.name: user for user in users}
 
@@ -39,13 +42,23 @@ class NamedUser:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A status, and a body: JSON's value, or bytes."""
+    """A status, a body (JSON's value, or bytes), and the headers."""
 
     status: int
     body: Any
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Any:
         return self.body[key]
+
+
+def named_service(
+    node: DataNode, clock: Clock, *users: Principal, settings: ServiceSettings | None = None
+) -> Service:
+    """Return a service node over one data node, that believes every name of a user."""
+    owners = Owners(Membership(1, ("dn-001",)), {"dn-001": node})
+    authenticator = NamedUser(*users)
+    return Service(settings or ServiceSettings(), owners, clock, authenticator, Metrics(clock), clock.now())
 
 
 class RestClient:
@@ -54,10 +67,7 @@ class RestClient:
     def __init__(
         self, node: DataNode, clock: Clock, *users: Principal, settings: ServiceSettings | None = None
     ) -> None:
-        owners = Owners(Membership(1, ("dn-001",)), {"dn-001": node})
-        self.service = Service(
-            settings or ServiceSettings(), owners, clock, NamedUser(*users), Metrics(clock), clock.now()
-        )
+        self.service = named_service(node, clock, *users, settings=settings)
         self._client = TestClient(TestServer(create_app(self.service)))
         self.user: str | None = users[0].name if users else None
         self.domain: str | None = None
@@ -89,4 +99,4 @@ class RestClient:
         async with self._client.request(method, path, data=body, params=params, headers=headers) as response:
             data = await response.read()
             is_json = response.content_type == "application/json"
-            return Reply(response.status, json.loads(data) if is_json else data)
+            return Reply(response.status, json.loads(data) if is_json and data else data, response.headers)

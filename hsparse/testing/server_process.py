@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,14 +43,19 @@ def children_of(pid: int) -> list[int]:
 
 
 @contextmanager
-def server_process(*flags: str, **variables: str) -> Iterator[ServerProcess]:
-    """Run `hsparse serve --port 0` with `flags`, and environment variables, while the context lasts."""
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "hsparse.cli.main", "serve", "--port", "0", *flags],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **variables},  # noqa: TID251
-    )
+def server_process(*flags: str, log: Path | None = None, **variables: str) -> Iterator[ServerProcess]:
+    """Run `hsparse serve --port 0` with `flags`, and environment variables, while the context lasts.
+
+    What it logs goes to the file `log`, if there is one, else to where this process's standard error goes.
+    """
+    with nullcontext() if log is None else log.open("wb") as errors:
+        process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "hsparse.cli.main", "serve", "--port", "0", *flags],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **variables},  # noqa: TID251
+        )
     assert process.stdout is not None
     try:
         line = process.stdout.readline()

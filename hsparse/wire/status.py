@@ -20,4 +20,5 @@ STATUS: dict[ErrorKind, int] = {
     ErrorKind.MISCONFIGURED: 500,
     ErrorKind.INTERNAL: 500,
     ErrorKind.UNSUPPORTED: 400,
+    ErrorKind.RATE_LIMITED: 429,
 }

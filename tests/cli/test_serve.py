@@ -166,6 +166,21 @@ def test_a_body_cut_short_applies_nothing(tmp_path: Path) -> None:
         assert ask(server.url + path)[1]["value"] == [1, 2, 3, 4]
 
 
+def test_what_is_not_http_is_refused_in_json_and_not_logged(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with server_process("--root", str(tmp_path / "data"), "--log-level", "DEBUG", log=log) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization sesame\r\n\r\n")
+            answer = connection.makefile("rb").read()
+        assert server.stop() == 0
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.split()[1] == b"400"
+    assert json.loads(body)["error"]["kind"] == "bad_request"
+    assert "refused what is not HTTP" in log.read_text()
+    assert "sesame" not in log.read_text()
+
+
 REFUSED = {
     "open without passwords": (["serve", "--host", "0.0.0.0"], "--password-file"),
     "two stores": (["serve", "--root", "x", "--bucket", "y"], "either --root or --bucket"),
@@ -174,6 +189,18 @@ REFUSED = {
     "an open data node": (["dn", "--host", "0.0.0.0"], "HSPARSE_NODE_TOKEN"),
     "a bad log level": (["serve", "--log-level", "LOUD"], "--log-level"),
     "one writer in several processes": (["serve", "--single-writer", "--dn", "2"], "--single-writer"),
+    "a missing key file": (["serve", "--key-file", "/nonexistent/keys"], "hsparse key add"),
+    "an issuer without an audience": (
+        ["serve", "--oidc-issuer", "https://login.example.org"],
+        "--oidc-audience",
+    ),
+    "an issuer that could be anybody": (
+        ["serve", "--oidc-issuer", "http://login.example.org", "--oidc-audience", "x"],
+        "https",
+    ),
+    "admins among nobody": (["serve", "--admins", "ann"], "--admins"),
+    "a rate below none": (["serve", "--rate-limit", "-1"], "--rate-limit"),
+    "a compression that is none": (["serve", "--compress", "zip"], "--compress"),
     "a missing password file": (
         ["serve", "--password-file", "/nonexistent/passwords"],
         "/nonexistent/passwords",

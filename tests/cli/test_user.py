@@ -11,8 +11,8 @@ import pytest
 from argon2 import PasswordHasher
 
 from hsparse.cli import user
-from hsparse.sn.password_file import PasswordFile
-from hsparse.sn.password_hash import PasswordHash
+from hsparse.sn.auth.password_file import PasswordFile
+from hsparse.sn.auth.password_hash import PasswordHash
 
 
 @pytest.fixture(autouse=True)

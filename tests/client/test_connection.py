@@ -15,10 +15,11 @@ from hsparse.errors import (
     Corrupt,
     HsparseError,
     NotFound,
+    RateLimited,
     TooLarge,
     Unauthenticated,
 )
-from hsparse.sn.password_file import PasswordFile, User
+from hsparse.sn.auth.password_file import PasswordFile, User
 from tests.client.scripted_server import HANG_UP, answer, scripted_server
 
 MIB = 1024 * 1024
@@ -70,6 +71,28 @@ def test_basic_credentials(tmp_path: Path) -> None:
 def test_a_user_name_with_a_colon_is_refused(url: str) -> None:
     with pytest.raises(BadRequest, match="colon"):
         Connection(url, user="a:b", password="c")
+
+
+def test_a_token_goes_with_every_request() -> None:
+    with scripted_server([answer(b"{}")]) as server, Connection(server.url, token="hsk_abc") as connection:
+        assert connection._headers["Authorization"] == "Bearer hsk_abc"
+        connection.json("GET", "/about")
+
+
+@pytest.mark.parametrize("options", [{"user": "ann"}, {"token": "a\nb"}, {"token": "schlüssel"}])
+def test_a_token_stands_alone_and_is_not_repeated(options: dict[str, str]) -> None:
+    with pytest.raises(BadRequest, match="stands alone") as caught:
+        Connection("http://127.0.0.1:1", **{"token": "sesame", **options})  # type: ignore[arg-type]
+    assert "sesame" not in caught.value.message
+
+
+@pytest.mark.parametrize("body", [b'{"error": {"kind": "rate_limited", "message": "Slowly."}}', b"slowly"])
+def test_a_429_says_when_to_come_again(body: bytes) -> None:
+    raw = answer(body, "429 Too Many Requests").replace(b"\r\n\r\n", b"\r\nRetry-After: 7\r\n\r\n", 1)
+    with scripted_server([raw]) as server, Connection(server.url) as connection:
+        with pytest.raises(RateLimited) as caught:
+            connection.json("GET", "/about")
+        assert caught.value.retry_after == 7
 
 
 @pytest.mark.parametrize("text", ["localhost:5101", "ftp://localhost", "http://", ""])

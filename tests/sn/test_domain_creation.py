@@ -103,3 +103,15 @@ async def test_a_link_gives_every_right_and_so_needs_it(rest: RestClient) -> Non
     assert (await rest("PUT", "/", body, **own)).status == 403
     assert (await rest("PUT", "/acls/test_user2", OWNER_RIGHTS)).status == 201
     assert (await rest("PUT", "/", body, **own)).status == 201
+
+
+async def test_what_is_no_text_is_refused(bare: RestClient) -> None:
+    for key in ("linked_domain", "linked_bucket", "root_id"):
+        body = (
+            {"linked_domain": "/home/test_user1/a.h5", key: {"a": 1}}
+            if key == "linked_bucket"
+            else {key: [1]}
+        )
+        reply = await bare("PUT", "/", body, domain="/home/test_user1/new.h5")
+        assert reply.status == 400
+        assert f"{key} must be a string" in reply["error"]["message"]

@@ -10,6 +10,11 @@ from hsparse.model.principal import Principal
 class Authenticator(Protocol):
     """Turns a request's `Authorization` header into a principal."""
 
+    @property
+    def challenges(self) -> tuple[str, ...]:
+        """The `WWW-Authenticate` headers of a 401 (RFC 9110, section 11.6.1): one for each scheme."""
+        ...
+
     async def principal(self, authorization: str | None) -> Principal:
         """Return who is asking: the anonymous principal without a header; `Unauthenticated` for a bad one."""
         ...
@@ -17,6 +22,8 @@ class Authenticator(Protocol):
 
 class SingleUser:
     """No credentials: whoever reaches the server (loopback only) is the one admin user."""
+
+    challenges: tuple[str, ...] = ()
 
     def __init__(self, name: str) -> None:
         self._principal = Principal(name, admin=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, Misconfigured
-from hsparse.sn.password_hash import PasswordHash, is_encoded
+from hsparse.sn.auth.password_hash import PasswordHash, is_encoded
 
 QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound
+from hsparse.errors import Conflict, Misconfigured, NotFound
 from hsparse.model.principal import Principal
-from hsparse.sn.password_file import PasswordFile, User, is_user_name
+from hsparse.sn.auth.password_file import PasswordFile, User
+from hsparse.sn.auth.user_name import is_user_name
 
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA"
 OTHER_HASH = HASH.replace("c2Fs", "c2FT")
@@ -66,27 +67,6 @@ def test_principal_has_role_and_groups() -> None:
 
 def test_the_hash_is_not_in_the_repr() -> None:
     assert "argon2" not in repr(User("ada", HASH))
-
-
-@pytest.mark.parametrize("name", ["a", "Ada.L_0-9@x", "a" * 128, "..."])
-def test_names_that_can_be(name: str) -> None:
-    assert is_user_name(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", "a" * 129, "default", "anonymous", "g:staff", ".", "..", "a b", "a/b", "é", "٣", "a\n", "a:b", "#a"],
-)
-def test_names_that_cannot_be(name: str) -> None:
-    assert not is_user_name(name)
-    with pytest.raises(BadRequest, match="cannot be a user's name"):
-        User(name, HASH)
-
-
-@pytest.mark.parametrize("group", ["", "a,b", "a:b", "g:a", "a" * 129, "a\n"])
-def test_groups_that_cannot_be(group: str) -> None:
-    with pytest.raises(BadRequest, match="cannot be a group's name"):
-        User("ada", HASH, groups=(group,))
 
 
 def test_comments_empty_lines_and_crlf_mean_nothing_and_are_kept(path: Path) -> None:

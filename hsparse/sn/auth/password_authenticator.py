@@ -1,22 +1,19 @@
-"""Users and passwords over HTTP: the Basic scheme (RFC 7617), checked against a password file."""
+"""Users and passwords, checked against a password file."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import logging
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from hsparse.clock import Clock
-from hsparse.errors import Busy, Misconfigured, Unauthenticated
-from hsparse.model.principal import ANONYMOUS, Principal
-from hsparse.sn.password_file import PasswordFile, User, is_user_name
-from hsparse.sn.password_hash import PasswordHash
-
-log = logging.getLogger(__name__)
+from hsparse.errors import Busy, RateLimited, Unauthenticated
+from hsparse.model.principal import Principal
+from hsparse.sn.auth.password_file import PasswordFile
+from hsparse.sn.auth.password_hash import PasswordHash
+from hsparse.sn.auth.user_name import is_user_name
 
 WRONG = "The user name or the password is wrong."
 
@@ -39,14 +36,14 @@ class PasswordLimits:
 
 
 class PasswordAuthenticator:
-    """An `Authenticator` over a password file.
+    """Signs in the users of a password file.
 
     A credential that was verified is remembered by a keyed hash of the name, the password and the user's
     line, so that a changed line is verified anew and a removed user is refused at once. Credentials not
     remembered cost one check of an argon2 hash, shared by all requests that bring the same one meanwhile.
 
     Failures are counted per name, known or not: beyond the limit only remembered credentials pass, and
-    everything else is `Busy` until `failure_time` after the first failure. So a user who is signed in
+    everything else is `RateLimited` until `failure_time` after the first failure. So a user who is signed in
     cannot be locked out, while a guesser gets ten tries a minute. Flooding the table with names to push
     one out takes longer than the window, since each name costs a check.
     """
@@ -67,20 +64,16 @@ class PasswordAuthenticator:
         self._verified: OrderedDict[bytes, float] = OrderedDict()  # key -> when it expires, oldest first
         self._flights: dict[bytes, asyncio.Task[bool]] = {}
         self._tries: OrderedDict[str, tuple[float, int]] = OrderedDict()  # name -> start, count; oldest first
-        self._complaint = ""
 
-    async def principal(self, authorization: str | None) -> Principal:
-        """Return who is asking; the anonymous principal without a header.
+    async def sign_in(self, name: str, password: str) -> Principal:
+        """Return who is asking.
 
-        `Unauthenticated` for a wrong or malformed credential and for other schemes than Basic, `Busy` when
-        there are too many to verify or too many failures, `Misconfigured` when the file cannot be used.
+        `Unauthenticated` for a wrong credential, `Busy` when there are too many to verify, `RateLimited` when
+        there were too many failures, `Misconfigured` when the file cannot be used.
         """
-        if authorization is None:
-            return ANONYMOUS
-        name, password = _credential(authorization)
         if not is_user_name(name):
             raise Unauthenticated(WRONG)
-        user = self._find(name)
+        user = self._file.served().get(name)
         key = self._key(name, password, user.line if user else "")
         if user is not None and self._remembers(key):
             return user.principal
@@ -90,16 +83,6 @@ class PasswordAuthenticator:
         if user is None or not verified:
             raise Unauthenticated(WRONG)
         return user.principal
-
-    def _find(self, name: str) -> User | None:
-        try:
-            return self._file.users().get(name)
-        except Misconfigured as error:
-            # What is wrong with the file is the operator's to read, not everyone's.
-            if error.message != self._complaint:
-                self._complaint = error.message
-                log.error("%s", error.message)
-            raise Misconfigured("The server's password file cannot be used; its log says why.") from error
 
     def _key(self, *fields: str) -> bytes:
         digest = blake2b(key=self._secret, digest_size=32)
@@ -149,27 +132,12 @@ class PasswordAuthenticator:
             del self._tries[name]
             start, count = now, 0
         if count >= self._limits.failures:
-            raise Busy(
-                f"Too many failed sign-ins as this user; try again in {self._limits.failure_time:g} seconds."
+            wait = self._limits.failure_time - (now - start)
+            raise RateLimited(
+                f"{count} failed sign-ins as this user within {self._limits.failure_time:g} seconds, the limit; "
+                f"try again in {math.ceil(wait)} seconds.",
+                wait,
             )
         self._tries[name] = (start, count + 1)
         while len(self._tries) > self._limits.failure_count:
             self._tries.popitem(last=False)
-
-
-def _credential(authorization: str) -> tuple[str, str]:
-    """Return the name and password of a Basic credential; `Unauthenticated` when it is none."""
-    scheme, _, rest = authorization.strip().partition(" ")
-    if scheme.lower() == "bearer":
-        raise Unauthenticated("Bearer tokens are not supported; use Basic with a user name and password.")
-    if scheme.lower() != "basic":
-        raise Unauthenticated("This authentication scheme is not supported; use Basic.")
-    try:
-        text = base64.b64decode(rest.strip(), validate=True).decode()
-    except (binascii.Error, ValueError):
-        # The cause would carry the credential.
-        raise Unauthenticated("The Basic credential is not base64 of UTF-8 text (RFC 7617).") from None
-    name, colon, password = text.partition(":")
-    if not colon:
-        raise Unauthenticated("The Basic credential has no colon between name and password (RFC 7617).")
-    return name, password

@@ -1,0 +1,67 @@
+"""From the settings to who may sign in, and how."""
+
+from __future__ import annotations
+
+from hsparse.clock import Clock
+from hsparse.config import Settings
+from hsparse.errors import Misconfigured
+from hsparse.sn.auth.authenticator import Authenticator, SingleUser
+from hsparse.sn.auth.group_file import GroupFile
+from hsparse.sn.auth.issuer import Issuer
+from hsparse.sn.auth.key_authenticator import KeyAuthenticator
+from hsparse.sn.auth.key_file import KeyFile
+from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
+from hsparse.sn.auth.password_file import PasswordFile
+from hsparse.sn.auth.scheme_authenticator import SchemeAuthenticator
+from hsparse.sn.auth.standing import Standing
+from hsparse.sn.auth.token_authenticator import TokenAuthenticator, TokenRules
+
+
+def make_authenticator(settings: Settings, clock: Clock) -> Authenticator:
+    """Make what tells who is asking; `Misconfigured` for a file that cannot be used, found now and not later."""
+    _check_alone(settings)
+    if not settings.signs_in:
+        return SingleUser(settings.user)
+    accounts = PasswordFile(settings.password_file) if settings.password_file is not None else None
+    if accounts is not None:
+        accounts.users()
+    return SchemeAuthenticator(
+        passwords=PasswordAuthenticator(accounts, clock) if accounts is not None else None,
+        keys=_keys(settings, clock, accounts),
+        tokens=_tokens(settings, clock),
+        standing=_standing(settings),
+    )
+
+
+def _check_alone(settings: Settings) -> None:
+    """Raise `Misconfigured` for settings that mean nothing without another."""
+    if settings.oidc_issuer is None and settings.oidc_audience:
+        raise Misconfigured("--oidc-audience needs --oidc-issuer: name whose tokens are for it.")
+    if not settings.signs_in and (settings.group_file is not None or settings.admins):
+        raise Misconfigured(
+            "--group-file and --admins need users: add --password-file, --key-file or --oidc-issuer."
+        )
+
+
+def _keys(settings: Settings, clock: Clock, accounts: PasswordFile | None) -> KeyAuthenticator | None:
+    if settings.key_file is None:
+        return None
+    file = KeyFile(settings.key_file)
+    file.keys()
+    return KeyAuthenticator(file, clock, accounts)
+
+
+def _tokens(settings: Settings, clock: Clock) -> TokenAuthenticator | None:
+    if settings.oidc_issuer is None:
+        return None
+    rules = TokenRules(
+        settings.oidc_audience, settings.oidc_user_claim, settings.oidc_group_claim, settings.oidc_leeway
+    )
+    return TokenAuthenticator(Issuer(settings.oidc_issuer, clock), clock, rules)
+
+
+def _standing(settings: Settings) -> Standing:
+    groups = GroupFile(settings.group_file) if settings.group_file is not None else None
+    if groups is not None:
+        groups.check()
+    return Standing(groups, settings.admins)

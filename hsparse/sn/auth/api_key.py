@@ -1,0 +1,134 @@
+"""API keys: a secret for a program, which acts as a user until it expires or is revoked.
+
+A key is shown once, as `hsk_` and two runs of hex digits: a public id of 48 bits, and a secret of 256. Because
+that cannot be guessed, one SHA-256 is enough to keep it by; a slow hash is for what people choose.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from hashlib import sha256
+from hmac import compare_digest
+
+from hsparse.clock import Clock
+from hsparse.errors import BadRequest
+from hsparse.sn.auth.user_name import NAME, check_group_name, check_user_name
+
+PREFIX = "hsk_"
+TEXT = re.compile(rf"{PREFIX}([0-9a-f]{{12}})_[0-9a-f]{{64}}", re.ASCII)
+ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
+DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+TIME = "%Y%m%dT%H%M%SZ"
+NEVER = "never"
+
+
+class Role(StrEnum):
+    """Whose rights a key has."""
+
+    ACCOUNT = "account"
+    """Those of its user in the password file, whatever they are by then; none once the user is removed."""
+    USER = "user"
+    """Those of its user, who is in the key's own groups."""
+    ADMIN = "admin"
+    """All."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as it is kept: times in seconds since the Unix epoch, `expires` None for never.
+
+    `BadRequest` for what could not be written to a key file.
+    """
+
+    id: str
+    digest: str = field(repr=False)
+    user: str
+    role: Role
+    groups: tuple[str, ...]
+    created: int
+    expires: int | None
+    name: str
+
+    def __post_init__(self) -> None:
+        if ID.fullmatch(self.id) is None or DIGEST.fullmatch(self.digest) is None:
+            raise BadRequest("a key's id has 12 hex digits and its digest 64.")
+        check_user_name(self.user)
+        for group in self.groups:
+            check_group_name(group)
+        if NAME.fullmatch(self.name) is None or ID.fullmatch(self.name) is not None:
+            raise BadRequest(
+                f"{self.name!r} cannot be a key's name: use 1 to 128 letters, digits, '.', '_', '-', '@', "
+                "and not the form of an id."
+            )
+
+    @property
+    def line(self) -> str:
+        """The key as a line of a key file, without its end."""
+        times = (written_time(self.created), written_time(self.expires))
+        return ":".join(
+            (self.id, self.digest, self.user, self.role, ",".join(self.groups), *times, self.name)
+        )
+
+    @classmethod
+    def of_line(cls, line: str) -> ApiKey:
+        """Read a line; `BadRequest` says what is wrong with it, without its digest."""
+        fields = line.split(":")
+        if len(fields) != 8:
+            raise BadRequest(
+                f"a key has 8 fields, id:digest:user:role:groups:created:expires:name, not {len(fields)}."
+            )
+        id, digest, user, role, groups, created, expires, name = fields
+        if role not in list(Role):
+            raise BadRequest(f"the role of key {name} must be account, user or admin.")
+        members = tuple(groups.split(",")) if groups else ()
+        made = _read_time(created)
+        if made is None:
+            raise BadRequest(f"the key {name} has no time of creation.")
+        return cls(id, digest, user, Role(role), members, made, _read_time(expires), name)
+
+    def matches(self, text: str) -> bool:
+        """Say whether `text` is this key, in a time that does not tell how nearly."""
+        return compare_digest(digest_of(text), self.digest)
+
+
+def new_key(
+    clock: Clock, name: str, user: str, role: Role, groups: tuple[str, ...], expires: int | None
+) -> tuple[str, ApiKey]:
+    """Return a new key's text, which is not kept, and the key as it is kept."""
+    id = clock.token(6).hex()
+    text = f"{PREFIX}{id}_{clock.token(32).hex()}"
+    return text, ApiKey(id, digest_of(text), user, role, groups, int(clock.now()), expires, name)
+
+
+def is_api_key(text: str) -> bool:
+    """Say whether `text` has the form of a key."""
+    return TEXT.fullmatch(text) is not None
+
+
+def id_of(text: str) -> str:
+    """Return the id in a key's text."""
+    found = TEXT.fullmatch(text)
+    assert found is not None
+    return found[1]
+
+
+def digest_of(text: str) -> str:
+    """Return what is kept of a key's text: SHA-256, in hex."""
+    return sha256(text.encode()).hexdigest()
+
+
+def written_time(seconds: int | None) -> str:
+    """Return a time as ISO 8601's basic form in UTC, which has no colon; `never` for None."""
+    return NEVER if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime(TIME)
+
+
+def _read_time(text: str) -> int | None:
+    if text == NEVER:
+        return None
+    try:
+        return int(datetime.strptime(text, TIME).replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        raise BadRequest(f"{text!r} is not a time like 20270131T120000Z, or {NEVER}.") from None

@@ -1,0 +1,167 @@
+"""An OpenID Connect issuer: its signing keys, found by discovery, and fetched no oftener than need be."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import orjson
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from hsparse.clock import Clock
+from hsparse.errors import Busy, HsparseError, Misconfigured
+from hsparse.sn.auth.signed_token import SigningKey, TokenHeader, read_keys
+
+log = logging.getLogger(__name__)
+
+DISCOVERY = "/.well-known/openid-configuration"
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+MAX_DOCUMENT = 1024 * 1024
+FETCH_SECONDS = 10.0
+UNREACHABLE = "The issuer of tokens cannot be asked for its keys now; try again in a few seconds."
+
+Fetch: TypeAlias = Callable[[str], Awaitable[Any]]
+
+
+class IssuerFailed(HsparseError):
+    """The issuer did not answer, or with what is no discovery document or key set."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerLimits:
+    """Times in seconds.
+
+    Keys are fetched again when they are `fresh_time` old, used while they are not older than `stale_time`
+    should that fail, and not asked for more often than once in `pause`, whatever tokens come.
+    """
+
+    fresh_time: float = 3600.0
+    stale_time: float = 24 * 3600.0
+    pause: float = 15.0
+
+
+class Issuer:
+    """The issuer at `url`; `keys_for` gives the keys that may have signed a token.
+
+    A token whose key is not known makes the keys be fetched again, as issuers rotate them: once for all
+    requests that wait, and not again within the pause. So whoever makes up key ids causes one fetch a pause.
+    """
+
+    def __init__(
+        self, url: str, clock: Clock, fetch: Fetch | None = None, limits: IssuerLimits | None = None
+    ) -> None:
+        check_url(url, "the issuer")
+        self.url = url
+        self.version = 0
+        """Counts the sets of keys: what was concluded from one must not outlive it."""
+        self._clock = clock
+        self._fetch = fetch or fetch_json
+        self._limits = limits or IssuerLimits()
+        self._keys: tuple[SigningKey, ...] = ()
+        self._fetched: float | None = None
+        self._tried: float | None = None
+        self._flight: asyncio.Task[None] | None = None
+
+    async def keys_for(self, header: TokenHeader) -> tuple[SigningKey, ...]:
+        """Return the keys that may have made this signature, none when the issuer has no such key.
+
+        `Busy` while the issuer cannot be reached and its keys are not known.
+        """
+        age = self._age()
+        if age is None or age > self._limits.stale_time:
+            if self._flight is not None or self._may_try():
+                await self._refresh()
+            age = self._age()
+            if age is None or age > self._limits.stale_time:
+                raise Busy(UNREACHABLE)
+        elif age > self._limits.fresh_time and self._flight is None and self._may_try():
+            self._start()
+        found = tuple(key for key in self._keys if key.fits(header))
+        if not found and (self._flight is not None or self._may_try()):
+            await self._refresh()
+            found = tuple(key for key in self._keys if key.fits(header))
+        return found
+
+    def _age(self) -> float | None:
+        return None if self._fetched is None else self._clock.monotonic() - self._fetched
+
+    def _may_try(self) -> bool:
+        return self._tried is None or self._clock.monotonic() - self._tried >= self._limits.pause
+
+    async def _refresh(self) -> None:
+        """Fetch the keys, or wait for the fetch that is under way; what fails is logged."""
+        # A request that is cancelled must not fail the others that wait for the same fetch.
+        await asyncio.shield(self._flight or self._start())
+
+    def _start(self) -> asyncio.Task[None]:
+        self._tried = self._clock.monotonic()
+        self._flight = asyncio.create_task(self._load())
+        return self._flight
+
+    async def _load(self) -> None:
+        try:
+            keys = await self._ask()
+            if keys != self._keys:
+                self._keys = keys
+                self.version += 1
+            self._fetched = self._clock.monotonic()
+        except IssuerFailed as error:
+            log.warning("%s", error.message)
+        finally:
+            self._flight = None
+
+    async def _ask(self) -> tuple[SigningKey, ...]:
+        document = await self._fetch(self.url.rstrip("/") + DISCOVERY)
+        if not isinstance(document, dict) or document.get("issuer") != self.url:
+            raise IssuerFailed(
+                f"The discovery document of {self.url} is of another issuer; set --oidc-issuer to what it says."
+            )
+        where = document.get("jwks_uri")
+        if not isinstance(where, str):
+            raise IssuerFailed(f"The discovery document of {self.url} has no jwks_uri.")
+        try:
+            check_url(where, "jwks_uri")
+        except Misconfigured as error:
+            raise IssuerFailed(error.message) from error
+        keys = read_keys(await self._fetch(where))
+        if not keys:
+            raise IssuerFailed(f"The issuer {self.url} has no keys for signatures that are accepted here.")
+        return keys
+
+
+def check_url(url: str, what: str) -> None:
+    """Raise `Misconfigured` for a URL whose answers could not be trusted: https, or http on this machine."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError as error:
+        raise Misconfigured(f"The URL of {what} is not a URL: {error}.") from error
+    if not host or parts.query or parts.fragment or parts.username is not None:
+        raise Misconfigured(f"The URL of {what} must be like https://login.example.org/realm.")
+    if parts.scheme != "https" and not (parts.scheme == "http" and host in LOOPBACK):
+        raise Misconfigured(f"The URL of {what} must begin with https: its answers decide who signs in.")
+
+
+async def fetch_json(url: str) -> Any:
+    """GET a JSON document of at most 1 MiB, without following redirects; `IssuerFailed` says what went wrong."""
+    try:
+        async with (
+            ClientSession(timeout=ClientTimeout(total=FETCH_SECONDS)) as session,
+            session.get(url, allow_redirects=False, headers={"Accept": "application/json"}) as answer,
+        ):
+            if answer.status != 200:
+                raise IssuerFailed(f"{url} answered {answer.status}, not 200.")
+            data = bytearray()
+            async for block in answer.content.iter_any():
+                data += block
+                if len(data) > MAX_DOCUMENT:
+                    raise IssuerFailed(f"{url} answered with more than {MAX_DOCUMENT} bytes, the limit.")
+            return orjson.loads(data)
+    except (ClientError, TimeoutError, OSError) as error:
+        raise IssuerFailed(f"{url} did not answer: {type(error).__name__}.") from error
+    except ValueError as error:
+        raise IssuerFailed(f"{url} did not answer with JSON.") from error

@@ -1,0 +1,185 @@
+"""A text file with an entry a line, such as the password file: read when it changes, edited as a whole.
+
+Empty lines, and lines that begin with `#`, are kept and mean nothing. The text is UTF-8.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Generic, TypeAlias, TypeVar
+
+from hsparse.errors import BadRequest, Conflict, Misconfigured
+
+log = logging.getLogger(__name__)
+
+Signature: TypeAlias = tuple[int, int, int, int]
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[Entry]):
+    """What a file is: its name in messages, the command that makes one, and how a line is read.
+
+    `read` returns an entry and the name it must not share with another; `BadRequest` says what is wrong,
+    without repeating a secret. A `private` file is warned of when others than its owner may read it.
+    """
+
+    noun: str
+    remedy: str
+    read: Callable[[str], tuple[str, Entry]]
+    private: bool = True
+
+
+class LineFile(Generic[Entry]):
+    """Such a file at `path`, and its entries as they are now."""
+
+    def __init__(self, path: Path, kind: Kind[Entry]) -> None:
+        self.path = path
+        self._kind = kind
+        self._signature: Signature | None = None
+        self._entries: Mapping[str, Entry] = MappingProxyType({})
+        self._complaint = ""
+
+    def served(self) -> Mapping[str, Entry]:
+        """Return all entries as `entries` does, to answer a request with.
+
+        What is wrong with the file is the operator's to read, not everyone's: it is logged once, and told to
+        nobody.
+        """
+        try:
+            return self.entries()
+        except Misconfigured as error:
+            if error.message != self._complaint:
+                self._complaint = error.message
+                log.error("%s", error.message)
+            noun = self._kind.noun
+            raise Misconfigured(f"The server's {noun} cannot be used; its log says why.") from error
+
+    def entries(self) -> Mapping[str, Entry]:
+        """Return all entries by name, as the file is now; one `stat` when it has not changed.
+
+        `Misconfigured` when there is no file, when it cannot be read, and for the first line that is wrong.
+        """
+        noun = self._kind.noun
+        try:
+            if self._signature is None or _signature(self.path.stat()) != self._signature:
+                self._load()
+        except FileNotFoundError as error:
+            raise Misconfigured(f"There is no {noun} {self.path}; {self._kind.remedy}.") from error
+        except OSError as error:
+            raise Misconfigured(
+                f"The {noun} {self.path} cannot be read ({error.strerror}); "
+                "make it readable by the user the server runs as."
+            ) from error
+        return self._entries
+
+    def edit(self, change: Callable[[list[str]], None]) -> None:
+        """Replace the file by one with `change` applied to its lines; it is whole at every moment.
+
+        The new file is also the lock: whoever created it is the only one who edits. `Conflict` while another
+        edit is under way, `Misconfigured` when the file is wrong or not writable. The file is made if need be.
+        """
+        path = self.path.resolve()
+        fresh = path.with_name(path.name + ".new")
+        try:
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError as error:
+            raise Conflict(
+                f"Another edit of {path} is under way; if there is none, remove {fresh} and try again."
+            ) from error
+        except OSError as error:
+            raise self._unwritable(path, error) from error
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                lines = self._lines_of(path, file.fileno())
+                change(lines)
+                file.write("".join(f"{line}\n" for line in lines).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+        except BaseException as error:
+            fresh.unlink()
+            if isinstance(error, OSError):
+                raise self._unwritable(path, error) from error
+            raise
+        try:
+            _sync_folder(path.parent)
+        except OSError as error:
+            raise self._unwritable(path, error) from error
+
+    def _load(self) -> None:
+        with self.path.open("rb") as file:
+            # Of the open file, before it is read: a change from now on has another signature.
+            status = os.fstat(file.fileno())
+            data = file.read()
+        self._entries = MappingProxyType(self._parse(data))
+        self._signature = _signature(status)
+        if self._kind.private and status.st_mode & 0o077:
+            log.warning(
+                "The %s %s is open to others than its owner; chmod 600 it.", self._kind.noun, self.path
+            )
+
+    def _parse(self, data: bytes) -> dict[str, Entry]:
+        entries: dict[str, Entry] = {}
+        for number, raw in enumerate(data.split(b"\n"), start=1):
+            where = f"Line {number} of the {self._kind.noun} {self.path}"
+            try:
+                line = raw.removesuffix(b"\r").decode()
+            except UnicodeDecodeError:
+                raise Misconfigured(f"{where} is not UTF-8; save the file as UTF-8.") from None
+            if is_blank(line):
+                continue
+            try:
+                name, entry = self._kind.read(line)
+            except BadRequest as error:
+                raise Misconfigured(f"{where}: {error.message}") from error
+            if name in entries:
+                raise Misconfigured(f"{where} names {name} a second time; remove one of the lines.")
+            entries[name] = entry
+        return entries
+
+    def _lines_of(self, path: Path, successor: int) -> list[str]:
+        """Return the file's lines, checked; give the open file `successor` the same owner."""
+        try:
+            with path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        self._parse(data)
+        # An edit by root must not lock out the user the server runs as.
+        mine = os.fstat(successor)
+        if (status.st_uid, status.st_gid) != (mine.st_uid, mine.st_gid):
+            os.fchown(successor, status.st_uid, status.st_gid)
+        return (
+            [line.removesuffix("\r") for line in data.decode().removesuffix("\n").split("\n")] if data else []
+        )
+
+    def _unwritable(self, path: Path, error: OSError) -> Misconfigured:
+        return Misconfigured(
+            f"The {self._kind.noun} {path} cannot be written ({error.strerror}); run as its owner, "
+            "in a folder that owner may write to."
+        )
+
+
+def is_blank(line: str) -> bool:
+    """Say whether a line has no entry."""
+    return not line.strip() or line.startswith("#")
+
+
+def _signature(status: os.stat_result) -> Signature:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename in `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

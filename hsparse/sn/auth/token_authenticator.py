@@ -1,0 +1,151 @@
+"""Bearer tokens of an OpenID Connect issuer: signature, claims, and who the token says is asking."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from hsparse.clock import Clock
+from hsparse.errors import Misconfigured, Unauthenticated
+from hsparse.model.principal import Principal
+from hsparse.sn.auth.issuer import Issuer
+from hsparse.sn.auth.signed_token import read_header, verified_claims
+from hsparse.sn.auth.user_name import is_user_name
+
+MAX_GROUP = 256
+MAX_GROUPS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRules:
+    """What tokens must say: `leeway` in seconds, claims by name or by a path of names with dots between.
+
+    One of `audiences` must be in the token's. `user_claim` is the user's name, `group_claim` a list of
+    groups, or a string with spaces between them; None: tokens name no groups.
+    """
+
+    audiences: tuple[str, ...]
+    user_claim: str = "sub"
+    group_claim: str | None = None
+    leeway: float = 60.0
+    remember_time: float = 300.0
+    remember_count: int = 1024
+
+    def __post_init__(self) -> None:
+        if not self.audiences:
+            raise Misconfigured(
+                "--oidc-issuer needs --oidc-audience: without it a token for any other service would sign in."
+            )
+
+
+class TokenAuthenticator:
+    """Signs in the bearers of an issuer's tokens.
+
+    A token that was verified is remembered by a keyed hash, no longer than it is valid and no longer than the
+    issuer's keys stay the same.
+    """
+
+    def __init__(self, issuer: Issuer, clock: Clock, rules: TokenRules) -> None:
+        self._issuer = issuer
+        self._clock = clock
+        self._rules = rules
+        self._secret = clock.token(32)
+        self._verified: OrderedDict[bytes, tuple[Principal, float]] = (
+            OrderedDict()
+        )  # until when, oldest first
+        self._version = issuer.version
+
+    async def principal(self, token: str) -> Principal:
+        """Return who is asking; `Unauthenticated` says what is wrong with the token, without repeating it.
+
+        `Busy` while the issuer's keys are not known.
+        """
+        self._forget_withdrawn()
+        key = blake2b(token.encode("utf-8", "replace"), key=self._secret, digest_size=32).digest()
+        principal, until = self._verified.get(key, (None, 0.0))
+        if principal is not None and self._clock.now() < until:
+            return principal
+        header = read_header(token)
+        claims = verified_claims(token, header, await self._issuer.keys_for(header))
+        expires = self._check(claims)
+        principal = Principal(self._user(claims), groups=self._groups(claims))
+        self._remember(key, principal, min(expires, self._clock.now() + self._rules.remember_time))
+        return principal
+
+    def _check(self, claims: dict[str, Any]) -> float:
+        """Check whose token it is, for whom and when; return when it ends."""
+        if claims.get("iss") != self._issuer.url:
+            raise Unauthenticated("The bearer token is of another issuer than the one this server trusts.")
+        audience = claims.get("aud")
+        audiences = audience if isinstance(audience, list) else [audience]
+        if not any(one in audiences for one in self._rules.audiences):
+            raise Unauthenticated(
+                "The bearer token is for another audience; ask the issuer for one for this server."
+            )
+        now, leeway = self._clock.now(), self._rules.leeway
+        expires = _time(claims, "exp")
+        if expires is None:
+            raise Unauthenticated("The bearer token has no time of expiry (exp), and is not accepted.")
+        if now >= expires + leeway:
+            raise Unauthenticated("The bearer token has expired; get a new one.")
+        for name in ("nbf", "iat"):
+            begins = _time(claims, name)
+            if begins is not None and now < begins - leeway:
+                raise Unauthenticated(f"The bearer token is not valid yet ({name}); compare the clocks.")
+        return expires + leeway
+
+    def _user(self, claims: dict[str, Any]) -> str:
+        name = claimed(claims, self._rules.user_claim)
+        if not isinstance(name, str) or not is_user_name(name):
+            raise Unauthenticated(
+                f"The bearer token's claim {self._rules.user_claim} is not there, or cannot be a user's name here."
+            )
+        return name
+
+    def _groups(self, claims: dict[str, Any]) -> frozenset[str]:
+        """Return the groups the token names; what cannot be a group's name is left out, as it grants nothing."""
+        if self._rules.group_claim is None:
+            return frozenset()
+        found = claimed(claims, self._rules.group_claim)
+        items = found.split() if isinstance(found, str) else found if isinstance(found, list) else []
+        return frozenset(
+            one for one in items[:MAX_GROUPS] if isinstance(one, str) and 0 < len(one) <= MAX_GROUP
+        )
+
+    def _forget_withdrawn(self) -> None:
+        """Forget every token once the issuer's keys are others: its own key may be withdrawn."""
+        if self._version != self._issuer.version:
+            self._verified.clear()
+            self._version = self._issuer.version
+
+    def _remember(self, key: bytes, principal: Principal, until: float) -> None:
+        self._forget_withdrawn()
+        self._verified[key] = (principal, until)
+        self._verified.move_to_end(key)
+        while len(self._verified) > self._rules.remember_count:
+            self._verified.popitem(last=False)
+
+
+def claimed(claims: dict[str, Any], name: str) -> Any:
+    """Return a claim by its name, which may have dots, else by a path such as `realm_access.roles`; None if none."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for part in name.split("."):
+        if not isinstance(found, dict):
+            return None
+        found = found.get(part)
+    return found
+
+
+def _time(claims: dict[str, Any], name: str) -> float | None:
+    """Return a claim that is a time, None when it is not there; `Unauthenticated` when it is none."""
+    value = claims.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise Unauthenticated(f"The bearer token's {name} is not a time.")
+    return float(value)

@@ -1,0 +1,76 @@
+"""The service node's HTTP server: aiohttp's, whose own refusals have the shape of all others too."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import hdrs, http_exceptions, web
+
+from hsparse.errors import BadRequest, HsparseError
+from hsparse.sn.respond import respond_error
+
+log = logging.getLogger(__name__)
+
+MAX_HEADER = 32 * 1024
+"""Bytes of a header: tokens with many groups take more than aiohttp's 8 KiB."""
+MAX_LINE = 16 * 1024
+"""Bytes of a request line: selections may be long."""
+
+
+class Protocol(web.RequestHandler):
+    """A connection. What is not HTTP is refused in JSON, and logged without its bytes: they may be secrets."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer with an error that no handler has seen, and end the connection."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("Half an answer was sent; the connection is broken off.")
+        if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            log.debug("refused what is not HTTP: %s", type(exc).__name__)
+            answer = respond_error(BadRequest(_sentence(exc)), status=status)
+        else:
+            log.error("a connection's handler failed", exc_info=exc)
+            answer = respond_error(HsparseError("Internal error; the server's log has the details."))
+        answer.headers[hdrs.SERVER] = "hsparse"
+        answer.force_close()
+        return answer
+
+
+class _Server(web.Server):
+    def __call__(self) -> Protocol:
+        return Protocol(self, loop=self._loop, **self._kwargs)
+
+
+class Runner(web.AppRunner):
+    """Runs an application with connections of ours."""
+
+    def __init__(self, app: web.Application, **kwargs: Any) -> None:
+        limits: dict[str, Any] = {"max_field_size": MAX_HEADER, "max_line_size": MAX_LINE}
+        super().__init__(app, access_log=None, **limits, **kwargs)
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        made.__class__ = _Server
+        return made
+
+
+def _sentence(error: BaseException | None) -> str:
+    if isinstance(error, http_exceptions.LineTooLong):
+        return (
+            f"The request line has more than {MAX_LINE} bytes or a header more than {MAX_HEADER}, the limits; "
+            "send long selections in the body of a POST."
+        )
+    if isinstance(error, http_exceptions.InvalidHeader):
+        return "A header of the request is not valid HTTP; see RFC 9110, section 5."
+    if isinstance(error, http_exceptions.InvalidURLError):
+        return "The request's target is not a URL; escape what is not ASCII by percent signs."
+    return "This is not a valid HTTP request; is it sent to the right port, and without TLS?"

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from hsparse.clock import ManualClock
+from hsparse.errors import Busy, Misconfigured
+from hsparse.sn.auth.issuer import MAX_DOCUMENT, Issuer, IssuerFailed, check_url, fetch_json
+from hsparse.sn.auth.signed_token import SigningKey, TokenHeader
+from hsparse.testing.token_issuer import TokenIssuer, serving
+
+HEADER = TokenHeader("RS256", "rsa-1")
+
+
+class Rig:
+    """An issuer, and what asks it with a clock that stands still."""
+
+    def __init__(self, there: TokenIssuer) -> None:
+        self.there = there
+        self.clock = ManualClock()
+        self.issuer = Issuer(there.url, self.clock)
+
+    async def find(self, id: str | None, algorithm: str = "RS256") -> tuple[SigningKey, ...]:
+        return await self.issuer.keys_for(TokenHeader(algorithm, id))
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with serving(TokenIssuer()) as there:
+        yield Rig(there)
+
+
+async def test_keys_are_found_by_discovery_and_fetched_once(rig: Rig) -> None:
+    (rsa,) = await rig.find("rsa-1")
+    assert rsa.id == "rsa-1"
+    (ec,) = await rig.find("ec-1", "ES256")
+    assert ec.key.key_type == "EC"
+    assert await rig.find(None) == (rsa,)
+    assert rig.there.asked == 1
+
+
+async def test_requests_side_by_side_share_one_fetch(rig: Rig) -> None:
+    found = await asyncio.gather(*(rig.find("rsa-1") for _ in range(50)))
+    assert all(len(keys) == 1 for keys in found)
+    assert rig.there.asked == 1
+
+
+async def test_a_request_that_goes_away_does_not_fail_the_others(rig: Rig) -> None:
+    gone, stays = (asyncio.create_task(rig.find("rsa-1")) for _ in range(2))
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert len(await stays) == 1
+    assert rig.there.asked == 1
+
+
+async def test_rotated_keys_are_found(rig: Rig) -> None:
+    await rig.find("rsa-1")
+    version = rig.issuer.version
+    rig.there.rotate()
+    rig.clock.time += 15
+    assert len(await rig.find("rsa-2")) == 1
+    assert await rig.find("rsa-1") == (), "a key that the issuer withdrew"
+    assert rig.issuer.version == version + 1
+    assert rig.there.asked == 2
+
+
+async def test_made_up_key_ids_cause_one_fetch_a_pause(rig: Rig) -> None:
+    for _ in range(4):
+        await asyncio.gather(*(rig.find(f"made-up-{n}") for n in range(100)))
+        rig.clock.time += 14
+        assert await rig.find("made-up") == ()
+        rig.clock.time += 1
+    assert rig.there.asked == 4
+
+
+async def test_keys_are_fetched_again_when_they_are_old_without_a_wait(rig: Rig) -> None:
+    await rig.find("rsa-1")
+    rig.there.rotate()
+    rig.clock.time += 3601
+    assert len(await rig.find("rsa-1")) == 1, "what is known answers while the fetch is under way"
+    assert len(await rig.find("rsa-2")) == 1
+    assert rig.there.asked == 2
+
+
+async def test_while_the_issuer_is_down_its_keys_are_used_for_a_day(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    await rig.find("rsa-1")
+    rig.there.down = True
+    with caplog.at_level(logging.WARNING):
+        for _ in range(24):
+            rig.clock.time += 3600
+            assert len(await rig.find("rsa-1")) == 1
+        assert await rig.find("rsa-2") == ()
+        rig.clock.time += 1
+        with pytest.raises(Busy, match="try again"):
+            await rig.find("rsa-1")
+    assert "answered 503" in caplog.text
+    rig.there.down = False
+    rig.clock.time += 15
+    assert len(await rig.find("rsa-1")) == 1
+
+
+async def test_an_issuer_that_was_never_reached_is_asked_once_a_pause(rig: Rig) -> None:
+    rig.there.down = True
+    asked = 0
+
+    async def fetch(url: str) -> Any:
+        nonlocal asked
+        asked += 1
+        raise IssuerFailed("It does not answer.")
+
+    issuer = Issuer(rig.there.url, rig.clock, fetch)
+    for _ in range(3):
+        for _ in range(10):
+            with pytest.raises(Busy):
+                await issuer.keys_for(HEADER)
+        rig.clock.time += 15
+    assert asked == 3
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"issuer": "http://127.0.0.1:1"}, "of another issuer"),
+        ({"jwks_uri": None}, "no jwks_uri"),
+        ({"jwks_uri": "http://example.org/keys"}, "must begin with https"),
+        ({"jwks_uri": "file:///etc/passwd"}, "jwks_uri must be"),
+    ],
+)
+async def test_a_discovery_document_that_cannot_be_trusted_is_logged(
+    rig: Rig, document: dict[str, Any], message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.there.document = document
+    with caplog.at_level(logging.WARNING), pytest.raises(Busy):
+        await rig.find("rsa-1")
+    assert message in caplog.text
+    assert rig.there.asked == 0
+
+
+async def test_an_issuer_without_usable_keys_is_logged(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.there.keys.clear()
+    with caplog.at_level(logging.WARNING), pytest.raises(Busy):
+        await rig.find("rsa-1")
+    assert "has no keys" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.org",
+        "ftp://example.org",
+        "login.example.org",
+        "https://",
+        "https://user:secret@example.org",
+        "https://example.org?x=1",
+        "https://example.org#x",
+        "https://[",
+        "",
+    ],
+)
+def test_urls_that_could_not_be_trusted(url: str) -> None:
+    with pytest.raises(Misconfigured) as caught:
+        check_url(url, "the issuer")
+    assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize("url", ["https://example.org/realm", "http://127.0.0.1:8080", "http://localhost/x"])
+def test_urls_that_can_be(url: str) -> None:
+    check_url(url, "the issuer")
+
+
+async def test_what_is_fetched_is_limited() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name == "away":
+            raise web.HTTPFound("/big")
+        return web.Response(body=b" " * (MAX_DOCUMENT + 1) if name == "big" else b"<html>")
+
+    app = web.Application()
+    app.router.add_get("/{name}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        for name, message in (("big", "more than"), ("away", "answered 302"), ("html", "with JSON")):
+            with pytest.raises(IssuerFailed, match=message):
+                await fetch_json(f"{url}/{name}")
+    finally:
+        await runner.cleanup()
+    with pytest.raises(IssuerFailed, match="did not answer"):
+        await fetch_json(url)
