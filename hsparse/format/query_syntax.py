@@ -30,7 +30,7 @@ MAX_DEPTH = 32
 MAX_TESTS = 256
 """The most comparisons: each is work on every selected element."""
 MAX_DIGITS = 40
-WORDS = frozenset({"field", "true", "false", "and", "or", "not", "in"})
+WORDS = frozenset({"true", "false", "and", "or", "not", "in"})
 """Names that mean something else, but inside `field(...)` or quoted."""
 
 Literal: TypeAlias = int | float | bool | bytes | str

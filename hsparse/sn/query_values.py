@@ -80,8 +80,8 @@ def update_value(body: Any, dataset: Dataset) -> tuple[tuple[str, ...], NDArray[
     names = dataset.dtype.names
     known = names or ("value",)
     if not isinstance(body, dict) or not body or not set(body) <= set(known):
-        wanted = f"of {', '.join(known)[:200]}" if names else "the key value"
-        raise BadRequest(f"The body of a change by a query must be a JSON object with new values {wanted}.")
+        wanted = f"new values of fields: {', '.join(known)[:200]}" if names else "the new value, as value"
+        raise BadRequest(f"The body of a change by a query must be a JSON object with {wanted}.")
     if names is None:
         return (), _element(body["value"], dataset.dtype)
     fields = tuple(name for name in names if name in body)

@@ -108,6 +108,8 @@ def _structured(data: bytes | bytearray, dataset: Dataset) -> tuple[Selection, N
 def _selection(context: Context, body: WriteBody, dataset: Dataset) -> Selection:
     extent = dataset.extent
     if body.append is not None:
+        if context.arg("select") or set(body.json) & {"select", "points", "start", "stop", "step"}:
+            raise BadRequest("What is appended goes to the end: leave out select and points.")
         return _appended(extent, body.append)
     select = body.json.get("select", context.arg("select"))
     given = {"select": select, "points": body.json.get("points")}
