@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.extent import check_countable, ravel
 from hsparse.format.fields import packed_type, pick_fields
 from hsparse.format.grid import Grid
 from hsparse.format.pages import pages
@@ -26,10 +27,9 @@ from hsparse.wire.message import Found
 
 Scaled: TypeAlias = tuple[int, ...]
 Rows: TypeAlias = tuple[NDArray[np.uint64], NDArray[Any]]
-"""Coordinates, (n, rank), and elements, (n,)."""
+"""Row-major offsets in the extent, (n,), and elements, (n,)."""
 
-PAGES = 2
-"""A page of a query selects so many pages' bytes: most elements are not found, and do not travel."""
+OFFSET_BYTES = 8
 INLINE = 1 << 16
 """Up to so many elements are put in order at once, more in a thread."""
 
@@ -42,12 +42,13 @@ class ElementQuery:
     ) -> None:
         if not dataset.extent:
             raise BadRequest(f"{dataset.id} is scalar: it has one element, and no query.")
+        check_countable(dataset.extent)
         self._dataset = dataset
         self._chunks = chunks
         self._query = bind_query(text, dataset.dtype)
         self._takes_fill = self._query.takes(dataset.fill)
         self._limit = limit
-        self._room = max(1, PAGES * page_size // dataset.dtype.itemsize)
+        self._room = max(1, page_size // (dataset.dtype.itemsize + OFFSET_BYTES))
 
     async def find(
         self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
@@ -56,25 +57,34 @@ class ElementQuery:
         left = self._limit
         stored = await self._stored(selection)
         async for shares in self._pages(selection):
-            asked = [share for share in shares if stored is None or share.scaled in stored]
-            in_order = len(asked) < 2 or len(self._dataset.extent) == 1
-            replies = await self._chunks.find(
-                asked, self._query.text, limit=left, in_order=in_order, fields=fields, places_only=places_only
-            )
-            found: dict[Scaled, Found | None] = dict(
-                zip((share.scaled for share in asked), replies, strict=True)
-            )
-            pieces = [self._piece(share, found.get(share.scaled), left, fields) for share in shares]
-            if places_only:
-                pieces = [(coords, rows[:0]) for coords, rows in pieces]
-            coords, rows = await self._ordered(pieces, packed_type(self._dataset.dtype, fields))
+            offsets, rows = await self._find(shares, stored, left, fields, places_only)
             if self._limit:
-                coords, rows = coords[:left], rows[:left]
-                left -= len(coords)
-            if len(coords):
-                yield coords, rows
+                offsets, rows = offsets[:left], rows[:left]
+                left -= len(offsets)
+            if len(offsets):
+                yield offsets, rows
             if self._limit and not left:
                 return
+
+    async def _find(
+        self,
+        shares: Sequence[Share],
+        stored: set[Scaled] | None,
+        limit: int,
+        fields: Sequence[str],
+        places_only: bool,
+    ) -> Rows:
+        """Return what is found in some shares, in row-major order."""
+        asked = [share for share in shares if stored is None or share.scaled in stored]
+        in_order = len(asked) < 2 or len(self._dataset.extent) == 1
+        replies = await self._chunks.find(
+            asked, self._query.text, limit=limit, in_order=in_order, fields=fields, places_only=places_only
+        )
+        found: dict[Scaled, Found | None] = dict(zip((share.scaled for share in asked), replies, strict=True))
+        pieces = [self._piece(share, found.get(share.scaled), limit, fields) for share in shares]
+        if places_only:
+            pieces = [(offsets, rows[:0]) for offsets, rows in pieces]
+        return await self._ordered(pieces, packed_type(self._dataset.dtype, fields))
 
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
         """Set these fields of what is found to those of `value`, one element; return what was changed."""
@@ -85,7 +95,7 @@ class ElementQuery:
             found = await self._chunks.update(shares, self._query.text, value, fields)
             pieces = [self._piece(share, item, 0, ()) for share, item in zip(shares, found, strict=True)]
             changed.append(await self._ordered(pieces, self._dataset.dtype))
-        return joined(changed, len(self._dataset.extent), self._dataset.dtype)
+        return joined(changed, self._dataset.dtype)
 
     async def _stored(self, selection: Selection) -> set[Scaled] | None:
         """Return which chunks are stored, where a selection of many may meet as many that are not."""
@@ -118,32 +128,31 @@ class ElementQuery:
             rows = pick_fields(np.broadcast_to(self._dataset.fill, positions.shape), fields)
         coords = coords_at(share.selection, positions)
         coords += np.array(self._dataset.grid.origin(share.scaled), np.uint64)
-        return coords, rows
+        return ravel(coords, self._dataset.extent), rows
 
     async def _ordered(self, pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:
-        rank = len(self._dataset.extent)
-        if sum(len(coords) for coords, _ in pieces) <= INLINE:
-            return _sorted(pieces, rank, dtype)
-        return await asyncio.to_thread(_sorted, pieces, rank, dtype)
+        if sum(len(offsets) for offsets, _ in pieces) <= INLINE:
+            return _sorted(pieces, dtype)
+        return await asyncio.to_thread(_sorted, pieces, dtype)
 
 
-def joined(pieces: Sequence[Rows], rank: int, dtype: np.dtype[Any]) -> Rows:
+def joined(pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:
     """Return what was found as one; `dtype` is the elements' type, whatever they travelled as."""
-    coords = np.concatenate([piece[0] for piece in pieces] or [np.zeros((0, rank), np.uint64)])
+    offsets = np.concatenate([piece[0] for piece in pieces] or [np.zeros(0, np.uint64)])
     rows = np.empty(sum(len(piece[1]) for piece in pieces), dtype)
     first = 0
     for _, some in pieces:
         rows[first : first + len(some)] = some if some.dtype == dtype else some.view(dtype)
         first += len(some)
-    return coords, rows
+    return offsets, rows
 
 
-def _sorted(pieces: Sequence[Rows], rank: int, dtype: np.dtype[Any]) -> Rows:
-    coords, rows = joined(pieces, rank, dtype)
-    if rank == 1 or len(pieces) < 2:
-        return coords, rows
-    order = np.lexsort(coords.T[::-1])
-    return coords[order], rows[order] if len(rows) else rows
+def _sorted(pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:
+    offsets, rows = joined(pieces, dtype)
+    if (offsets[1:] > offsets[:-1]).all():
+        return offsets, rows
+    order = np.argsort(offsets, kind="stable")  # merges the runs of the pieces
+    return offsets[order], rows[order] if len(rows) else rows
 
 
 def _small_pages(selection: Selection, grid: Grid, room: int) -> Iterator[Selection]:
@@ -165,15 +174,16 @@ def _bands(
     """
     rows, counts = np.unique(existing[:, 0], return_counts=True)
     order = np.argsort(existing[:, 0], kind="stable")
-    most = max(1, room // int(np.prod(grid.chunk)))
-    first = done = 0
     ends = np.cumsum(counts)
+    dims, limits = np.array(grid.chunk, object), np.array(grid.extent, object)
+    most = room // int(np.prod(dims))
+    first = done = 0
     while first < len(rows):
         last = max(first + 1, int(np.searchsorted(ends, done + most, "right")))
         some = existing[order[done : ends[last - 1]]]
-        start = (int(rows[first]) * grid.chunk[0],) + (0,) * (len(grid.extent) - 1)
-        stop = (min((int(rows[last - 1]) + 1) * grid.chunk[0], grid.extent[0]), *grid.extent[1:])
-        part = selection.clip(start, stop)
+        start = some.min(axis=0).astype(object) * dims
+        stop = np.minimum((some.max(axis=0).astype(object) + 1) * dims, limits)
+        part = selection.clip(start.tolist(), stop.tolist())
         for page in [part] if len(some) <= most else pages(part, grid, room):
             yield page, some
         first, done = last, int(ends[last - 1])

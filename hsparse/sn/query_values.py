@@ -10,20 +10,21 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.extent import unravel
 from hsparse.format.fields import packed_type
 from hsparse.format.selection import Orthogonal, Points, Selection
 from hsparse.sn.chunk_fanout import ChunkFanout
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset
-from hsparse.sn.element_query import PAGES, ElementQuery, Rows, joined
+from hsparse.sn.element_query import ElementQuery, Rows, joined
 from hsparse.sn.json_body import MOST_JSON
 from hsparse.sn.media import Media, accepted
 from hsparse.sn.stream import respond_stream
 from hsparse.sn.value_json import respond_values
 from hsparse.sn.write_body import json_values
 
-PAGES_AT_ONCE = 2 * PAGES
-"""A streamed answer has one page of a query on its way and looks for the next."""
+PAGES_AT_ONCE = 4
+"""A streamed answer has one page on its way and looks for the next, with the places of what it finds."""
 
 
 async def answer_query(
@@ -66,13 +67,16 @@ async def change_by_query(
     text, limit = context.arg("query") or "", context.number("Limit") or 0
     query = _query(context, dataset, text, limit)
     each = dataset.dtype.itemsize + 16 * len(dataset.extent)
-    if limit or selection.size * each > _most(context):
-        # Known before anything is changed: how much the answer has, and which the first ones are.
-        coords, _ = await _collected(context, dataset, query.find(selection, places_only=True), (), each)
-        selection = Points.trusted(dataset.extent, coords)
-        query = _query(context, dataset, text, 0)
-    coords, rows = await query.update(selection, value, fields)
-    return respond_values(context, {"indices": coords}, _with_index(coords, rows))
+    nbytes = selection.size * each
+    async with context.service.answers.hold(min(nbytes, _most(context))):
+        if limit or nbytes > _most(context):
+            # Known before anything is changed: how much the answer has, and which the first ones are.
+            places, _ = await _collected(context, dataset, query.find(selection, places_only=True), (), each)
+            selection = Points.trusted(dataset.extent, unravel(places, dataset.extent))
+            query = _query(context, dataset, text, 0)
+        offsets, rows = await query.update(selection, value, fields)
+        coords = unravel(offsets, dataset.extent)
+        return respond_values(context, {"indices": coords}, _with_index(coords, rows))
 
 
 def update_value(body: Any, dataset: Dataset) -> tuple[tuple[str, ...], NDArray[Any]]:
@@ -106,9 +110,9 @@ async def _answer_json(
     context: Context, dataset: Dataset, found: AsyncIterator[Rows], fields: Sequence[str]
 ) -> web.Response:
     each = packed_type(dataset.dtype, fields).itemsize + 8 * len(dataset.extent)
-    coords, rows = await _collected(context, dataset, found, fields, each)
-    index = coords[:, 0] if len(dataset.extent) == 1 else coords
-    return respond_values(context, {"status": 200, "index": np.ascontiguousarray(index)}, rows)
+    offsets, rows = await _collected(context, dataset, found, fields, each)
+    index = offsets if len(dataset.extent) == 1 else unravel(offsets, dataset.extent)
+    return respond_values(context, {"status": 200, "index": index}, rows)
 
 
 async def _collected(
@@ -124,7 +128,7 @@ async def _collected(
                 f"The query finds more than an answer in JSON may have ({_most(context)} bytes, of "
                 "max_request_size): select less, give a Limit or, to read, ask for octet-stream."
             )
-    return joined(pieces, len(dataset.extent), packed_type(dataset.dtype, fields))
+    return joined(pieces, packed_type(dataset.dtype, fields))
 
 
 def _most(context: Context) -> int:

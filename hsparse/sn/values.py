@@ -109,6 +109,8 @@ async def _read(context: Context, request: ReadRequest) -> web.StreamResponse:
         selection = request.choose(dataset.extent)
         fields = parse_fields(request.fields, dataset.dtype)
         if context.flag("sparse"):
+            if fields:
+                raise BadRequest("Sparse values are whole elements; leave out fields.")
             return await answer_sparse(context, dataset, selection)
         if request.query is not None:
             return await answer_query(context, dataset, selection, request.query, request.limit, fields)

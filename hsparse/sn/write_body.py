@@ -24,7 +24,19 @@ from hsparse.sn.json_body import read_object
 from hsparse.sn.media import Media, sent
 
 JSON_KEYS = frozenset(
-    {"value", "value_base64", "start", "stop", "step", "points", "append", "append_dim", "select", "fields"}
+    {
+        "value",
+        "value_base64",
+        "start",
+        "stop",
+        "step",
+        "points",
+        "append",
+        "append_dim",
+        "element_count",
+        "select",
+        "fields",
+    }
 )
 
 
@@ -173,7 +185,8 @@ def _numbers(value: Any, default: tuple[int, ...], key: str) -> tuple[int, ...]:
 def _values(
     context: Context, body: WriteBody, dataset: Dataset, selection: Selection, fields: tuple[str, ...]
 ) -> NDArray[Any]:
-    dtype, count = packed_type(dataset.dtype, fields), context.number("element_count")
+    dtype = packed_type(dataset.dtype, fields)
+    count = body.json.get("element_count", context.number("element_count"))
     if body.media is Media.BINARY:
         return binary_values(body.data, dtype, selection, count)
     if "value_base64" in body.json:
@@ -205,7 +218,7 @@ def binary_values(
 ) -> NDArray[Any]:
     """Return packed elements as an array; `count` is 1 to write one element to all."""
     wanted = selection.size if count is None else count
-    if wanted not in (1, selection.size):
+    if type(wanted) is not int or wanted not in (1, selection.size):
         raise BadRequest(
             f"element_count is {wanted}; it must be 1 or the {selection.size} elements selected."
         )

@@ -18,7 +18,8 @@ from hsparse.cluster.membership import Membership
 from hsparse.dn.chunks import FIRST_WAVE
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.selection import Orthogonal, Points, Selection, ascending
+from hsparse.format.extent import unravel
+from hsparse.format.selection import Orthogonal, Points, Selection
 from hsparse.model.objid import new_id, new_root_id
 from hsparse.sn.chunk_fanout import MANY_CHUNKS, ChunkFanout
 from hsparse.sn.dataset import Dataset
@@ -135,8 +136,8 @@ def test_what_is_found_is_what_numpy_finds(case: Any, text: str, limit: int) -> 
 
             everything = matches(model, selection, QUERIES[text](model))
             value = np.array((9.5,), [("b", "<f4")])
-            coords, rows = await ElementQuery(about, chunks, text, PAGE).update(selection, value, ("b",))
-            np.testing.assert_array_equal(coords, everything)
+            offsets, rows = await ElementQuery(about, chunks, text, PAGE).update(selection, value, ("b",))
+            np.testing.assert_array_equal(unravel(offsets, about.extent), everything)
             model["b"][tuple(everything.T.astype(int))] = 9.5
             np.testing.assert_array_equal(rows, model[tuple(everything.T.astype(int))])
             np.testing.assert_array_equal(await chunks.read(Orthogonal.all(about.extent)), model)
@@ -146,10 +147,11 @@ def test_what_is_found_is_what_numpy_finds(case: Any, text: str, limit: int) -> 
 
 async def collect(query: ElementQuery, selection: Selection, fields: tuple[str, ...] = ()) -> Any:
     pieces = [piece async for piece in query.find(selection, fields)]
-    rank = len(selection.extent)
     dtype = pieces[0][1].dtype if pieces else np.dtype([(name, ROW[name]) for name in fields] or ROW)
-    coords = np.concatenate([piece[0] for piece in pieces] or [np.zeros((0, rank), np.uint64)])
-    return coords, np.concatenate([piece[1] for piece in pieces] or [np.zeros(0, dtype)])
+    offsets = np.concatenate([piece[0] for piece in pieces] or [np.zeros(0, np.uint64)])
+    return unravel(offsets, selection.extent), np.concatenate(
+        [piece[1] for piece in pieces] or [np.zeros(0, dtype)]
+    )
 
 
 @pytest.mark.parametrize("extent", [(20_000,), (3000, 40)])
@@ -227,9 +229,3 @@ async def test_what_cannot_be_asked() -> None:
             await ElementQuery(vast, ChunkFanout(nodes, vast), "a == 0", PAGE).update(
                 Orthogonal.all(vast.extent), np.zeros((), ROW), ()
             )
-
-
-@given(extents().flatmap(lambda extent: orthogonals(extent) | points(extent)))
-def test_ascending_has_the_same_elements_in_order(selection: Orthogonal | Points) -> None:
-    expected = np.unique(selection.coords(), axis=0)
-    np.testing.assert_array_equal(ascending(selection).coords(), expected.reshape(-1, len(selection.extent)))
