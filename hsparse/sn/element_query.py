@@ -7,7 +7,7 @@ query, chunks that were never written are not looked at.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -52,7 +52,7 @@ class ElementQuery:
 
     async def find(
         self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
-    ) -> AsyncIterator[Rows]:
+    ) -> AsyncGenerator[Rows, None]:
         """Yield what is found, page by page and in row-major order, with these fields; at most `limit`."""
         left = self._limit
         stored = await self._stored(selection)

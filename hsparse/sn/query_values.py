@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from hsparse.sn.dataset import Dataset
 from hsparse.sn.element_query import ElementQuery, Rows, joined
 from hsparse.sn.json_body import MOST_JSON
 from hsparse.sn.media import Media, accepted
-from hsparse.sn.stream import respond_stream
+from hsparse.sn.stream import AT_ONCE, respond_stream
 from hsparse.sn.value_json import respond_values
 from hsparse.sn.write_body import json_values
 
@@ -43,17 +44,17 @@ async def answer_query(
     query = _query(context, dataset, text, limit)
     page_size = context.service.settings.page_size
     nbytes = min(selection.size * dataset.dtype.itemsize, PAGES_AT_ONCE * page_size)
-    async with context.service.answers.hold(nbytes):
-        found = query.find(selection, fields)
+    async with context.service.answers.hold(nbytes), aclosing(query.find(selection, fields)) as found:
         if accepted(context.request) is not Media.BINARY:
             return await _answer_json(context, dataset, found, fields)
         first = await anext(found, None)
         if first is None:
             return await _answer_json(context, dataset, found, fields)
         second = await anext(found, None)
-        if second is None:
+        if second is None and first[1].nbytes <= AT_ONCE:
             return web.Response(body=_packed(first), content_type=Media.BINARY.value)
-        return await respond_stream(context.request, Media.BINARY, _pages(first, second, found))
+        length = first[1].nbytes if second is None else None
+        return await respond_stream(context.request, Media.BINARY, _pages(first, second, found), length)
 
 
 async def change_by_query(
@@ -152,9 +153,11 @@ def _packed(rows: Rows) -> memoryview:
     return np.ascontiguousarray(rows[1]).view(np.uint8).data
 
 
-async def _pages(*pieces: Any) -> AsyncGenerator[memoryview, None]:
-    *first, rest = pieces
-    for rows in first:
-        yield _packed(rows)
+async def _pages(
+    first: Rows, second: Rows | None, rest: AsyncIterator[Rows]
+) -> AsyncGenerator[memoryview, None]:
+    yield _packed(first)
+    if second is not None:
+        yield _packed(second)
     async for rows in rest:
         yield _packed(rows)

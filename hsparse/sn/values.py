@@ -26,7 +26,7 @@ from hsparse.sn.media import Media, accepted, sent
 from hsparse.sn.query_values import answer_query, change_by_query
 from hsparse.sn.respond import respond
 from hsparse.sn.sparse_read import SparseRead
-from hsparse.sn.stream import respond_stream
+from hsparse.sn.stream import AT_ONCE, respond_stream
 from hsparse.sn.value_json import respond_values
 from hsparse.sn.write_body import points_selection, read_body, select_selection, selected_values
 
@@ -47,8 +47,6 @@ POST_KEYS = frozenset(
 """Keys of a read's body: h5pyd sends its parameters there when the selection is long."""
 PAGES_AT_ONCE = 2
 """A streamed answer has one page on its way and makes the next."""
-AT_ONCE = 1024 * 1024
-"""Bytes up to which aiohttp takes a body in one piece; a larger one it warns of, as it blocks the event loop."""
 
 
 @dataclass(frozen=True, slots=True)

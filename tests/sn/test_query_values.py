@@ -94,6 +94,17 @@ async def test_large_answers_are_streamed(client: RestClient, layout: str) -> No
         assert reply.body == values[mask][:700].tobytes()
 
 
+async def test_one_page_of_more_than_a_mebibyte_is_sent_in_parts() -> None:
+    async with value_client(settings=ServiceSettings()) as client:
+        path = await create(client, [100_000], KIND)
+        values = rows(100_000)
+        for first in range(0, 100_000, 50_000):
+            part, select = values[first : first + 50_000].tobytes(), f"[{first}:{first + 50_000}]"
+            assert (await client("PUT", f"{path}/value", part, select=select)).status == 200
+        reply = await client("GET", f"{path}/value", query="date >= 10", accept=BINARY)
+        assert reply.body == values[10:].tobytes()
+
+
 async def test_elements_without_fields_and_of_more_dimensions(client: RestClient) -> None:
     path = await create(client, [3, 4], "H5T_STD_I32LE", layout={"class": "H5D_CHUNKED", "dims": [2, 3]})
     model = np.array([[5, 1, 5, 2], [3, 5, 4, 5], [0, 0, 5, 0]], "<i4")
