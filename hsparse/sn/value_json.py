@@ -24,8 +24,8 @@ def respond_values(context: Context, answer: dict[str, Any], values: NDArray[Any
     shown = json_form(values)
     if context.flag("ignore_nan") or is_finite(values):
         return respond(answer | {"value": shown})
-    answer = answer | {"value": shown.tolist() if isinstance(shown, np.ndarray) else shown}
-    body = json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode()
+    answer = answer | {"value": shown}
+    body = json.dumps(answer, separators=(",", ":"), ensure_ascii=False, default=np.ndarray.tolist).encode()
     return web.Response(body=body, headers={"Content-Type": JSON_TYPE})
 
 

@@ -214,7 +214,12 @@ async def test_floats_that_json_does_not_have(client: RestClient) -> None:
     assert (await client("GET", f"{path}/value", ignore_nan=1))["value"] == [1.5, None, None]
     posted = await client("POST", f"{path}/value", {"points": [1]}, ignore_nan=1)
     assert posted["value"] == [None]
-    assert (await client("GET", f"{path}/value", ignore_nan=1, query="_.is_null()"))["value"] == [None]
+    found = await client("GET", f"{path}/value", ignore_nan=1, query="_.is_null()")
+    assert (found["index"], found["value"]) == ([1], [None])
+    found = await client("GET", f"{path}/value", query="~_.is_null()")
+    assert (found["index"], found["value"]) == ([0, 2], [1.5, float("inf")])
+    found = await client("PUT", f"{path}/value", {"value": float("inf")}, query="_ == 1.5")
+    assert found.body == {"indices": [[0]], "value": [[0, float("inf")]]}
 
 
 async def test_text_that_is_no_text_is_asked_for_as_bytes(client: RestClient) -> None:
