@@ -131,6 +131,7 @@ async def test_a_read_of_k_chunks_makes_k_gets_and_then_none(
     assert await stack.read() == ({"get": 4 - chunks} if chunks < 4 else {})
 
 
+@pytest.mark.parametrize("stack", ["sparse", "dense"], indirect=True)
 async def test_a_query_gets_each_chunk_once_and_no_more_than_its_limit_needs(stack: Stack) -> None:
     await stack.write(0, 40)
     await stack.cold()
@@ -144,6 +145,7 @@ async def test_a_query_gets_each_chunk_once_and_no_more_than_its_limit_needs(sta
     assert (await stack.ask("GET", path, query="_ >= 15", Limit=3)).chunks == {"get": FIRST_WAVE}
 
 
+@pytest.mark.parametrize("stack", ["sparse", "dense"], indirect=True)
 async def test_a_change_by_a_query_puts_what_it_changes(stack: Stack) -> None:
     await stack.write(0, 40)
     path = f"/datasets/{stack.dataset}/value"
