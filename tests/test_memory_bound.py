@@ -46,10 +46,10 @@ def create(server: ServerProcess) -> str:
     return str(ask(server, "POST", "/datasets?domain=/large", body)["id"])
 
 
-def check_rows(server: ServerProcess, id: str, expected: np.ndarray[Any, Any]) -> None:
+def check_rows(server: ServerProcess, id: str, expected: np.ndarray[Any, Any], query: str = "") -> None:
     """Read the dataset as one stream, row by row; `expected` has one value a chunk."""
     connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
-    path = f"/datasets/{id}/value?domain=/large"
+    path = f"/datasets/{id}/value?domain=/large&query={query}"
     connection.request("GET", path, headers={"Accept": "application/octet-stream"})
     reply = connection.getresponse()
     assert reply.status == 200
@@ -108,6 +108,22 @@ def test_one_value_written_to_two_gigabytes(tmp_path: Path) -> None:
         ask(server, "PUT", path, np.array([9], "<i8").tobytes())
         assert peak_memory(server) < LIMIT
         check_rows(server, id, values)
+        assert peak_memory(server) < LIMIT
+        assert server.stop() == 0
+
+
+async def test_a_query_that_finds_two_gigabytes(tmp_path: Path) -> None:
+    values = np.arange((ROWS // CHUNK[0]) * (COLUMNS // CHUNK[1]), dtype="<i8")
+    values = values.reshape(ROWS // CHUNK[0], COLUMNS // CHUNK[1])
+    with server_process("--root", str(tmp_path), "--no-fsync") as server:
+        id = create(server)
+        await store_chunks(tmp_path, id, values)
+        check_rows(server, id, values, query="_%3E=0")
+        connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+        path = f"/datasets/{id}/value?domain=/large&query=_%3E=0"
+        connection.request("PUT", path, json.dumps({"value": 0}), {"Content-Type": "application/json"})
+        assert connection.getresponse().status == 413, "more indices than an answer may have"
+        connection.close()
         assert peak_memory(server) < LIMIT
         assert server.stop() == 0
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
+from hsparse.dn.chunks import FIRST_WAVE
 from hsparse.dn.service import DataService
 from hsparse.model.principal import Principal
 from hsparse.sn.settings import ServiceSettings
@@ -128,6 +129,34 @@ async def test_a_read_of_k_chunks_makes_k_gets_and_then_none(
     assert await stack.read(start, stop) == {"get": chunks}
     assert await stack.read(start, stop) == {}
     assert await stack.read() == ({"get": 4 - chunks} if chunks < 4 else {})
+
+
+@pytest.mark.parametrize("stack", ["sparse", "dense"], indirect=True)
+async def test_a_query_gets_each_chunk_once_and_no_more_than_its_limit_needs(stack: Stack) -> None:
+    await stack.write(0, 40)
+    await stack.cold()
+    assert await stack.read(query="_ >= 15") == {"get": 4}
+    assert await stack.read(query="_ >= 15") == {}
+    large = await stack.create([400], LAYOUTS["dense"])
+    path = f"/datasets/{large}/value"
+    await stack.ask("PUT", path, np.arange(400, dtype="<i4").tobytes())
+    await stack.cold()
+    await stack.ask("GET", f"/datasets/{large}")
+    assert (await stack.ask("GET", path, query="_ >= 15", Limit=3)).chunks == {"get": FIRST_WAVE}
+
+
+@pytest.mark.parametrize("stack", ["sparse", "dense"], indirect=True)
+async def test_a_change_by_a_query_puts_what_it_changes(stack: Stack) -> None:
+    await stack.write(0, 40)
+    path = f"/datasets/{stack.dataset}/value"
+    asked = await stack.ask("PUT", path, {"value": 70}, query="_ >= 15 & _ < 30")
+    confirmed = {"get_range": 2}
+    """Two chunks need no change: that their values in memory are current is looked up, see decision 1."""
+    assert (asked.chunks, asked.records) == ({"put_if_match": 2} | confirmed, {})
+    await stack.cold()
+    asked = await stack.ask("PUT", path, {"value": 80}, query="_ == 70", Limit=2)
+    assert asked.chunks == {"get": 4, "put_if_match": 1}
+    assert (await stack.reply("GET", path, query="_ == 80"))["index"] == [15, 16]
 
 
 async def test_chunks_that_are_not_there_are_looked_for_once(stack: Stack) -> None:

@@ -12,6 +12,7 @@ from benchmarks.workloads.case import Box, random_boxes
 
 CHUNK = (512, 512)  # 2 MiB
 POINTS = 10_000
+MANY_POINTS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class DenseCase:
         size = self.extent[0] * self.extent[1]
         lists = [np.sort(rng.choice(size, min(POINTS, size), replace=False)) for _ in range(n)]
         return [np.column_stack(np.unravel_index(each, self.extent)).astype(np.uint64) for each in lists]
+
+    def scattered(self, n: int = MANY_POINTS) -> NDArray[np.uint64]:
+        """Return random points in no order, some perhaps twice, `(n, 2) uint64`."""
+        rng = np.random.default_rng(self.seed + 3)
+        return np.column_stack([rng.integers(0, length, n) for length in self.extent]).astype(np.uint64)
 
 
 def dense(rows: int = 8192, columns: int = 4096) -> DenseCase:

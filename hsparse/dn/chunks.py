@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.dn import dense_changes, sparse_changes
+from hsparse.dn import dense_changes, element_queries, sparse_changes
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunk_codec import DenseCodec, SparseCodec
 from hsparse.dn.fences import Fences
 from hsparse.dn.owned import Base, Owned
 from hsparse.dn.workers import Workers
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.fields import packed_type, pick_fields
+from hsparse.format.query import bind_query
 from hsparse.format.sparse_chunk import SparseChunk
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import chunk_key, chunk_prefix
@@ -26,11 +28,14 @@ from hsparse.wire.gather import gather_each
 from hsparse.wire.message import (
     CountDefined,
     EraseChunks,
+    FindElements,
+    Found,
     Part,
     ReadChunks,
     ReadSparse,
     SparseValues,
     TrimChunks,
+    UpdateElements,
     WriteChunks,
 )
 
@@ -46,6 +51,9 @@ SMALL = MIB
 
 MOST_WORK = 2048 * MIB
 """How many bytes work on one chunk may take: one value may fill a sparse chunk of 2^32-1 elements."""
+
+FIRST_WAVE = 4
+"""How many chunks a query with a limit looks at first; then twice as many, and so on."""
 
 OFFSETS_BYTES = 12
 """What an element's offset takes while it is merged: 8 bytes as it is computed, 4 as it is kept."""
@@ -75,11 +83,15 @@ class Chunks:
                 value = await self._load(spec, part, dtype)
             if value is None:
                 return None
-            if not spec.sparse:
-                return dense_changes.read(value, part.selection)
-            return await self._workers.run(
-                value.nbytes + part.selection.size, sparse_changes.read, value, part.selection, fill
-            )
+            nbytes = part.selection.size * dtype.itemsize
+            if spec.sparse:
+                weight = value.nbytes + part.selection.size
+                values = await self._workers.run(weight, sparse_changes.read, value, part.selection, fill)
+            else:
+                values = dense_changes.read(value, part.selection)
+            if values is None or not message.fields:
+                return values
+            return await self._workers.run(nbytes, pick_fields, values, message.fields)
 
         return tuple(await self._each(read, message.parts))
 
@@ -112,22 +124,22 @@ class Chunks:
         spec = message.spec
         dtype = spec.dtype
         fill = spec.fill_value
+        sent = packed_type(dtype, message.fields)
         if len(message.parts) != len(message.values):
             raise BadRequest(f"{len(message.parts)} parts came with {len(message.values)} arrays of values.")
-        most = max((_nbytes(spec, part, dtype) for part in message.parts), default=0)
-        if most > MOST_WORK:
-            raise TooLarge(
-                f"Writing so much of one chunk takes {most} bytes of memory; write less at a time."
-            )
+        _check_work(spec, message.parts)
 
         async def write(item: tuple[Part, NDArray[Any]]) -> None:
             part, values = item
-            typed = values if values.dtype == dtype else values.view(dtype)
+            typed = values if values.dtype == sent else values.view(sent)
             if spec.sparse:
-                change: Any = sparse_changes.write(spec, part.selection, typed, fill, message.drop_fill)
+                change: Any = sparse_changes.write(
+                    spec, part.selection, typed, fill, message.drop_fill, message.fields
+                )
             else:
-                change = dense_changes.write(spec, part, typed, fill)
-            base = Base.IGNORED if part.full and not message.drop_fill else Base.NEEDED
+                change = dense_changes.write(spec, part, typed, fill, message.fields)
+            blind = part.full and not message.drop_fill and not message.fields
+            base = Base.IGNORED if blind else Base.NEEDED
             nbytes = _nbytes(spec, part, dtype)
             async with self._work(nbytes):
                 await self._apply(spec, part.scaled, dtype, change, nbytes, base)
@@ -135,6 +147,53 @@ class Chunks:
         await self._fences.learn(spec.dataset)
         async with self._pending.hold(sum(values.nbytes for values in message.values)):
             await self._each(write, list(zip(message.parts, message.values, strict=True)))
+
+    async def find(self, message: FindElements) -> tuple[Found | None, ...]:
+        """Answer `FindElements`: a few parts at a time, and no more when the limit is reached in order."""
+        spec, parts, limit = message.spec, message.parts, message.limit
+        query, fill = bind_query(message.query, spec.dtype), spec.fill_value
+        takes_fill = query.takes(fill)
+        _check_work(spec, parts if takes_fill else ())
+
+        async def find(part: Part) -> Found | None:
+            async with self._work(0 if spec.sparse else _nbytes(spec, part, spec.dtype)):
+                value = await self._load(spec, part, spec.dtype)
+                if value is None:
+                    return None
+                weight = part.selection.size * spec.dtype.itemsize
+                return await self._workers.run(
+                    weight, element_queries.find, value, part.selection, query, fill, message
+                )
+
+        found: list[Found | None] = []
+        seen, wave = 0, FIRST_WAVE if message.in_order and limit else len(parts)
+        while len(found) < len(parts) and not (message.in_order and limit and seen >= limit):
+            some = parts[len(found) : len(found) + wave]
+            answers = await self._each(find, some)
+            for part, answer in zip(some, answers, strict=True):
+                seen += len(answer.positions) if answer else takes_fill * part.selection.size
+            found += answers
+            wave = 2 * wave
+        none = element_queries.nothing(packed_type(spec.dtype, message.fields))
+        return (*found, *(none for _ in parts[len(found) :]))
+
+    async def update(self, message: UpdateElements) -> tuple[Found, ...]:
+        """Answer `UpdateElements`."""
+        spec, dtype = message.spec, message.spec.dtype
+        query, fill = bind_query(message.query, dtype), spec.fill_value
+        sent = packed_type(dtype, message.fields)
+        value = message.value if message.value.dtype == sent else message.value.view(sent)
+        takes_fill = query.takes(fill)
+        _check_work(spec, message.parts if takes_fill else ())
+
+        async def update(part: Part) -> Found:
+            change = element_queries.update(message, part.selection, query, fill, value)
+            nbytes = 0 if spec.sparse and not takes_fill else _nbytes(spec, part, dtype)
+            async with self._work(nbytes):
+                return await self._apply(spec, part.scaled, dtype, change, nbytes, Base.NEEDED)
+
+        await self._fences.learn(spec.dataset)
+        return tuple(await self._each(update, message.parts))
 
     async def erase(self, message: EraseChunks) -> None:
         """Answer `EraseChunks`."""
@@ -194,12 +253,12 @@ class Chunks:
         spec: ChunkSpec,
         scaled: tuple[int, ...],
         dtype: np.dtype[Any],
-        change: Callable[[Any], tuple[Any, None]],
+        change: Callable[[Any], tuple[Any, T]],
         weight: int,
         base: Base,
-    ) -> None:
+    ) -> T:
         with self._use(spec, scaled, dtype) as owned:
-            await owned.apply(change, weight=weight, base=base)
+            return await owned.apply(change, weight=weight, base=base)
 
     @contextmanager
     def _use(self, spec: ChunkSpec, scaled: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Owned[Any]]:
@@ -217,6 +276,13 @@ class Chunks:
         if len(items) == 1:
             return [await function(items[0])]
         return await gather_each(function, items, CHUNKS_AT_ONCE)
+
+
+def _check_work(spec: ChunkSpec, parts: Iterable[Part]) -> None:
+    """Raise `TooLarge` when work on one of the parts takes more than `MOST_WORK`."""
+    most = max((_nbytes(spec, part, spec.dtype) for part in parts), default=0)
+    if most > MOST_WORK:
+        raise TooLarge(f"Work on so much of one chunk takes {most} bytes of memory; name less at a time.")
 
 
 def _nbytes(spec: ChunkSpec, part: Part, dtype: np.dtype[Any]) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.format.fields import set_fields
 from hsparse.format.selection import Selection, gather, scatter
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.wire.message import Part
@@ -21,18 +22,23 @@ def read(array: Array, selection: Selection) -> Array:
     return gather(array, selection).reshape(selection.shape)
 
 
-def write(spec: ChunkSpec, part: Part, values: Array, fill: Array) -> Change:
-    """Return the change that sets the selected elements."""
+def write(spec: ChunkSpec, part: Part, values: Array, fill: Array, fields: tuple[str, ...] = ()) -> Change:
+    """Return the change that sets the selected elements, or with `fields` those fields of them."""
     selection = part.selection
 
     def change(array: Array | None) -> tuple[Array, None]:
-        if part.full and values.size == selection.size:
+        if part.full and values.size == selection.size and not fields:
             # A copy, unless it is all of its buffer: a view would keep the whole request in memory.
             whole = values.reshape(spec.dims)
             return (whole.copy() if whole.base is not None else np.ascontiguousarray(whole)), None
-        draft = _draft(array, spec.dims, fill)
-        scatter(draft, selection, values.reshape(selection.shape if values.size == selection.size else ()))
-        return draft, None
+        changed = draft(array, spec.dims, fill)
+        given = values.reshape(selection.shape if values.size == selection.size else ())
+        if fields:
+            merged = gather(changed, selection).reshape(selection.shape).copy()
+            set_fields(merged, given, fields)
+            given = merged
+        scatter(changed, selection, given)
+        return changed, None
 
     return change
 
@@ -43,15 +49,15 @@ def trim(stop: list[int], fill: Array) -> Callable[[Array | None], tuple[Array |
     def change(array: Array | None) -> tuple[Array | None, None]:
         if array is None:
             return None, None
-        draft = _draft(array, array.shape, fill)
+        changed = draft(array, array.shape, fill)
         for dim, first in enumerate(stop):
-            draft[(slice(None),) * dim + (slice(first, None),)] = fill
-        return draft, None
+            changed[(slice(None),) * dim + (slice(first, None),)] = fill
+        return changed, None
 
     return change
 
 
-def _draft(array: Array | None, dims: tuple[int, ...], fill: Array) -> Array:
+def draft(array: Array | None, dims: tuple[int, ...], fill: Array) -> Array:
     """Return an array that may be modified: the one an earlier change of the group made, or a new one."""
     if array is None:
         return np.full(dims, fill, fill.dtype)

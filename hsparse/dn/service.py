@@ -21,6 +21,7 @@ from hsparse.wire.message import (
     CountDefined,
     DeleteTree,
     EraseChunks,
+    FindElements,
     Forget,
     GetInfo,
     ListKeys,
@@ -30,6 +31,7 @@ from hsparse.wire.message import (
     ReadObjects,
     ReadSparse,
     TrimChunks,
+    UpdateElements,
     WriteChunks,
 )
 
@@ -70,6 +72,10 @@ class DataService:
                 return await self._chunks.count(message)
             case WriteChunks():
                 return await self._chunks.write(message)
+            case FindElements():
+                return await self._chunks.find(message)
+            case UpdateElements():
+                return await self._chunks.update(message)
             case EraseChunks():
                 return await self._chunks.erase(message)
             case TrimChunks():

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.format.fields import set_fields
 from hsparse.format.selection import Boxes, Orthogonal, Selection, Span, lookup
 from hsparse.format.sparse_chunk import SparseChunk
 from hsparse.model.chunk_spec import ChunkSpec
@@ -48,8 +49,18 @@ def count(chunk: SparseChunk, selection: Selection) -> int:
     )
 
 
-def write(spec: ChunkSpec, selection: Selection, values: Array, fill: Array, drop_fill: bool) -> Change:
-    """Return the change that defines the selected elements; with `drop_fill` those unlike the fill value."""
+def write(
+    spec: ChunkSpec,
+    selection: Selection,
+    values: Array,
+    fill: Array,
+    drop_fill: bool,
+    fields: tuple[str, ...] = (),
+) -> Change:
+    """Return the change that defines the selected elements; with `drop_fill` those unlike the fill value.
+
+    With `fields` the values have those alone: the others are as they were, or the fill value's.
+    """
 
     def change(chunk: SparseChunk | None) -> tuple[SparseChunk | None, None]:
         offsets = selection.offsets().astype(np.uint32)
@@ -63,6 +74,12 @@ def write(spec: ChunkSpec, selection: Selection, values: Array, fill: Array, dro
         if not len(offsets):
             return chunk, None
         base = SparseChunk.empty(spec.dims, fill.dtype) if chunk is None else chunk
+        if fields:
+            there, places = lookup(selection, base.offsets)
+            merged = np.full(len(offsets), fill, fill.dtype)
+            merged[there] = base.values[places[there]]
+            set_fields(merged, column, fields)
+            column = merged
         return base.merge(offsets, column), None
 
     return change

@@ -145,6 +145,17 @@ def indices(axis: Axis) -> NDArray[np.uint64]:
     return result
 
 
+def at(axis: Axis, positions: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the indices, (n,) uint64, at `positions`, all below the axis' size."""
+    if not isinstance(axis, Span):
+        return axis[positions]
+    if axis.contiguous:
+        return positions + np.uint64(axis.start)
+    blocks, rest = np.divmod(positions, np.uint64(axis.block))
+    result: NDArray[np.uint64] = blocks * np.uint64(axis.stride) + rest + np.uint64(axis.start)
+    return result
+
+
 def translate(axis: Axis, offset: int) -> Axis:
     """Return the axis with `offset`, which may be negative, added to every index."""
     if isinstance(axis, Span):

@@ -13,13 +13,25 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.axis import Axis, Span
+from hsparse.format.axis import Axis, Span, at
 from hsparse.format.boxes import Boxes
-from hsparse.format.extent import widen
+from hsparse.format.extent import columns, unravel, widen
 from hsparse.format.orthogonal import Orthogonal
 from hsparse.format.points import Points
 
-__all__ = ["Axis", "Boxes", "Orthogonal", "Points", "Selection", "Span", "gather", "lookup", "scatter"]
+__all__ = [
+    "Axis",
+    "Boxes",
+    "Orthogonal",
+    "Points",
+    "Selection",
+    "Span",
+    "ascending",
+    "coords_at",
+    "gather",
+    "lookup",
+    "scatter",
+]
 
 Selection: TypeAlias = Orthogonal | Boxes | Points
 
@@ -36,6 +48,26 @@ def lookup(selection: Selection, offsets: NDArray[Any]) -> tuple[NDArray[np.bool
     wanted = selection.offsets().astype(offsets.dtype)
     place = np.minimum(np.searchsorted(offsets, wanted), len(offsets) - 1)
     return offsets[place] == wanted, place
+
+
+def coords_at(selection: Selection, positions: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return the coordinates, (k, rank) uint64, at `positions: (k,)` of the iteration, unsigned integers."""
+    if not isinstance(selection, Orthogonal):
+        coords: NDArray[np.uint64] = selection.coords()[positions]
+        return coords
+    coords = np.empty((len(positions), len(selection.extent)), np.uint64)
+    places = columns(positions.astype(np.uint64), selection.shape)
+    for dim, (axis, place) in enumerate(zip(selection.axes, places, strict=True)):
+        coords[:, dim] = at(axis, place)
+    return coords
+
+
+def ascending(selection: Orthogonal | Points) -> Orthogonal | Points:
+    """Return the same elements, each once and in row-major order."""
+    if isinstance(selection, Points):
+        return Points.trusted(selection.extent, unravel(np.unique(selection.offsets()), selection.extent))
+    axes = tuple(axis if isinstance(axis, Span) else np.unique(axis) for axis in selection.axes)
+    return Orthogonal.trusted(selection.extent, axes)
 
 
 def gather(array: NDArray[Any], selection: Selection) -> NDArray[Any]:

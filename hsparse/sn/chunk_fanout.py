@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
+from hsparse.format.fields import pick_fields
 from hsparse.format.plan import Share, count_chunks, plan
 from hsparse.format.selection import Selection
 from hsparse.model.objid import chunk_key, chunk_of_key, chunk_prefix
@@ -19,11 +20,14 @@ from hsparse.wire.gather import gather_all
 from hsparse.wire.message import (
     CountDefined,
     EraseChunks,
+    FindElements,
+    Found,
     ListKeys,
     Part,
     ReadChunks,
     ReadSparse,
     SparseValues,
+    UpdateElements,
     WriteChunks,
 )
 
@@ -62,21 +66,52 @@ class ChunkFanout:
             self._existing = await list_chunks(self._owners, self._dataset)
         return self._existing
 
-    async def read(self, selection: Selection) -> NDArray[Any]:
-        """Return the selected values, in the selection's shape; fill value where there are none."""
+    async def read(self, selection: Selection, fields: Sequence[str] = ()) -> NDArray[Any]:
+        """Return the selected values, in the selection's shape; fill value where there are none.
+
+        With `fields` the elements have those alone, packed, in that order.
+        """
         shares = await self.shares(selection)
-        spec = self._dataset.spec
+        spec, names = self._dataset.spec, tuple(fields)
         parts: list[NDArray[Any] | None] = await self._owners.gather(
-            shares, self._key, lambda some: ReadChunks(spec, _parts(some))
+            shares, self._key, lambda some: ReadChunks(spec, _parts(some), names)
         )
+        fill = pick_fields(self._dataset.fill, names)
         if len(shares) == 1 and parts[0] is not None and parts[0].size == selection.size:
-            return self._typed(parts[0]).reshape(selection.shape)
-        result = np.empty(selection.shape, self._dataset.dtype)
+            return _typed(parts[0], fill.dtype).reshape(selection.shape)
+        result = np.empty(selection.shape, fill.dtype)
         if sum(share.selection.size for share in shares) < selection.size:
-            result[...] = self._dataset.fill
+            result[...] = fill
         for share, part in zip(shares, parts, strict=True):
-            result[share.place] = self._dataset.fill if part is None else self._typed(part)
+            result[share.place] = fill if part is None else _typed(part, fill.dtype)
         return result
+
+    async def find(
+        self,
+        shares: Sequence[Share],
+        query: str,
+        *,
+        limit: int = 0,
+        in_order: bool = False,
+        fields: Sequence[str] = (),
+        places_only: bool = False,
+    ) -> list[Found | None]:
+        """Return what a query finds in each share, see `FindElements`."""
+        spec, names = self._dataset.spec, tuple(fields)
+        return await self._owners.gather(
+            shares,
+            self._key,
+            lambda some: FindElements(spec, _parts(some), query, limit, in_order, names, places_only),
+        )
+
+    async def update(
+        self, shares: Sequence[Share], query: str, value: NDArray[Any], fields: Sequence[str]
+    ) -> list[Found]:
+        """Change what a query finds in each share, see `UpdateElements`; durable when it returns."""
+        spec, names = self._dataset.spec, tuple(fields)
+        return await self._owners.gather(
+            shares, self._key, lambda some: UpdateElements(spec, _parts(some), query, value, names)
+        )
 
     async def read_sparse(
         self, shares: Sequence[Share], *, places_only: bool = False
@@ -97,8 +132,18 @@ class ChunkFanout:
             )
         return total
 
-    async def write(self, selection: Selection, values: NDArray[Any], *, drop_fill: bool = False) -> None:
-        """Write `values`, of the selection's shape or one element for all; durable when it returns."""
+    async def write(
+        self,
+        selection: Selection,
+        values: NDArray[Any],
+        *,
+        drop_fill: bool = False,
+        fields: Sequence[str] = (),
+    ) -> None:
+        """Write `values`, of the selection's shape or one element for all; durable when it returns.
+
+        With `fields` the values have those alone, packed, and the others stay.
+        """
         if selection.size > MOST_CHUNKS and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
             raise TooLarge(f"The selection meets more than {MOST_CHUNKS} chunks; write less at a time.")
         shares = plan(selection, self._dataset.grid)
@@ -113,6 +158,7 @@ class ChunkFanout:
                             values.reshape(1) if one else np.asarray(values[shares[i].place]) for i in some
                         ),
                         drop_fill,
+                        tuple(fields),
                     )
                 )
                 for node, some in self._owners.split(shares, self._key)
@@ -135,11 +181,12 @@ class ChunkFanout:
         inside = all((scaled + 1) * dim <= extent for scaled, dim, extent in stops)
         return Part(share.scaled, share.selection, share.full and inside)
 
-    def _typed(self, part: NDArray[Any]) -> NDArray[Any]:
-        return part if part.dtype == self._dataset.dtype else part.view(self._dataset.dtype)
-
     def _key(self, share: Share) -> str:
         return chunk_key(self._dataset.id, share.scaled)
+
+
+def _typed(part: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    return part if part.dtype == dtype else part.view(dtype)
 
 
 def _parts(shares: Sequence[Share]) -> tuple[Part, ...]:

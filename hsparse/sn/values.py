@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from aiohttp import web
-from h5json.array_util import bytesArrayToList
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.fields import packed_type, parse_fields
 from hsparse.format.pages import pages
 from hsparse.format.select_syntax import parse_select
 from hsparse.format.selection import Points, Selection
@@ -20,54 +21,97 @@ from hsparse.sn.append import appended, grow, still_there
 from hsparse.sn.chunk_fanout import ChunkFanout
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset, until_current
-from hsparse.sn.fields import pick_fields
-from hsparse.sn.json_body import MOST_JSON, read_object
+from hsparse.sn.json_body import MOST_JSON, read_json, read_object
 from hsparse.sn.media import Media, accepted, sent
+from hsparse.sn.query_values import answer_query, change_by_query
 from hsparse.sn.respond import respond
 from hsparse.sn.sparse_read import SparseRead
-from hsparse.sn.stream import respond_stream
+from hsparse.sn.stream import AT_ONCE, respond_stream
+from hsparse.sn.value_json import respond_values
 from hsparse.sn.write_body import points_selection, read_body, select_selection, selected_values
 
+POST_KEYS = frozenset(
+    {
+        "points",
+        "select",
+        "fields",
+        "query",
+        "Limit",
+        "nonstrict",
+        "ignore_nan",
+        "reduce_dim",
+        "domain",
+        "bucket",
+    }
+)
+"""Keys of a read's body: h5pyd sends its parameters there when the selection is long."""
 PAGES_AT_ONCE = 2
 """A streamed answer has one page on its way and makes the next."""
-AT_ONCE = 1024 * 1024
-"""Bytes up to which aiohttp takes a body in one piece; a larger one it warns of, as it blocks the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What a request reads: `choose` gives the selection in an extent; `query` is None without one."""
+
+    choose: Callable[[tuple[int, ...]], Selection]
+    fields: str | None
+    query: str | None
+    limit: int
 
 
 async def get_value(context: Context) -> web.StreamResponse:
-    """`GET /datasets/{id}/value`: values by `select`; with `sparse=1` the defined ones."""
-    context.refuse("query")
-    return await _read(
-        context, lambda extent: parse_select(context.arg("select"), extent), context.arg("fields")
-    )
+    """`GET /datasets/{id}/value`: values by `select` and `query`; with `sparse=1` the defined ones."""
+    select = context.arg("select")
+    return await _read(context, _request(context, {}, lambda extent: parse_select(select, extent)))
 
 
 async def post_value(context: Context) -> web.StreamResponse:
     """`POST /datasets/{id}/value`: values by points, or by a selection too long for a URL."""
-    context.refuse("query")
     if sent(context.request) is Media.BINARY:
         data = await context.body()
-        return await _read(context, lambda extent: _binary_points(data, extent), context.arg("fields"))
+        return await _read(context, _request(context, {}, lambda extent: binary_points(data, extent)))
     body = await read_object(context)
-    fields = body.pop("fields", context.arg("fields"))
-    if set(body) not in ({"points"}, {"select"}) or not (fields is None or isinstance(fields, str)):
+    unknown = set(body) - POST_KEYS
+    if unknown or ("points" in body) == ("select" in body):
         raise BadRequest(
-            "The body must have either points or select, and beside it at most fields, a string."
+            "The body must have either points or select, and beside it at most fields, query and Limit."
         )
     if "points" in body:
-        return await _read(context, lambda extent: points_selection(body["points"], extent), fields)
-    return await _read(context, lambda extent: select_selection(body["select"], extent), fields)
+        points = body.pop("points")
+        return await _read(context, _request(context, body, lambda extent: points_selection(points, extent)))
+    return await _read(
+        context, _request(context, body, lambda extent: select_selection(body["select"], extent))
+    )
 
 
-async def _read(
-    context: Context, choose: Callable[[tuple[int, ...]], Selection], fields: str | None
-) -> web.StreamResponse:
-    """Answer with what `choose` selects in the dataset's extent, whichever that is by then."""
+def _request(
+    context: Context, body: dict[str, Any], choose: Callable[[tuple[int, ...]], Selection]
+) -> ReadRequest:
+    """Return what is read, by the keys of a body and else by parameters."""
+    fields, query = (body.get(key, context.arg(key)) for key in ("fields", "query"))
+    limit = body.get("Limit", context.number("Limit")) or 0
+    for name, value in (("fields", fields), ("query", query)):
+        if not (value is None or isinstance(value, str)):
+            raise BadRequest(f"{name} must be a string.")
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise BadRequest("Limit must be a non-negative integer.")
+    if query and context.flag("sparse"):
+        raise BadRequest("A query finds elements by their values; leave out sparse.")
+    return ReadRequest(choose, fields, query or None, limit)
+
+
+async def _read(context: Context, request: ReadRequest) -> web.StreamResponse:
+    """Answer with what is selected in the dataset's extent, whichever that is by then."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        selection = choose(dataset.extent)
+        selection = request.choose(dataset.extent)
+        fields = parse_fields(request.fields, dataset.dtype)
         if context.flag("sparse"):
+            if fields:
+                raise BadRequest("Sparse values are whole elements; leave out fields.")
             return await answer_sparse(context, dataset, selection)
+        if request.query is not None:
+            return await answer_query(context, dataset, selection, request.query, request.limit, fields)
         return await answer_values(context, dataset, selection, fields)
 
     return await until_current(context, read)
@@ -75,7 +119,8 @@ async def _read(
 
 async def put_value(context: Context) -> web.StreamResponse:
     """`PUT /datasets/{id}/value`: write by hyperslab, lists or points; durable when answered."""
-    context.refuse("query", "fields")
+    if context.arg("query"):
+        return await _put_by_query(context)
     drop_fill = context.flag("drop_fill")
     body = await read_body(context)
     grown: Dataset | None = None
@@ -95,32 +140,49 @@ async def put_value(context: Context) -> web.StreamResponse:
         await write_into(target, *selected_values(context, body, target))
 
     async def write_into(target: Dataset, selection: Selection, values: NDArray[Any]) -> None:
-        await ChunkFanout(context.service.owners, target).write(selection, values, drop_fill=drop_fill)
+        fields = parse_fields(body.fields, target.dtype)
+        if fields and drop_fill:
+            raise BadRequest("drop_fill is about whole elements; leave out fields.")
+        chunks = ChunkFanout(context.service.owners, target)
+        await chunks.write(selection, values, drop_fill=drop_fill, fields=fields)
 
     await until_current(context, write)
     return respond({})
 
 
+async def _put_by_query(context: Context) -> web.StreamResponse:
+    if sent(context.request) is not Media.JSON:
+        raise BadRequest("A change by a query has a JSON body: the fields with their new values.")
+    if any(context.arg(name) for name in ("append", "fields", "drop_fill", "sparse", "element_count")):
+        raise BadRequest("A change by a query has at most select and Limit beside it.")
+    body = await read_json(context)
+
+    async def change(dataset: Dataset) -> web.StreamResponse:
+        selection = parse_select(context.arg("select"), dataset.extent)
+        return await change_by_query(context, dataset, selection, body)
+
+    return await until_current(context, change)
+
+
 async def answer_values(
-    context: Context, dataset: Dataset, selection: Selection, fields: str | None
+    context: Context, dataset: Dataset, selection: Selection, fields: tuple[str, ...]
 ) -> web.StreamResponse:
     """Answer with every selected value, the fill value where none was written."""
     page_size = context.service.settings.page_size
-    nbytes = selection.size * dataset.dtype.itemsize
+    nbytes = selection.size * packed_type(dataset.dtype, fields).itemsize
     async with context.service.answers.hold(min(nbytes, PAGES_AT_ONCE * page_size)):
         chunks = ChunkFanout(context.service.owners, dataset)
         if accepted(context.request) is not Media.BINARY:
             return await _answer_json(context, chunks, selection, nbytes, fields)
         if nbytes <= min(page_size, AT_ONCE):
-            values = pick_fields(await chunks.read(selection), fields)
+            values = await chunks.read(selection, fields)
             return web.Response(body=packed(values), content_type=Media.BINARY.value)
-        length = selection.size * pick_fields(np.empty(0, dataset.dtype), fields).dtype.itemsize
         pieces = _binary_pages(chunks, dataset, selection, page_size, fields)
-        return await respond_stream(context.request, Media.BINARY, pieces, length)
+        return await respond_stream(context.request, Media.BINARY, pieces, nbytes)
 
 
 async def _answer_json(
-    context: Context, chunks: ChunkFanout, selection: Selection, nbytes: int, fields: str | None
+    context: Context, chunks: ChunkFanout, selection: Selection, nbytes: int, fields: tuple[str, ...]
 ) -> web.StreamResponse:
     settings = context.service.settings
     limit = min(settings.max_request_size, MOST_JSON)
@@ -129,10 +191,10 @@ async def _answer_json(
             f"The values take {nbytes} bytes, more than an answer in JSON may have ({limit}, of "
             "max_request_size): select less, or ask for octet-stream."
         )
-    values = pick_fields(await chunks.read(selection), fields)
-    if context.flag("reduce_dim"):
+    values = await chunks.read(selection, fields)
+    if context.flag("reduce_dim") and values.ndim > 1:
         values = values.squeeze()
-    return respond({"status": 200, "value": json_form(values)})
+    return respond_values(context, {"status": 200}, values)
 
 
 async def answer_sparse(context: Context, dataset: Dataset, selection: Selection) -> web.StreamResponse:
@@ -149,14 +211,14 @@ async def answer_sparse(context: Context, dataset: Dataset, selection: Selection
         points, values = await read.whole(selection)
         if media is Media.BINARY:
             return web.Response(body=encode_region(points, values), content_type=media.value)
-        return respond({"selection": selection_json(points), "value": json_form(values)})
+        return respond_values(context, {"selection": selection_json(points)}, values)
 
 
 async def _binary_pages(
-    chunks: ChunkFanout, dataset: Dataset, selection: Selection, page_size: int, fields: str | None
+    chunks: ChunkFanout, dataset: Dataset, selection: Selection, page_size: int, fields: tuple[str, ...]
 ) -> AsyncGenerator[memoryview, None]:
     for page in pages(selection, dataset.grid, max(1, page_size // dataset.dtype.itemsize)):
-        yield packed(pick_fields(await chunks.read(page), fields))
+        yield packed(await chunks.read(page, fields))
 
 
 def packed(values: NDArray[Any]) -> memoryview:
@@ -165,14 +227,8 @@ def packed(values: NDArray[Any]) -> memoryview:
     return flat.view(np.uint8).data if flat.size else memoryview(b"")
 
 
-def json_form(values: NDArray[Any]) -> Any:
-    """Return values as JSON has them: compound elements and strings as h5json writes them."""
-    if values.dtype.kind in "iufb" and values.dtype.names is None:
-        return values.tolist()
-    return bytesArrayToList(values)
-
-
-def _binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:
+def binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:
+    """Return the points of a binary body: `rank` little-endian u64 coordinates each."""
     rank = len(extent)
     if not rank or len(data) % (8 * rank):
         raise BadRequest(f"A point is {rank} little-endian u8 coordinates; the body has {len(data)} bytes.")

@@ -13,6 +13,7 @@ from h5json.array_util import jsonToArray
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.fields import packed_type, parse_fields
 from hsparse.format.select_syntax import parse_select
 from hsparse.format.selection import Orthogonal, Points, Selection, Span
 from hsparse.format.structured_region import decode_region
@@ -23,7 +24,19 @@ from hsparse.sn.json_body import read_object
 from hsparse.sn.media import Media, sent
 
 JSON_KEYS = frozenset(
-    {"value", "value_base64", "start", "stop", "step", "points", "append", "append_dim", "select"}
+    {
+        "value",
+        "value_base64",
+        "start",
+        "stop",
+        "step",
+        "points",
+        "append",
+        "append_dim",
+        "element_count",
+        "select",
+        "fields",
+    }
 )
 
 
@@ -43,6 +56,7 @@ class WriteBody:
     data: bytes | bytearray
     json: dict[str, Any]
     append: Append | None
+    fields: str | None
 
 
 async def read_body(context: Context) -> WriteBody:
@@ -50,14 +64,17 @@ async def read_body(context: Context) -> WriteBody:
     media = sent(context.request)
     if media is not Media.JSON:
         append = _append(context.number("append"), context.number("append_dim"))
-        return WriteBody(media, await context.body(), {}, append)
+        return WriteBody(media, await context.body(), {}, append, context.arg("fields"))
     body = await read_object(context)
     unknown = set(body) - JSON_KEYS
     if unknown:
         known = ", ".join(sorted(JSON_KEYS))
         raise BadRequest(f"Unknown key {min(unknown)!r} in the body; known are {known}.")
     count, dim = (body.get(key, context.number(key)) for key in ("append", "append_dim"))
-    return WriteBody(media, b"", body, _append(count, dim))
+    fields = body.get("fields", context.arg("fields"))
+    if not (fields is None or isinstance(fields, str)):
+        raise BadRequest("fields must be a string like 'a:b'.")
+    return WriteBody(media, b"", body, _append(count, dim), fields)
 
 
 def _append(count: Any, dim: Any) -> Append | None:
@@ -74,12 +91,13 @@ def selected_values(context: Context, body: WriteBody, dataset: Dataset) -> tupl
 
     The values have the selection's shape, or are one for all.
     """
-    if body.media is Media.ARROW:
-        return _arrow(body.data, dataset)
-    if body.media is Media.BINARY and context.flag("sparse"):
-        return _structured(body.data, dataset)
+    fields = parse_fields(body.fields, dataset.dtype)
+    if body.media is Media.ARROW or (body.media is Media.BINARY and context.flag("sparse")):
+        if fields:
+            raise BadRequest("Sparse values are whole elements; leave out fields.")
+        return (_arrow if body.media is Media.ARROW else _structured)(body.data, dataset)
     selection = _selection(context, body, dataset)
-    return selection, _values(context, body, dataset, selection)
+    return selection, _values(context, body, dataset, selection, fields)
 
 
 def _arrow(data: bytes | bytearray, dataset: Dataset) -> tuple[Selection, NDArray[Any]]:
@@ -102,6 +120,8 @@ def _structured(data: bytes | bytearray, dataset: Dataset) -> tuple[Selection, N
 def _selection(context: Context, body: WriteBody, dataset: Dataset) -> Selection:
     extent = dataset.extent
     if body.append is not None:
+        if context.arg("select") or set(body.json) & {"select", "points", "start", "stop", "step"}:
+            raise BadRequest("What is appended goes to the end: leave out select and points.")
         return _appended(extent, body.append)
     select = body.json.get("select", context.arg("select"))
     given = {"select": select, "points": body.json.get("points")}
@@ -162,18 +182,35 @@ def _numbers(value: Any, default: tuple[int, ...], key: str) -> tuple[int, ...]:
     return tuple(items)
 
 
-def _values(context: Context, body: WriteBody, dataset: Dataset, selection: Selection) -> NDArray[Any]:
+def _values(
+    context: Context, body: WriteBody, dataset: Dataset, selection: Selection, fields: tuple[str, ...]
+) -> NDArray[Any]:
+    dtype = packed_type(dataset.dtype, fields)
+    count = body.json.get("element_count", context.number("element_count"))
     if body.media is Media.BINARY:
-        return binary_values(body.data, dataset.dtype, selection, context.number("element_count"))
+        return binary_values(body.data, dtype, selection, count)
     if "value_base64" in body.json:
         try:
             data = base64.b64decode(body.json["value_base64"], validate=True)
         except (binascii.Error, TypeError, ValueError) as error:
             raise BadRequest("value_base64 is not base64 text.") from error
-        return binary_values(data, dataset.dtype, selection, context.number("element_count"))
+        return binary_values(data, dtype, selection, count)
     if "value" not in body.json:
         raise BadRequest("The body has neither value nor value_base64.")
-    return json_values(body.json["value"], dataset.dtype, selection)
+    if len(fields) == 1:
+        return _field_values(body.json["value"], dtype, selection)
+    return json_values(body.json["value"], dtype, selection)
+
+
+def _field_values(value: Any, dtype: np.dtype[Any], selection: Selection) -> NDArray[Any]:
+    """Return the values of one field, each bare or as an element of one."""
+    (name,) = dtype.names or ()
+    if dtype[name].subdtype is None and dtype[name].names is None:
+        try:
+            return json_values(value, dtype[name], selection).astype(dtype)
+        except BadRequest:
+            return json_values(value, dtype, selection)
+    return json_values(value, dtype, selection)
 
 
 def binary_values(
@@ -181,7 +218,7 @@ def binary_values(
 ) -> NDArray[Any]:
     """Return packed elements as an array; `count` is 1 to write one element to all."""
     wanted = selection.size if count is None else count
-    if wanted not in (1, selection.size):
+    if type(wanted) is not int or wanted not in (1, selection.size):
         raise BadRequest(
             f"element_count is {wanted}; it must be 1 or the {selection.size} elements selected."
         )
@@ -203,8 +240,9 @@ def json_values(value: Any, dtype: np.dtype[Any], selection: Selection) -> NDArr
         value = value if not shape else [value]
     try:
         _check_fit(value, dtype)
-        array: NDArray[Any] = np.asarray(jsonToArray(shape, dtype, value))
-    except (ValueError, TypeError, KeyError, IndexError, OverflowError, UnicodeError) as error:
+        with np.errstate(over="raise", invalid="raise"):
+            array: NDArray[Any] = np.asarray(jsonToArray(shape, dtype, value))
+    except (ValueError, TypeError, KeyError, IndexError, ArithmeticError) as error:
         count = math.prod(shape)
         raise BadRequest(f"The value does not fit {count} elements of type {dtype}: {error}.") from error
     if array.dtype != dtype or array.size not in (1, selection.size):

@@ -33,6 +33,7 @@ from hsparse.wire.message import (
     DeleteTree,
     EndTrim,
     EraseChunks,
+    FindElements,
     Forget,
     GetInfo,
     ListKeys,
@@ -46,6 +47,7 @@ from hsparse.wire.message import (
     ReadSparse,
     SetExtent,
     TrimChunks,
+    UpdateElements,
     WriteChunks,
 )
 
@@ -350,6 +352,128 @@ async def test_compound_elements(node: DataNode, sparse: bool) -> None:
     (got,) = await node.send(ReadChunks(about, (part,)))
     assert got is not None
     np.testing.assert_array_equal(got.view(about.dtype), values)
+
+
+ROW = np.dtype([("a", ">i2"), ("s", "S3")])
+
+
+async def written(node: DataNode, about: ChunkSpec, scaled: tuple[int, ...]) -> NDArray[Any]:
+    """Write a block of compound elements into a chunk, and return the chunk as it then reads."""
+    model = np.full(DIMS, about.fill_value, ROW)
+    part = Part(scaled, SELECTIONS[1])
+    values = np.zeros(SELECTIONS[1].shape, ROW)
+    values["a"] = np.arange(values.size).reshape(values.shape)
+    values["s"] = b"xyz"
+    scatter(model, part.selection, values)
+    await node.send(WriteChunks(about, (part,), (values,)))
+    return model
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("selection", SELECTIONS[:5], ids=lambda s: type(s).__name__)
+async def test_some_fields_are_written_and_read(node: DataNode, sparse: bool, selection: Selection) -> None:
+    fill = np.array((-7, b"f"), ROW)
+    about = spec(sparse=sparse, kind=COMPOUND, fill=fill.tobytes())
+    model = await written(node, about, (0, 0))
+    for names in (("s",), ("s", "a")):
+        values = np.zeros(selection.shape, [(name, ROW[name]) for name in names])
+        for name in names:
+            values[name] = np.arange(selection.size).reshape(selection.shape).astype(ROW[name])
+            merged = gather(model, selection).reshape(selection.shape).copy()
+            merged[name] = values[name]
+            scatter(model, selection, merged)
+        part = Part((0, 0), selection, full=selection.is_all)
+        await node.send(WriteChunks(about, (part,), (values,), fields=names))
+        (got,) = await node.send(ReadChunks(about, (Part((0, 0), Orthogonal.all(DIMS)),)))
+        assert got is not None
+        np.testing.assert_array_equal(got.view(ROW), model)
+        (some,) = await node.send(ReadChunks(about, (part,), names))
+        assert some is not None
+        np.testing.assert_array_equal(some.view(values.dtype), values)
+    await node.send(WriteChunks(about, (part,), (np.array([(5,)], [("a", ">i2")]),), fields=("a",)))
+    (some,) = await node.send(ReadChunks(about, (part,), ("a",)))
+    assert some is not None
+    assert set(some.view(">i2").ravel().tolist()) == {5}
+
+
+QUERIES = {
+    "a > 3 & s == b'xyz'": lambda rows: (rows["a"] > 3) & (rows["s"] == b"xyz"),
+    "a <= 3": lambda rows: rows["a"] <= 3,
+    "s != b'xyz'": lambda rows: rows["s"] != b"xyz",
+    "a > 1000": lambda rows: rows["a"] > 1000,
+}
+ASCENDING = [SELECTIONS[0], SELECTIONS[1], SELECTIONS[2], SELECTIONS[5]]
+ASCENDING += [
+    Orthogonal(DIMS, (np.array([0, 3, 5], np.uint64), Span.range(2, 5))),
+    Points(DIMS, np.array([[0, 0], [3, 3], [5, 7]], np.uint64)),
+]
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("query", QUERIES)
+async def test_queries_find_what_numpy_finds(node: DataNode, sparse: bool, query: str) -> None:
+    about = spec(sparse=sparse, kind=COMPOUND, fill=np.array((-7, b"f"), ROW).tobytes())
+    model = await written(node, about, (0, 0))
+    for selection in ASCENDING:
+        part = Part((0, 0), selection)
+        rows = gather(model, selection).reshape(-1)
+        places = np.flatnonzero(QUERIES[query](rows))
+        (found,) = await node.send(FindElements(about, (part,), query))
+        assert found is not None
+        assert found.positions.tolist() == places.tolist()
+        np.testing.assert_array_equal(found.values.view(ROW), rows[places])
+        (some,) = await node.send(FindElements(about, (part,), query, limit=2, fields=("s",)))
+        assert some is not None
+        assert some.values.view("S3").tolist() == rows["s"][places[:2]].tolist()
+        (none,) = await node.send(FindElements(about, (part,), query, places_only=True))
+        assert none is not None
+        assert (none.positions.tolist(), len(none.values)) == (places.tolist(), 0)
+
+
+async def test_a_query_with_a_limit_looks_no_further(node: DataNode) -> None:
+    about = spec(sparse=False)
+    whole = Orthogonal.all(DIMS)
+    parts = tuple(Part((i, 0), whole) for i in range(40))
+    await node.send(WriteChunks(about, parts[1:], (np.ones(DIMS),) * 39))
+    found = await node.send(FindElements(about, parts, "_ == 1", limit=50, in_order=True))
+    assert found[0] is None
+    sizes = [len(item.positions) for item in found if item is not None]
+    assert sizes[:2] == [48, 48]
+    assert sizes[-1] == 0
+    found = await node.send(FindElements(about, parts, "_ == 1", limit=50))
+    assert [len(item.positions) for item in found if item is not None] == [48] * 39
+    with pytest.raises(BadRequest):
+        await node.send(FindElements(about, parts, "_ == exit()"))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("query", QUERIES)
+async def test_updates_change_what_the_query_finds(node: DataNode, sparse: bool, query: str) -> None:
+    about = spec(sparse=sparse, kind=COMPOUND, fill=np.array((-7, b"f"), ROW).tobytes())
+    for selection in ASCENDING:
+        models = [await written(node, about, (0, 0)), np.full(DIMS, about.fill_value, ROW)]
+        parts = (Part((0, 0), selection), Part((1, 1), selection))
+        value = np.array((b"new",), [("s", "S3")])
+        changed = await node.send(UpdateElements(about, parts, query, value, ("s",)))
+        for part, model, item in zip(parts, models, changed, strict=True):
+            rows = gather(model, selection).reshape(-1).copy()
+            places = np.flatnonzero(QUERIES[query](rows))
+            rows["s"][places] = b"new"
+            scatter(model, selection, rows.reshape(selection.shape))
+            assert item.positions.tolist() == places.tolist()
+            np.testing.assert_array_equal(item.values.view(ROW), rows[places])
+            (got,) = await node.send(ReadChunks(about, (Part(part.scaled, Orthogonal.all(DIMS)),)))
+            seen = np.full(DIMS, about.fill_value, ROW) if got is None else got.view(ROW)
+            np.testing.assert_array_equal(seen, model)
+        about = replace(about, dataset=new_id("datasets", new_root_id(CLOCK), CLOCK))
+
+
+async def test_updates_at_once_change_each_element_once(node: DataNode) -> None:
+    about = spec(sparse=False)
+    part = Part((0, 0), Orthogonal.all(DIMS))
+    changes = [UpdateElements(about, (part,), "_ == 0", np.array(float(i))) for i in range(1, 9)]
+    changed = await asyncio.gather(*(node.send(change) for change in changes))
+    assert sorted(len(item.positions) for (item,) in changed) == [0] * 7 + [48]
 
 
 async def test_many_chunks_in_one_message(node: DataNode) -> None:

@@ -249,10 +249,14 @@ class SparseValues:
 
 @dataclass(frozen=True, slots=True)
 class ReadChunks(Message[tuple[NDArray[Any] | None, ...]]):
-    """Read values: for each part an array of the selection's shape, None where all is fill value."""
+    """Read values: for each part an array of the selection's shape, None where all is fill value.
+
+    With `fields` the elements have those alone, packed, in that order.
+    """
 
     spec: ChunkSpec
     parts: tuple[Part, ...]
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,13 +284,61 @@ class WriteChunks(Message[None]):
     """Write values, one array a part in the selection's order; durable when answered.
 
     A part's array has the selection's shape, or one element for all. A point given twice: the last
-    wins. With `drop_fill` (sparse only) elements equal to the fill value are left as they are.
+    wins. With `drop_fill` (sparse only) elements equal to the fill value are left as they are. With
+    `fields` the values have those alone, packed, in that order, and the others stay: the fill value's where
+    nothing was written.
     """
 
     spec: ChunkSpec
     parts: tuple[Part, ...]
     values: tuple[NDArray[Any], ...]
     drop_fill: bool = False
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Elements of one part that answer a query.
+
+    `positions: (n,) uint32`, ascending, are places in the iteration of the part's selection; `values: (n,)`.
+    """
+
+    positions: NDArray[np.uint32]
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FindElements(Message[tuple[Found | None, ...]]):
+    """Find the elements that answer a query, see `format.query`; None where all of a part is fill value.
+
+    The selections meet each element once, in row-major order. With `limit` a part has at most so many, the
+    first ones; `in_order` says that the parts' elements follow one another, so that parts behind those that
+    have `limit` together may be answered as having none. `fields` are as for `ReadChunks`; with `places_only`
+    the values are empty.
+    """
+
+    spec: ChunkSpec
+    parts: tuple[Part, ...]
+    query: str
+    limit: int = 0
+    in_order: bool = False
+    fields: tuple[str, ...] = ()
+    places_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateElements(Message[tuple[Found, ...]]):
+    """Change the elements that answer a query, at the moment of the change; durable when answered.
+
+    `value` is one element of `fields` alone, packed, or without them a whole one. The reply has what was
+    changed, as it is now. A chunk is changed at once or not at all. Selections are as for `FindElements`.
+    """
+
+    spec: ChunkSpec
+    parts: tuple[Part, ...]
+    query: str
+    value: NDArray[Any]
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,9 @@ def test_dense_requests_cover_the_array_once() -> None:
         for (top, left), (bottom, right) in boxes:
             seen[top:bottom, left:right] += 1
         assert (seen == 1).all()
+    scattered = case.scattered(500)
+    assert (scattered.shape, scattered.dtype) == ((500, 2), np.uint64)
+    assert (scattered.max(axis=0) < case.extent).all()
     coords = case.coordinates(2)[1]
     assert coords.shape == (10_000, 2)
     assert len(np.unique(coords, axis=0)) == 10_000

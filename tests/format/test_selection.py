@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 from hsparse.format.orthogonal import Orthogonal
 from hsparse.format.points import Points
-from hsparse.format.selection import Selection, gather, lookup, scatter
-from tests.format.selection_strategies import any_selections, extents, iterate, offset_sets, selections
+from hsparse.format.selection import Selection, ascending, coords_at, gather, lookup, scatter
+from tests.format.selection_strategies import (
+    any_selections,
+    extents,
+    iterate,
+    offset_sets,
+    orthogonals,
+    points,
+    selections,
+)
 
 
 @given(any_selections())
@@ -56,3 +64,18 @@ def test_scalars() -> None:
         scatter(array, selection, np.array(6))
         assert array == 6
         assert gather(array, selection) == 6
+
+
+@given(any_selections(), st.data())
+def test_coordinates_at_positions_are_those_of_the_iteration(
+    selection: Selection, data: st.DataObject
+) -> None:
+    some = st.lists(st.integers(0, selection.size - 1)) if selection.size else st.just([])
+    positions = np.array(data.draw(some), np.uint32)
+    np.testing.assert_array_equal(coords_at(selection, positions), selection.coords()[positions])
+
+
+@given(extents().flatmap(lambda extent: orthogonals(extent) | points(extent)))
+def test_ascending_has_the_same_elements_in_order(selection: Orthogonal | Points) -> None:
+    expected = np.unique(selection.coords(), axis=0)
+    np.testing.assert_array_equal(ascending(selection).coords(), expected.reshape(-1, len(selection.extent)))

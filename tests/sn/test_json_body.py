@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
+from hsparse.sn import json_body
 from hsparse.testing.rest_client import RestClient
 
 JSON = {"headers": {"Content-Type": "application/json"}}
@@ -65,3 +68,13 @@ async def test_what_is_nested_within_the_limit_is_kept(rest: RestClient) -> None
     made = await rest("POST", "/groups", b'{"creationProperties": {"x": ' + value + b"}}")
     assert made.status == 201
     assert (await rest("GET", f"/groups/{made['id']}")).status == 200
+
+
+async def test_the_collector_rests_while_a_large_body_is_parsed(
+    rest: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_body, "LARGE", 10)
+    assert (await rest("POST", "/groups", b'{"creationProperties": {"x": [[1], [2]]}}')).status == 201
+    assert gc.isenabled()
+    assert (await rest("POST", "/groups", b'{"creationProperties": {"x": [[1], [2]]')).status == 400
+    assert gc.isenabled()

@@ -158,9 +158,78 @@ async def test_fields_of_compound_elements(client: RestClient) -> None:
         assert some["value"] == expected[3:5].tolist()
         posted = await client("POST", f"{path}/value", {"select": "[3:5]", "fields": text})
         assert posted["value"] == expected[3:5].tolist()
-    assert (await client("GET", f"{path}/value", fields="d")).status == 400
-    assert (await client("PUT", f"{path}/value", model["a"].tobytes(), fields="a")).status == 400
-    assert (await client("GET", f"{path}/value", query="a > 5")).status == 400
+    for text in ("d", "a:a", "a,b", "a:"):
+        assert (await client("GET", f"{path}/value", fields=text)).status == 400
+    points = np.array([9, 3], "<u8").tobytes()
+    got = await client("POST", f"{path}/value", points, fields="c", accept=BINARY)
+    assert np.frombuffer(got.body, "<i4").tolist() == model["c"][[9, 3]].tolist()
+
+
+@pytest.mark.parametrize(
+    "layout", [{"layout": {"class": "H5D_CHUNKED", "dims": [100]}}, {"layout": sparse(100)}]
+)
+async def test_writing_some_fields_leaves_the_others(client: RestClient, layout: dict[str, Any]) -> None:
+    fields = [{"name": "a", "type": "H5T_STD_I32LE"}, {"name": "b", "type": "H5T_IEEE_F64LE"}]
+    fields += [{"name": "v", "type": {"class": "H5T_ARRAY", "base": "H5T_STD_I16LE", "dims": [2]}}]
+    dtype = np.dtype([("a", "<i4"), ("b", "<f8"), ("v", "<i2", (2,))])
+    kind = {"class": "H5T_COMPOUND", "fields": fields}
+    path = await create(client, [300], kind, fillValue=[-1, -2.0, [3, 4]], **layout)
+    model = np.full(300, np.array((-1, -2.0, [3, 4]), dtype))
+    some = np.zeros(200, [("v", "<i2", (2,)), ("a", "<i4")])
+    some["v"], some["a"] = np.arange(400).reshape(200, 2), np.arange(200)
+    model["v"][50:250], model["a"][50:250] = some["v"], some["a"]
+    writes: list[tuple[Any, dict[str, Any]]] = [(some.tobytes(), {"fields": "v:a", "select": "[50:250]"})]
+    for body, select in (({"value": [1.5, 2.5]}, slice(0, 2)), ({"value": [[6.5], [7.5]]}, slice(2, 4))):
+        writes.append((body, {"fields": "b", "select": f"[{select.start}:{select.stop}]"}))
+    model["b"][:4] = [1.5, 2.5, 6.5, 7.5]
+    writes.append(({"points": [299, 7, 7], "value": [1, 2, 3], "fields": "a"}, {}))
+    model["a"][[299, 7]] = [1, 3]
+    writes.append((np.float64(9).tobytes(), {"fields": "b", "select": "[90:110]", "element_count": 1}))
+    model["b"][90:110] = 9
+    body = {
+        "points": [[3], [4]],
+        "value_base64": base64.b64encode(np.array([5, 6], "<i4").tobytes()).decode(),
+    }
+    writes.append((body, {"fields": "a"}))
+    model["a"][[3, 4]] = [5, 6]
+    writes.append(({"start": 298, "value": [[[1, 2]], [[3, 4]]], "fields": "v"}, {}))
+    model["v"][298:] = [[1, 2], [3, 4]]
+    for body, arguments in writes:
+        reply = await client("PUT", f"{path}/value", body, **arguments)
+        assert reply.status == 200, reply.body
+    np.testing.assert_array_equal(await read(client, path, dtype, (300,)), model)
+    for arguments in ({"fields": "x"}, {"fields": "a:a"}, {"fields": "a", "select": "[0:299]"}):
+        assert (await client("PUT", f"{path}/value", bytes(1200), **arguments)).status == 400
+    assert (await client("PUT", f"{path}/value", {"value": 1, "fields": ["a"]})).status == 400
+    np.testing.assert_array_equal(await read(client, path, dtype, (300,)), model)
+
+
+async def test_floats_that_json_does_not_have(client: RestClient) -> None:
+    path = await create(client, [3], "H5T_IEEE_F64LE")
+    assert (await client("PUT", f"{path}/value", {"value": [1.5, float("nan"), float("inf")]})).status == 200
+    shown = (await client("GET", f"{path}/value"))["value"]
+    assert shown[0] == 1.5
+    assert np.isnan(shown[1])
+    assert shown[2] == float("inf")
+    assert (await client("GET", f"{path}/value", ignore_nan=1))["value"] == [1.5, None, None]
+    posted = await client("POST", f"{path}/value", {"points": [1]}, ignore_nan=1)
+    assert posted["value"] == [None]
+    found = await client("GET", f"{path}/value", ignore_nan=1, query="_.is_null()")
+    assert (found["index"], found["value"]) == ([1], [None])
+    found = await client("GET", f"{path}/value", query="~_.is_null()")
+    assert (found["index"], found["value"]) == ([0, 2], [1.5, float("inf")])
+    found = await client("PUT", f"{path}/value", {"value": float("inf")}, query="_ == 1.5")
+    assert found.body == {"indices": [[0]], "value": [[0, float("inf")]]}
+
+
+async def test_text_that_is_no_text_is_asked_for_as_bytes(client: RestClient) -> None:
+    string = {"class": "H5T_STRING", "length": 2, "charSet": "H5T_CSET_ASCII", "strPad": "H5T_STR_NULLPAD"}
+    path = await create(client, [1], string)
+    assert (await client("PUT", f"{path}/value", b"\xff\xfe")).status == 200
+    reply = await client("GET", f"{path}/value")
+    assert reply.status == 400
+    assert "octet-stream" in reply["error"]["message"]
+    assert (await client("GET", f"{path}/value", accept=BINARY)).body == b"\xff\xfe"
 
 
 async def test_dimensions_of_one_can_be_left_out(client: RestClient) -> None:
@@ -168,6 +237,9 @@ async def test_dimensions_of_one_can_be_left_out(client: RestClient) -> None:
     assert (await client("PUT", f"{path}/value", bytes(range(12)))).status == 200
     assert (await client("GET", f"{path}/value", select="[1,0:3]"))["value"] == [[4, 5, 6]]
     assert (await client("GET", f"{path}/value", select="[1,0:3]", reduce_dim=1))["value"] == [4, 5, 6]
+    assert (await client("GET", f"{path}/value", select="[1,1]", reduce_dim=1))["value"] == 5
+    line = await create(client, [3], "H5T_STD_U8LE")
+    assert (await client("GET", f"{line}/value", select="[1]", reduce_dim=1))["value"] == [0]
 
 
 @pytest.mark.parametrize("layout", [{"layout": {"class": "H5D_CHUNKED", "dims": [4]}}, {"layout": sparse(4)}])

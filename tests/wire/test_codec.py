@@ -19,6 +19,7 @@ from hsparse.wire.message import (
     ChangeObjects,
     CreateObject,
     Failure,
+    FindElements,
     Outcome,
     Part,
     PutAttributes,
@@ -50,6 +51,7 @@ SPEC = ChunkSpec(
             (CreateObject("a", {"x": [1, {"y": None}]}), PutAttributes("b", {"n": {"value": [1]}}, True))
         ),
         TrimChunks(SPEC, (3, 3), ((0, 0), (1, 2))),
+        FindElements(SPEC, (), "a > 1 & s == b'x'", 5, True, ("a", "s"), True),
         Outcome({"a": []}, True, False, None),
         Outcome(failure=Failure("gone", "It is gone.")),
         (None, 1, "x", 2.5, True),

@@ -1,0 +1,198 @@
+"""Queries over elements, evaluated column by column.
+
+Numbers compare by value, whatever the types: `x > 2.5` of integers is exact. A number for a float field is
+first rounded to the field's precision, as numpy does it, so that `x == 0.1` finds what was stored as 0.1.
+Fixed-size strings compare as bytes (texts as UTF-8) without trailing zeros.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest
+from hsparse.format.query_syntax import And, Compare, Literal, Member, Not, Null, Or, Term, parse_query
+
+Column: TypeAlias = NDArray[Any]
+Mask: TypeAlias = NDArray[np.bool_]
+Test: TypeAlias = Callable[[Column], Mask]
+
+ELEMENT = "_"
+"""How a query names the element itself, where it has no fields."""
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query over elements of `dtype`."""
+
+    text: str
+    dtype: np.dtype[Any]
+    _test: Test = field(repr=False, compare=False)
+
+    def mask(self, values: NDArray[Any]) -> Mask:
+        """Return which of `values`, of the query's dtype and any shape, answer the query."""
+        return self._test(values)
+
+    def takes(self, value: NDArray[Any]) -> bool:
+        """Say whether one element, such as the fill value, answers the query."""
+        return bool(self._test(value.reshape(1))[0])
+
+
+@lru_cache(maxsize=256)
+def bind_query(text: str, dtype: np.dtype[Any]) -> Query:
+    """Return the query that `text` is over elements of `dtype`.
+
+    `BadRequest` when it is malformed, names a field that is not there or cannot be compared, or compares a
+    field with what it never can be.
+    """
+    return Query(text, dtype, _bind(parse_query(text), dtype))
+
+
+def _bind(term: Term, dtype: np.dtype[Any]) -> Test:
+    match term:
+        case Not(inner):
+            test = _bind(inner, dtype)
+            return lambda values: ~test(values)
+        case And(terms):
+            return _joined([_bind(one, dtype) for one in terms], np.logical_and)
+        case Or(terms):
+            return _joined([_bind(one, dtype) for one in terms], np.logical_or)
+        case Compare(name, op, value):
+            return _of_field(name, dtype, lambda kind: _compare(name, kind, op, value))
+        case Member(name, members):
+            return _of_field(name, dtype, lambda kind: _member(name, kind, members))
+        case Null(name):
+            return _of_field(name, dtype, _null)
+
+
+def _joined(tests: list[Test], join: np.ufunc) -> Test:
+    def test(values: Column) -> Mask:
+        mask = tests[0](values)
+        for one in tests[1:]:
+            mask = join(mask, one(values))
+        return mask
+
+    return test
+
+
+def _of_field(name: str, dtype: np.dtype[Any], make: Callable[[np.dtype[Any]], Test]) -> Test:
+    """Return the test that `make` makes for the field's dtype, over whole elements."""
+    if dtype.names is None:
+        if name != ELEMENT:
+            raise BadRequest(f"The elements have no fields, so no {name[:40]!r}; a query names them _.")
+        return make(_comparable(name, dtype))
+    if name not in dtype.names:
+        raise BadRequest(f"There is no field {name[:40]!r}; there are: {', '.join(dtype.names)[:200]}.")
+    test = make(_comparable(name, dtype[name]))
+    return lambda values: test(values[name])
+
+
+def _comparable(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.subdtype is not None or dtype.kind not in "biufS":
+        raise BadRequest(
+            f"Field {name[:40]!r} is neither a number nor a string of fixed size; it has no order."
+        )
+    return dtype
+
+
+def _compare(name: str, dtype: np.dtype[Any], op: str, value: Literal) -> Test:
+    if dtype.kind == "S":
+        return _against(_OPERATORS[op], np.bytes_(_bytes(name, value)))
+    number = _number(name, value)
+    if dtype.kind == "f":
+        return _against(_OPERATORS[op], _rounded(number, dtype))
+    return _integer_test(op, number, dtype)
+
+
+def _against(compare: Callable[[Any, Any], Any], value: Any) -> Test:
+    return lambda column: np.asarray(compare(column, value), np.bool_)
+
+
+def _integer_test(op: str, number: float, dtype: np.dtype[Any]) -> Test:
+    """Compare integers exactly: with a fraction, or beyond the type's range, too."""
+    if isinstance(number, float) and not number.is_integer():
+        if op in ("==", "!="):
+            return _always(op == "!=")
+        if math.isinf(number):
+            return _always((number > 0) == (op in ("<", "<=")))
+        op, number = ("<=", math.floor(number)) if op in ("<", "<=") else (">=", math.ceil(number))
+    number = int(number)
+    low, high = _range(dtype)
+    if low <= number <= high:
+        kind = np.uint8 if dtype.kind == "b" else dtype.newbyteorder("=").type
+        compare, value = _OPERATORS[op], kind(number)
+        if dtype.kind == "b":
+            return lambda column: np.asarray(compare(column.astype(np.uint8), value), np.bool_)
+        return _against(compare, value)
+    return _always(op == "!=" or (op in ("<", "<=") if number > high else op in (">", ">=")))
+
+
+def _range(dtype: np.dtype[Any]) -> tuple[int, int]:
+    if dtype.kind == "b":
+        return 0, 1
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _always(answer: bool) -> Test:
+    return lambda column: np.full(column.shape, answer, np.bool_)
+
+
+def _member(name: str, dtype: np.dtype[Any], members: tuple[Literal, ...]) -> Test:
+    if dtype.kind == "S":
+        texts = np.array([_bytes(name, value) for value in members], np.bytes_)
+        return lambda column: np.isin(column, texts)
+    numbers = [_number(name, value) for value in members]
+    if dtype.kind == "f":
+        floats = np.array([_rounded(number, dtype) for number in numbers])
+        return lambda column: np.isin(column, floats)
+    low, high = _range(dtype)
+    whole = {int(number) for number in numbers if math.isfinite(number) and number == int(number)}
+    kind = np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
+    integers = np.array([number for number in sorted(whole) if low <= number <= high], kind)
+    return lambda column: np.isin(column.astype(kind, copy=False), integers)
+
+
+def _null(dtype: np.dtype[Any]) -> Test:
+    return np.isnan if dtype.kind == "f" else _always(False)
+
+
+def _number(name: str, value: Literal) -> float:
+    if isinstance(value, bytes | str):
+        raise BadRequest(
+            f"Field {name[:40]!r} holds numbers; the query compares it with the text {value[:40]!r}."
+        )
+    return int(value) if isinstance(value, bool) else value
+
+
+def _rounded(number: float, dtype: np.dtype[Any]) -> Any:
+    """Return a number in the field's precision, or in double precision where that cannot hold it."""
+    with np.errstate(over="ignore"):
+        value = dtype.newbyteorder("=").type(number)
+    return np.float64(number) if np.isinf(value) else value
+
+
+def _bytes(name: str, value: Literal) -> bytes:
+    """Return a text as bytes; an integer as its digits, for dates that are kept as text."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value).encode()
+    raise BadRequest(f"Field {name[:40]!r} holds strings; the query compares it with {value!r}: quote it.")

@@ -1,0 +1,84 @@
+"""What queries find in chunks and change of them, without a store: that nothing committed is modified."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hsparse.dn.element_queries import find, update
+from hsparse.format.query import bind_query
+from hsparse.format.selection import Orthogonal, Points
+from hsparse.format.sparse_chunk import SparseChunk
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.wire.message import FindElements, UpdateElements
+
+DIMS = (2**16, 2**16 - 1)
+WHOLE = Orthogonal.all(DIMS)
+
+
+def spec(*, sparse: bool, dims: tuple[int, ...] = DIMS, fill: bytes = b"") -> ChunkSpec:
+    return ChunkSpec("d-1", "H5T_STD_I32LE", dims, sparse, fill, ((), ()))
+
+
+def chunk() -> SparseChunk:
+    offsets = np.array([3, 70_000, 2**32 - 2**16 - 1], np.uint32)
+    return SparseChunk(DIMS, offsets, np.array([5, 6, 7], "<i4"))
+
+
+def test_of_a_vast_sparse_chunk_only_what_is_defined_is_looked_at() -> None:
+    about, value = spec(sparse=True), chunk()
+    query = bind_query("_ > 5", about.dtype)
+    found = find(value, WHOLE, query, about.fill_value, FindElements(about, (), query.text))
+    assert found.positions.tolist() == [70_000, 2**32 - 2**16 - 1]
+    assert found.values.tolist() == [6, 7]
+    message = UpdateElements(about, (), query.text, np.array(9, "<i4"))
+    changed, found = update(message, WHOLE, query, about.fill_value, message.value)(value)
+    assert isinstance(changed, SparseChunk)
+    assert changed.values.tolist() == [5, 9, 9]
+    assert value.values.tolist() == [5, 6, 7], "what is committed stays"
+    assert found.values.tolist() == [9, 9]
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_what_finds_nothing_stores_nothing(sparse: bool) -> None:
+    about = spec(sparse=sparse, dims=(4,))
+    query = bind_query("_ > 5", about.dtype)
+    message = UpdateElements(about, (), query.text, np.array(9, "<i4"))
+    change = update(message, Orthogonal.all((4,)), query, about.fill_value, message.value)
+    assert change(None)[0] is None
+    there = (
+        SparseChunk((4,), np.array([1], np.uint32), np.array([2], "<i4"))
+        if sparse
+        else np.arange(4, dtype="<i4")
+    )
+    same, found = change(there)
+    assert same is there
+    assert len(found.positions) == 0
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_missing_chunk_is_fill_value(sparse: bool) -> None:
+    about = spec(sparse=sparse, dims=(4,), fill=np.int32(8).tobytes())
+    query = bind_query("_ > 5", about.dtype)
+    message = UpdateElements(about, (), query.text, np.array(9, "<i4"))
+    points = Points((4,), np.array([[1], [3]], np.uint64))
+    made, found = update(message, points, query, about.fill_value, message.value)(None)
+    assert found.positions.tolist() == [0, 1]
+    if isinstance(made, SparseChunk):
+        assert made.offsets.tolist() == [1, 3]
+        assert made.values.tolist() == [9, 9]
+    else:
+        assert made is not None
+        assert made.tolist() == [8, 9, 8, 9]
+
+
+def test_a_dense_chunk_is_copied_before_it_is_changed() -> None:
+    about = spec(sparse=False, dims=(4,))
+    value = np.arange(4, dtype="<i4")
+    value.flags.writeable = False
+    query = bind_query("_ >= 2", about.dtype)
+    message = UpdateElements(about, (), query.text, np.array(9, "<i4"))
+    changed, _ = update(message, Orthogonal.all((4,)), query, about.fill_value, message.value)(value)
+    assert isinstance(changed, np.ndarray)
+    assert changed.tolist() == [0, 1, 9, 9]
+    assert value.tolist() == [0, 1, 2, 3]

@@ -1,0 +1,155 @@
+"""Queries evaluated, against numpy and against Python's exact numbers."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest
+from hsparse.format.query import bind_query
+
+OPERATORS: dict[str, Any] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+DTYPE = np.dtype([("n", ">i4"), ("x", "<f8"), ("s", "S4"), ("ok", "?"), ("u", "<u8"), ("xyz", "<f4", (3,))])
+
+
+def rows() -> NDArray[Any]:
+    values = np.zeros(40, DTYPE)
+    values["n"] = np.arange(40) - 20
+    values["x"] = np.arange(40) / 4
+    values["x"][7] = np.nan
+    values["s"] = [b"", b"a", b"ab", b"abcd"] * 10
+    values["ok"] = np.arange(40) % 2
+    values["u"] = np.arange(40, dtype="u8") + 2**63
+    return values
+
+
+R = rows()
+FINDS: dict[str, NDArray[np.bool_]] = {
+    "n > 3": R["n"] > 3,
+    "n >= 3.5": R["n"] >= 3.5,
+    "n == 3.5": np.zeros(40, bool),
+    "n != 3.5": np.ones(40, bool),
+    "n < 1e300": np.ones(40, bool),
+    "n > 1e999": np.zeros(40, bool),
+    "n < 99999999999999999999": np.ones(40, bool),
+    "n == 99999999999999999999": np.zeros(40, bool),
+    "n in (1, 2.0, 2.5, 99999999999)": np.isin(R["n"], [1, 2]),
+    "x <= 2.5 & n != 1": (R["x"] <= 2.5) & (R["n"] != 1),
+    "x != 2.5": R["x"] != 2.5,
+    "x.is_null()": np.isnan(R["x"]),
+    "x.is_valid()": ~np.isnan(R["x"]),
+    "n.is_null()": np.zeros(40, bool),
+    "~(x < 5)": ~(R["x"] < 5),
+    "x in (1, 2.25)": np.isin(R["x"], [1, 2.25]),
+    "s == b'ab'": R["s"] == b"ab",
+    "s == ab": R["s"] == b"ab",
+    "s > 'a'": R["s"] > b"a",
+    "s == ''": R["s"] == b"",
+    "s == 'abcde'": np.zeros(40, bool),
+    "where s in (b'a', b'abcd')": np.isin(R["s"], [b"a", b"abcd"]),
+    "ok == True": R["ok"],
+    "ok == 1 & n > 0": R["ok"] & (R["n"] > 0),
+    "ok != 2": np.ones(40, bool),
+    "ok in (false)": ~R["ok"],
+    "n == true": R["n"] == 1,
+    "u == 9223372036854775809": R["u"] == np.uint64(2**63 + 1),
+    "u > 9223372036854775840.5": R["u"] > np.uint64(2**63),
+    "u > -1": np.ones(40, bool),
+}
+REFUSES = [
+    "q > 1",
+    "_ > 1",
+    "n > 'x'",
+    "n in ('x')",
+    "n == b'1'",
+    "s == 1.5",
+    "s == true",
+    "xyz > 1",
+    "xyz.is_null()",
+    "x == nan",
+]
+
+
+@pytest.mark.parametrize("text", FINDS)
+def test_what_queries_find(text: str) -> None:
+    np.testing.assert_array_equal(bind_query(text, DTYPE).mask(R), FINDS[text])
+    np.testing.assert_array_equal(bind_query(text, DTYPE).mask(R.reshape(4, 10)).ravel(), FINDS[text])
+
+
+@pytest.mark.parametrize("text", REFUSES)
+def test_what_cannot_be_compared_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest):
+        bind_query(text, DTYPE)
+
+
+def test_elements_without_fields_are_named_by_an_underscore() -> None:
+    values = np.arange(6, dtype="<i2")
+    assert bind_query("_ > 3", values.dtype).mask(values).tolist() == [False] * 4 + [True] * 2
+    for text in ("value > 3", "n > 3"):
+        with pytest.raises(BadRequest, match="no fields"):
+            bind_query(text, values.dtype)
+    assert bind_query("_ == 0.1", np.dtype("<f4")).takes(np.array(0.1, "<f4"))
+    assert not bind_query("_ > 1e39", np.dtype("<f4")).takes(np.array(3e38, "<f4"))
+    assert not bind_query("_ == 1e39", np.dtype("<f2")).takes(np.array(np.inf, "<f2"))
+    assert bind_query("s == 2017", np.dtype([("s", "S8")])).takes(np.array((b"2017",), [("s", "S8")]))
+
+
+NUMBERS = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.sampled_from([2**53 + 1, 2.0**63])
+KINDS = st.sampled_from(["i1", "u1", "<i2", ">u2", "<i4", ">i8", "<u8", "?"])
+
+
+@given(KINDS, st.sampled_from(list(OPERATORS)), NUMBERS, st.data())
+def test_integers_compare_exactly(kind: str, op: str, number: float, data: st.DataObject) -> None:
+    dtype = np.dtype(kind)
+    low, high = (0, 1) if kind == "?" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    near = (
+        st.integers(max(low, int(number) - 2), min(high, int(number) + 2))
+        if (abs(number) < 2**71 and low <= int(number) <= high)
+        else st.integers(low, high)
+    )
+    column = data.draw(st.lists(near | st.integers(low, high), max_size=5))
+    literal = repr(number).replace("inf", "1e999")
+    found = bind_query(f"_ {op} {literal}", dtype).mask(np.array(column, dtype))
+    assert found.tolist() == [OPERATORS[op](value, number) for value in column]
+    member = bind_query(f"_ in ({literal}, 1)", dtype).mask(np.array(column, dtype))
+    assert member.tolist() == [value in (number, 1) for value in column]
+
+
+@given(
+    st.sampled_from(["<f2", "<f4", ">f4", "<f8", ">f8"]),
+    st.sampled_from(list(OPERATORS)),
+    st.floats(-60000, 60000),
+    st.data(),
+)
+def test_floats_compare_as_numpy_compares_them(
+    kind: str, op: str, number: float, data: st.DataObject
+) -> None:
+    dtype = np.dtype(kind)
+    values = st.floats(width=8 * dtype.itemsize) | st.just(float(dtype.newbyteorder("=").type(number)))
+    column = np.array(data.draw(st.lists(values, max_size=5)), dtype)
+    found = bind_query(f"_ {op} {number!r}", dtype).mask(column)
+    np.testing.assert_array_equal(found, OPERATORS[op](column, number))
+
+
+@given(
+    st.sampled_from(list(OPERATORS)),
+    st.binary(max_size=6).filter(lambda text: not set(text) & set(b"'\"\0") and text.isascii()),
+    st.lists(st.binary(max_size=4), max_size=5),
+)
+def test_strings_compare_as_numpy_compares_them(op: str, text: bytes, column: list[bytes]) -> None:
+    values = np.array(column, "S4")
+    found = bind_query(f"_ {op} b'{text.decode()}'", values.dtype).mask(values)
+    np.testing.assert_array_equal(found, OPERATORS[op](values, np.bytes_(text)))
