@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from hsparse.errors import TooLarge
 from hsparse.format.plan import Share, count_chunks, plan
 from hsparse.format.selection import Selection
+from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import chunk_key, chunk_of_key, chunk_prefix
 from hsparse.sn.dataset import Dataset
+from hsparse.sn.linked_read import LinkedRead
 from hsparse.sn.owners import Owners
 from hsparse.wire.gather import gather_all
 from hsparse.wire.message import (
@@ -59,16 +61,16 @@ class ChunkFanout:
     async def existing(self) -> NDArray[np.uint64]:
         """Return the scaled coordinates of the stored chunks, (k, rank) uint64."""
         if self._existing is None:
-            self._existing = await list_chunks(self._owners, self._dataset)
+            linked = self._linked()
+            self._existing = (
+                await list_chunks(self._owners, self._dataset) if linked is None else await linked.existing()
+            )
         return self._existing
 
     async def read(self, selection: Selection) -> NDArray[Any]:
         """Return the selected values, in the selection's shape; fill value where there are none."""
         shares = await self.shares(selection)
-        spec = self._dataset.spec
-        parts: list[NDArray[Any] | None] = await self._owners.gather(
-            shares, self._key, lambda some: ReadChunks(spec, _parts(some))
-        )
+        parts = await self._read(shares)
         if len(shares) == 1 and parts[0] is not None and parts[0].size == selection.size:
             return self._typed(parts[0]).reshape(selection.shape)
         result = np.empty(selection.shape, self._dataset.dtype)
@@ -77,6 +79,24 @@ class ChunkFanout:
         for share, part in zip(shares, parts, strict=True):
             result[share.place] = self._dataset.fill if part is None else self._typed(part)
         return result
+
+    async def _read(self, shares: Sequence[Share]) -> list[NDArray[Any] | None]:
+        """Return each share's values, None where there are none."""
+        linked = self._linked()
+        if linked is not None:
+            return await linked.read(shares)
+        spec = self._dataset.spec
+        return await self._owners.gather(shares, self._key, lambda some: ReadChunks(spec, _parts(some)))
+
+    def _linked(self) -> LinkedRead | None:
+        """Return how the dataset is read when its data stays in a file."""
+        if not is_linked(self._dataset.record):
+            return None
+        return LinkedRead(
+            self._owners,
+            self._dataset,
+            lambda table, selection: ChunkFanout(self._owners, table).read(selection),
+        )
 
     async def read_sparse(
         self, shares: Sequence[Share], *, places_only: bool = False
@@ -99,6 +119,7 @@ class ChunkFanout:
 
     async def write(self, selection: Selection, values: NDArray[Any], *, drop_fill: bool = False) -> None:
         """Write `values`, of the selection's shape or one element for all; durable when it returns."""
+        self._dataset.require_own()
         if selection.size > MOST_CHUNKS and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
             raise TooLarge(f"The selection meets more than {MOST_CHUNKS} chunks; write less at a time.")
         shares = plan(selection, self._dataset.grid)
