@@ -84,7 +84,7 @@ def parse_layout(
         layout = _structured(asked, shape, datatype)
         return Layout(layout, layout)
     if asked is not None and kind in LINKED:
-        return _linked(asked, shape, datatype, filtered, min_bytes)
+        return _linked(asked, shape, datatype, filtered)
     if kind not in (None, CHUNKED, CONTIGUOUS, COMPACT):
         raise BadRequest(
             f"The layout class {kind!r} is not {CHUNKED}, {CONTIGUOUS}, {COMPACT} or {STRUCTURED}."
@@ -195,7 +195,7 @@ def _contiguous(
     return Layout({"class": kind}, {"class": CHUNKED, "dims": list(grid)})
 
 
-def _linked(asked: Json, shape: Shape, datatype: Datatype, filtered: bool, min_bytes: int) -> Layout:
+def _linked(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) -> Layout:
     """Return the layout of a dataset whose data stays in a file; the grid puts small pieces together."""
     dims, size = dims_of(shape), datatype.guessed_size
     if not dims:
@@ -215,7 +215,7 @@ def _linked(asked: Json, shape: Shape, datatype: Datatype, filtered: bool, min_b
     else:
         stored = parse_indirect(asked, chunk, datatype)
     piece = tuple(stored.get("hyper_dims", chunk))
-    grid = group(piece, max_dims_of(shape), size, min_bytes)
+    grid = group(piece, max_dims_of(shape), size)
     return Layout(stored, {"class": CHUNKED, "dims": list(grid)}, follows=True)
 
 

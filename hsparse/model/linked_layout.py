@@ -20,6 +20,11 @@ CHUNKED_REF_INDIRECT = "H5D_CHUNKED_REF_INDIRECT"
 LINKED = (CONTIGUOUS_REF, CHUNKED_REF, CHUNKED_REF_INDIRECT)
 SLAB_BYTES = 4 * 1024 * 1024
 """What a chunk of a contiguous dataset is cut to: one range of the file."""
+GROUP_BYTES = 128 * 1024
+"""What pieces are put together to: enough for a chunk's own cost not to count, as little as is read for nothing.
+
+A chunk costs about 0.1 ms, a piece of 4 KB 0.06 ms. Pieces are read together beyond a chunk's bounds.
+"""
 MOST_PIECES = 1024
 """The most pieces that are put together to one chunk of the grid."""
 MOST_ENTRIES = 10_000
@@ -64,11 +69,11 @@ def slab(dims: Dims, item_size: int) -> Dims:
     return tuple(chunk)
 
 
-def group(piece: Dims, limits: tuple[int | None, ...], item_size: int, min_bytes: int) -> Dims:
-    """Return the grid's chunk: as many pieces as it takes to have `min_bytes`, at most `MOST_PIECES`."""
+def group(piece: Dims, limits: tuple[int | None, ...], item_size: int) -> Dims:
+    """Return the grid's chunk: as many pieces as it takes to have `GROUP_BYTES`, at most about `MOST_PIECES`."""
     size = prod(piece) * item_size
     counts = tuple(None if limit is None else -(-limit // p) for limit, p in zip(limits, piece, strict=True))
-    factors = enlarge((1,) * len(piece), counts, size, min(min_bytes, size * MOST_PIECES))
+    factors = enlarge((1,) * len(piece), counts, size, min(GROUP_BYTES, size * MOST_PIECES))
     return tuple(p * factor for p, factor in zip(piece, factors, strict=True))
 
 

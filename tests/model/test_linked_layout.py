@@ -14,6 +14,7 @@ from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
 from hsparse.model.layout import chunk_dims, chunk_spec, parse_layout, shown_layout
 from hsparse.model.linked_layout import (
+    GROUP_BYTES,
     MOST_ENTRIES,
     MOST_PIECES,
     SLAB_BYTES,
@@ -92,13 +93,13 @@ def test_a_slab_is_one_range(dims: list[int], size: int) -> None:
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 5000)), min_size=1, max_size=3))
 def test_small_pieces_are_put_together(dims: list[tuple[int, int]]) -> None:
     piece, limits = tuple(p for p, _ in dims), tuple(limit for _, limit in dims)
-    grid = group(piece, limits, 8, MIN)
+    grid = group(piece, limits, 8)
     factors = [g // p for g, p in zip(grid, piece, strict=True)]
     assert all(g % p == 0 for g, p in zip(grid, piece, strict=True))
     assert prod(factors) <= 2 * MOST_PIECES
     assert all((f - 1) * p < limit for f, p, limit in zip(factors, piece, limits, strict=True))
     whole = all(g >= limit for g, limit in zip(grid, limits, strict=True))
-    assert whole or prod(grid) * 8 >= min(MIN, prod(piece) * 8 * MOST_PIECES)
+    assert whole or prod(grid) * 8 >= min(GROUP_BYTES, prod(piece) * 8 * MOST_PIECES)
 
 
 @pytest.mark.parametrize(
