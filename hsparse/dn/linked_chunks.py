@@ -33,6 +33,8 @@ BATCH = 32 * MIB
 WORK_AT_ONCE = 128 * MIB
 """Bytes of chunks and of ranges read for them that all messages together work on at a time."""
 RANGES_AT_ONCE = 16
+PIECE_BYTES = 64
+"""Work on a piece's columns, as so many bytes."""
 MUCH = 4
 """A part smaller than its chunk by this factor is copied, so as not to keep the chunk in memory."""
 
@@ -128,7 +130,7 @@ class LinkedChunks:
 
     async def _load(self, message: ReadLinked, pieces: Pieces, chunks: list[LinkedChunk], size: int) -> None:
         try:
-            ranges = byte_ranges(pieces)
+            ranges = await self._workers.run(PIECE_BYTES * len(pieces.chunk), byte_ranges, pieces)
             nbytes = size * len(chunks) + sum(found.stop - found.start for found in ranges)
             async with self._working.hold(nbytes):
                 arrays = await self._workers.run(size * len(chunks), _blank, message, pieces, len(chunks))

@@ -167,7 +167,7 @@ def _refers(item: Any) -> bool:
 
 def _name(key: str, rank: int) -> str:
     parts = key.split("_")
-    if len(parts) != rank or not all(part.isascii() and part.isdigit() and len(part) < 20 for part in parts):
+    if len(parts) != rank or not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in parts):
         raise BadRequest(f"{key!r} names no chunk: {rank} scaled coordinates, as 0_3, must.")
     return "_".join(str(int(part)) for part in parts)
 

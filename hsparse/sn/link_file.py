@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.model.linked_layout import CHUNKED_REF_INDIRECT, linked_layout
+from hsparse.sn.chunk_table import check_table
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset
 from hsparse.sn.file_rights import FileRights
-from hsparse.sn.linked_read import check_table
 from hsparse.sn.object_path import check_member
 from hsparse.wire.message import InspectFile, Record
 

@@ -5,7 +5,8 @@ Chunks that lie close together in a file have one owner, so that it can read the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import itertools
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -16,20 +17,16 @@ from hsparse.errors import BadRequest, Conflict, TooLarge
 from hsparse.format.grid import Grid
 from hsparse.format.linked_pieces import LONGEST, Pieces
 from hsparse.format.plan import Share
-from hsparse.format.selection import Orthogonal, Points, Selection
 from hsparse.model.linked_file import LinkedFile
 from hsparse.model.linked_layout import CHUNKED_REF, CONTIGUOUS_REF, linked_layout, piece_dims
+from hsparse.sn.chunk_table import ChunkTable, ReadTable
 from hsparse.sn.dataset import Dataset
 from hsparse.sn.owners import Owners
-from hsparse.wire.message import Part, ReadLinked, Record
+from hsparse.wire.message import Part, ReadLinked
 
 MOST_PIECES = 1 << 20
 """The most pieces one read may meet: of each, the place in its file is in memory."""
 MOST_FILES = 10_000
-MASK = "filter_mask"
-TABLE_ROWS = 1 << 18
-"""Entries of a chunk table read at a time."""
-ReadTable = Callable[[Dataset, Selection], Awaitable[NDArray[Any]]]
 
 
 class LinkedRead:
@@ -77,10 +74,9 @@ class LinkedRead:
             return _all_places(counts).astype(np.uint64)
         rank = len(counts)
         if self._layout["class"] == CHUNKED_REF:
-            entries = [key.split("_") for key, entry in self._layout["chunks"].items() if entry[1]]
-            found = np.array(entries, np.int64).reshape(-1, rank)
+            found = self._listed_coords()
         else:
-            found = await self._table_entries()
+            found = await (await self._table()).coords()
         inside = (found < np.array(self._pieces_grid().counts)).all(axis=1)
         return np.unique(found[inside] // self._factors(), axis=0).astype(np.uint64).reshape(-1, rank)
 
@@ -101,14 +97,14 @@ class LinkedRead:
         if self._layout["class"] == CHUNKED_REF:
             entries, uris = self._listed(coords[rows]), None
         else:
-            entries, uris = await self._tabled(coords[rows])
+            entries, uris = await (await self._table()).entries(coords[rows])
         keep = entries[:, 1] > 0
         rows, entries = rows[keep], entries[keep]
         files: tuple[LinkedFile, ...]
         if uris is None:
             file, files = np.zeros(len(rows), np.uint32), (linked_file(self._dataset),)
         else:
-            file, files = await self._files(uris[keep])
+            file, files = await self._files(list(itertools.compress(uris, keep.tolist())))
         pieces = Pieces(
             (rows // len(places)).astype(np.uint32),
             places[rows % len(places)].astype(np.uint32),
@@ -119,21 +115,19 @@ class LinkedRead:
         )
         return pieces, files
 
-    async def _files(self, uris: NDArray[Any]) -> tuple[NDArray[np.uint32], tuple[LinkedFile, ...]]:
+    async def _files(self, uris: list[str]) -> tuple[NDArray[np.uint32], tuple[LinkedFile, ...]]:
         """Return which file each of `uris` is, and the files; the reader must have the right to read them.
 
         Whoever filled the table named them, so nobody has looked at them or at the rights to them before.
         """
-        table = self._layout["chunk_table"]
-        texts = [_text(uri, table) for uri in uris.tolist()]
-        files = list(dict.fromkeys(texts))
+        files = list(dict.fromkeys(uris))
         if len(files) > MOST_FILES:
             raise TooLarge(f"The selection meets more than {MOST_FILES} files; select less at a time.")
         if self._dataset.rights is None:
             raise BadRequest(f"{self._dataset.id} can be read by requests for its values only.")
         await self._dataset.rights.require(*files)
         number = {uri: place for place, uri in enumerate(files)}
-        return np.array([number[text] for text in texts], np.uint32), tuple(map(LinkedFile, files))
+        return np.array([number[uri] for uri in uris], np.uint32), tuple(map(LinkedFile, files))
 
     def _slabs(self, scaled: NDArray[np.int64]) -> Pieces:
         """Return the one range of each chunk of a contiguous dataset; nothing when it was not allocated."""
@@ -160,69 +154,31 @@ class LinkedRead:
         """Return offset, size and filter mask of pieces that the record lists, (n, 3); size 0: not there."""
         chunks = self._layout["chunks"]
         found = np.zeros((len(coords), 3), np.int64)
-        for row, coord in enumerate(coords.tolist()):
-            entry = chunks.get("_".join(map(str, coord)))
-            if entry is not None:
+        if len(coords) <= len(chunks):
+            for row, coord in enumerate(coords.tolist()):
+                entry = chunks.get("_".join(map(str, coord)), ())
                 found[row, : len(entry)] = entry
+            return found
+        keys = self._listed_coords()
+        order = np.lexsort(coords.T[::-1])
+        counts = self._pieces_grid().counts
+        numbers = np.ravel_multi_index(tuple(coords[order].T), counts)
+        inside: NDArray[np.bool_] = np.all(keys < np.array(counts), axis=1)
+        for key, entry in zip(
+            keys[inside], itertools.compress(chunks.values(), inside.tolist()), strict=True
+        ):
+            row = np.searchsorted(numbers, np.ravel_multi_index(tuple(key), counts))
+            if row < len(order) and (coords[order[row]] == key).all():
+                found[order[row], : len(entry)] = entry
         return found
 
-    async def _tabled(self, coords: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
-        """Return offset, size and filter mask of pieces from the chunk table, (n, 3), and their files' URIs.
+    def _listed_coords(self) -> NDArray[np.int64]:
+        """Return the coordinates of the pieces that the record lists, (n, rank), in its order."""
+        keys = [key.split("_") for key in self._layout["chunks"]]
+        return np.array(keys, np.int64).reshape(-1, len(self._dataset.extent))
 
-        No URIs: the layout names the one file.
-        """
-        table = await self._table()
-        found = np.zeros((len(coords), 3), np.int64)
-        uri_field = table_fields(table.dtype, self._layout)[3]
-        uris = None if uri_field is None else np.zeros(len(coords), table.dtype[uri_field])
-        inside = np.flatnonzero((coords < np.array(table.extent, np.int64)).all(axis=1))
-        wanted = coords[inside]
-        if len(inside):
-            low, high = wanted.min(axis=0), wanted.max(axis=0) + 1
-            if prod((high - low).tolist()) <= 2 * len(inside):
-                box = Orthogonal.box(table.extent, low.tolist(), high.tolist())
-                values = await self._read_table(table, box)
-                values = values[tuple((wanted - low).T)]
-            else:
-                values = await self._read_table(table, Points(table.extent, wanted.astype(np.uint64)))
-            found[inside] = self._entries(values)
-            if uris is not None:
-                uris[inside] = values[uri_field]
-        return found, uris
-
-    async def _table_entries(self) -> NDArray[np.int64]:
-        """Return the coordinates of the pieces the chunk table has, (n, rank), reading it in blocks of rows."""
-        table = await self._table()
-        rows = max(1, TABLE_ROWS // max(1, prod(table.extent[1:])))
-        found = []
-        for first in range(0, table.extent[0], rows):
-            last = min(table.extent[0], first + rows)
-            box = Orthogonal.box(
-                table.extent, (first, *(0,) * (len(table.extent) - 1)), (last, *table.extent[1:])
-            )
-            values = await self._read_table(table, box)
-            places = np.argwhere(self._entries(values)[..., 1].reshape(values.shape) > 0)
-            places[:, 0] += first
-            found.append(places)
-            if sum(map(len, found)) > MOST_PIECES:
-                raise TooLarge(f"The chunk table has more than {MOST_PIECES} entries; select less at a time.")
-        return np.concatenate(found) if found else np.zeros((0, len(table.extent)), np.int64)
-
-    def _entries(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Return offset, size and filter mask of a table's elements, (..., 3)."""
-        names = table_fields(values.dtype, self._layout)[:3]
-        found = np.zeros((*values.shape, 3), np.int64)
-        for place, name in enumerate(names):
-            if name is not None:
-                found[..., place] = values[name]
-        if found.size and int(found.min()) < 0:
-            raise Conflict(f"The chunk table {self._layout['chunk_table']} has a negative offset or size.")
-        return found
-
-    async def _table(self) -> Dataset:
-        table = Dataset.of(await self._owners.record(self._layout["chunk_table"]))
-        check_table(table, self._layout, len(self._dataset.extent))
-        return table
+    async def _table(self) -> ChunkTable:
+        return await ChunkTable.open(self._owners, self._dataset, self._read_table)
 
     def _factors(self) -> NDArray[np.int64]:
         """Return how many pieces a chunk of the grid has in each dimension."""
@@ -240,45 +196,6 @@ def linked_file(dataset: Dataset) -> LinkedFile:
     if not isinstance(uri, str):
         raise BadRequest(f"{dataset.id} is linked to no file: its layout has no file_uri.")
     return LinkedFile(uri, known.get("etag", ""), known.get("head", 0))
-
-
-def check_table(table: Dataset, layout: Record, rank: int) -> None:
-    """Raise `BadRequest` when a dataset cannot be the chunk table of a layout with `rank` dimensions."""
-    if linked_layout(table.record) is not None or table.spec.sparse:
-        raise BadRequest(f"The chunk table {table.id} must have dense chunks of its own.")
-    if len(table.extent) != rank:
-        raise BadRequest(
-            f"The chunk table {table.id} has {len(table.extent)} dimensions; the dataset has {rank}."
-        )
-    table_fields(table.dtype, layout)
-
-
-def table_fields(dtype: np.dtype[Any], layout: Record) -> tuple[str, str, str | None, str | None]:
-    """Return the names of a table's fields: offset, size, filter mask if it has one, and URI if that counts.
-
-    Offset and size are the first two; `file_uri` is the third and counts when the layout names no file.
-    """
-    names, id = dtype.names or (), layout["chunk_table"]
-    numbers = {name for name in names if dtype[name].kind in "iu" and dtype[name].shape == ()}
-    if len(names) < 2 or not numbers >= set(names[:2]):
-        raise BadRequest(f"An element of the chunk table {id} must be a compound of an offset and a size.")
-    uri = None
-    if "file_uri" not in layout:
-        uri = next((name for name in names[2:] if dtype[name].kind in "SO"), None)
-        if uri is None:
-            raise BadRequest(f"Neither the layout nor the chunk table {id} names a file; give file_uri.")
-    return names[0], names[1], MASK if MASK in numbers else None, uri
-
-
-def _text(uri: Any, table: str) -> str:
-    """Return a URI as it stands in a chunk table."""
-    try:
-        text = uri.decode() if isinstance(uri, bytes) else uri
-    except UnicodeDecodeError as error:
-        raise Conflict(f"The chunk table {table} has a file_uri that is not UTF-8.") from error
-    if not isinstance(text, str) or not text:
-        raise Conflict(f"The chunk table {table} has an offset without a file_uri.")
-    return text
 
 
 def _all_places(counts: Sequence[int]) -> NDArray[np.int64]:

@@ -144,6 +144,15 @@ async def test_a_linked_dataset_grows_and_does_not_shrink(client: RestClient) ->
     assert (await client("GET", f"{path}/value"))["value"] == [0] * 20
 
 
+async def test_deleting_leaves_the_file(client: RestClient, store: MemoryStore) -> None:
+    _, made = await link(client, CONTIGUOUS)
+    assert (await client("DELETE", f"/datasets/{made['id']}")).status == 200
+    assert (await client("GET", f"/datasets/{made['id']}/value")).status == 410
+    await link(client, CONTIGUOUS)
+    assert (await client("DELETE", "/")).status == 200
+    assert (await store.get("free/a.h5")).data == bytes(100)
+
+
 async def test_a_chunk_table_is_checked_when_it_is_there(client: RestClient) -> None:
     async def table(kind: Any, shape: list[int], **body: Any) -> str:
         made = await client("POST", "/datasets", {"type": kind, "shape": shape, **body})
