@@ -24,7 +24,7 @@ from hsparse.model.linked_file import LinkedFile
 from hsparse.model.objid import chunk_key
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.budget import Budget
-from hsparse.wire.gather import gather_each
+from hsparse.wire.gather import gather_all, gather_each
 from hsparse.wire.message import Part, ReadLinked
 
 MIB = 1024 * 1024
@@ -33,6 +33,8 @@ BATCH = 32 * MIB
 WORK_AT_ONCE = 128 * MIB
 """Bytes of chunks and of ranges read for them that all messages together work on at a time."""
 RANGES_AT_ONCE = 16
+SHARE = MIB
+"""Bytes of pieces that one thread decodes before another range gets its turn."""
 PIECE_BYTES = 64
 """Work on a piece's columns, as so many bytes."""
 MUCH = 4
@@ -132,13 +134,20 @@ class LinkedChunks:
         try:
             ranges = await self._workers.run(PIECE_BYTES * len(pieces.chunk), byte_ranges, pieces)
             nbytes = size * len(chunks) + sum(found.stop - found.start for found in ranges)
+            share = max(
+                1, SHARE // (math.prod(message.piece or message.spec.dims) * message.spec.dtype.itemsize)
+            )
             async with self._working.hold(nbytes):
                 arrays = await self._workers.run(size * len(chunks), _blank, message, pieces, len(chunks))
 
                 async def read(found: ByteRange) -> None:
                     data = await self._files.read(message.files[found.file], found.start, found.stop)
-                    await self._workers.run(
-                        size * len(found.rows), _decode, message, pieces, found, data, arrays
+                    shares = [found.rows[at : at + share] for at in range(0, len(found.rows), share)]
+                    await gather_all(
+                        self._workers.run(
+                            size * len(rows), _decode, message, pieces, found, rows, data, arrays
+                        )
+                        for rows in shares
                     )
 
                 await gather_each(read, ranges, RANGES_AT_ONCE)
@@ -194,11 +203,18 @@ def _blank(message: ReadLinked, pieces: Pieces, count: int) -> list[Array]:
     ]
 
 
-def _decode(message: ReadLinked, pieces: Pieces, found: ByteRange, data: bytes, arrays: list[Array]) -> None:
-    """Set what the pieces in a range have."""
+def _decode(
+    message: ReadLinked,
+    pieces: Pieces,
+    found: ByteRange,
+    rows: list[int],
+    data: bytes,
+    arrays: list[Array],
+) -> None:
+    """Set what some of the pieces in a range have."""
     spec, view = message.spec, memoryview(data)
     dtype = spec.dtype
-    for row in found.rows:
+    for row in rows:
         start = int(pieces.offset[row]) - found.start
         part = view[start : start + int(pieces.size[row])]
         array = arrays[int(pieces.chunk[row])]
