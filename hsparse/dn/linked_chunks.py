@@ -224,7 +224,9 @@ def _decode(
         try:
             piece = decode_piece(part, message.piece, dtype, spec.filters[0], int(pieces.mask[row]))
         except Corrupt as error:
-            raise Corrupt(
+            # As likely the dataset was linked with other filters, or another type, as the file is damaged: no 5xx,
+            # after which clients ask again and again.
+            raise Conflict(
                 f"The file {message.files[found.file].uri!r} has no chunk of {spec.dataset} at byte "
                 f"{found.start + start}, {len(part)} bytes long: {error.message}"
             ) from error

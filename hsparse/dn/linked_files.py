@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 
 from hsparse.errors import BadRequest, Conflict, NotFound
@@ -21,17 +22,32 @@ class LinkedFiles:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._heads: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._looks: dict[str, asyncio.Task[tuple[str, int]]] = {}
 
     async def inspect(self, uri: str) -> LinkedFile:
-        """Return a file as it is now; `NotFound` when there is none, `BadRequest` when it cannot be linked to."""
+        """Return a file as it is now; `NotFound` when there is none, `BadRequest` when it cannot be linked to.
+
+        All who ask at once, as for the datasets of one file, share one look.
+        """
         key = file_key(uri, self._store.name)
+        look = self._looks.get(key)
+        if look is None:
+            look = self._looks[key] = asyncio.create_task(self._look(key))
+            look.add_done_callback(
+                lambda look: self._looks.pop(key) and (look.cancelled() or look.exception())
+            )
+        etag, head = await asyncio.shield(look)
+        return LinkedFile(uri, etag, head)
+
+    async def _look(self, key: str) -> tuple[str, int]:
+        """Return a file's etag and the checksum of its head."""
         try:
             stored = await self._store.get_range(key, 0, HEAD_BYTES)
         except NotFound as error:
             raise NotFound(
                 f"There is no file {key!r} in {self._store.name!r}: put it there before linking to it."
             ) from error
-        return LinkedFile(uri, stored.etag, self._remember(key, stored.etag, stored.data))
+        return stored.etag, self._remember(key, stored.etag, stored.data)
 
     async def read(self, file: LinkedFile, start: int, stop: int) -> bytes:
         """Return bytes `start` up to and without `stop`; `Conflict` names the file that does not have them."""

@@ -32,7 +32,15 @@ class RecordCodec:
     def nbytes(self, value: Record) -> int:
         links = value.get("links") or {}
         attributes = value.get("attributes") or {}
-        return 1024 + 256 * len(links) + sum(512 + _size(item.get("value")) for item in attributes.values())
+        own = 1024 + 256 * len(links) + 256 * len(_listed_chunks(value))
+        return own + sum(512 + _size(item.get("value")) for item in attributes.values())
+
+
+def _listed_chunks(value: Record) -> dict[str, Any]:
+    """Return the chunks that a linked dataset's layout lists."""
+    layout = (value.get("creationProperties") or {}).get("layout")
+    listed = layout.get("chunks") if isinstance(layout, dict) else None
+    return listed if isinstance(listed, dict) else {}
 
 
 def _size(value: Any) -> int:

@@ -13,7 +13,7 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.dn.settings import DataSettings
-from hsparse.errors import Conflict, Corrupt, Gone
+from hsparse.errors import Conflict, Gone
 from hsparse.format.linked_pieces import CLOSE, LONGEST, Pieces
 from hsparse.format.selection import Orthogonal
 from hsparse.model.chunk_spec import ChunkSpec
@@ -181,7 +181,7 @@ async def test_a_failure_is_not_kept_and_not_passed_on(store: Gate, node: DataSe
     waiting = asyncio.create_task(node.send(message((100,), 1, one, (100,), filters=DEFLATE)))
     await asyncio.sleep(0)
     store.open.set()
-    with pytest.raises(Corrupt, match=rf"{FILE}.*{DATASET}.*byte {len(packed)}, 50 bytes"):
+    with pytest.raises(Conflict, match=rf"{FILE}.*{DATASET}.*byte {len(packed)}, 50 bytes"):
         await failing
     assert (await waiting)[0].tobytes() == good
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from hsparse.dn.linked_files import HEAD_BYTES, LinkedFiles
@@ -31,6 +33,15 @@ async def test_a_range_is_one_request(store: CountingStore, files: LinkedFiles) 
     store.reset()
     assert await files.read(file, 100, 300) == DATA[100:300]
     assert store.calls == {"get_range": 1}
+
+
+async def test_those_who_look_at_once_share_one_request(store: CountingStore, files: LinkedFiles) -> None:
+    store.reset()
+    found = await asyncio.gather(*(files.inspect(KEY) for _ in range(50)))
+    assert store.calls == {"get_range": 1}
+    assert len(set(found)) == 1
+    outcomes = await asyncio.gather(*(files.inspect("data/b.h5") for _ in range(5)), return_exceptions=True)
+    assert all(isinstance(outcome, NotFound) for outcome in outcomes)
 
 
 async def test_a_file_that_is_not_there_cannot_be_linked_to(files: LinkedFiles) -> None:
