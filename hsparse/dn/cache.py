@@ -5,17 +5,41 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from hsparse.dn.owned import Owned
+H = TypeVar("H", bound="Held")
+
+
+class Held(Protocol):
+    """What the cache holds: a stored object with its owner's knowledge, or a chunk put together of others."""
+
+    key: str
+
+    @property
+    def busy(self) -> bool:
+        """Whether it must stay in memory."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that forgetting it would free."""
+        ...
+
+    async def settle(self) -> None:
+        """Wait until what was accepted before this call is stored or has failed."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until nothing is under way."""
+        ...
 
 
 class Cache:
-    """Owned objects by key. An object in use is never dropped, so that a key never has two."""
+    """What is held, by key. What is in use is never dropped, so that a key never has two."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
-        self._objects: OrderedDict[str, Owned[Any]] = OrderedDict()
+        self._objects: OrderedDict[str, Any] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._users: dict[str, int] = {}
         self.nbytes = 0
@@ -23,11 +47,11 @@ class Cache:
     def __len__(self) -> int:
         return len(self._objects)
 
-    def __iter__(self) -> Iterator[Owned[Any]]:
+    def __iter__(self) -> Iterator[Held]:
         return iter(list(self._objects.values()))
 
     @contextmanager
-    def use(self, key: str, make: Callable[[], Owned[Any]]) -> Iterator[Owned[Any]]:
+    def use(self, key: str, make: Callable[[], H]) -> Iterator[H]:
         """Give the object of `key`, made when it is not there; it stays at least while it is used."""
         owned = self._objects.get(key)
         if owned is None:
@@ -44,7 +68,7 @@ class Cache:
                 del self._users[key]
             self._measure(key, owned)
 
-    def get(self, key: str) -> Owned[Any] | None:
+    def get(self, key: str) -> Any:
         """Return the object of `key` if it is held, as just used; for a look that does not wait."""
         owned = self._objects.get(key)
         if owned is not None:
@@ -56,7 +80,7 @@ class Cache:
         for key in [key for key in self._objects if key.startswith(prefix)]:
             self._forget(key)
 
-    def _measure(self, key: str, owned: Owned[Any]) -> None:
+    def _measure(self, key: str, owned: Held) -> None:
         if self._objects.get(key) is owned:
             nbytes = owned.nbytes
             self.nbytes += nbytes - self._sizes[key]

@@ -38,6 +38,4 @@ class RecordCodec:
         return OVERHEAD + MEMORY * stored
 
     def work(self, nbytes: int) -> int:
-        return (
-            nbytes // MEMORY
-        )  # a change looks at one part of a record, and encodes the rest as fast as JSON goes
+        return nbytes // MEMORY  # a change looks at one part of a record, and the rest is encoded fast

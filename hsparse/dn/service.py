@@ -8,6 +8,7 @@ from hsparse.clock import Clock
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunks import Chunks
 from hsparse.dn.fences import Fences
+from hsparse.dn.linked_chunks import LinkedChunks
 from hsparse.dn.records import Records
 from hsparse.dn.settings import DataSettings
 from hsparse.dn.workers import Workers
@@ -24,10 +25,12 @@ from hsparse.wire.message import (
     FindElements,
     Forget,
     GetInfo,
+    InspectFile,
     ListKeys,
     Message,
     NodeInfo,
     ReadChunks,
+    ReadLinked,
     ReadObjects,
     ReadSparse,
     TrimChunks,
@@ -52,6 +55,7 @@ class DataService:
         self._records = Records(store, self._cache, self._workers, clock)
         fences = Fences(self._records.generation)
         self._chunks = Chunks(store, self._cache, self._workers, Budget(settings.pending_size), fences)
+        self._linked = LinkedChunks(store, self._cache, self._workers, fences)
         self._start_time = clock.now()
 
     async def send(self, message: Message[R]) -> R:
@@ -66,6 +70,10 @@ class DataService:
                 return await self._records.change(changes)
             case ReadChunks():
                 return await self._chunks.read(message)
+            case ReadLinked():
+                return await self._linked.read(message)
+            case InspectFile(uri):
+                return await self._linked.inspect(uri)
             case ReadSparse():
                 return await self._chunks.read_sparse(message)
             case CountDefined():

@@ -21,6 +21,17 @@ from hsparse.model.dataspace import Shape, dims_of, is_extensible, max_dims_of
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.fill_value import fill_bytes
 from hsparse.model.filter_json import parse_filters, record_size
+from hsparse.model.linked_layout import (
+    CHUNKED_REF,
+    CONTIGUOUS_REF,
+    LINKED,
+    group,
+    linked_layout,
+    parse_chunked_ref,
+    parse_contiguous_ref,
+    parse_indirect,
+    slab,
+)
 
 CHUNKED = "H5D_CHUNKED"
 CONTIGUOUS = "H5D_CONTIGUOUS"
@@ -72,8 +83,8 @@ def parse_layout(
     if asked is not None and kind == STRUCTURED:
         layout = _structured(asked, shape, datatype)
         return Layout(layout, layout)
-    if isinstance(kind, str) and kind.endswith(("_REF", "_REF_INDIRECT")):
-        raise Unsupported(f"The layout {kind} (data that stays in an HDF5 file) is not supported.")
+    if asked is not None and kind in LINKED:
+        return _linked(asked, shape, datatype, filtered)
     if kind not in (None, CHUNKED, CONTIGUOUS, COMPACT):
         raise BadRequest(
             f"The layout class {kind!r} is not {CHUNKED}, {CONTIGUOUS}, {COMPACT} or {STRUCTURED}."
@@ -94,6 +105,9 @@ def chunk_dims(record: Json) -> tuple[int, ...]:
     dims = dims_of(record["shape"])
     if dims is None:
         raise BadRequest(f"{record.get('id')} has a null dataspace: it has no values.")
+    linked = linked_layout(record)
+    if dims and linked is not None and linked["class"] == CONTIGUOUS_REF:
+        return slab(dims, parse_type(record["type"]).guessed_size)
     for layout in (record.get("layout"), record.get("creationProperties", {}).get("layout")):
         if dims and layout and layout.get("dims"):
             return tuple(layout["dims"])
@@ -179,6 +193,30 @@ def _contiguous(
         return Layout({"class": kind}, {"class": CHUNKED, "dims": whole}, follows=True)
     grid = auto_chunk(dims, size, min_bytes, max_bytes)
     return Layout({"class": kind}, {"class": CHUNKED, "dims": list(grid)})
+
+
+def _linked(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) -> Layout:
+    """Return the layout of a dataset whose data stays in a file; the grid puts small pieces together."""
+    dims, size = dims_of(shape), datatype.guessed_size
+    if not dims:
+        raise BadRequest(f"A scalar or null dataspace cannot have the layout {asked['class']}.")
+    if asked["class"] == CONTIGUOUS_REF:
+        if any(limit != dim for limit, dim in zip(max_dims_of(shape), dims, strict=True)):
+            raise BadRequest(f"A dataset that can grow needs chunks, not {CONTIGUOUS_REF}.")
+        stored = parse_contiguous_ref(asked, dims, datatype, filtered=filtered)
+        return Layout(stored, {"class": CHUNKED, "dims": list(slab(dims, size))}, follows=True)
+    chunk = _chunk(asked, shape)
+    if prod(chunk) * size > MAX_CHUNK_BYTES:
+        raise BadRequest(
+            f"A chunk of {list(chunk)} has {prod(chunk) * size} bytes; the limit is {MAX_CHUNK_BYTES}."
+        )
+    if asked["class"] == CHUNKED_REF:
+        stored = parse_chunked_ref(asked, chunk, datatype, filtered=filtered)
+    else:
+        stored = parse_indirect(asked, chunk, datatype)
+    piece = tuple(stored.get("hyper_dims", chunk))
+    grid = group(piece, max_dims_of(shape), size)
+    return Layout(stored, {"class": CHUNKED, "dims": list(grid)}, follows=True)
 
 
 def _structured(asked: Json, shape: Shape, datatype: Datatype) -> Json:

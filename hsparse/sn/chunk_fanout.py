@@ -13,8 +13,11 @@ from hsparse.errors import TooLarge
 from hsparse.format.fields import pick_fields
 from hsparse.format.plan import Share, count_chunks, plan
 from hsparse.format.selection import Selection
+from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import chunk_key, chunk_of_key, chunk_prefix
 from hsparse.sn.dataset import Dataset
+from hsparse.sn.linked_question import LinkedQuestion
+from hsparse.sn.linked_read import LinkedRead
 from hsparse.sn.owners import Owners
 from hsparse.wire.gather import gather_all
 from hsparse.wire.message import (
@@ -63,7 +66,10 @@ class ChunkFanout:
     async def existing(self) -> NDArray[np.uint64]:
         """Return the scaled coordinates of the stored chunks, (k, rank) uint64."""
         if self._existing is None:
-            self._existing = await list_chunks(self._owners, self._dataset)
+            linked = self._linked()
+            self._existing = (
+                await list_chunks(self._owners, self._dataset) if linked is None else await linked.existing()
+            )
         return self._existing
 
     async def read(self, selection: Selection, fields: Sequence[str] = ()) -> NDArray[Any]:
@@ -72,10 +78,8 @@ class ChunkFanout:
         With `fields` the elements have those alone, packed, in that order.
         """
         shares = await self.shares(selection)
-        spec, names = self._dataset.spec, tuple(fields)
-        parts: list[NDArray[Any] | None] = await self._owners.gather(
-            shares, self._key, lambda some: ReadChunks(spec, _parts(some), names)
-        )
+        names = tuple(fields)
+        parts = await self._read(shares, names)
         fill = pick_fields(self._dataset.fill, names)
         if len(shares) == 1 and parts[0] is not None and parts[0].size == selection.size:
             return _typed(parts[0], fill.dtype).reshape(selection.shape)
@@ -98,6 +102,10 @@ class ChunkFanout:
     ) -> list[Found | None]:
         """Return what a query finds in each share, see `FindElements`."""
         spec, names = self._dataset.spec, tuple(fields)
+        linked = self._linked()
+        if linked is not None:
+            question = LinkedQuestion(query, spec.dtype, limit, names, places_only)
+            return [None if part is None else question.answer(part) for part in await linked.read(shares)]
         return await self._owners.gather(
             shares,
             self._key,
@@ -108,9 +116,31 @@ class ChunkFanout:
         self, shares: Sequence[Share], query: str, value: NDArray[Any], fields: Sequence[str]
     ) -> list[Found]:
         """Change what a query finds in each share, see `UpdateElements`; durable when it returns."""
+        self._dataset.require_own()
         spec, names = self._dataset.spec, tuple(fields)
         return await self._owners.gather(
             shares, self._key, lambda some: UpdateElements(spec, _parts(some), query, value, names)
+        )
+
+    async def _read(self, shares: Sequence[Share], fields: tuple[str, ...]) -> list[NDArray[Any] | None]:
+        """Return each share's values, None where there are none."""
+        linked = self._linked()
+        if linked is not None:
+            whole = await linked.read(shares)
+            return [None if part is None else pick_fields(part, fields) for part in whole]
+        spec = self._dataset.spec
+        return await self._owners.gather(
+            shares, self._key, lambda some: ReadChunks(spec, _parts(some), fields)
+        )
+
+    def _linked(self) -> LinkedRead | None:
+        """Return how the dataset is read when its data stays in a file."""
+        if not is_linked(self._dataset.record):
+            return None
+        return LinkedRead(
+            self._owners,
+            self._dataset,
+            lambda table, selection: ChunkFanout(self._owners, table).read(selection),
         )
 
     async def read_sparse(
@@ -144,6 +174,7 @@ class ChunkFanout:
 
         With `fields` the values have those alone, packed, and the others stay.
         """
+        self._dataset.require_own()
         if selection.size > MOST_CHUNKS and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
             raise TooLarge(f"The selection meets more than {MOST_CHUNKS} chunks; write less at a time.")
         shares = plan(selection, self._dataset.grid)

@@ -13,8 +13,10 @@ from hsparse.errors import BadRequest, Moved, Unsupported
 from hsparse.format.grid import Grid
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import chunk_spec
+from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import check_id, domain_hex
 from hsparse.sn.context import Context
+from hsparse.sn.file_rights import FileRights
 from hsparse.wire.message import Record
 
 T = TypeVar("T")
@@ -34,10 +36,14 @@ class Dataset:
     grid: Grid
     dtype: np.dtype[Any]
     fill: NDArray[Any]
+    rights: FileRights | None = None
 
     @classmethod
-    def of(cls, record: Record) -> Dataset:
-        """Make it from a stored record; `BadRequest` for a null dataspace."""
+    def of(cls, record: Record, rights: FileRights | None = None) -> Dataset:
+        """Make it from a stored record; `BadRequest` for a null dataspace.
+
+        `rights` are the reader's to files that the data may be in.
+        """
         shape = record["shape"]
         if shape["class"] == "H5S_NULL":
             raise BadRequest(f"{record['id']} has a null dataspace: it has no values.")
@@ -47,12 +53,18 @@ class Dataset:
                 f"{record['id']} has a variable-length type, whose values are not supported yet."
             )
         extent = tuple(shape.get("dims") or ())
-        return cls(record["id"], record, extent, spec, Grid(extent, spec.dims), spec.dtype, spec.fill_value)
+        grid = Grid(extent, spec.dims)
+        return cls(record["id"], record, extent, spec, grid, spec.dtype, spec.fill_value, rights)
 
     def require_sparse(self) -> None:
         """Raise `BadRequest` when the dataset is dense."""
         if not self.spec.sparse:
             raise BadRequest(f"{self.id} is not sparse: all its elements are always defined.")
+
+    def require_own(self) -> None:
+        """Raise `BadRequest` when the data stays in a file, where nothing is ever written."""
+        if is_linked(self.record):
+            raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")
 
 
 async def load_dataset(context: Context) -> Dataset:
@@ -61,7 +73,9 @@ async def load_dataset(context: Context) -> Dataset:
     root = context.domain.root
     if root is None or domain_hex(id) != domain_hex(root):
         raise BadRequest(f"{id} is not in the domain {context.domain.path}.")
-    return Dataset.of(await context.service.owners.record(id))
+    owners = context.service.owners
+    rights = FileRights(owners, context.principal, context.service.settings.bucket)
+    return Dataset.of(await owners.record(id), rights)
 
 
 async def until_current(context: Context, work: Callable[[Dataset], Awaitable[T]]) -> T:

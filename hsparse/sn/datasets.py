@@ -18,6 +18,7 @@ from hsparse.sn.context import Context
 from hsparse.sn.create import post_objects
 from hsparse.sn.dataset import Dataset
 from hsparse.sn.href import hrefs
+from hsparse.sn.link_file import link_file, refuse_locator, refuse_values
 from hsparse.sn.objects import delete_object, get_object, get_object_by_path, list_objects, requested
 from hsparse.sn.respond import respond
 from hsparse.sn.scan import scan_dataset
@@ -71,6 +72,7 @@ async def _fill(context: Context, record: Record, body: Record) -> Callable[[], 
         raise BadRequest("filters must be a list.")
     # HDF5 clients of the 0.9 dialect send the layout beside the creation properties.
     asked = properties.pop("layout", None) or body.get("layout")
+    refuse_locator(properties)
     settings = context.service.settings
     layout = parse_layout(
         asked,
@@ -85,9 +87,11 @@ async def _fill(context: Context, record: Record, body: Record) -> Callable[[], 
     record |= {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)
     if layout.grid:
         chunk_spec(record)  # refuses filters that are not known
+    await link_file(context, record)
     value = body.get("value")
     if value is None:
         return None
+    refuse_values(record)
     array = parse_initial_value(value, shape, datatype)
     dataset = Dataset.of(record)
 

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from hsparse.errors import BadRequest, Conflict
 from hsparse.model.dataspace import is_extensible, max_dims_of, parse_extent, shown_shape
+from hsparse.model.linked_layout import is_linked
 from hsparse.sn.context import Context
 from hsparse.sn.href import hrefs
 from hsparse.sn.json_body import read_object
@@ -77,6 +78,8 @@ def _change(record: Record, body: Record) -> SetExtent:
     for dim, (extent, limit) in enumerate(zip(dims, limits, strict=True)):
         if limit is not None and extent > limit:
             raise Conflict(f"Dimension {dim} of {id} can have at most {limit} elements, not {extent}.")
+    if is_linked(record) and any(new < old for new, old in zip(dims, shape["dims"], strict=True)):
+        raise BadRequest(f"{id} cannot shrink: its data stays in a file, from which nothing is erased.")
     return SetExtent(id, dims)
 
 

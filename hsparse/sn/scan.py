@@ -9,6 +9,7 @@ from hsparse.errors import ErrorKind
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
 from hsparse.model.objid import chunk_of_key, chunk_prefix, domain_prefix
+from hsparse.sn.linked_counts import linked_counts
 from hsparse.sn.owners import Owners
 from hsparse.sn.walk import READS_AT_ONCE
 from hsparse.wire.message import ListKeys, Record
@@ -67,7 +68,8 @@ async def scan_domain(owners: Owners, root: str) -> Record:
         for id, outcome in zip(some, await owners.read(*some), strict=True):
             if outcome.failure is not None and outcome.failure.kind in (ErrorKind.NOT_FOUND, ErrorKind.GONE):
                 continue  # chunks that are left of a deleted dataset
-            datasets[id] = _dataset_counts(outcome.unwrap(), tally.datasets[id])
+            record = outcome.unwrap()
+            datasets[id] = _dataset_counts(record, tally.datasets[id]) | await linked_counts(owners, record)
     sums = {key: sum(one[key] for one in datasets.values()) for key in _SUMMED}
     sums |= {"num_groups": tally.groups, "num_datatypes": tally.datatypes, "metadata_bytes": tally.metadata}
     sums |= {"lastModified": tally.modified, "md5_sum": ""}
@@ -87,8 +89,6 @@ def _dataset_counts(record: Record, stored: _Stored) -> Record:
         "num_chunks": stored.chunks,
         "allocated_bytes": stored.size,
         "logical_bytes": num_elements(record["shape"]) * parse_type(record["type"]).guessed_size,
-        "linked_bytes": 0,
-        "num_linked_chunks": 0,
     }
 
 

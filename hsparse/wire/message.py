@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import ERRORS, ErrorKind, HsparseError
+from hsparse.format.linked_pieces import Pieces
 from hsparse.format.selection import Selection
 from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.linked_file import LinkedFile
 
 Record: TypeAlias = dict[str, Any]
 R = TypeVar("R", covariant=True)
@@ -372,6 +374,32 @@ class Bury(Message[None]):
     """
 
     dataset: str
+
+
+# --- chunks whose data stays in files ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLinked(Message[tuple[NDArray[Any] | None, ...]]):
+    """Read values of chunks that are put together of pieces of files; answered as `ReadChunks` is.
+
+    `pieces.chunk` numbers the `parts`, `pieces.file` the `files`. `piece` are a piece's dimensions; empty: a
+    piece is unfiltered and has the first elements of its chunk. `Conflict` names a file that is not there any
+    more, was changed since it was linked to, or is too short.
+    """
+
+    spec: ChunkSpec
+    parts: tuple[Part, ...]
+    pieces: Pieces
+    files: tuple[LinkedFile, ...]
+    piece: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectFile(Message[LinkedFile]):
+    """Look at a file that is to be linked to; `NotFound` when there is none. Any data node can."""
+
+    uri: str
 
 
 @dataclass(frozen=True, slots=True)

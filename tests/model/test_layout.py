@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.errors import BadRequest, Unsupported
+from hsparse.errors import BadRequest
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
 from hsparse.model.layout import chunk_dims, chunk_spec, is_sparse, parse_layout, shown_layout
@@ -136,12 +136,6 @@ def test_what_is_no_layout(asked: Any, body: dict[str, Any], kind: str) -> None:
     with pytest.raises(BadRequest) as caught:
         made(asked, body, kind)
     assert caught.value.message.endswith(".")
-
-
-@pytest.mark.parametrize("kind", ["H5D_CONTIGUOUS_REF", "H5D_CHUNKED_REF", "H5D_CHUNKED_REF_INDIRECT"])
-def test_what_is_not_supported(kind: str) -> None:
-    with pytest.raises(Unsupported, match=kind):
-        made({"class": kind}, {"shape": [10]})
 
 
 def test_a_spec_changes_with_what_it_is_made_from() -> None:

@@ -1,0 +1,95 @@
+"""Chunks put together of pieces of HDF5 files.
+
+What clients tell of a file is less than the file knows. They name no filter masks; h5pyd's hsload leaves out
+fletcher32, and what bitshuffle compresses with. So a piece that does not decode as told is tried as libhdf5 may
+have written it: with filters skipped that did not make it smaller, with a checksum and with a compression that
+nobody told of. Each of these is certain when it decodes: sizes and checksums must fit exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt
+from hsparse.format.bitshuffle_filter import LZ4, ZSTD
+from hsparse.format.buffer import Buffer
+from hsparse.format.filters import codec_of, decode
+from hsparse.model.filter import Filter
+
+FLETCHER32 = Filter(3, ())
+BITSHUFFLE = 32008
+Pipeline = tuple[Filter, ...]
+
+
+def decode_piece(
+    data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipeline: Pipeline, mask: int = 0
+) -> NDArray[Any]:
+    """Return a piece's elements, shape `dims`, a view of `data` where there are no filters.
+
+    `mask` is the filter mask as far as it is known. `Corrupt` when no way leads to exactly that many elements.
+    """
+    expected = math.prod(dims) * dtype.itemsize
+    failure: Corrupt | None = None
+    for filters, skipped in _ways(pipeline, mask, len(data) >= expected):
+        try:
+            return np.ndarray(dims, dtype, decode(filters, data, skipped, expected))
+        except Corrupt as error:
+            failure = failure or error
+    assert failure is not None
+    raise failure
+
+
+def place_piece(array: NDArray[Any], place: list[int], piece: NDArray[Any]) -> None:
+    """Set the part of a chunk at `place`, counted in pieces, to a piece's elements."""
+    array[tuple(slice(at * size, (at + 1) * size) for at, size in zip(place, piece.shape, strict=True))] = (
+        piece
+    )
+
+
+def place_start(array: NDArray[Any], data: Buffer) -> None:
+    """Set the first elements of a chunk, in row-major order, to those in `data`: of a contiguous dataset."""
+    count = len(data) // array.dtype.itemsize
+    array.reshape(-1)[:count] = np.ndarray((count,), array.dtype, data)
+
+
+def longest_piece(dims: tuple[int, ...], itemsize: int, pipeline: Pipeline) -> int:
+    """Return the most bytes that a piece of `dims` elements can take in a file: no filter doubles it."""
+    size = math.prod(dims) * itemsize
+    return 2 * size + 4096 if pipeline else size + 4
+
+
+def _ways(pipeline: Pipeline, mask: int, long: bool) -> Iterator[tuple[Pipeline, int]]:
+    """Give pipelines and masks to try; `long`: the piece is not smaller than its elements."""
+    for filters in _told_and_untold(pipeline):
+        yield from _masked(filters, mask, long)
+
+
+def _told_and_untold(pipeline: Pipeline) -> Iterator[Pipeline]:
+    """Give the pipeline, then with what its bitshuffle may compress with."""
+    yield pipeline
+    for place, filter in enumerate(pipeline):
+        if filter.id == BITSHUFFLE and len(filter.values) < 5:
+            for compression in (LZ4, ZSTD):
+                values = (*filter.values[:3], 0, compression)
+                yield (*pipeline[:place], Filter(BITSHUFFLE, values), *pipeline[place + 1 :])
+
+
+def _masked(pipeline: Pipeline, mask: int, long: bool) -> Iterator[tuple[Pipeline, int]]:
+    masks = [mask]
+    declined = sum(1 << place for place, filter in enumerate(pipeline) if codec_of(filter).declines)
+    if declined and not mask:
+        # A filter that declines to make data longer leaves data as long as it was.
+        masks = [declined, mask] if long else [mask, declined]
+    for skipped in masks:
+        yield pipeline, skipped
+    if FLETCHER32.id in (filter.id for filter in pipeline):
+        return
+    for skipped in masks:
+        for place in reversed(range(len(pipeline) + 1)):
+            low = skipped & ((1 << place) - 1)
+            yield (*pipeline[:place], FLETCHER32, *pipeline[place:]), low | (skipped >> place) << (place + 1)
