@@ -69,7 +69,8 @@ def _(change: PutAttributes, record: Record, now: float, graves: Graves) -> Chan
             raise Conflict(f"Attribute {name!r} of {change.id} exists with another content; use replace=1.")
         created |= there is None
         changed = True
-        attributes[name] = {**attribute, "created": there["created"] if there else now, "lastModified": now}
+        first = there.get("created", now) if there is not None and change.in_place else now
+        attributes[name] = {**attribute, "created": first, "lastModified": now}
     if not changed:
         return record, Outcome(record)
     return _renew(record, now, attributes=attributes, changed=True, created=created)

@@ -131,7 +131,8 @@ async def put_attribute_value(context: Context) -> web.StreamResponse:
         attribute = parse_attribute(
             {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}, datatype
         )
-    await context.service.owners.apply(PutAttributes(requested_id(context), {name: attribute}, replace=True))
+    change = PutAttributes(requested_id(context), {name: attribute}, replace=True, in_place=True)
+    await context.service.owners.apply(change)
     return respond({})
 
 

@@ -105,6 +105,7 @@ def with_class(record: Record, domain: Domain, context: Context) -> Record:
         attributes=context.flag("include_attrs"),
         ignore_nan=context.flag("ignore_nan"),
     )
+    shown = {"creationProperties": {}} | shown
     return shown | {"domain": domain.path, "class": CLASSES[collection_of(record["id"])]}
 
 

@@ -82,11 +82,14 @@ async def scan_domain(owners: Owners, root: str) -> Record:
 
 
 def _dataset_counts(record: Record, stored: _Stored) -> Record:
+    """Return a dataset's counts; of a variable-length type nothing but the stored bytes is known."""
+    datatype = parse_type(record["type"])
+    logical = num_elements(record["shape"]) * datatype.guessed_size
     return {
         "lastModified": stored.modified,
         "num_chunks": stored.chunks,
         "allocated_bytes": stored.size,
-        "logical_bytes": num_elements(record["shape"]) * parse_type(record["type"]).guessed_size,
+        "logical_bytes": stored.size if datatype.is_variable else logical,
         "linked_bytes": 0,
         "num_linked_chunks": 0,
     }

@@ -125,11 +125,16 @@ async def test_attributes(node: DataNode) -> None:
     other = {**INT, "value": 2}
     assert kind(await change(node, PutAttributes(id, {"b": INT, "a": other}))) == ErrorKind.CONFLICT
     assert set((await record_of(node, id))["attributes"]) == {"a"}
+    first = (await record_of(node, id))["attributes"]["a"]["created"]
+    assert first > 0
+    outcome = await change(node, PutAttributes(id, {"a": {**INT, "value": 3}}, replace=True, in_place=True))
+    assert (outcome.created, outcome.changed) == (False, True)
+    assert (await record_of(node, id))["attributes"]["a"]["created"] == first
     outcome = await change(node, PutAttributes(id, {"a": other}, replace=True))
     assert (outcome.created, outcome.changed) == (False, True)
     stored = (await record_of(node, id))["attributes"]["a"]
     assert stored["value"] == 2
-    assert stored["created"] > 0
+    assert stored["created"] >= first
     assert kind(await change(node, DeleteAttributes(id, ("a", "z")))) == ErrorKind.NOT_FOUND
     assert kind(await change(node, DeleteAttributes(id, ("a",)))) is None
     assert kind(await change(node, DeleteAttributes(id, ("a",)))) == ErrorKind.GONE

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import hdrs
@@ -39,22 +40,31 @@ class NamedUser:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A status, and a body: JSON's value, or bytes."""
+    """A status, a body (JSON's value, or bytes), and the headers."""
 
     status: int
     body: Any
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Any:
         return self.body[key]
 
 
 class RestClient:
-    """Requests as `user` about `domain`; `node` answers, through a service node that runs in this process."""
+    """Requests as `user` about `domain`; `node` answers, through a service node that runs in this process.
+
+    Several data nodes are given by id.
+    """
 
     def __init__(
-        self, node: DataNode, clock: Clock, *users: Principal, settings: ServiceSettings | None = None
+        self,
+        node: DataNode | dict[str, DataNode],
+        clock: Clock,
+        *users: Principal,
+        settings: ServiceSettings | None = None,
     ) -> None:
-        owners = Owners(Membership(1, ("dn-001",)), {"dn-001": node})
+        nodes = node if isinstance(node, dict) else {"dn-001": node}
+        owners = Owners(Membership(1, tuple(nodes)), nodes)
         self.service = Service(
             settings or ServiceSettings(), owners, clock, NamedUser(*users), Metrics(clock), clock.now()
         )
@@ -89,4 +99,9 @@ class RestClient:
         async with self._client.request(method, path, data=body, params=params, headers=headers) as response:
             data = await response.read()
             is_json = response.content_type == "application/json"
-            return Reply(response.status, json.loads(data) if is_json else data)
+            return Reply(response.status, json.loads(data) if is_json and data else data, response.headers)
+
+    @property
+    def url(self) -> str:
+        """Return where the server answers, without a slash at the end."""
+        return str(self._client.make_url("/")).removesuffix("/")

@@ -96,12 +96,14 @@ class PutAttributes:
     """Set attributes, all or none.
 
     Each value is `{"type":..., "shape":..., "value":...}` without `created`, which the data node adds.
-    One that exists with another content is a `Conflict` unless `replace`.
+    One that exists with another content is a `Conflict` unless `replace`: then it is a new one, the last
+    in creation order, or with `in_place` the same one with another value.
     """
 
     id: str
     attributes: dict[str, Record]
     replace: bool = False
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)
