@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from h5json import objid as h5id
@@ -10,6 +11,7 @@ from hsparse.clock import Clock
 from hsparse.errors import BadRequest
 
 COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
+_ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6}")
 
 
 def new_root_id(clock: Clock) -> str:
@@ -33,7 +35,7 @@ def _format(prefix: str, digits: str) -> str:
 @lru_cache(maxsize=16384)
 def check_id(id: str, collection: str | None = None) -> str:
     """Return `id` when it is well formed (and in `collection`); `BadRequest` otherwise."""
-    if not h5id.isValidUuid(id) or not h5id.isSchema2Id(id) or id[0] not in COLLECTIONS:
+    if _ID.fullmatch(id) is None or not h5id.isSchema2Id(id):
         raise BadRequest(f"{id!r} is not an object id.")
     if collection is not None and COLLECTIONS[id[0]] != collection:
         raise BadRequest(f"{id!r} is not the id of one of the {collection}.")

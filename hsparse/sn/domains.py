@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -11,6 +12,7 @@ from hsparse.model.right import Right
 from hsparse.sn.access import named_domain
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domain_creation import create_domain
+from hsparse.sn.everything import respond_everything
 from hsparse.sn.folders import list_folder
 from hsparse.sn.href import domain_hrefs, hrefs
 from hsparse.sn.json_body import read_object, text_list
@@ -20,11 +22,7 @@ from hsparse.sn.respond import respond
 from hsparse.sn.scan import scan_domain
 from hsparse.sn.server_facts import server_facts
 from hsparse.sn.shown import shown_object
-from hsparse.sn.walk import walk
 from hsparse.wire.message import DeleteObject, DeleteTree, Forget, ListKeys, Record
-
-MAX_OBJECTS = 10_000
-"""Objects that `getobjs` answers with; a domain of more is answered without, and clients ask one by one."""
 
 
 async def get_domain(context: Context) -> web.StreamResponse:
@@ -42,7 +40,11 @@ async def get_domain(context: Context) -> web.StreamResponse:
         answer |= await _details(context, domain.root)
     if context.flag("getdnids"):
         answer["dn_ids"] = data_node_ids(context)
-    return respond_floats(answer | {"hrefs": domain_hrefs(context, domain.path, domain.root)})
+    answer["hrefs"] = domain_hrefs(context, domain.path, domain.root)
+    if domain.root is None or not context.flag("getobjs"):
+        return respond_floats(answer)
+    whole = partial(shown_object, links=True, attributes=True, ignore_nan=context.flag("ignore_nan"))
+    return await respond_everything(context, (domain.root,), "domain_objs", whole, answer)
 
 
 async def post_domain(context: Context) -> web.StreamResponse:
@@ -115,15 +117,7 @@ async def _details(context: Context, root: str) -> Record:
     details = dict(server_facts(context.service.settings))
     if context.flag("verbose"):
         details |= await scan_domain(context.service.owners, root)
-    if context.flag("getobjs"):
-        found = await walk(context.service.owners, root, read_all=True, limit=MAX_OBJECTS)
-        if len(found) <= MAX_OBJECTS:
-            details["domain_objs"] = {one.id: _whole(context, one.record or {}) for one in found}
     return details
-
-
-def _whole(context: Context, record: Record) -> Record:
-    return shown_object(record, links=True, attributes=True, ignore_nan=context.flag("ignore_nan"))
 
 
 def _truth(context: Context, body: dict[str, Any], key: str) -> bool:

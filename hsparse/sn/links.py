@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
@@ -10,47 +11,53 @@ from hsparse.errors import BadRequest
 from hsparse.model.link import HARD, check_title, listed_link, parse_link, shown_link
 from hsparse.model.objid import collection_of
 from hsparse.sn.context import Context
+from hsparse.sn.everything import respond_everything
 from hsparse.sn.href import href, hrefs
 from hsparse.sn.json_body import read_object
 from hsparse.sn.missing import missing_link
 from hsparse.sn.object_path import check_member
 from hsparse.sn.objects import requested, requested_id
-from hsparse.sn.page import ordered, page_of, split_names
-from hsparse.sn.pattern import matcher
+from hsparse.sn.page import matching, ordered, page_of, split_names
 from hsparse.sn.respond import respond
 from hsparse.sn.several import Several, by_creation
-from hsparse.sn.walk import read_many, walk
+from hsparse.sn.walk import read_many
 from hsparse.wire.message import DeleteLinks, PutLinks, Record
 
 KEYS = Several("grp_ids", "links", "titles", "groups")
 
 
 async def get_links(context: Context) -> web.StreamResponse:
-    """List a group's links; with `follow_links` those of all groups that can be reached, by group."""
+    """List a group's links, or those in `titles`; with `follow_links` those of all groups below, by group."""
     id = requested_id(context, "groups")
     own = f"/groups/{id}"
     links = {"hrefs": hrefs(context, self=f"{own}/links", home="/", owner=own)}
-    if context.flag("follow_links"):
-        return respond({"links": await _reachable(context, id)} | links)
     record = await context.service.owners.record(id)
+    if context.flag("follow_links"):
+        return await _reachable(context, (id,), None, links)
     stored = record.get("links") or {}
-    titles = page_of(context, ordered(context, stored), "link")
+    asked = list(split_names(context, "titles")) if context.arg("titles") else None
+    titles = await _titles(context, id, stored, asked, several=False)
+    titles = page_of(context, titles, "link")
     return respond({"links": [_browsable(context, id, title, stored[title]) for title in titles]} | links)
 
 
 async def post_links(context: Context) -> web.StreamResponse:
-    """Answer with links by title: of the request's group, or of each group in `grp_ids`."""
+    """Answer with links by title: of the request's group, or of each group in `grp_ids`.
+
+    With `follow_links` of all groups below as well.
+    """
     body = await read_object(context)
     wanted = KEYS.wanted(context, body)
     groups = list(wanted)
-    matches = matcher(context.arg("pattern"))
-    limit = context.number("Limit")
+    if context.flag("follow_links"):
+        for outcome in await read_many(context.service.owners, groups):
+            outcome.unwrap()
+        return await _reachable(context, groups, wanted, {})
     found: Record = {}
     for id, outcome in zip(groups, await read_many(context.service.owners, groups), strict=True):
         stored = outcome.unwrap().get("links") or {}
         titles = await _titles(context, id, stored, wanted[id], several=len(groups) > 1)
-        titles = [title for title in titles if matches(title)]
-        found[id] = [listed_link(title, stored[title]) for title in (titles if not limit else titles[:limit])]
+        found[id] = [listed_link(title, stored[title]) for title in matching(context, titles)]
     return respond({"links": found if len(groups) > 1 else found[groups[0]]})
 
 
@@ -132,20 +139,18 @@ async def _titles(
     return [title for title in wanted if title in stored]
 
 
-async def _reachable(context: Context, id: str) -> Record:
-    matches = matcher(context.arg("pattern"))
-    found = await walk(context.service.owners, id)
-    if not found:
-        await context.service.owners.record(id)  # says why there is none
-    return {
-        one.id: [
-            listed_link(title, one.record["links"][title])
-            for title in ordered(context, one.record.get("links") or {})
-            if matches(title)
-        ]
-        for one in found
-        if one.record is not None
-    }
+async def _reachable(
+    context: Context, ids: Sequence[str], wanted: dict[str, list[str] | None] | None, around: Record
+) -> web.StreamResponse:
+    """Answer with the links of groups and of all groups below them, by group; `wanted` are titles of some."""
+
+    def show(group: Record) -> list[Record]:
+        links = group.get("links") or {}
+        titles = (wanted or {}).get(group["id"])
+        titles = ordered(context, links) if titles is None else [title for title in titles if title in links]
+        return [listed_link(title, links[title]) for title in matching(context, titles)]
+
+    return await respond_everything(context, ids, "links", show, around, leaves=False)
 
 
 def _browsable(context: Context, id: str, title: str, link: Record) -> Record:

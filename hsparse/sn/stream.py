@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.sn.media import Media
+from hsparse.sn.respond import JSON_TYPE
 
 Piece = Any
 PART = 1 << 20
@@ -27,7 +28,8 @@ async def respond_stream(
     following = asyncio.ensure_future(_next(pieces))
     try:
         piece = await following
-        response = web.StreamResponse(headers={"Content-Type": media.value})
+        kind = JSON_TYPE if media is Media.JSON else media.value
+        response = web.StreamResponse(headers={"Content-Type": kind})
         response.content_length = length
         await response.prepare(request)
         try:

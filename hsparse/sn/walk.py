@@ -24,31 +24,26 @@ class Found:
     record: Record | None
 
 
-async def walk(
-    owners: Owners, start: str, *, read_all: bool = False, limit: int | None = None
-) -> list[Found]:
+async def walk(owners: Owners, start: str) -> list[Found]:
     """Return the objects reachable from group `start`, itself first, each once, in breadth-first order.
 
-    Groups are read; with `read_all`, datasets and types are as well. Links whose target is gone are passed
-    over. With `limit` the walk ends as soon as more than that many objects were met.
+    Groups are read. Links to groups that are gone are passed over.
     """
     found: list[Found] = []
     paths = {start: "/"}
     level = [start]
     while level:
         following: list[str] = []
-        records = await _read(owners, [id for id in level if read_all or collection_of(id) == "groups"])
+        records = await _read(owners, [id for id in level if collection_of(id) == "groups"])
         for id in level:
             record = records.get(id)
-            if record is None and (read_all or collection_of(id) == "groups"):
+            if record is None and collection_of(id) == "groups":
                 continue
             found.append(Found(id, paths[id], record))
             for title, target in hard_links(record or {}):
                 if target not in paths:
                     paths[target] = join(paths[id], title)
                     following.append(target)
-            if limit is not None and len(found) > limit:
-                return found
         level = following
     return found
 

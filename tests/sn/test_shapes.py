@@ -78,7 +78,6 @@ DIFFERENCES = (
     Difference("reply.domain_objs.<id>.*", "extra", "members of domain_objs with all that HSDS 0.9 tells", (NEW,)),
     Difference("status", "other", "0.9 fails at a query on an array; it answers none", (OLD,), "list folder query*"),
     # --- more than was answered
-    Difference("reply.creationProperties", "extra", "told at once", pairs="create anonymous group*"),
     Difference("reply.num_chunks", "extra", COUNTED, pairs="get dataset verbose"),
     Difference("reply.allocated_size", "extra", COUNTED, pairs="get dataset verbose"),
     Difference("reply.status", "extra", "points are answered as selections are", pairs="read points POST JSON*"),

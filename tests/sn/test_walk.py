@@ -55,7 +55,7 @@ def depths(graph: Graph, start: int) -> dict[int, int]:
 async def test_everything_that_is_reached_is_met_once(graph: Graph) -> None:
     start = min(graph)
     owners, node = build(graph)
-    found = await walk(owners, name(start), read_all=True)
+    found = await walk(owners, name(start))
     expected = depths(graph, start)
     assert sorted(one.id for one in found) == sorted(map(name, expected))
     for one in found:
@@ -79,9 +79,3 @@ async def test_every_path_leads_to_the_object(graph: Graph, target: int) -> None
         target in depths(graph, start)
         or any(target in graph[number].values() for number in depths(graph, start) if number in graph)
     )
-
-
-async def test_a_walk_ends_at_its_limit() -> None:
-    owners, node = build({0: {"a": 1, "b": 2}, 1: {"a": 3}, 2: {}, 3: {}})
-    assert len(await walk(owners, name(0), limit=2)) == 3
-    assert len(node.log) == 2
