@@ -21,6 +21,7 @@ from hsparse.wire.message import (
     PutAcl,
     PutAttributes,
     PutLinks,
+    PutRecord,
     Record,
     SetExtent,
 )
@@ -36,6 +37,8 @@ def change_record(change: Change, record: Record | None, now: float, graves: Gra
     """
     if isinstance(change, CreateObject):
         return _create(change, record)
+    if isinstance(change, PutRecord):
+        return change.record, Outcome(change.record, changed=True)
     if record is None:
         raise graves.missing(f"{change.id}", change.id)
     return _apply(change, record, now, graves)

@@ -56,11 +56,18 @@ def is_root(id: str) -> bool:
     return id.startswith("g-") and bool(h5id.isRootObjId(id))
 
 
+def summary_id(root: str) -> str:
+    """Return the id of a domain's summary, which is a record too: `s-<uuid1>`."""
+    return f"s-{root[2:19]}"
+
+
 @lru_cache(maxsize=16384)
 def storage_key(id: str) -> str:
-    """Return the key of a record: of an object id, or of a domain path that begins with `/`."""
+    """Return the key of a record: of an object id, a summary's, or a domain path that begins with `/`."""
     if id.startswith("/"):
         return f"{id[1:]}/.domain.json".lstrip("/")
+    if id.startswith("s-"):
+        return f"db/{id[2:]}/.info.json"
     digits = h5id.getIdHexChars(id)
     base = f"db/{digits[:8]}-{digits[8:16]}"
     if is_root(id):

@@ -33,6 +33,11 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     """Make the application that answers `routes` for `service`."""
     app = web.Application(middlewares=[service.metrics.middleware, answer_errors])
     app.on_response_prepare.append(add_headers)
+
+    async def stop(app: web.Application) -> None:
+        await service.statistics.close()
+
+    app.on_cleanup.append(stop)
     for route in routes:
         app.router.add_route(route.method, route.path, bind(service, route))
     for path in dict.fromkeys(route.path for route in routes):

@@ -19,9 +19,9 @@ from hsparse.sn.json_body import read_object, text_list
 from hsparse.sn.object_path import resolve, root_of
 from hsparse.sn.objects import respond_floats, with_class
 from hsparse.sn.respond import respond
-from hsparse.sn.scan import scan_domain
 from hsparse.sn.server_facts import server_facts
 from hsparse.sn.shown import shown_object
+from hsparse.sn.statistics import told
 from hsparse.wire.message import DeleteObject, DeleteTree, Forget, ListKeys, Record
 
 
@@ -37,7 +37,7 @@ async def get_domain(context: Context) -> web.StreamResponse:
         return respond_floats(with_class(record, found, context) | {"hrefs": links})
     answer = shown_domain(domain)
     if domain.root is not None:
-        answer |= await _details(context, domain.root)
+        answer |= await _details(context, domain, domain.root)
     if context.flag("getdnids"):
         answer["dn_ids"] = data_node_ids(context)
     answer["hrefs"] = domain_hrefs(context, domain.path, domain.root)
@@ -61,9 +61,9 @@ async def post_domain(context: Context) -> web.StreamResponse:
 
 
 async def put_domain(context: Context) -> web.StreamResponse:
-    """Create a domain or folder or, with `flush` or `rescan`, see that all is stored and counted.
+    """Create a domain or folder or, with `flush` or `rescan`, see that all is stored, and counted.
 
-    Both are always so: nothing is answered before it is stored, and counts are taken when asked for.
+    All is stored as soon as it is answered, so that a flush has nothing to do.
     """
     body = await read_object(context)
     wants_ids = _truth(context, body, "getdnids")
@@ -71,6 +71,8 @@ async def put_domain(context: Context) -> web.StreamResponse:
         domain = await named_domain(context, Right.UPDATE)
         if domain.root is None and _truth(context, body, "rescan"):
             raise BadRequest(f"{domain.path} is a folder: it has nothing to count.")
+        if domain.root is not None and _truth(context, body, "rescan"):
+            await context.service.statistics.rescan(domain.root)
         if wants_ids and domain.root is not None:
             return respond({"dn_ids": data_node_ids(context)})
         return web.Response(status=204)
@@ -113,10 +115,11 @@ def data_node_ids(context: Context) -> list[str]:
     return sorted(context.service.owners.nodes)
 
 
-async def _details(context: Context, root: str) -> Record:
+async def _details(context: Context, domain: Domain, root: str) -> Record:
     details = dict(server_facts(context.service.settings))
     if context.flag("verbose"):
-        details |= await scan_domain(context.service.owners, root)
+        summary = await context.service.statistics.of_domain(root)
+        details |= told(summary, domain.record.get("lastModified", 0))
     return details
 
 

@@ -13,8 +13,9 @@ from hsparse.sn.context import Context, Domain
 from hsparse.sn.href import href, hrefs
 from hsparse.sn.pattern import matcher
 from hsparse.sn.respond import respond
-from hsparse.sn.scan import scan_domain
+from hsparse.sn.statistics import told
 from hsparse.sn.walk import read_many
+from hsparse.wire.gather import gather_all
 from hsparse.wire.message import ListKeys, Record
 
 KEYS_AT_ONCE = 1000
@@ -70,7 +71,7 @@ async def _shown(context: Context, paths: list[str], query: AttributeQuery | Non
         domains.append(Domain(path, outcome.unwrap()))
     if query is not None:
         domains = await _answering(context, domains, query)
-    return [await _entry(context, domain) for domain in domains]
+    return await gather_all([_entry(context, domain) for domain in domains])
 
 
 async def _answering(context: Context, domains: list[Domain], query: AttributeQuery) -> list[Domain]:
@@ -97,9 +98,8 @@ async def _entry(context: Context, domain: Domain) -> Record:
     entry["class"] = "folder" if domain.root is None else "domain"
     entry |= {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
     if domain.root is not None and context.flag("verbose") and _may_read(context, domain):
-        modified = entry.get("lastModified", 0)
-        entry |= await scan_domain(context.service.owners, domain.root)
-        entry["lastModified"] = max(entry["lastModified"], modified)
+        summary = await context.service.statistics.of_domain(domain.root)
+        entry |= told(summary, entry.get("lastModified", 0))
     entry["name"] = domain.path
     entry["hrefs"] = [{"rel": "domain", "href": href(context, "/", domain=domain.path)}]
     return entry

@@ -9,6 +9,7 @@ from hsparse.sn.authenticator import Authenticator
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.owners import Owners
 from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.statistics import Statistics
 from hsparse.wire.budget import Budget
 
 
@@ -27,7 +28,10 @@ class Service:
     start_time: float
     bodies: Budget = field(init=False)
     answers: Budget = field(init=False)
+    statistics: Statistics = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bodies", Budget(self.settings.request_memory))
         object.__setattr__(self, "answers", Budget(self.settings.answer_memory))
+        statistics = Statistics(self.owners, self.clock, self.settings.bucket)
+        object.__setattr__(self, "statistics", statistics)

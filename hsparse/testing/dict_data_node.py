@@ -35,6 +35,7 @@ from hsparse.wire.message import (
     PutAcl,
     PutAttributes,
     PutLinks,
+    PutRecord,
     ReadObjects,
     Record,
     SetExtent,
@@ -101,7 +102,7 @@ class DictDataNode:
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
         record = self.records.get(change.id, last)  # of a deletion: what was deleted
-        if record is not None and changed and not isinstance(change, CreateObject):
+        if record is not None and changed and not isinstance(change, CreateObject | PutRecord):
             record["lastModified"] = self._clock.now()
         return Outcome(copy.deepcopy(record), changed, created)
 
@@ -113,6 +114,9 @@ class DictDataNode:
             self.records[change.id] = change.record
             self._deleted.discard((change.id,))
             return True, True
+        if isinstance(change, PutRecord):
+            self.records[change.id] = change.record
+            return True, False
         if change.id not in self.records:
             raise self._missing(change.id)
         if isinstance(change, DeleteObject):

@@ -41,6 +41,7 @@ from hsparse.wire.message import (
     PutAcl,
     PutAttributes,
     PutLinks,
+    PutRecord,
     ReadChunks,
     ReadObjects,
     ReadSparse,
@@ -114,6 +115,14 @@ async def test_a_path_can_be_created_again(node: DataNode) -> None:
         assert (await change(node, CreateObject(path, {"owner": owner}))).created
         assert (await record_of(node, path))["owner"] == owner
         assert kind(await change(node, DeleteObject(path))) is None
+
+
+async def test_a_record_is_put_whatever_is_there(node: DataNode) -> None:
+    id = "s-00000000-00000001"
+    outcome = await change(node, PutRecord(id, {"n": 1, "lastModified": 5.0}))
+    assert (outcome.changed, outcome.failure) == (True, None)
+    assert (await change(node, PutRecord(id, {"m": 2, "lastModified": 4.0}))).changed
+    assert await record_of(node, id) == {"m": 2, "lastModified": 4.0}
 
 
 async def test_attributes(node: DataNode) -> None:

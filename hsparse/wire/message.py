@@ -85,6 +85,14 @@ class CreateObject:
 
 
 @dataclass(frozen=True, slots=True)
+class PutRecord:
+    """Store a record whatever is there; what it says follows from other objects."""
+
+    id: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteObject:
     """Remove the record; `NotFound` or `Gone` when there is none."""
 
@@ -170,6 +178,7 @@ class EndTrim:
 
 Change: TypeAlias = (
     CreateObject
+    | PutRecord
     | DeleteObject
     | PutAttributes
     | DeleteAttributes
