@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import hdrs, web
@@ -19,6 +19,7 @@ from hsparse.model.attribute import (
 )
 from hsparse.model.datatype import parse_type
 from hsparse.sn.context import Context
+from hsparse.sn.crawl import Crawl
 from hsparse.sn.everything import respond_everything
 from hsparse.sn.href import Href, href, hrefs
 from hsparse.sn.json_body import read_object
@@ -26,11 +27,11 @@ from hsparse.sn.missing import missing_attribute
 from hsparse.sn.object_path import check_member
 from hsparse.sn.objects import requested, requested_id, respond_floats
 from hsparse.sn.page import matching, ordered, page_of, split_names
+from hsparse.sn.reading import Reading, check_there
 from hsparse.sn.respond import respond
 from hsparse.sn.several import Several, by_creation
 from hsparse.sn.shown import shown_attribute, shown_value
 from hsparse.sn.type_reference import read_type
-from hsparse.sn.walk import read_many
 from hsparse.wire.message import DeleteAttributes, PutAttributes, Record
 
 BINARY = "application/octet-stream"
@@ -44,7 +45,7 @@ async def get_attributes(context: Context) -> web.StreamResponse:
     links = {"hrefs": hrefs(context, self=f"{own}/attributes", home="/", owner=own)}
     if context.flag("follow_links"):
         await context.service.owners.record(check_member(id, context.domain, "groups"))
-        return await respond_everything(context, (id,), "attributes", partial(_below, context), links)
+        return await _reachable(context, [id], {}, links)
     record = await context.service.owners.record(id)
     stored = record.get("attributes") or {}
     names = ordered(context, stored)
@@ -65,21 +66,19 @@ async def post_attributes(context: Context) -> web.StreamResponse:
     """
     wanted = KEYS.wanted(context, await read_object(context))
     ids = list(wanted)
+    owners = context.service.owners
     if context.flag("follow_links"):
-        for outcome in await read_many(context.service.owners, ids):
-            outcome.unwrap()
-        return await respond_everything(
-            context, ids, "attributes", partial(_below, context, wanted=wanted), {}
-        )
-    found: Record = {}
-    for id, outcome in zip(ids, await read_many(context.service.owners, ids), strict=True):
-        stored = outcome.unwrap().get("attributes") or {}
-        names = ordered(context, stored) if wanted[id] is None else wanted[id] or []
-        if len(ids) == 1:
-            await _check_there(context, id, stored, names)
-        names = matching(context, [name for name in names if name in stored])
-        found[id] = [_shown(context, name, stored[name]) for name in names]
-    return respond_floats({"attributes": found if len(ids) > 1 else found[ids[0]]})
+        await check_there(owners, ids)
+        return await _reachable(context, ids, wanted, {})
+    if len(ids) > 1:
+        reading = Reading(owners, {id: id for id in ids})
+        return await respond_everything(context, "attributes", reading, _of_object(context, wanted), {})
+    id = ids[0]
+    stored = (await owners.record(id)).get("attributes") or {}
+    names = wanted[id]
+    await _check_there(context, id, stored, names or [])
+    names = matching(context, ordered(context, stored) if names is None else names)
+    return respond_floats({"attributes": [_shown(context, name, stored[name]) for name in names]})
 
 
 async def put_attributes(context: Context) -> web.StreamResponse:
@@ -172,14 +171,25 @@ async def _requested(context: Context) -> tuple[str, Record]:
     return name, stored
 
 
-def _below(
-    context: Context, record: Record, *, wanted: dict[str, list[str] | None] | None = None
-) -> list[Record]:
-    """Return the attributes of an object that was met, all or those `wanted` of it."""
-    stored = record.get("attributes") or {}
-    asked = (wanted or {}).get(record["id"])
-    names = ordered(context, stored) if asked is None else [name for name in asked if name in stored]
-    return [_shown(context, name, stored[name]) for name in matching(context, names)]
+def _of_object(
+    context: Context, wanted: dict[str, list[str] | None]
+) -> Callable[[str, Record], list[Record]]:
+    """Return what lists the attributes of one of several objects: all, or those wanted of it that it has."""
+
+    def show(id: str, record: Record) -> list[Record]:
+        stored, names = record.get("attributes") or {}, wanted.get(id)
+        names = ordered(context, stored) if names is None else [name for name in names if name in stored]
+        return [_shown(context, name, stored[name]) for name in matching(context, names)]
+
+    return show
+
+
+async def _reachable(
+    context: Context, ids: list[str], wanted: dict[str, list[str] | None], around: Record
+) -> web.StreamResponse:
+    """Answer with the attributes of objects and of all that is below them; `wanted` are names of some."""
+    crawl = Crawl(context.service.owners, *ids, leaves=True)
+    return await respond_everything(context, "attributes", crawl, _of_object(context, wanted), around)
 
 
 async def _check_there(context: Context, id: str, stored: Record, names: list[str]) -> None:

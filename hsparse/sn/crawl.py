@@ -16,15 +16,12 @@ from numpy.typing import NDArray
 from hsparse.errors import ErrorKind
 from hsparse.model.link import HARD
 from hsparse.sn.owners import Owners
+from hsparse.sn.reading import Batch, Pace
 from hsparse.wire.message import Record
 
 Numbers = NDArray[np.uint64]
 OWN = 20
 """The characters of an id that are the same in a domain and collection: `d-00000000-00000000-`."""
-FIRST_READS, MOST_READS = 64, 500
-"""Records asked for in one message: first, and at most."""
-READ_BYTES = 4 << 20
-"""About how many bytes of records one message is to bring, as far as the last one tells."""
 LINKS_AT_ONCE = 10_000
 KINDS = ("g", "d", "t")
 
@@ -66,11 +63,11 @@ class Crawl:
         self._domain = starts[0][1:OWN]
         self._met = {kind: Met() for kind in KINDS}
         self._next: deque[tuple[str, Numbers]] = deque()
-        self._reads = FIRST_READS
+        self.pace = Pace()
         self._add(list(starts))
 
-    async def records(self) -> AsyncGenerator[list[Record], None]:
-        """Yield the records that are read, batch by batch. Callers must not modify them."""
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        """Yield the records that are read, by id, batch by batch. Callers must not modify them."""
         while self._next:
             ids = self._batch()
             found = []
@@ -84,12 +81,7 @@ class Crawl:
                 for targets in _targets(record):
                     self._add(targets)
                     await asyncio.sleep(0)
-            yield found
-
-    def weigh(self, nbytes: int) -> None:
-        """Tell how many bytes the last batch came to: the next is made to come to `READ_BYTES`."""
-        wanted = self._reads * READ_BYTES // max(nbytes, 1)
-        self._reads = max(1, min(wanted, 2 * self._reads, MOST_READS))
+            yield [(record["id"], record) for record in found]
 
     def ids(self, kind: str) -> list[str]:
         """Return the ids of `kind` (`g`, `d`, `t`) that were met, ascending; what is gone may be among them."""
@@ -107,9 +99,9 @@ class Crawl:
 
     def _batch(self) -> list[str]:
         ids: list[str] = []
-        while self._next and len(ids) < self._reads:
+        while self._next and len(ids) < self.pace.reads:
             kind, numbers = self._next.popleft()
-            room = self._reads - len(ids)
+            room = self.pace.reads - len(ids)
             if len(numbers) > room:
                 self._next.appendleft((kind, numbers[room:]))
             ids += [self._id(kind, number) for number in numbers[:room].tolist()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -11,24 +10,28 @@ from hsparse.errors import BadRequest, Conflict, Forbidden
 from hsparse.model.right import Right
 from hsparse.sn.access import named_domain
 from hsparse.sn.context import Context, Domain
+from hsparse.sn.crawl import Crawl
 from hsparse.sn.domain_creation import create_domain
 from hsparse.sn.everything import respond_everything
-from hsparse.sn.folders import list_folder
+from hsparse.sn.folders import respond_folder
 from hsparse.sn.href import domain_hrefs, hrefs
 from hsparse.sn.json_body import read_object, text_list
-from hsparse.sn.object_path import resolve, root_of
+from hsparse.sn.object_path import find_place, resolve, root_of
 from hsparse.sn.objects import respond_floats, with_class
+from hsparse.sn.reading import Reading
 from hsparse.sn.respond import respond
 from hsparse.sn.server_facts import server_facts
 from hsparse.sn.shown import shown_object
 from hsparse.sn.statistics import told
 from hsparse.wire.message import DeleteObject, DeleteTree, Forget, ListKeys, Record
 
+MAX_PATHS = 10_000
+
 
 async def get_domain(context: Context) -> web.StreamResponse:
     """Answer with the domain, an object in it (`h5path`) or, without a domain, the top-level folders."""
     if context.path is None or context.path == "/":
-        return respond({"domains": await list_folder(context, "/"), "hrefs": hrefs(context, self="/")})
+        return await respond_folder(context, "/", hrefs(context, self="/"))
     domain = await named_domain(context, Right.READ)
     h5path = context.arg("h5path")
     if h5path:
@@ -43,8 +46,17 @@ async def get_domain(context: Context) -> web.StreamResponse:
     answer["hrefs"] = domain_hrefs(context, domain.path, domain.root)
     if domain.root is None or not context.flag("getobjs"):
         return respond_floats(answer)
-    whole = partial(shown_object, links=True, attributes=True, ignore_nan=context.flag("ignore_nan"))
-    return await respond_everything(context, (domain.root,), "domain_objs", whole, answer)
+    return await _with_objects(context, domain.root, answer)
+
+
+async def _with_objects(context: Context, root: str, answer: Record) -> web.StreamResponse:
+    ignore_nan = context.flag("ignore_nan")
+
+    def whole(id: str, record: Record) -> Record:
+        return shown_object(record, links=True, attributes=True, ignore_nan=ignore_nan)
+
+    crawl = Crawl(context.service.owners, root, leaves=True)
+    return await respond_everything(context, "domain_objs", crawl, whole, answer)
 
 
 async def post_domain(context: Context) -> web.StreamResponse:
@@ -52,12 +64,16 @@ async def post_domain(context: Context) -> web.StreamResponse:
     paths = text_list(await read_object(context), "h5paths")
     if paths is None:
         raise BadRequest("The body must have h5paths.")
+    if len(paths) > MAX_PATHS:
+        raise BadRequest(f"h5paths has {len(paths)} paths; the limit is {MAX_PATHS}.")
     domain = await named_domain(context, Right.READ)
-    objects = {}
-    for path in paths:
-        found, record = await resolve(context, domain, path)
-        objects[path] = with_class(record, found, context)
-    return respond_floats({"h5paths": objects})
+    places = {path: await find_place(context, domain, path) for path in paths}
+
+    def show(path: str, record: Record) -> Record:
+        return with_class(record, places[path].domain, context)
+
+    reading = Reading(context.service.owners, {path: place.id for path, place in places.items()})
+    return await respond_everything(context, "h5paths", reading, show, {})
 
 
 async def put_domain(context: Context) -> web.StreamResponse:

@@ -56,12 +56,15 @@ async def _joined(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, N
         yield bytes(piece)
 
 
-async def members(name: str, items: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield `"name":{...}`, with `items` (each `"key":value`) in it."""
-    yield encode_floats(name) + b":{"
+async def enclosed(
+    name: str, items: AsyncGenerator[bytes, None], around: dict[str, Any], brackets: bytes = b"{}"
+) -> AsyncGenerator[bytes, None]:
+    """Yield an object with `around` and, as `name`, `items` in brackets: members, or with `[]` elements."""
+    yield b"{" + encode_floats(name) + b":" + brackets[:1]
     first = True
     async with aclosing(items):
         async for item in items:
             yield item if first else b"," + item
             first = False
-    yield b"}"
+    rest = encode_floats(around)[1:]
+    yield brackets[1:] + (rest if rest == b"}" else b"," + rest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -11,6 +11,7 @@ from hsparse.errors import BadRequest
 from hsparse.model.link import HARD, check_title, listed_link, parse_link, shown_link
 from hsparse.model.objid import collection_of
 from hsparse.sn.context import Context
+from hsparse.sn.crawl import Crawl
 from hsparse.sn.everything import respond_everything
 from hsparse.sn.href import href, hrefs
 from hsparse.sn.json_body import read_object
@@ -18,6 +19,7 @@ from hsparse.sn.missing import missing_link
 from hsparse.sn.object_path import check_member
 from hsparse.sn.objects import requested, requested_id
 from hsparse.sn.page import matching, ordered, page_of, split_names
+from hsparse.sn.reading import Reading, check_there
 from hsparse.sn.respond import respond
 from hsparse.sn.several import Several, by_creation
 from hsparse.sn.walk import read_many
@@ -33,10 +35,10 @@ async def get_links(context: Context) -> web.StreamResponse:
     links = {"hrefs": hrefs(context, self=f"{own}/links", home="/", owner=own)}
     record = await context.service.owners.record(id)
     if context.flag("follow_links"):
-        return await _reachable(context, (id,), None, links)
+        return await _reachable(context, (id,), {}, links)
     stored = record.get("links") or {}
     asked = list(split_names(context, "titles")) if context.arg("titles") else None
-    titles = await _titles(context, id, stored, asked, several=False)
+    titles = await _titles(context, id, stored, asked)
     titles = page_of(context, titles, "link")
     return respond({"links": [_browsable(context, id, title, stored[title]) for title in titles]} | links)
 
@@ -49,16 +51,17 @@ async def post_links(context: Context) -> web.StreamResponse:
     body = await read_object(context)
     wanted = KEYS.wanted(context, body)
     groups = list(wanted)
+    owners = context.service.owners
     if context.flag("follow_links"):
-        for outcome in await read_many(context.service.owners, groups):
-            outcome.unwrap()
+        await check_there(owners, groups)
         return await _reachable(context, groups, wanted, {})
-    found: Record = {}
-    for id, outcome in zip(groups, await read_many(context.service.owners, groups), strict=True):
-        stored = outcome.unwrap().get("links") or {}
-        titles = await _titles(context, id, stored, wanted[id], several=len(groups) > 1)
-        found[id] = [listed_link(title, stored[title]) for title in matching(context, titles)]
-    return respond({"links": found if len(groups) > 1 else found[groups[0]]})
+    if len(groups) > 1:
+        reading = Reading(owners, {id: id for id in groups})
+        return await respond_everything(context, "links", reading, _of_group(context, wanted), {})
+    id = groups[0]
+    stored = (await owners.record(id)).get("links") or {}
+    titles = matching(context, await _titles(context, id, stored, wanted[id]))
+    return respond({"links": [listed_link(title, stored[title]) for title in titles]})
 
 
 async def put_links(context: Context) -> web.StreamResponse:
@@ -126,31 +129,33 @@ def _parsed(context: Context, bodies: Any) -> Record:
     return links
 
 
-async def _titles(
-    context: Context, id: str, stored: Record, wanted: list[str] | None, *, several: bool
-) -> list[str]:
-    """Return the titles to answer with; of several groups each has those it knows."""
+async def _titles(context: Context, id: str, stored: Record, wanted: list[str] | None) -> list[str]:
+    """Return the titles to answer with: all, or those wanted, of which each must be there."""
     if wanted is None:
         return ordered(context, stored)
-    if not several:
-        for title in wanted:
-            if title not in stored:
-                raise await missing_link(context.service.owners, id, title)
-    return [title for title in wanted if title in stored]
+    for title in wanted:
+        if title not in stored:
+            raise await missing_link(context.service.owners, id, title)
+    return wanted
 
 
-async def _reachable(
-    context: Context, ids: Sequence[str], wanted: dict[str, list[str] | None] | None, around: Record
-) -> web.StreamResponse:
-    """Answer with the links of groups and of all groups below them, by group; `wanted` are titles of some."""
+def _of_group(context: Context, wanted: dict[str, list[str] | None]) -> Callable[[str, Record], list[Record]]:
+    """Return what lists the links of one of several groups: all, or those wanted of it that it has."""
 
-    def show(group: Record) -> list[Record]:
-        links = group.get("links") or {}
-        titles = (wanted or {}).get(group["id"])
+    def show(id: str, group: Record) -> list[Record]:
+        links, titles = group.get("links") or {}, wanted.get(id)
         titles = ordered(context, links) if titles is None else [title for title in titles if title in links]
         return [listed_link(title, links[title]) for title in matching(context, titles)]
 
-    return await respond_everything(context, ids, "links", show, around, leaves=False)
+    return show
+
+
+async def _reachable(
+    context: Context, ids: Sequence[str], wanted: dict[str, list[str] | None], around: Record
+) -> web.StreamResponse:
+    """Answer with the links of groups and of all groups below them, by group; `wanted` are titles of some."""
+    crawl = Crawl(context.service.owners, *ids, leaves=False)
+    return await respond_everything(context, "links", crawl, _of_group(context, wanted), around)
 
 
 def _browsable(context: Context, id: str, title: str, link: Record) -> Record:

@@ -34,11 +34,11 @@ async def list_objects(context: Context, collection: str) -> web.StreamResponse:
 async def _reachable(context: Context, root: str, collection: str) -> list[str]:
     crawl = Crawl(context.service.owners, root, leaves=False)
     groups: list[str] = []
-    batches = crawl.records()
+    batches = crawl.batches()
     async with aclosing(batches):
         async for batch in batches:
             if collection == "groups":
-                groups += [record["id"] for record in batch]
+                groups += [id for id, _ in batch]
     if collection == "groups":
         return sorted(id for id in groups if id != root)
     return crawl.ids(collection[0] if collection == "datasets" else "t")

@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
 from hsparse.cluster.membership import Membership
-from hsparse.sn.crawl import FIRST_READS, MOST_READS, READ_BYTES, Crawl, Met
+from hsparse.sn.crawl import Crawl, Met
 from hsparse.sn.owners import Owners
+from hsparse.sn.reading import FIRST_READS, MOST_READS, READ_BYTES
 from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import ReadObjects
 from tests.sn.test_walk import GRAPHS, Graph, build, depths, name
 
 
 async def met(crawl: Crawl) -> list[str]:
-    return [record["id"] async for batch in crawl.records() for record in batch]
+    return [id async for batch in crawl.batches() for id, _ in batch]
 
 
 @given(GRAPHS)
@@ -57,9 +58,9 @@ async def test_batches_grow_and_shrink_with_what_they_weigh() -> None:
     node.records = {id: {"id": id} for id in ids} | {name(0): {"id": name(0), "links": links}}
     crawl = Crawl(Owners(Membership(1, ("dn-001",)), {"dn-001": node}), name(0), leaves=True)
     sizes = []
-    async for batch in crawl.records():
+    async for batch in crawl.batches():
         sizes.append(len(batch))
-        crawl.weigh(10 * READ_BYTES if len(sizes) == 6 else 1)
+        crawl.pace.weigh(10 * READ_BYTES if len(sizes) == 6 else 1)
     assert sizes[:7] == [
         1,
         2 * FIRST_READS,

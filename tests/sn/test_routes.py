@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -22,6 +23,20 @@ async def test_every_route_refuses_in_one_shape(bare: RestClient, route: Any) ->
     if route.right is not None:
         assert (await bare(route.method, path)).status == 400, "no domain"
         assert (await bare(route.method, path, domain="/home/test_user1/none.h5")).status == 404
+
+
+@pytest.mark.parametrize("path", sorted({route.path for route in ROUTES}))
+async def test_every_route_answers_a_preflight(bare: RestClient, path: str) -> None:
+    path = path.replace("{collection:groups|datasets|datatypes}", "groups")
+    asked = {"Origin": "http://viewer.example", "Access-Control-Request-Method": "PUT"}
+    reply = await bare("OPTIONS", re.sub(r"{\w+}", "x", path), user=None, headers=asked)
+    assert (reply.status, reply.body) == (200, b"")
+    assert reply.headers["Access-Control-Allow-Origin"] == "*"
+    methods = set(reply.headers["Access-Control-Allow-Methods"].split(", "))
+    assert methods == {route.method for route in ROUTES} | {"OPTIONS"}
+    assert {"Authorization", "Content-Type", "X-Hdf-domain", "X-Hdf-bucket"} <= set(
+        reply.headers["Access-Control-Allow-Headers"].split(", ")
+    )
 
 
 async def test_no_such_method(bare: RestClient) -> None:
