@@ -21,6 +21,7 @@ from hsparse.wire.message import (
     PutAcl,
     PutAttributes,
     PutLinks,
+    PutRecord,
     Record,
     SetExtent,
 )
@@ -36,6 +37,8 @@ def change_record(change: Change, record: Record | None, now: float, graves: Gra
     """
     if isinstance(change, CreateObject):
         return _create(change, record)
+    if isinstance(change, PutRecord):
+        return change.record, Outcome(change.record, changed=True)
     if record is None:
         raise graves.missing(f"{change.id}", change.id)
     return _apply(change, record, now, graves)
@@ -69,7 +72,8 @@ def _(change: PutAttributes, record: Record, now: float, graves: Graves) -> Chan
             raise Conflict(f"Attribute {name!r} of {change.id} exists with another content; use replace=1.")
         created |= there is None
         changed = True
-        attributes[name] = {**attribute, "created": there["created"] if there else now, "lastModified": now}
+        first = there.get("created", now) if there is not None and change.in_place else now
+        attributes[name] = {**attribute, "created": first, "lastModified": now}
     if not changed:
         return record, Outcome(record)
     return _renew(record, now, attributes=attributes, changed=True, created=created)

@@ -27,10 +27,12 @@ from hsparse.wire.message import (
     Outcome,
     PutAttributes,
     PutLinks,
+    PutRecord,
     Record,
 )
 
 DELETES_AT_ONCE = 32
+_BASES = {CreateObject: Base.ABSENT, PutRecord: Base.IGNORED}
 
 
 class Records:
@@ -144,8 +146,7 @@ class Records:
 
         try:
             with self._cache.use(key, lambda: self._make(key)) as owned:
-                base = Base.ABSENT if isinstance(change, CreateObject) else Base.NEEDED
-                outcome = await owned.apply(apply, base=base)
+                outcome = await owned.apply(apply, base=_BASES.get(type(change), Base.NEEDED))
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
         self._remember(change)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from h5json import objid as h5id
@@ -10,6 +11,7 @@ from hsparse.clock import Clock
 from hsparse.errors import BadRequest
 
 COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
+_ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6}")
 
 
 def new_root_id(clock: Clock) -> str:
@@ -33,7 +35,7 @@ def _format(prefix: str, digits: str) -> str:
 @lru_cache(maxsize=16384)
 def check_id(id: str, collection: str | None = None) -> str:
     """Return `id` when it is well formed (and in `collection`); `BadRequest` otherwise."""
-    if not h5id.isValidUuid(id) or not h5id.isSchema2Id(id) or id[0] not in COLLECTIONS:
+    if _ID.fullmatch(id) is None or not h5id.isSchema2Id(id):
         raise BadRequest(f"{id!r} is not an object id.")
     if collection is not None and COLLECTIONS[id[0]] != collection:
         raise BadRequest(f"{id!r} is not the id of one of the {collection}.")
@@ -54,11 +56,18 @@ def is_root(id: str) -> bool:
     return id.startswith("g-") and bool(h5id.isRootObjId(id))
 
 
+def summary_id(root: str) -> str:
+    """Return the id of a domain's summary, which is a record too: `s-<uuid1>`."""
+    return f"s-{root[2:19]}"
+
+
 @lru_cache(maxsize=16384)
 def storage_key(id: str) -> str:
-    """Return the key of a record: of an object id, or of a domain path that begins with `/`."""
+    """Return the key of a record: of an object id, a summary's, or a domain path that begins with `/`."""
     if id.startswith("/"):
         return f"{id[1:]}/.domain.json".lstrip("/")
+    if id.startswith("s-"):
+        return f"db/{id[2:]}/.info.json"
     digits = h5id.getIdHexChars(id)
     base = f"db/{digits[:8]}-{digits[8:16]}"
     if is_root(id):

@@ -35,6 +35,11 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         cors.add(request, response)
 
     app.on_response_prepare.append(add_headers)
+
+    async def stop(app: web.Application) -> None:
+        await service.statistics.close()
+
+    app.on_cleanup.append(stop)
     for route in routes:
         app.router.add_route(route.method, route.path, bind(service, route), expect_handler=expect)
     for path in dict.fromkeys(route.path for route in routes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import hdrs, web
@@ -18,17 +19,19 @@ from hsparse.model.attribute import (
 )
 from hsparse.model.datatype import parse_type
 from hsparse.sn.context import Context
+from hsparse.sn.crawl import Crawl
+from hsparse.sn.everything import respond_everything
 from hsparse.sn.href import Href, href, hrefs
 from hsparse.sn.json_body import read_object
 from hsparse.sn.missing import missing_attribute
 from hsparse.sn.object_path import check_member
 from hsparse.sn.objects import requested, requested_id, respond_floats
-from hsparse.sn.page import ordered, page_of, split_names
+from hsparse.sn.page import matching, ordered, page_of, split_names
+from hsparse.sn.reading import Reading, check_there
 from hsparse.sn.respond import respond
 from hsparse.sn.several import Several, by_creation
 from hsparse.sn.shown import shown_attribute, shown_value
 from hsparse.sn.type_reference import read_type
-from hsparse.sn.walk import read_many, walk
 from hsparse.wire.message import DeleteAttributes, PutAttributes, Record
 
 BINARY = "application/octet-stream"
@@ -36,35 +39,46 @@ KEYS = Several("obj_ids", "attributes", "attr_names")
 
 
 async def get_attributes(context: Context) -> web.StreamResponse:
-    """List an object's attributes; with `follow_links` those of all objects it leads to, by object."""
+    """List an object's attributes, or those in `attr_names`; with `follow_links` of all objects below too."""
     own = own_path(context)
     id = requested_id(context)
     links = {"hrefs": hrefs(context, self=f"{own}/attributes", home="/", owner=own)}
     if context.flag("follow_links"):
-        found = await walk(context.service.owners, check_member(id, context.domain, "groups"), read_all=True)
-        by_object = {one.id: _listed(context, one.record or {}) for one in found}
-        return respond_floats({"attributes": by_object} | links)
+        await context.service.owners.record(check_member(id, context.domain, "groups"))
+        return await _reachable(context, [id], {}, links)
     record = await context.service.owners.record(id)
-    attributes = _listed(context, record)
+    stored = record.get("attributes") or {}
+    names = ordered(context, stored)
+    if context.arg("attr_names"):
+        names = list(split_names(context, "attr_names"))
+        await _check_there(context, id, stored, names)
+    names = page_of(context, names, "attribute")
+    attributes = [_shown(context, name, stored[name]) for name in names]
     for attribute in attributes:
         attribute["href"] = href(context, f"{own}/attributes/{attribute['name']}")
     return respond_floats({"attributes": attributes} | links)
 
 
 async def post_attributes(context: Context) -> web.StreamResponse:
-    """Answer with attributes by name: of the request's object, or of each in `obj_ids`."""
+    """Answer with attributes by name: of the request's object, or of each in `obj_ids`.
+
+    With `follow_links` all attributes of all objects below as well.
+    """
     wanted = KEYS.wanted(context, await read_object(context))
     ids = list(wanted)
-    found: Record = {}
-    for id, outcome in zip(ids, await read_many(context.service.owners, ids), strict=True):
-        stored = outcome.unwrap().get("attributes") or {}
-        names = ordered(context, stored) if wanted[id] is None else wanted[id] or []
-        if len(ids) == 1:
-            for name in names:
-                if name not in stored:
-                    raise await missing_attribute(context.service.owners, id, name)
-        found[id] = [_shown(context, name, stored[name]) for name in names if name in stored]
-    return respond_floats({"attributes": found if len(ids) > 1 else found[ids[0]]})
+    owners = context.service.owners
+    if context.flag("follow_links"):
+        await check_there(owners, ids)
+        return await _reachable(context, ids, wanted, {})
+    if len(ids) > 1:
+        reading = Reading(owners, {id: id for id in ids})
+        return await respond_everything(context, "attributes", reading, _of_object(context, wanted), {})
+    id = ids[0]
+    stored = (await owners.record(id)).get("attributes") or {}
+    names = wanted[id]
+    await _check_there(context, id, stored, names or [])
+    names = matching(context, ordered(context, stored) if names is None else names)
+    return respond_floats({"attributes": [_shown(context, name, stored[name]) for name in names]})
 
 
 async def put_attributes(context: Context) -> web.StreamResponse:
@@ -131,7 +145,8 @@ async def put_attribute_value(context: Context) -> web.StreamResponse:
         attribute = parse_attribute(
             {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}, datatype
         )
-    await context.service.owners.apply(PutAttributes(requested_id(context), {name: attribute}, replace=True))
+    change = PutAttributes(requested_id(context), {name: attribute}, replace=True, in_place=True)
+    await context.service.owners.apply(change)
     return respond({})
 
 
@@ -156,11 +171,31 @@ async def _requested(context: Context) -> tuple[str, Record]:
     return name, stored
 
 
-def _listed(context: Context, record: Record) -> list[Record]:
-    stored = record.get("attributes") or {}
-    data = context.flag("IncludeData")
-    names = page_of(context, ordered(context, stored), "attribute")
-    return [_shown(context, name, stored[name], data=data) for name in names]
+def _of_object(
+    context: Context, wanted: dict[str, list[str] | None]
+) -> Callable[[str, Record], list[Record]]:
+    """Return what lists the attributes of one of several objects: all, or those wanted of it that it has."""
+
+    def show(id: str, record: Record) -> list[Record]:
+        stored, names = record.get("attributes") or {}, wanted.get(id)
+        names = ordered(context, stored) if names is None else [name for name in names if name in stored]
+        return [_shown(context, name, stored[name]) for name in matching(context, names)]
+
+    return show
+
+
+async def _reachable(
+    context: Context, ids: list[str], wanted: dict[str, list[str] | None], around: Record
+) -> web.StreamResponse:
+    """Answer with the attributes of objects and of all that is below them; `wanted` are names of some."""
+    crawl = Crawl(context.service.owners, *ids, leaves=True)
+    return await respond_everything(context, "attributes", crawl, _of_object(context, wanted), around)
+
+
+async def _check_there(context: Context, id: str, stored: Record, names: list[str]) -> None:
+    for name in names:
+        if name not in stored:
+            raise await missing_attribute(context.service.owners, id, name)
 
 
 def _shown(context: Context, name: str, stored: Record, *, data: bool | None = None) -> Record:
@@ -206,5 +241,5 @@ def _decoded_names(context: Context) -> tuple[str, ...]:
     except (binascii.Error, UnicodeDecodeError) as error:
         raise BadRequest(f"attr_names is not valid base64: {error}.") from error
     if not text:
-        raise BadRequest("The parameter attr_names must name what to delete.")
+        raise BadRequest("The parameter attr_names names no attribute.")
     return tuple(dict.fromkeys(text.split(context.arg("separator") or "/")))

@@ -10,6 +10,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.orthogonal import Orthogonal
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.fill_value import parse_fill_value
+from hsparse.model.filter_spelling import spelled_filters
 from hsparse.model.initial_value import parse_initial_value
 from hsparse.model.layout import chunk_spec, parse_layout
 from hsparse.model.shown_type import shown_type
@@ -21,7 +22,6 @@ from hsparse.sn.href import hrefs
 from hsparse.sn.link_file import link_file, refuse_locator, refuse_values
 from hsparse.sn.objects import delete_object, get_object, get_object_by_path, list_objects, requested
 from hsparse.sn.respond import respond
-from hsparse.sn.scan import scan_dataset
 from hsparse.sn.type_reference import read_type
 from hsparse.wire.message import Record
 
@@ -32,11 +32,15 @@ async def get_datasets(context: Context) -> web.StreamResponse:
 
 
 async def get_dataset(context: Context) -> web.StreamResponse:
-    """Answer with one dataset; with `verbose` also its number of chunks and their bytes."""
+    """Answer with one dataset; with `verbose` also its number of chunks and their bytes.
+
+    These are of the last count of the domain, if there is one, where counting takes too long.
+    """
     extra: Record = {}
     if context.flag("verbose"):
-        count, size = await scan_dataset(context.service.owners, (await requested(context, "datasets"))["id"])
-        extra = {"num_chunks": count, "allocated_size": size}
+        record = await requested(context, "datasets")
+        counted = await context.service.statistics.of_dataset(record["root"], record["id"])
+        extra = {} if counted is None else {"num_chunks": counted[0], "allocated_size": counted[1]}
     return await get_object(context, "datasets", **extra)
 
 
@@ -70,6 +74,8 @@ async def _fill(context: Context, record: Record, body: Record) -> Callable[[], 
     filters = properties.get("filters") or []
     if not isinstance(filters, list):
         raise BadRequest("filters must be a list.")
+    if filters:
+        properties["filters"] = spelled_filters(filters)
     # HDF5 clients of the 0.9 dialect send the layout beside the creation properties.
     asked = properties.pop("layout", None) or body.get("layout")
     refuse_locator(properties)

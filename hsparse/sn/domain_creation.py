@@ -139,8 +139,9 @@ async def _create_root(context: Context, wish: _Wish) -> str:
         "domain": wish.path,
         "links": {},
         "attributes": {},
-        "creationProperties": wish.properties,
     }
+    if wish.properties:
+        record["creationProperties"] = wish.properties
     await context.service.owners.apply(CreateObject(root, record))
     return root
 

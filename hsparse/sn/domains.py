@@ -10,27 +10,28 @@ from hsparse.errors import BadRequest, Conflict, Forbidden
 from hsparse.model.right import Right
 from hsparse.sn.access import named_domain
 from hsparse.sn.context import Context, Domain
+from hsparse.sn.crawl import Crawl
 from hsparse.sn.domain_creation import create_domain
-from hsparse.sn.folders import list_folder
+from hsparse.sn.everything import respond_everything
+from hsparse.sn.folders import respond_folder
 from hsparse.sn.href import domain_hrefs, hrefs
 from hsparse.sn.json_body import read_object, text_list
-from hsparse.sn.object_path import resolve, root_of
+from hsparse.sn.object_path import find_place, resolve, root_of
 from hsparse.sn.objects import respond_floats, with_class
+from hsparse.sn.reading import Reading
 from hsparse.sn.respond import respond
-from hsparse.sn.scan import scan_domain
 from hsparse.sn.server_facts import server_facts
 from hsparse.sn.shown import shown_object
-from hsparse.sn.walk import walk
+from hsparse.sn.statistics import told
 from hsparse.wire.message import DeleteObject, DeleteTree, Forget, ListKeys, Record
 
-MAX_OBJECTS = 10_000
-"""Objects that `getobjs` answers with; a domain of more is answered without, and clients ask one by one."""
+MAX_PATHS = 10_000
 
 
 async def get_domain(context: Context) -> web.StreamResponse:
     """Answer with the domain, an object in it (`h5path`) or, without a domain, the top-level folders."""
     if context.path is None or context.path == "/":
-        return respond({"domains": await list_folder(context, "/"), "hrefs": hrefs(context, self="/")})
+        return await respond_folder(context, "/", hrefs(context, self="/"))
     domain = await named_domain(context, Right.READ)
     h5path = context.arg("h5path")
     if h5path:
@@ -39,10 +40,23 @@ async def get_domain(context: Context) -> web.StreamResponse:
         return respond_floats(with_class(record, found, context) | {"hrefs": links})
     answer = shown_domain(domain)
     if domain.root is not None:
-        answer |= await _details(context, domain.root)
+        answer |= await _details(context, domain, domain.root)
     if context.flag("getdnids"):
         answer["dn_ids"] = data_node_ids(context)
-    return respond_floats(answer | {"hrefs": domain_hrefs(context, domain.path, domain.root)})
+    answer["hrefs"] = domain_hrefs(context, domain.path, domain.root)
+    if domain.root is None or not context.flag("getobjs"):
+        return respond_floats(answer)
+    return await _with_objects(context, domain.root, answer)
+
+
+async def _with_objects(context: Context, root: str, answer: Record) -> web.StreamResponse:
+    ignore_nan = context.flag("ignore_nan")
+
+    def whole(id: str, record: Record) -> Record:
+        return shown_object(record, links=True, attributes=True, ignore_nan=ignore_nan)
+
+    crawl = Crawl(context.service.owners, root, leaves=True)
+    return await respond_everything(context, "domain_objs", crawl, whole, answer)
 
 
 async def post_domain(context: Context) -> web.StreamResponse:
@@ -50,18 +64,22 @@ async def post_domain(context: Context) -> web.StreamResponse:
     paths = text_list(await read_object(context), "h5paths")
     if paths is None:
         raise BadRequest("The body must have h5paths.")
+    if len(paths) > MAX_PATHS:
+        raise BadRequest(f"h5paths has {len(paths)} paths; the limit is {MAX_PATHS}.")
     domain = await named_domain(context, Right.READ)
-    objects = {}
-    for path in paths:
-        found, record = await resolve(context, domain, path)
-        objects[path] = with_class(record, found, context)
-    return respond_floats({"h5paths": objects})
+    places = {path: await find_place(context, domain, path) for path in paths}
+
+    def show(path: str, record: Record) -> Record:
+        return with_class(record, places[path].domain, context)
+
+    reading = Reading(context.service.owners, {path: place.id for path, place in places.items()})
+    return await respond_everything(context, "h5paths", reading, show, {})
 
 
 async def put_domain(context: Context) -> web.StreamResponse:
-    """Create a domain or folder or, with `flush` or `rescan`, see that all is stored and counted.
+    """Create a domain or folder or, with `flush` or `rescan`, see that all is stored, and counted.
 
-    Both are always so: nothing is answered before it is stored, and counts are taken when asked for.
+    All is stored as soon as it is answered, so that a flush has nothing to do.
     """
     body = await read_object(context)
     wants_ids = _truth(context, body, "getdnids")
@@ -69,6 +87,8 @@ async def put_domain(context: Context) -> web.StreamResponse:
         domain = await named_domain(context, Right.UPDATE)
         if domain.root is None and _truth(context, body, "rescan"):
             raise BadRequest(f"{domain.path} is a folder: it has nothing to count.")
+        if domain.root is not None and _truth(context, body, "rescan"):
+            await context.service.statistics.rescan(domain.root)
         if wants_ids and domain.root is not None:
             return respond({"dn_ids": data_node_ids(context)})
         return web.Response(status=204)
@@ -111,19 +131,12 @@ def data_node_ids(context: Context) -> list[str]:
     return sorted(context.service.owners.nodes)
 
 
-async def _details(context: Context, root: str) -> Record:
+async def _details(context: Context, domain: Domain, root: str) -> Record:
     details = dict(server_facts(context.service.settings))
     if context.flag("verbose"):
-        details |= await scan_domain(context.service.owners, root)
-    if context.flag("getobjs"):
-        found = await walk(context.service.owners, root, read_all=True, limit=MAX_OBJECTS)
-        if len(found) <= MAX_OBJECTS:
-            details["domain_objs"] = {one.id: _whole(context, one.record or {}) for one in found}
+        summary = await context.service.statistics.of_domain(root)
+        details |= told(summary, domain.record.get("lastModified", 0))
     return details
-
-
-def _whole(context: Context, record: Record) -> Record:
-    return shown_object(record, links=True, attributes=True, ignore_nan=context.flag("ignore_nan"))
 
 
 def _truth(context: Context, body: dict[str, Any], key: str) -> bool:

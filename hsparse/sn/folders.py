@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
 from aiohttp import web
 
 from hsparse.errors import ErrorKind
@@ -10,11 +13,12 @@ from hsparse.model.right import Right
 from hsparse.sn.access import find_domain, require
 from hsparse.sn.attribute_query import AttributeQuery, parse_query
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.href import href, hrefs
+from hsparse.sn.href import Href, href, hrefs
+from hsparse.sn.json_stream import enclosed, encode_floats, respond_parts
 from hsparse.sn.pattern import matcher
-from hsparse.sn.respond import respond
-from hsparse.sn.scan import scan_domain
+from hsparse.sn.statistics import told
 from hsparse.sn.walk import read_many
+from hsparse.wire.gather import gather_all
 from hsparse.wire.message import ListKeys, Record
 
 KEYS_AT_ONCE = 1000
@@ -27,12 +31,24 @@ async def get_domains(context: Context) -> web.StreamResponse:
     path = context.path or "/"
     domain = await find_domain(context.service, path, context.principal)
     await require(context, domain, Right.READ)
-    listed = await list_folder(context, path)
-    return respond({"domains": listed, "hrefs": hrefs(context, self="/domains")})
+    return await respond_folder(context, path, hrefs(context, self="/domains"))
 
 
-async def list_folder(context: Context, path: str) -> list[Record]:
-    """Return what is directly in folder `path`, by name, as `Marker`, `Limit`, `pattern` and `query` say.
+async def respond_folder(context: Context, path: str, links: list[Href]) -> web.StreamResponse:
+    """Answer with what is in a folder, of any number."""
+
+    async def items() -> AsyncGenerator[bytes, None]:
+        pages = _pages(context, path)
+        async with aclosing(pages):
+            async for page in pages:
+                for entry in page:
+                    yield encode_floats(entry)
+
+    return await respond_parts(context, enclosed("domains", items(), {"hrefs": links}, b"[]"))
+
+
+async def _pages(context: Context, path: str) -> AsyncGenerator[list[Record], None]:
+    """Yield what is directly in folder `path`, by name, as `Marker`, `Limit`, `pattern` and `query` say.
 
     `Marker` is a path, or the name of one in the folder; listing goes on behind it, whether it exists or not.
     """
@@ -43,7 +59,7 @@ async def list_folder(context: Context, path: str) -> list[Record]:
     marker = context.arg("Marker") or ""
     if marker and not marker.startswith("/"):
         marker = folder + marker
-    listed: list[Record] = []
+    count = 0
     after = f"{marker[1:]}/" if marker else ""
     while True:
         listing = await context.service.owners.ask_any(
@@ -51,18 +67,18 @@ async def list_folder(context: Context, path: str) -> list[Record]:
         )
         paths = [f"/{prefix[:-1]}" for prefix in listing.prefixes if prefix != OBJECTS and prefix > after]
         paths = [one for one in paths if matches(one.rpartition("/")[2])]
-        listed += await _shown(context, paths, query)
-        if limit and len(listed) >= limit:
-            return listed[:limit]
-        if not listing.more:
-            return listed
+        page = await _shown(context, paths, query, limit - count if limit else None)
+        count += len(page)
+        yield page
         after = max((*listing.prefixes, *listing.keys), default="")
-        if not after:
-            return listed
+        if (limit and count >= limit) or not listing.more or not after:
+            return
 
 
-async def _shown(context: Context, paths: list[str], query: AttributeQuery | None) -> list[Record]:
-    """Return the domains at `paths` that exist and answer the query."""
+async def _shown(
+    context: Context, paths: list[str], query: AttributeQuery | None, limit: int | None
+) -> list[Record]:
+    """Return the domains at `paths` that exist and answer the query, at most `limit`."""
     domains: list[Domain] = []
     for path, outcome in zip(paths, await read_many(context.service.owners, paths), strict=True):
         if outcome.failure is not None and outcome.failure.kind in (ErrorKind.NOT_FOUND, ErrorKind.GONE):
@@ -70,7 +86,7 @@ async def _shown(context: Context, paths: list[str], query: AttributeQuery | Non
         domains.append(Domain(path, outcome.unwrap()))
     if query is not None:
         domains = await _answering(context, domains, query)
-    return [await _entry(context, domain) for domain in domains]
+    return await gather_all([_entry(context, domain) for domain in domains[:limit]])
 
 
 async def _answering(context: Context, domains: list[Domain], query: AttributeQuery) -> list[Domain]:
@@ -97,9 +113,8 @@ async def _entry(context: Context, domain: Domain) -> Record:
     entry["class"] = "folder" if domain.root is None else "domain"
     entry |= {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
     if domain.root is not None and context.flag("verbose") and _may_read(context, domain):
-        modified = entry.get("lastModified", 0)
-        entry |= await scan_domain(context.service.owners, domain.root)
-        entry["lastModified"] = max(entry["lastModified"], modified)
+        summary = await context.service.statistics.of_domain(domain.root)
+        entry |= told(summary, entry.get("lastModified", 0))
     entry["name"] = domain.path
     entry["hrefs"] = [{"rel": "domain", "href": href(context, "/", domain=domain.path)}]
     return entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -10,48 +11,57 @@ from hsparse.errors import BadRequest
 from hsparse.model.link import HARD, check_title, listed_link, parse_link, shown_link
 from hsparse.model.objid import collection_of
 from hsparse.sn.context import Context
+from hsparse.sn.crawl import Crawl
+from hsparse.sn.everything import respond_everything
 from hsparse.sn.href import href, hrefs
 from hsparse.sn.json_body import read_object
 from hsparse.sn.missing import missing_link
 from hsparse.sn.object_path import check_member
 from hsparse.sn.objects import requested, requested_id
-from hsparse.sn.page import ordered, page_of, split_names
-from hsparse.sn.pattern import matcher
+from hsparse.sn.page import matching, ordered, page_of, split_names
+from hsparse.sn.reading import Reading, check_there
 from hsparse.sn.respond import respond
 from hsparse.sn.several import Several, by_creation
-from hsparse.sn.walk import read_many, walk
+from hsparse.sn.walk import read_many
 from hsparse.wire.message import DeleteLinks, PutLinks, Record
 
 KEYS = Several("grp_ids", "links", "titles", "groups")
 
 
 async def get_links(context: Context) -> web.StreamResponse:
-    """List a group's links; with `follow_links` those of all groups that can be reached, by group."""
+    """List a group's links, or those in `titles`; with `follow_links` those of all groups below, by group."""
     id = requested_id(context, "groups")
     own = f"/groups/{id}"
     links = {"hrefs": hrefs(context, self=f"{own}/links", home="/", owner=own)}
-    if context.flag("follow_links"):
-        return respond({"links": await _reachable(context, id)} | links)
     record = await context.service.owners.record(id)
+    if context.flag("follow_links"):
+        return await _reachable(context, (id,), {}, links)
     stored = record.get("links") or {}
-    titles = page_of(context, ordered(context, stored), "link")
+    asked = list(split_names(context, "titles")) if context.arg("titles") else None
+    titles = await _titles(context, id, stored, asked)
+    titles = page_of(context, titles, "link")
     return respond({"links": [_browsable(context, id, title, stored[title]) for title in titles]} | links)
 
 
 async def post_links(context: Context) -> web.StreamResponse:
-    """Answer with links by title: of the request's group, or of each group in `grp_ids`."""
+    """Answer with links by title: of the request's group, or of each group in `grp_ids`.
+
+    With `follow_links` of all groups below as well.
+    """
     body = await read_object(context)
     wanted = KEYS.wanted(context, body)
     groups = list(wanted)
-    matches = matcher(context.arg("pattern"))
-    limit = context.number("Limit")
-    found: Record = {}
-    for id, outcome in zip(groups, await read_many(context.service.owners, groups), strict=True):
-        stored = outcome.unwrap().get("links") or {}
-        titles = await _titles(context, id, stored, wanted[id], several=len(groups) > 1)
-        titles = [title for title in titles if matches(title)]
-        found[id] = [listed_link(title, stored[title]) for title in (titles if not limit else titles[:limit])]
-    return respond({"links": found if len(groups) > 1 else found[groups[0]]})
+    owners = context.service.owners
+    if context.flag("follow_links"):
+        await check_there(owners, groups)
+        return await _reachable(context, groups, wanted, {})
+    if len(groups) > 1:
+        reading = Reading(owners, {id: id for id in groups})
+        return await respond_everything(context, "links", reading, _of_group(context, wanted), {})
+    id = groups[0]
+    stored = (await owners.record(id)).get("links") or {}
+    titles = matching(context, await _titles(context, id, stored, wanted[id]))
+    return respond({"links": [listed_link(title, stored[title]) for title in titles]})
 
 
 async def put_links(context: Context) -> web.StreamResponse:
@@ -119,33 +129,33 @@ def _parsed(context: Context, bodies: Any) -> Record:
     return links
 
 
-async def _titles(
-    context: Context, id: str, stored: Record, wanted: list[str] | None, *, several: bool
-) -> list[str]:
-    """Return the titles to answer with; of several groups each has those it knows."""
+async def _titles(context: Context, id: str, stored: Record, wanted: list[str] | None) -> list[str]:
+    """Return the titles to answer with: all, or those wanted, of which each must be there."""
     if wanted is None:
         return ordered(context, stored)
-    if not several:
-        for title in wanted:
-            if title not in stored:
-                raise await missing_link(context.service.owners, id, title)
-    return [title for title in wanted if title in stored]
+    for title in wanted:
+        if title not in stored:
+            raise await missing_link(context.service.owners, id, title)
+    return wanted
 
 
-async def _reachable(context: Context, id: str) -> Record:
-    matches = matcher(context.arg("pattern"))
-    found = await walk(context.service.owners, id)
-    if not found:
-        await context.service.owners.record(id)  # says why there is none
-    return {
-        one.id: [
-            listed_link(title, one.record["links"][title])
-            for title in ordered(context, one.record.get("links") or {})
-            if matches(title)
-        ]
-        for one in found
-        if one.record is not None
-    }
+def _of_group(context: Context, wanted: dict[str, list[str] | None]) -> Callable[[str, Record], list[Record]]:
+    """Return what lists the links of one of several groups: all, or those wanted of it that it has."""
+
+    def show(id: str, group: Record) -> list[Record]:
+        links, titles = group.get("links") or {}, wanted.get(id)
+        titles = ordered(context, links) if titles is None else [title for title in titles if title in links]
+        return [listed_link(title, links[title]) for title in matching(context, titles)]
+
+    return show
+
+
+async def _reachable(
+    context: Context, ids: Sequence[str], wanted: dict[str, list[str] | None], around: Record
+) -> web.StreamResponse:
+    """Answer with the links of groups and of all groups below them, by group; `wanted` are titles of some."""
+    crawl = Crawl(context.service.owners, *ids, leaves=False)
+    return await respond_everything(context, "links", crawl, _of_group(context, wanted), around)
 
 
 def _browsable(context: Context, id: str, title: str, link: Record) -> Record:

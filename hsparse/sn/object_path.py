@@ -28,17 +28,24 @@ class Place:
     id: str
 
 
-async def resolve(context: Context, domain: Domain, h5path: str) -> tuple[Domain, Record]:
+async def resolve(
+    context: Context, domain: Domain, h5path: str, start: str | None = None
+) -> tuple[Domain, Record]:
     """Return the record at `h5path`, and its domain, for the request's own parameters.
 
-    A relative path starts at `parent_id` or `grpid`, else at the root group. Soft and external links are
-    followed with `follow_soft_links` and `follow_external_links`; otherwise one on the way is a
-    `BadRequest`. `NotFound` names the title that is missing.
+    A relative path starts at group `start`, at `parent_id` or `grpid`, else at the root group. Soft and
+    external links are followed with `follow_soft_links` and `follow_external_links`; otherwise one on the
+    way is a `BadRequest`. `NotFound` names the title that is missing.
     """
-    start = context.arg("parent_id") or context.arg("grpid")
-    place = Place(domain, check_member(start, domain, "groups") if start else root_of(domain))
-    place = await _Path(context).follow(place, h5path)
+    place = await find_place(context, domain, h5path, start)
     return place.domain, await context.service.owners.record(place.id)
+
+
+async def find_place(context: Context, domain: Domain, h5path: str, start: str | None = None) -> Place:
+    """Return where `h5path` leads, as `resolve` does; whether there is an object is not looked at."""
+    start = start or context.arg("parent_id") or context.arg("grpid")
+    place = Place(domain, check_member(start, domain, "groups") if start else root_of(domain))
+    return await _Path(context).follow(place, h5path)
 
 
 def root_of(domain: Domain) -> str:

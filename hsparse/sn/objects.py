@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
-import json
+from contextlib import aclosing
 from typing import Any
 
-import orjson
 from aiohttp import web
 
 from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.objid import collection_of, is_root
 from hsparse.sn.context import Context, Domain
+from hsparse.sn.crawl import Crawl
 from hsparse.sn.href import Href, hrefs
+from hsparse.sn.json_stream import encode_floats
 from hsparse.sn.object_path import check_member, resolve, root_of
 from hsparse.sn.owners import Owners
-from hsparse.sn.page import page_of
+from hsparse.sn.page import ordered, page_of
 from hsparse.sn.respond import JSON_TYPE, respond
 from hsparse.sn.shown import CLASSES, shown_object
-from hsparse.sn.walk import paths_to, walk
+from hsparse.sn.walk import paths_to
 from hsparse.wire.message import Bury, DeleteObject, DeleteTree, Record
 
 
 async def list_objects(context: Context, collection: str) -> web.StreamResponse:
     """Answer with the ids of a collection's objects that can be reached, the root group excluded."""
     root = context.domain.root
-    found = await walk(context.service.owners, root) if root is not None else []
-    ids = sorted(one.id for one in found if one.id != root and collection_of(one.id) == collection)
+    ids = await _reachable(context, root, collection) if root is not None else []
     answer: Record = {collection: page_of(context, ids, "object")}
     paths = {"self": f"/{collection}"} | ({"root": f"/groups/{root}"} if root else {}) | {"home": "/"}
     return respond(answer | {"hrefs": hrefs(context, **paths)})
 
 
+async def _reachable(context: Context, root: str, collection: str) -> list[str]:
+    crawl = Crawl(context.service.owners, root, leaves=False)
+    groups: list[str] = []
+    batches = crawl.batches()
+    async with aclosing(batches):
+        async for batch in batches:
+            if collection == "groups":
+                groups += [id for id, _ in batch]
+    if collection == "groups":
+        return sorted(id for id in groups if id != root)
+    return crawl.ids(collection[0] if collection == "datasets" else "t")
+
+
 async def get_object(context: Context, collection: str, **extra: Any) -> web.StreamResponse:
-    """Answer with the object of the request's id; `extra` keys are added."""
-    record = await requested(context, collection)
-    return await answer_object(context, context.domain, record, extra)
+    """Answer with the object of the request's id or, of a group's, at `h5path` from there; adds `extra`."""
+    h5path = context.arg("h5path")
+    if not h5path or collection != "groups":
+        record = await requested(context, collection)
+        return await answer_object(context, context.domain, record, extra)
+    domain, record = await resolve(context, context.domain, h5path, requested_id(context, collection))
+    _check_collection(h5path, record, collection)
+    return await answer_object(context, domain, record, extra)
 
 
 async def get_object_by_path(context: Context, collection: str) -> web.StreamResponse:
@@ -45,9 +63,13 @@ async def get_object_by_path(context: Context, collection: str) -> web.StreamRes
     if not h5path.startswith("/") and context.arg("grpid") is None:
         raise BadRequest("The parameter h5path must be absolute, or relative to the group grpid.")
     domain, record = await resolve(context, context.domain, h5path)
+    _check_collection(h5path, record, collection)
+    return await answer_object(context, domain, record, {})
+
+
+def _check_collection(h5path: str, record: Record, collection: str) -> None:
     if collection_of(record["id"]) != collection:
         raise NotFound(f"{h5path!r} is not one of the {collection}.")
-    return await answer_object(context, domain, record, {})
 
 
 async def delete_object(context: Context, collection: str) -> web.StreamResponse:
@@ -83,12 +105,7 @@ async def answer_object(
 ) -> web.StreamResponse:
     """Answer with one object and what the parameters ask for beside it."""
     collection = collection_of(record["id"])
-    answer = shown_object(
-        record,
-        links=context.flag("include_links"),
-        attributes=context.flag("include_attrs"),
-        ignore_nan=context.flag("ignore_nan"),
-    )
+    answer = _shown(context, record)
     answer["domain"] = domain.path
     if collection == "groups":
         answer["bucket"] = context.service.settings.bucket
@@ -99,13 +116,23 @@ async def answer_object(
 
 def with_class(record: Record, domain: Domain, context: Context) -> Record:
     """Return an object as it is shown where a client could not know its class: found by path."""
+    found = {"domain": domain.path, "class": CLASSES[collection_of(record["id"])]}
+    return _shown(context, record) | found
+
+
+def _shown(context: Context, record: Record) -> Record:
+    """Return an object with what the parameters ask for, links and attributes by `CreateOrder`."""
     shown = shown_object(
         record,
         links=context.flag("include_links"),
         attributes=context.flag("include_attrs"),
         ignore_nan=context.flag("ignore_nan"),
     )
-    return shown | {"domain": domain.path, "class": CLASSES[collection_of(record["id"])]}
+    if context.arg("CreateOrder") is not None:
+        for key in ("links", "attributes"):
+            if key in shown:
+                shown[key] = {name: shown[key][name] for name in ordered(context, shown[key])}
+    return shown
 
 
 def object_hrefs(context: Context, record: Record) -> list[Href]:
@@ -123,7 +150,4 @@ def object_hrefs(context: Context, record: Record) -> list[Href]:
 
 def respond_floats(value: Any, status: int = 200) -> web.Response:
     """Answer with JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
-    body = orjson.dumps(value)
-    if b"null" in body:  # what orjson makes of them; without one there is none, and it is nine times as fast
-        body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-    return web.Response(body=body, status=status, headers={"Content-Type": JSON_TYPE})
+    return web.Response(body=encode_floats(value), status=status, headers={"Content-Type": JSON_TYPE})

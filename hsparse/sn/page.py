@@ -19,6 +19,11 @@ def page_of(context: Context, names: list[str], what: str) -> list[str]:
         if marker not in names:
             raise NotFound(f"There is no {what} {marker!r} to continue after (Marker).")
         names = names[names.index(marker) + 1 :]
+    return matching(context, names)
+
+
+def matching(context: Context, names: list[str]) -> list[str]:
+    """Return the names that match `pattern`, at most `Limit`: of each of several objects."""
     matches = matcher(context.arg("pattern"))
     names = [name for name in names if matches(name)]
     limit = context.number("Limit")
@@ -36,5 +41,5 @@ def split_names(context: Context, parameter: str) -> tuple[str, ...]:
     """Return the names in a query parameter, joined by `separator` ("/" without one)."""
     text = context.arg(parameter)
     if not text:
-        raise BadRequest(f"The parameter {parameter} must name what to delete.")
+        raise BadRequest(f"The parameter {parameter} must name what is meant, joined by the separator.")
     return tuple(dict.fromkeys(text.split(context.arg("separator") or "/")))

@@ -10,6 +10,7 @@ from hsparse.sn.metrics import Metrics
 from hsparse.sn.owners import Owners
 from hsparse.sn.rate_limit import RateLimit
 from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.statistics import Statistics
 from hsparse.wire.budget import Budget
 
 
@@ -29,9 +30,12 @@ class Service:
     bodies: Budget = field(init=False)
     rates: RateLimit = field(init=False)
     answers: Budget = field(init=False)
+    statistics: Statistics = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bodies", Budget(self.settings.request_memory))
         rates = RateLimit(self.settings.rate_limit, self.settings.rate_burst, self.clock)
         object.__setattr__(self, "rates", rates)
         object.__setattr__(self, "answers", Budget(self.settings.answer_memory))
+        statistics = Statistics(self.owners, self.clock, self.settings.bucket)
+        object.__setattr__(self, "statistics", statistics)

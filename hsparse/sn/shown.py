@@ -31,8 +31,9 @@ def shown_object(
     if collection == "groups":
         shown["linkCount"] = len(record.get("links") or {})
     shown["attributeCount"] = len(record.get("attributes") or {})
-    if collection != "datasets" and record.get("creationProperties"):
-        shown["creationProperties"] = record["creationProperties"]
+    properties = record.get("creationProperties")
+    if properties or (properties is not None and collection == "groups"):
+        shown.setdefault("creationProperties", properties)
     if links and collection == "groups":
         shown["links"] = shown_links(record)
     if attributes:
@@ -48,14 +49,15 @@ def shown_links(record: Record) -> Record:
 def shown_attributes(record: Record, *, ignore_nan: bool = False) -> Record:
     """Return an object's attributes by name, with their values."""
     attributes = record.get("attributes") or {}
-    return {
-        name: {
+    shown = {}
+    for name, stored in attributes.items():
+        shown[name] = {
             **stored,
             "type": shown_type(stored["type"]),
             "value": shown_value(stored, ignore_nan=ignore_nan),
         }
-        for name, stored in attributes.items()
-    }
+        shown[name].pop("lastModified", None)
+    return shown
 
 
 def shown_attribute(

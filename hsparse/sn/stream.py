@@ -10,6 +10,7 @@ from aiohttp import web
 
 from hsparse.sn.compression import coding_headers, compressed, streamed_coding
 from hsparse.sn.media import Media
+from hsparse.sn.respond import JSON_TYPE
 
 Piece = Any
 PART = 1 << 20
@@ -33,8 +34,9 @@ async def respond_stream(
     following = asyncio.ensure_future(_next(pieces))
     try:
         piece = await following
+        kind = JSON_TYPE if media is Media.JSON else media.value
         response = web.StreamResponse(
-            headers={"Content-Type": media.value, **coding_headers(request, media.value, coding)}
+            headers={"Content-Type": kind, **coding_headers(request, media.value, coding)}
         )
         response.content_length = length
         await response.prepare(request)

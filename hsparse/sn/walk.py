@@ -1,9 +1,9 @@
-"""Walking a domain's groups by their hard links: breadth first, one read a level."""
+"""Walking a domain's groups by their hard links, with the paths that lead to them: breadth first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from hsparse.errors import ErrorKind
 from hsparse.model.link import HARD
@@ -13,56 +13,48 @@ from hsparse.wire.message import Outcome, Record
 
 READS_AT_ONCE = 500
 """Records asked for in one message, so that neither it nor its reply grows with the domain."""
+MAX_GROUPS = 100_000
+"""Groups whose paths are remembered; what can only be reached by others has no path."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """An object that was met: a path it has, and its record if it was read."""
+async def walk(owners: Owners, start: str) -> AsyncGenerator[tuple[str, Record], None]:
+    """Yield the groups reachable from group `start`, itself first, each once: a path it has, and its record.
 
-    id: str
-    path: str
-    record: Record | None
-
-
-async def walk(
-    owners: Owners, start: str, *, read_all: bool = False, limit: int | None = None
-) -> list[Found]:
-    """Return the objects reachable from group `start`, itself first, each once, in breadth-first order.
-
-    Groups are read; with `read_all`, datasets and types are as well. Links whose target is gone are passed
-    over. With `limit` the walk ends as soon as more than that many objects were met.
+    Links to groups that are gone are passed over. After `MAX_GROUPS` it ends.
     """
-    found: list[Found] = []
     paths = {start: "/"}
     level = [start]
     while level:
         following: list[str] = []
-        records = await _read(owners, [id for id in level if read_all or collection_of(id) == "groups"])
-        for id in level:
-            record = records.get(id)
-            if record is None and (read_all or collection_of(id) == "groups"):
-                continue
-            found.append(Found(id, paths[id], record))
-            for title, target in hard_links(record or {}):
-                if target not in paths:
-                    paths[target] = join(paths[id], title)
-                    following.append(target)
-            if limit is not None and len(found) > limit:
-                return found
+        for first in range(0, len(level), READS_AT_ONCE):
+            some = level[first : first + READS_AT_ONCE]
+            for id, outcome in zip(some, await owners.read(*some), strict=True):
+                if outcome.failure is not None and outcome.failure.kind in (
+                    ErrorKind.NOT_FOUND,
+                    ErrorKind.GONE,
+                ):
+                    continue
+                record = outcome.unwrap()
+                yield paths[id], record
+                for title, target in hard_links(record):
+                    if collection_of(target) == "groups" and target not in paths and len(paths) < MAX_GROUPS:
+                        paths[target] = join(paths[id], title)
+                        following.append(target)
         level = following
-    return found
 
 
 async def paths_to(owners: Owners, start: str, target: str) -> list[str]:
     """Return the paths from group `start` to `target`, one for each hard link to it, shortest first."""
     if target == start:
         return ["/"]
-    return [
-        join(found.path, title)
-        for found in await walk(owners, start)
-        for title, id in hard_links(found.record or {})
-        if id == target
-    ]
+    groups = walk(owners, start)
+    async with aclosing(groups):
+        return [
+            join(path, title)
+            async for path, record in groups
+            for title, id in hard_links(record)
+            if id == target
+        ]
 
 
 def hard_links(record: Record) -> list[tuple[str, str]]:
@@ -82,12 +74,3 @@ async def read_many(owners: Owners, ids: Sequence[str]) -> list[Outcome]:
     for first in range(0, len(ids), READS_AT_ONCE):
         outcomes += await owners.read(*ids[first : first + READS_AT_ONCE])
     return outcomes
-
-
-async def _read(owners: Owners, ids: list[str]) -> dict[str, Record]:
-    records: dict[str, Record] = {}
-    for id, outcome in zip(ids, await read_many(owners, ids), strict=True):
-        if outcome.failure is not None and outcome.failure.kind in (ErrorKind.NOT_FOUND, ErrorKind.GONE):
-            continue
-        records[id] = outcome.unwrap()
-    return records

@@ -35,6 +35,7 @@ from hsparse.wire.message import (
     PutAcl,
     PutAttributes,
     PutLinks,
+    PutRecord,
     ReadObjects,
     Record,
     SetExtent,
@@ -101,7 +102,7 @@ class DictDataNode:
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
         record = self.records.get(change.id, last)  # of a deletion: what was deleted
-        if record is not None and changed and not isinstance(change, CreateObject):
+        if record is not None and changed and not isinstance(change, CreateObject | PutRecord):
             record["lastModified"] = self._clock.now()
         return Outcome(copy.deepcopy(record), changed, created)
 
@@ -113,6 +114,9 @@ class DictDataNode:
             self.records[change.id] = change.record
             self._deleted.discard((change.id,))
             return True, True
+        if isinstance(change, PutRecord):
+            self.records[change.id] = change.record
+            return True, False
         if change.id not in self.records:
             raise self._missing(change.id)
         if isinstance(change, DeleteObject):
@@ -124,9 +128,9 @@ class DictDataNode:
     def _alter(self, change: Change, record: Record) -> tuple[bool, bool]:
         match change:
             case PutAttributes():
-                return self._put(change.id, record, "attributes", change.attributes, replace=change.replace)
+                return self._put(change, record, "attributes", change.attributes)
             case PutLinks():
-                return self._put(change.id, record, "links", change.links, replace=False)
+                return self._put(change, record, "links", change.links)
             case DeleteAttributes():
                 return self._remove(change.id, record, "attributes", change.names)
             case DeleteLinks():
@@ -147,16 +151,18 @@ class DictDataNode:
         raise BadRequest(f"{type(change).__name__} is not a change of a record.")
 
     def _put(
-        self, id: str, record: Record, kind: str, items: dict[str, Record], *, replace: bool
+        self, change: PutAttributes | PutLinks, record: Record, kind: str, items: dict[str, Record]
     ) -> tuple[bool, bool]:
-        there = record.setdefault(kind, {})
+        id, there = change.id, record.setdefault(kind, {})
+        replace = isinstance(change, PutAttributes) and change.replace
+        in_place = isinstance(change, PutAttributes) and change.in_place
         news = {name: item for name, item in items.items() if not _same(item, there.get(name))}
         for name in news:
             if name in there and not replace:
                 raise Conflict(f"{kind} {name!r} of {id} exists with another content.")
         created = any(name not in there for name in news)
         for name, item in news.items():
-            created_at = there[name]["created"] if name in there else self._clock.now()
+            created_at = there[name]["created"] if name in there and in_place else self._clock.now()
             there[name] = {**item, "created": created_at}
             self._deleted.discard((id, kind, name))
         return bool(news), created

@@ -42,6 +42,7 @@ from hsparse.wire.message import (
     PutAcl,
     PutAttributes,
     PutLinks,
+    PutRecord,
     ReadChunks,
     ReadObjects,
     ReadSparse,
@@ -118,6 +119,14 @@ async def test_a_path_can_be_created_again(node: DataNode) -> None:
         assert kind(await change(node, DeleteObject(path))) is None
 
 
+async def test_a_record_is_put_whatever_is_there(node: DataNode) -> None:
+    id = "s-00000000-00000001"
+    outcome = await change(node, PutRecord(id, {"n": 1, "lastModified": 5.0}))
+    assert (outcome.changed, outcome.failure) == (True, None)
+    assert (await change(node, PutRecord(id, {"m": 2, "lastModified": 4.0}))).changed
+    assert await record_of(node, id) == {"m": 2, "lastModified": 4.0}
+
+
 async def test_attributes(node: DataNode) -> None:
     id = await created(node)
     outcome = await change(node, PutAttributes(id, {"a": INT}))
@@ -127,11 +136,16 @@ async def test_attributes(node: DataNode) -> None:
     other = {**INT, "value": 2}
     assert kind(await change(node, PutAttributes(id, {"b": INT, "a": other}))) == ErrorKind.CONFLICT
     assert set((await record_of(node, id))["attributes"]) == {"a"}
+    first = (await record_of(node, id))["attributes"]["a"]["created"]
+    assert first > 0
+    outcome = await change(node, PutAttributes(id, {"a": {**INT, "value": 3}}, replace=True, in_place=True))
+    assert (outcome.created, outcome.changed) == (False, True)
+    assert (await record_of(node, id))["attributes"]["a"]["created"] == first
     outcome = await change(node, PutAttributes(id, {"a": other}, replace=True))
     assert (outcome.created, outcome.changed) == (False, True)
     stored = (await record_of(node, id))["attributes"]["a"]
     assert stored["value"] == 2
-    assert stored["created"] > 0
+    assert stored["created"] >= first
     assert kind(await change(node, DeleteAttributes(id, ("a", "z")))) == ErrorKind.NOT_FOUND
     assert kind(await change(node, DeleteAttributes(id, ("a",)))) is None
     assert kind(await change(node, DeleteAttributes(id, ("a",)))) == ErrorKind.GONE

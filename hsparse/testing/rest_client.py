@@ -53,19 +53,30 @@ class Reply:
 
 
 def named_service(
-    node: DataNode, clock: Clock, *users: Principal, settings: ServiceSettings | None = None
+    node: DataNode | dict[str, DataNode],
+    clock: Clock,
+    *users: Principal,
+    settings: ServiceSettings | None = None,
 ) -> Service:
-    """Return a service node over one data node, that believes every name of a user."""
-    owners = Owners(Membership(1, ("dn-001",)), {"dn-001": node})
+    """Return a service node that believes every name of a user, over one data node or several by id."""
+    nodes = node if isinstance(node, dict) else {"dn-001": node}
+    owners = Owners(Membership(1, tuple(nodes)), nodes)
     authenticator = NamedUser(*users)
     return Service(settings or ServiceSettings(), owners, clock, authenticator, Metrics(clock), clock.now())
 
 
 class RestClient:
-    """Requests as `user` about `domain`; `node` answers, through a service node that runs in this process."""
+    """Requests as `user` about `domain`; `node` answers, through a service node that runs in this process.
+
+    Several data nodes are given by id.
+    """
 
     def __init__(
-        self, node: DataNode, clock: Clock, *users: Principal, settings: ServiceSettings | None = None
+        self,
+        node: DataNode | dict[str, DataNode],
+        clock: Clock,
+        *users: Principal,
+        settings: ServiceSettings | None = None,
     ) -> None:
         self.service = named_service(node, clock, *users, settings=settings)
         self._client = TestClient(TestServer(create_app(self.service)))
@@ -100,3 +111,8 @@ class RestClient:
             data = await response.read()
             is_json = response.content_type == "application/json"
             return Reply(response.status, json.loads(data) if is_json and data else data, response.headers)
+
+    @property
+    def url(self) -> str:
+        """Return where the server answers, without a slash at the end."""
+        return str(self._client.make_url("/")).removesuffix("/")

@@ -87,6 +87,14 @@ class CreateObject:
 
 
 @dataclass(frozen=True, slots=True)
+class PutRecord:
+    """Store a record whatever is there; what it says follows from other objects."""
+
+    id: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteObject:
     """Remove the record; `NotFound` or `Gone` when there is none."""
 
@@ -98,12 +106,14 @@ class PutAttributes:
     """Set attributes, all or none.
 
     Each value is `{"type":..., "shape":..., "value":...}` without `created`, which the data node adds.
-    One that exists with another content is a `Conflict` unless `replace`.
+    One that exists with another content is a `Conflict` unless `replace`: then it is a new one, the last
+    in creation order, or with `in_place` the same one with another value.
     """
 
     id: str
     attributes: dict[str, Record]
     replace: bool = False
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +180,7 @@ class EndTrim:
 
 Change: TypeAlias = (
     CreateObject
+    | PutRecord
     | DeleteObject
     | PutAttributes
     | DeleteAttributes

@@ -195,6 +195,51 @@ async def test_listing(rest: RestClient, root: str, own: str) -> None:
     assert [one["name"] for one in followed["attributes"][root]] == ["a", "m", "z"]
 
 
+async def test_by_name_of_all_objects_below(rest: RestClient, root: str, own: str) -> None:
+    group = (await rest("POST", "/groups", {"link": {"id": root, "name": "g"}}))["id"]
+    dataset = (await rest("POST", "/datasets", {"type": "H5T_STD_I8LE", "link": {"id": group, "name": "d"}}))[
+        "id"
+    ]
+    for name in ("s/l", "b", "a"):
+        attributes = {"attributes": {name: INTS}, "obj_ids": [group, dataset]}
+        assert (await rest("PUT", f"/groups/{root}/attributes", attributes)).status == 201
+    path = f"/groups/{group}/attributes"
+    assert await names(rest, path, attr_names="b|s/l", separator="|") == ["b", "s/l"]
+    assert await names(rest, path, attr_names="b/a", pattern="a") == ["a"]
+    assert (await rest("GET", path, attr_names="b/c")).status == 404
+    found = (await rest("GET", path, follow_links=1, CreateOrder=1, Limit=2))["attributes"]
+    assert {id: [one["name"] for one in some] for id, some in found.items()} == {
+        group: ["s/l", "b"],
+        dataset: ["s/l", "b"],
+    }
+    body = {"obj_ids": {group: ["a", "nope"]}}
+    found = (await rest("POST", f"/groups/{root}/attributes", body, follow_links=1, pattern="?"))[
+        "attributes"
+    ]
+    assert {id: [one["name"] for one in some] for id, some in found.items()} == {
+        group: ["a"],
+        dataset: ["a", "b"],
+    }
+    assert (await rest("GET", f"/groups/{group[:-1]}x/attributes", follow_links=1)).status == 400
+
+
+async def test_in_the_order_of_creation(rest: RestClient, root: str, own: str) -> None:
+    for name in ("z", "y", "x"):
+        await rest("PUT", f"{own}/{name}", INTS)
+        await rest("PUT", f"/groups/{root}/links/{name}", {"h5path": "/x"})
+    await rest("PUT", f"{own}/z", {**INTS, "value": [9, 9, 9]}, replace=1)
+    await rest("PUT", f"{own}/y/value", {"value": [8, 8, 8]})
+    options = {"include_links": 1, "include_attrs": 1}
+    for path, where in ((f"/groups/{root}", {}), ("/", {"h5path": "/"})):
+        first = await rest("GET", path, **where, **options, CreateOrder=1)
+        assert list(first["attributes"]) == ["y", "x", "z"], (
+            "one that is replaced is new, one that is written is not"
+        )
+        assert list(first["links"]) == ["z", "y", "x"]
+        by_name = await rest("GET", path, **where, **options, CreateOrder=0)
+        assert list(by_name["attributes"]) == list(by_name["links"]) == ["x", "y", "z"]
+
+
 async def test_every_collection_has_attributes(rest: RestClient) -> None:
     dataset = (await rest("POST", "/datasets", {"type": "H5T_STD_I8LE", "shape": [2]}))["id"]
     datatype = (await rest("POST", "/datatypes", {"type": "H5T_STD_I8LE"}))["id"]

@@ -64,3 +64,21 @@ async def test_everything_in_one_answer(rest: RestClient, root: str) -> None:
     assert objects[dataset]["attributes"]["a"]["value"] == 3
     for key in ("id", "root", "created", "type", "shape", "creationProperties"):
         assert key in objects[dataset]
+
+
+async def test_a_domain_of_any_size_in_one_answer(rest: RestClient, root: str) -> None:
+    made: set[str] = {root}
+    for first in range(0, 12_000, 4000):
+        names = [f"d{n}" for n in range(first, first + 4000)]
+        bodies = [{"type": "H5T_STD_I8LE", "link": {"id": root, "name": name}} for name in names]
+        reply = await rest("POST", "/datasets", bodies)
+        made |= {one["id"] for one in reply["objects"]}
+    got = await rest("GET", "/", getobjs=1, include_attrs=1, getdnids=1)
+    assert set(got["domain_objs"]) == made
+    assert len(got["domain_objs"][root]["links"]) == 12_000
+    assert (got["root"], got["dn_ids"]) == (root, ["dn-001"])
+    assert "Content-Length" not in got.headers
+    assert got.headers["Content-Type"] == "application/json; charset=utf-8"
+    listed = (await rest("GET", "/datasets", Limit=7_000))["datasets"]
+    assert listed == sorted(made - {root})[:7000]
+    assert (await rest("GET", "/datasets", Marker=listed[-1]))["datasets"] == sorted(made - {root})[7000:]

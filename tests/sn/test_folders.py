@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hsparse.sn import folders
 from hsparse.testing.rest_client import RestClient
 
 HOME = "/home/test_user1"
@@ -77,14 +78,15 @@ async def test_the_top_level(folder: RestClient) -> None:
             assert [one["name"] for one in reply["domains"]] == ["/home"]
 
 
-async def test_many_in_a_folder(bare: RestClient) -> None:
+async def test_many_in_a_folder(bare: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "KEYS_AT_ONCE", 16)
     made = [f"{n:03}.h5" for n in range(60)]
     for name in made:
         await bare("PUT", "/", {}, domain=f"{HOME}/{name}")
     seen: list[str] = []
     while page := await names(bare, Limit=7, **({"Marker": f"{HOME}/{seen[-1]}"} if seen else {})):
         seen += page
-    assert seen == made
+    assert seen == made == await names(bare)
 
 
 async def test_a_query_tells_nothing_of_what_one_may_not_read(folder: RestClient) -> None:

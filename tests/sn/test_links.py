@@ -128,6 +128,33 @@ async def test_of_all_groups_that_are_reached(rest: RestClient, root: str, group
     }
 
 
+async def test_of_several_groups_and_all_below(rest: RestClient, root: str, group: str) -> None:
+    inner = (await rest("POST", "/groups", {"link": {"id": group, "name": "inner"}}))["id"]
+    for title in ("c", "b"):
+        await rest("PUT", f"/groups/{inner}/links/{title}", {"h5path": "/x"})
+    body = {"grp_ids": {group: ["inner", "nope"]}}
+    reached = await rest("POST", f"/groups/{root}/links", body, follow_links=1, CreateOrder=1)
+    assert {id: [link["title"] for link in links] for id, links in reached["links"].items()} == {
+        group: ["inner"],
+        inner: ["c", "b"],
+    }
+    limited = await rest("POST", f"/groups/{root}/links", {"grp_ids": [inner]}, follow_links=1, Limit=1)
+    assert [link["title"] for link in limited["links"][inner]] == ["b"]
+    gone = {"grp_ids": [inner[:-2] + "zz"]}
+    assert (await rest("POST", f"/groups/{root}/links", gone, follow_links=1)).status == 400
+    assert (await rest("DELETE", f"/groups/{inner}")).status == 200
+    assert (await rest("POST", f"/groups/{root}/links", {"grp_ids": [inner]}, follow_links=1)).status == 410
+    assert (await rest("GET", f"/groups/{inner}/links", follow_links=1)).status == 410
+
+
+async def test_listing_by_titles(rest: RestClient, root: str) -> None:
+    for title in ("z", "a#1", "m"):
+        await rest("PUT", f"/groups/{root}/links", {"links": {title: {"h5path": "/x"}}})
+    assert await titles(rest, root, titles="z/a#1") == ["z", "a#1"]
+    assert await titles(rest, root, titles="z|m", separator="|", Limit=1) == ["z"]
+    assert (await rest("GET", f"/groups/{root}/links", titles="z/nope")).status == 404
+
+
 async def test_odd_titles_travel(rest: RestClient, root: str) -> None:
     links = {title: {"h5path": "/x"} for title in ("a b", "ü#?", "%41", "x" * 200)}
     assert (await rest("PUT", f"/groups/{root}/links", {"links": links})).status == 201

@@ -34,3 +34,13 @@ async def test_listing_goes_on_behind_a_marker(rest: RestClient, root: str) -> N
     assert (await rest("GET", "/groups", Limit=2, Marker=ids[1]))["groups"] == ids[2:4]
     assert (await rest("GET", "/groups", Marker="g-x")).status == 404
     assert (await rest("GET", "/groups", Limit="x")).status == 400
+
+
+async def test_by_a_path_from_a_group(rest: RestClient, root: str) -> None:
+    outer = (await rest("POST", "/groups", {"link": {"id": root, "name": "a"}}))["id"]
+    inner = (await rest("POST", "/groups", {"link": {"id": outer, "name": "b"}}))["id"]
+    await rest("POST", "/datasets", {"type": "H5T_STD_I8LE", "link": {"id": outer, "name": "d"}})
+    assert (await rest("GET", f"/groups/{root}", h5path="a/b"))["id"] == inner
+    assert (await rest("GET", f"/groups/{outer}", h5path="b"))["id"] == inner
+    assert (await rest("GET", f"/groups/{outer}", h5path="d")).status == 404
+    assert (await rest("GET", f"/groups/{outer}", h5path="c")).status == 404

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
 from hsparse.cluster.membership import Membership
+from hsparse.sn import walk as walking
 from hsparse.sn.owners import Owners
 from hsparse.sn.walk import paths_to, walk
 from hsparse.testing.dict_data_node import DictDataNode
@@ -52,16 +54,16 @@ def depths(graph: Graph, start: int) -> dict[int, int]:
 
 
 @given(GRAPHS)
-async def test_everything_that_is_reached_is_met_once(graph: Graph) -> None:
+async def test_every_group_that_is_reached_is_met_once(graph: Graph) -> None:
     start = min(graph)
     owners, node = build(graph)
-    found = await walk(owners, name(start), read_all=True)
-    expected = depths(graph, start)
-    assert sorted(one.id for one in found) == sorted(map(name, expected))
-    for one in found:
-        number = follow(graph, start, one.path)
-        assert name(number) == one.id
-        assert one.path.strip("/").count("/") + (one.path != "/") == expected[number]
+    found = [(record["id"], path) async for path, record in walk(owners, name(start))]
+    expected = {number: depth for number, depth in depths(graph, start).items() if number < 8}
+    assert sorted(id for id, _ in found) == sorted(map(name, expected))
+    for id, path in found:
+        number = follow(graph, start, path)
+        assert name(number) == id
+        assert path.strip("/").count("/") + (path != "/") == expected[number]
     assert (
         len([message for message in node.log if isinstance(message, ReadObjects)])
         <= max(expected.values()) + 2
@@ -81,7 +83,8 @@ async def test_every_path_leads_to_the_object(graph: Graph, target: int) -> None
     )
 
 
-async def test_a_walk_ends_at_its_limit() -> None:
-    owners, node = build({0: {"a": 1, "b": 2}, 1: {"a": 3}, 2: {}, 3: {}})
-    assert len(await walk(owners, name(0), limit=2)) == 3
-    assert len(node.log) == 2
+async def test_a_walk_remembers_so_many_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walking, "MAX_GROUPS", 3)
+    owners, _ = build({0: {"a": 1, "b": 2}, 1: {"a": 3, "d": 8}, 2: {}, 3: {}})
+    assert [path async for path, _ in walk(owners, name(0))] == ["/", "/a", "/b"]
+    assert await paths_to(owners, name(0), name(8)) == ["/a/d"]

@@ -1,0 +1,70 @@
+"""JSON answers made piece by piece: at once when they are small, streamed when they are not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from hsparse.sn.context import Context
+from hsparse.sn.media import Media
+from hsparse.sn.respond import JSON_TYPE
+from hsparse.sn.stream import respond_stream
+
+PIECE = 1 << 20
+
+
+def encode_floats(value: Any) -> bytes:
+    """Return JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
+    body = orjson.dumps(value)
+    if b"null" in body:  # what orjson makes of them; without one there is none, and it is nine times as fast
+        body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return body
+
+
+async def respond_parts(context: Context, parts: AsyncGenerator[bytes, None]) -> web.StreamResponse:
+    """Answer with the JSON that `parts` make together; beyond `PIECE` bytes they are sent as they come."""
+    async with context.service.answers.hold(4 * PIECE):
+        pieces = _joined(parts)
+        async with aclosing(pieces):
+            first = await anext(pieces, b"")
+            if len(first) < PIECE:
+                return web.Response(body=first, headers={"Content-Type": JSON_TYPE})
+            return await respond_stream(context.request, Media.JSON, _again(first, pieces))
+
+
+async def _again(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    yield first
+    async for piece in rest:
+        yield piece
+
+
+async def _joined(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Yield the parts joined to pieces of at least `PIECE` bytes, but for the last."""
+    piece = bytearray()
+    async with aclosing(parts):
+        async for part in parts:
+            piece += part
+            if len(piece) >= PIECE:
+                yield bytes(piece)
+                piece = bytearray()
+    if piece:
+        yield bytes(piece)
+
+
+async def enclosed(
+    name: str, items: AsyncGenerator[bytes, None], around: dict[str, Any], brackets: bytes = b"{}"
+) -> AsyncGenerator[bytes, None]:
+    """Yield an object with `around` and, as `name`, `items` in brackets: members, or with `[]` elements."""
+    yield b"{" + encode_floats(name) + b":" + brackets[:1]
+    first = True
+    async with aclosing(items):
+        async for item in items:
+            yield item if first else b"," + item
+            first = False
+    rest = encode_floats(around)[1:]
+    yield brackets[1:] + (rest if rest == b"}" else b"," + rest)

@@ -1,0 +1,46 @@
+"""JSON made piece by piece is the JSON that would have been made at once."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncGenerator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsparse.sn.json_stream import enclosed, encode_floats
+from tests.sn.conftest import DOMAIN
+
+TEXT = st.text(max_size=5)
+VALUES = st.dictionaries(
+    TEXT, st.none() | st.booleans() | st.integers(0, 9) | st.floats(0, 1) | TEXT, max_size=4
+)
+
+
+async def generated(parts: list[bytes]) -> AsyncGenerator[bytes, None]:
+    for part in parts:
+        yield part
+
+
+@given(TEXT, VALUES, VALUES)
+async def test_members_in_an_object(name: str, inner: dict[str, object], around: dict[str, object]) -> None:
+    around.pop(name, None)
+    parts = [encode_floats(key) + b":" + encode_floats(value) for key, value in inner.items()]
+    found = b"".join([part async for part in enclosed(name, generated(parts), around)])
+    assert json.loads(found) == {name: inner, **around}
+
+
+@given(st.lists(VALUES, max_size=4), VALUES)
+async def test_elements_in_a_list(inner: list[dict[str, object]], around: dict[str, object]) -> None:
+    around.pop("x", None)
+    parts = [encode_floats(value) for value in inner]
+    found = b"".join([part async for part in enclosed("x", generated(parts), around, b"[]")])
+    assert json.loads(found) == {"x": inner, **around}
+
+
+def test_floats_that_are_not_finite() -> None:
+    found = json.loads(encode_floats([math.inf, -math.inf, math.nan, None, DOMAIN]))
+    assert found[:2] == [math.inf, -math.inf]
+    assert math.isnan(found[2])
+    assert found[3:] == [None, DOMAIN]
