@@ -29,6 +29,7 @@ from hsparse.wire.message import (
     ReadChunks,
     ReadObjects,
     ReadSparse,
+    ReadVariable,
     TrimChunks,
     WriteChunks,
 )
@@ -64,6 +65,8 @@ class DataService:
                 return await self._records.change(changes)
             case ReadChunks():
                 return await self._chunks.read(message)
+            case ReadVariable():
+                return await self._chunks.read_variable(message)
             case ReadSparse():
                 return await self._chunks.read_sparse(message)
             case CountDefined():

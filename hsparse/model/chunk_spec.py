@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.model.datatype import parse_type
+from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.filter import Filter
+from hsparse.model.variable_array import VariableArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +18,9 @@ class ChunkSpec:
     """A dataset's chunks: taken from its record by the service node, sent with every chunk message.
 
     `type` is the HDF5/JSON type item. `dims` are the chunk's dimensions in elements, `fill` is one
-    element's bytes in the file type (empty: all zero). `filters` has one pipeline a section: one for a
-    dense chunk, two for a sparse one (selection, fixed-size values). `generation` rises
-    when a shrink of the dataset's extent begins, and when it is finished.
+    element's bytes in the file type, in counted form where their number varies (empty: all zero).
+    `filters` has one pipeline a section: one for a dense chunk, two for a sparse one (selection, fixed-size
+    values). `generation` rises when a shrink of the dataset's extent begins, and when it is finished.
     """
 
     dataset: str
@@ -31,13 +32,24 @@ class ChunkSpec:
     generation: int = 0
 
     @property
+    def datatype(self) -> Datatype:
+        """The type of an element as it is stored."""
+        return parse_type(self.type)
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """The numpy type of an element as it is stored."""
-        return parse_type(self.type).dtype
+        return self.datatype.stored
 
     @property
     def fill_value(self) -> NDArray[Any]:
-        """The fill value, an array of no dimensions."""
+        """The fill value of a fixed-size type, an array of no dimensions."""
+        dtype = self.dtype
         if not self.fill:
-            return np.zeros((), self.dtype)
-        return np.frombuffer(self.fill, np.uint8).view(self.dtype).reshape(())
+            return np.zeros((), dtype)
+        return np.frombuffer(self.fill, np.uint8).view(dtype).reshape(())
+
+    @property
+    def variable_fill(self) -> VariableArray:
+        """The fill value of a variable-length type, an array of no dimensions."""
+        return VariableArray.of([self.fill or bytes(self.datatype.element.least)], ())

@@ -20,7 +20,7 @@ from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.dataspace import Shape, dims_of, is_extensible, max_dims_of
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.fill_value import fill_bytes
-from hsparse.model.filter_json import parse_filters, record_size
+from hsparse.model.filter_json import parse_filters, record_size, without_shuffles
 
 CHUNKED = "H5D_CHUNKED"
 CONTIGUOUS = "H5D_CONTIGUOUS"
@@ -133,6 +133,8 @@ def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
     pipelines = parse_filters(
         filters, size, sparse=sparse, chunk_bytes=prod(dims) * size, record_size=record_size(dims)
     )
+    if datatype.is_variable:
+        pipelines = tuple(without_shuffles(pipeline) for pipeline in pipelines)
     return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation)
 
 
@@ -158,7 +160,8 @@ def _chunked(asked: Json | None, shape: Shape, datatype: Datatype, min_bytes: in
         raise BadRequest(
             f"A chunk of {list(wanted)} has {prod(wanted) * size} bytes; the limit is {MAX_CHUNK_BYTES}."
         )
-    grid = enlarge(wanted, limits, size, min_bytes)
+    # What elements of a variable-length type will take is not known here; who asked for chunks may know.
+    grid = wanted if datatype.is_variable else enlarge(wanted, limits, size, min_bytes)
     return Layout({"class": CHUNKED, "dims": list(wanted)}, {"class": CHUNKED, "dims": list(grid)})
 
 

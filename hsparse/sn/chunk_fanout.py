@@ -67,7 +67,7 @@ class ChunkFanout:
         shares = await self.shares(selection)
         spec = self._dataset.spec
         parts: list[NDArray[Any] | None] = await self._owners.gather(
-            shares, self._key, lambda some: ReadChunks(spec, _parts(some))
+            shares, self._key, lambda some: ReadChunks(spec, parts_of(some))
         )
         if len(shares) == 1 and parts[0] is not None and parts[0].size == selection.size:
             return self._typed(parts[0]).reshape(selection.shape)
@@ -84,7 +84,7 @@ class ChunkFanout:
         """Return the defined elements of each share, None where there are none."""
         spec = self._dataset.spec
         return await self._owners.gather(
-            shares, self._key, lambda some: ReadSparse(spec, _parts(some), places_only)
+            shares, self._key, lambda some: ReadSparse(spec, parts_of(some), places_only)
         )
 
     async def count(self, selection: Selection) -> int:
@@ -93,7 +93,7 @@ class ChunkFanout:
         total = 0
         async for shares in self.batches(selection):
             total += sum(
-                await self._owners.gather(shares, self._key, lambda some: CountDefined(spec, _parts(some)))
+                await self._owners.gather(shares, self._key, lambda some: CountDefined(spec, parts_of(some)))
             )
         return total
 
@@ -109,9 +109,7 @@ class ChunkFanout:
                     WriteChunks(
                         self._dataset.spec,
                         tuple(self._write_part(shares[i]) for i in some),
-                        tuple(
-                            values.reshape(1) if one else np.asarray(values[shares[i].place]) for i in some
-                        ),
+                        tuple(values.reshape(1) if one else values[(*shares[i].place, ...)] for i in some),
                         drop_fill,
                     )
                 )
@@ -124,7 +122,7 @@ class ChunkFanout:
         async for shares in self.batches(selection):
             await gather_all(
                 [
-                    node.send(EraseChunks(self._dataset.spec, _parts([shares[i] for i in some])))
+                    node.send(EraseChunks(self._dataset.spec, parts_of([shares[i] for i in some])))
                     for node, some in self._owners.split(shares, self._key)
                 ]
             )
@@ -142,7 +140,8 @@ class ChunkFanout:
         return chunk_key(self._dataset.id, share.scaled)
 
 
-def _parts(shares: Sequence[Share]) -> tuple[Part, ...]:
+def parts_of(shares: Sequence[Share]) -> tuple[Part, ...]:
+    """Return what a message says of shares to read."""
     return tuple(Part(share.scaled, share.selection, share.full) for share in shares)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import numpy as np
 from aiohttp import web
 
 from hsparse.errors import BadRequest
@@ -12,6 +13,7 @@ from hsparse.model.dataspace import parse_shape
 from hsparse.model.fill_value import parse_fill_value
 from hsparse.model.initial_value import parse_initial_value
 from hsparse.model.layout import chunk_spec, parse_layout
+from hsparse.model.variable_array import VariableArray
 from hsparse.sn.chunk_fanout import ChunkFanout
 from hsparse.sn.context import Context
 from hsparse.sn.create import post_objects
@@ -21,6 +23,7 @@ from hsparse.sn.objects import delete_object, get_object, get_object_by_path, li
 from hsparse.sn.respond import respond
 from hsparse.sn.scan import scan_dataset
 from hsparse.sn.type_reference import read_type
+from hsparse.sn.variable_fanout import VariableFanout
 from hsparse.wire.message import Record
 
 
@@ -91,7 +94,11 @@ async def _fill(context: Context, record: Record, body: Record) -> Callable[[], 
     dataset = Dataset.of(record)
 
     async def write() -> None:
-        fanout = ChunkFanout(context.service.owners, dataset)
-        await fanout.write(Orthogonal.all(dataset.extent), array)
+        if isinstance(array, VariableArray):
+            variable = VariableFanout(context.service.owners, dataset)
+            await variable.write_variable(Orthogonal.all(dataset.extent), array)
+            return
+        typed = np.ndarray(dataset.extent, dataset.dtype, np.ascontiguousarray(array))
+        await ChunkFanout(context.service.owners, dataset).write(Orthogonal.all(dataset.extent), typed)
 
     return write if array.size else None

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from aiohttp import web
-from h5json.array_util import bytesArrayToList
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
@@ -16,6 +15,8 @@ from hsparse.format.select_syntax import parse_select
 from hsparse.format.selection import Points, Selection
 from hsparse.format.selection_json import selection_json
 from hsparse.format.structured_region import encode_region
+from hsparse.model.json_form import Values, array_json
+from hsparse.model.variable_array import VariableArray
 from hsparse.sn.append import appended, grow, still_there
 from hsparse.sn.chunk_fanout import ChunkFanout
 from hsparse.sn.context import Context
@@ -26,6 +27,8 @@ from hsparse.sn.media import Media, accepted, sent
 from hsparse.sn.respond import respond
 from hsparse.sn.sparse_read import SparseRead
 from hsparse.sn.stream import respond_stream
+from hsparse.sn.variable_fanout import VariableFanout
+from hsparse.sn.variable_values import answer_variable
 from hsparse.sn.write_body import points_selection, read_body, select_selection, selected_values
 
 PAGES_AT_ONCE = 2
@@ -94,7 +97,10 @@ async def put_value(context: Context) -> web.StreamResponse:
         target = dataset if grown is None else still_there(grown, dataset)
         await write_into(target, *selected_values(context, body, target))
 
-    async def write_into(target: Dataset, selection: Selection, values: NDArray[Any]) -> None:
+    async def write_into(target: Dataset, selection: Selection, values: Values) -> None:
+        if isinstance(values, VariableArray):
+            await VariableFanout(context.service.owners, target).write_variable(selection, values)
+            return
         await ChunkFanout(context.service.owners, target).write(selection, values, drop_fill=drop_fill)
 
     await until_current(context, write)
@@ -105,12 +111,14 @@ async def answer_values(
     context: Context, dataset: Dataset, selection: Selection, fields: str | None
 ) -> web.StreamResponse:
     """Answer with every selected value, the fill value where none was written."""
+    if dataset.is_variable:
+        return await answer_variable(context, dataset, selection, fields)
     page_size = context.service.settings.page_size
     nbytes = selection.size * dataset.dtype.itemsize
     async with context.service.answers.hold(min(nbytes, PAGES_AT_ONCE * page_size)):
         chunks = ChunkFanout(context.service.owners, dataset)
         if accepted(context.request) is not Media.BINARY:
-            return await _answer_json(context, chunks, selection, nbytes, fields)
+            return await _answer_json(context, dataset, selection, nbytes, fields)
         if nbytes <= min(page_size, AT_ONCE):
             values = pick_fields(await chunks.read(selection), fields)
             return web.Response(body=packed(values), content_type=Media.BINARY.value)
@@ -120,7 +128,7 @@ async def answer_values(
 
 
 async def _answer_json(
-    context: Context, chunks: ChunkFanout, selection: Selection, nbytes: int, fields: str | None
+    context: Context, dataset: Dataset, selection: Selection, nbytes: int, fields: str | None
 ) -> web.StreamResponse:
     settings = context.service.settings
     limit = min(settings.max_request_size, MOST_JSON)
@@ -129,10 +137,10 @@ async def _answer_json(
             f"The values take {nbytes} bytes, more than an answer in JSON may have ({limit}, of "
             "max_request_size): select less, or ask for octet-stream."
         )
-    values = pick_fields(await chunks.read(selection), fields)
+    values = pick_fields(await ChunkFanout(context.service.owners, dataset).read(selection), fields)
     if context.flag("reduce_dim"):
         values = values.squeeze()
-    return respond({"status": 200, "value": json_form(values)})
+    return respond({"status": 200, "value": json_form(values, dataset)})
 
 
 async def answer_sparse(context: Context, dataset: Dataset, selection: Selection) -> web.StreamResponse:
@@ -149,7 +157,7 @@ async def answer_sparse(context: Context, dataset: Dataset, selection: Selection
         points, values = await read.whole(selection)
         if media is Media.BINARY:
             return web.Response(body=encode_region(points, values), content_type=media.value)
-        return respond({"selection": selection_json(points), "value": json_form(values)})
+        return respond({"selection": selection_json(points), "value": json_form(values, dataset)})
 
 
 async def _binary_pages(
@@ -165,11 +173,12 @@ def packed(values: NDArray[Any]) -> memoryview:
     return flat.view(np.uint8).data if flat.size else memoryview(b"")
 
 
-def json_form(values: NDArray[Any]) -> Any:
-    """Return values as JSON has them: compound elements and strings as h5json writes them."""
-    if values.dtype.kind in "iufb" and values.dtype.names is None:
-        return values.tolist()
-    return bytesArrayToList(values)
+def json_form(values: NDArray[Any], dataset: Dataset) -> Any:
+    """Return a dataset's values as JSON has them; of an array type each is an array again."""
+    dtype = dataset.spec.datatype.dtype
+    if dtype.subdtype is not None:
+        values = np.ndarray(values.shape, dtype, np.ascontiguousarray(values))
+    return array_json(values)
 
 
 def _binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:

@@ -16,11 +16,14 @@ from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.select_syntax import parse_select
 from hsparse.format.selection import Orthogonal, Points, Selection, Span
 from hsparse.format.structured_region import decode_region
+from hsparse.model.json_form import Values
 from hsparse.sn.arrow import read_arrow
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset
 from hsparse.sn.json_body import read_object
 from hsparse.sn.media import Media, sent
+from hsparse.sn.typed_json import is_plain, typed_json
+from hsparse.sn.variable_values import variable_bytes
 
 JSON_KEYS = frozenset(
     {"value", "value_base64", "start", "stop", "step", "points", "append", "append_dim", "select"}
@@ -69,7 +72,7 @@ def _append(count: Any, dim: Any) -> Append | None:
     return Append(count, dim or 0)
 
 
-def selected_values(context: Context, body: WriteBody, dataset: Dataset) -> tuple[Selection, NDArray[Any]]:
+def selected_values(context: Context, body: WriteBody, dataset: Dataset) -> tuple[Selection, Values]:
     """Return the selection that a write names in the dataset's extent, and its values.
 
     The values have the selection's shape, or are one for all.
@@ -162,18 +165,27 @@ def _numbers(value: Any, default: tuple[int, ...], key: str) -> tuple[int, ...]:
     return tuple(items)
 
 
-def _values(context: Context, body: WriteBody, dataset: Dataset, selection: Selection) -> NDArray[Any]:
+def _values(context: Context, body: WriteBody, dataset: Dataset, selection: Selection) -> Values:
     if body.media is Media.BINARY:
-        return binary_values(body.data, dataset.dtype, selection, context.number("element_count"))
+        return _read_bytes(context, body.data, dataset, selection)
     if "value_base64" in body.json:
         try:
             data = base64.b64decode(body.json["value_base64"], validate=True)
         except (binascii.Error, TypeError, ValueError) as error:
             raise BadRequest("value_base64 is not base64 text.") from error
-        return binary_values(data, dataset.dtype, selection, context.number("element_count"))
+        return _read_bytes(context, data, dataset, selection)
     if "value" not in body.json:
         raise BadRequest("The body has neither value nor value_base64.")
-    return json_values(body.json["value"], dataset.dtype, selection)
+    if is_plain(dataset):
+        return json_values(body.json["value"], dataset.dtype, selection)
+    return typed_json(body.json["value"], dataset, selection)
+
+
+def _read_bytes(context: Context, data: bytes | bytearray, dataset: Dataset, selection: Selection) -> Values:
+    count = context.number("element_count")
+    if dataset.is_variable:
+        return variable_bytes(data, dataset, selection, count)
+    return binary_values(data, dataset.dtype, selection, count)
 
 
 def binary_values(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hsparse.errors import ERRORS, ErrorKind, HsparseError
 from hsparse.format.selection import Selection
 from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.variable_array import VariableArray
 
 Record: TypeAlias = dict[str, Any]
 R = TypeVar("R", covariant=True)
@@ -256,6 +257,19 @@ class ReadChunks(Message[tuple[NDArray[Any] | None, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadVariable(Message[tuple[VariableArray | NDArray[np.uint32] | None, ...]]):
+    """Read values of a variable-length type: for each part an array of the selection's shape.
+
+    None where all is fill value. Where the parts together would have more than `limit` bytes, some are only
+    their elements' sizes in bytes, (n,), in the selection's order: they are to be asked for in pieces.
+    """
+
+    spec: ChunkSpec
+    parts: tuple[Part, ...]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReadSparse(Message[tuple[SparseValues | None, ...]]):
     """Read the defined elements of sparse chunks inside each part's selection.
 
@@ -285,7 +299,7 @@ class WriteChunks(Message[None]):
 
     spec: ChunkSpec
     parts: tuple[Part, ...]
-    values: tuple[NDArray[Any], ...]
+    values: tuple[NDArray[Any] | VariableArray, ...]
     drop_fill: bool = False
 
 

@@ -1,0 +1,116 @@
+"""Chunk operations on a dataset of a variable-length type: as `ChunkFanout`, with answers of bounded size."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import TooLarge
+from hsparse.format.pages import pages
+from hsparse.format.plan import Share, count_chunks, plan
+from hsparse.format.selection import Selection
+from hsparse.model.variable_array import MAX_HEAP, VariableArray, take
+from hsparse.sn.chunk_fanout import MOST_CHUNKS, ChunkFanout, parts_of
+from hsparse.wire.gather import gather_all
+from hsparse.wire.message import ReadVariable, WriteChunks
+
+Sizes = NDArray[np.uint32]
+INLINE = 1 << 16
+"""Elements up to which columns are put together at once; for more the event loop is left to others."""
+
+
+class VariableFanout(ChunkFanout):
+    """The chunks of one such dataset, wherever their owners are."""
+
+    async def read_within(self, selection: Selection, limit: int) -> VariableArray | Sizes:
+        """Return the selected elements, in the selection's shape; beyond `limit` bytes only their sizes, (n,)."""
+        shares = await self.shares(selection)
+        spec = self._dataset.spec
+        found = await self._owners.gather(
+            shares, self._key, lambda some: ReadVariable(spec, parts_of(some), limit)
+        )
+        whole = found[0] if len(shares) == 1 else None
+        if isinstance(whole, VariableArray) and whole.size == selection.size and len(whole.heap) <= limit:
+            return whole.reshape(selection.shape)
+        if selection.size <= INLINE:
+            return self._gathered(selection, shares, found, limit)
+        return await asyncio.to_thread(self._gathered, selection, shares, found, limit)
+
+    async def pages(self, selection: Selection, limit: int) -> AsyncGenerator[VariableArray, None]:
+        """Yield the selected elements in order, about `limit` bytes at a time; one larger element comes alone."""
+        least = self._dataset.spec.datatype.guessed_size
+        for page in pages(selection, self._dataset.grid, max(1, limit // least)):
+            async for piece in self._page(page, limit):
+                yield piece
+
+    async def _page(self, page: Selection, limit: int) -> AsyncGenerator[VariableArray, None]:
+        found = await self.read_within(page, limit if page.size > 1 else MAX_HEAP)
+        if isinstance(found, VariableArray):
+            yield found
+            return
+        total = int(found.sum(dtype=np.int64))
+        for part in pages(page, self._dataset.grid, max(1, page.size * limit // (2 * total))):
+            async for piece in self._page(part, limit):
+                yield piece
+
+    async def write_variable(self, selection: Selection, values: VariableArray) -> None:
+        """Write `values`, of the selection's shape or one element for all; durable when it returns."""
+        if selection.size > MOST_CHUNKS and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
+            raise TooLarge(f"The selection meets more than {MOST_CHUNKS} chunks; write less at a time.")
+        shares = plan(selection, self._dataset.grid)
+        if selection.size <= INLINE:
+            parts = self._shared(selection, shares, values)
+        else:
+            parts = await asyncio.to_thread(self._shared, selection, shares, values)
+        await gather_all(
+            [
+                node.send(
+                    WriteChunks(
+                        self._dataset.spec,
+                        tuple(self._write_part(shares[i]) for i in some),
+                        tuple(parts[i] for i in some),
+                    )
+                )
+                for node, some in self._owners.split(shares, self._key)
+            ]
+        )
+
+    def _shared(
+        self, selection: Selection, shares: tuple[Share, ...], values: VariableArray
+    ) -> list[VariableArray]:
+        """Return each share's own elements."""
+        if values.size == 1 and selection.size != 1:
+            return [values.reshape((1,))] * len(shares)
+        if len(shares) == 1 and shares[0].selection.shape == selection.shape and selection.is_all:
+            return [values]
+        index = np.arange(values.size).reshape(values.shape)
+        return [take([values], np.asarray(index[share.place])) for share in shares]
+
+    def _gathered(
+        self,
+        selection: Selection,
+        shares: list[Share],
+        found: list[VariableArray | Sizes | None],
+        limit: int,
+    ) -> VariableArray | Sizes:
+        """Put what came of each share into place, the fill value where nothing came."""
+        parts: list[VariableArray] = [self._dataset.fill]
+        lengths: list[Sizes] = [self._dataset.fill.sizes]
+        index = np.zeros(selection.shape, np.intp)
+        first = 1
+        for share, part in zip(shares, found, strict=True):
+            if part is None:
+                continue
+            if isinstance(part, VariableArray):
+                parts.append(part)
+                part = part.sizes
+            lengths.append(part)
+            index[share.place] = np.arange(first, first + len(part)).reshape(share.selection.shape)
+            first += len(part)
+        sizes: Sizes = np.concatenate(lengths)[index.reshape(-1)]
+        if len(parts) < len(lengths) or int(sizes.sum(dtype=np.int64)) > limit:
+            return sizes
+        return take(parts, index)

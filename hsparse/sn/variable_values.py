@@ -1,0 +1,114 @@
+"""Values of a dataset of a variable-length type: answers of bounded memory, and bodies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.selection import Selection
+from hsparse.model.counted import split
+from hsparse.model.element import Element, Fixed
+from hsparse.model.json_form import to_json
+from hsparse.model.variable_array import VariableArray
+from hsparse.model.variable_fields import Fields
+from hsparse.sn.context import Context
+from hsparse.sn.dataset import Dataset
+from hsparse.sn.json_body import MOST_JSON
+from hsparse.sn.media import Media, accepted
+from hsparse.sn.objects import respond_floats
+from hsparse.sn.stream import respond_stream
+from hsparse.sn.variable_fanout import INLINE, VariableFanout
+
+AT_ONCE = 1024 * 1024
+"""Bytes up to which an answer is made in one piece, so that its length can be told."""
+SMALL = 16 * 1024
+"""Bytes that the least answer is expected to take."""
+PAGES_AT_ONCE = 2
+"""A streamed answer has one page on its way and makes the next."""
+
+
+async def answer_variable(
+    context: Context, dataset: Dataset, selection: Selection, fields: str | None
+) -> web.StreamResponse:
+    """Answer with every selected value, the fill value where none was written."""
+    datatype = dataset.spec.datatype
+    chunks = VariableFanout(context.service.owners, dataset)
+    picked = Fields.named(datatype.element, fields.split(":")) if fields else None
+    if accepted(context.request) is not Media.BINARY:
+        return await _answer_json(context, chunks, selection, datatype.element, picked)
+    page_size = context.service.settings.page_size
+    expected = min(AT_ONCE, page_size, max(SMALL, 4 * selection.size * datatype.guessed_size))
+    if selection.size * datatype.guessed_size <= expected:
+        async with context.service.answers.hold(expected):
+            found = await chunks.read_within(selection, expected)
+            if isinstance(found, VariableArray):
+                return web.Response(body=_picked(found, picked).heap.data, content_type=Media.BINARY.value)
+    async with context.service.answers.hold(PAGES_AT_ONCE * page_size):
+        pieces = _binary(chunks, selection, page_size, picked)
+        return await respond_stream(context.request, Media.BINARY, pieces)
+
+
+async def _binary(
+    chunks: VariableFanout, selection: Selection, page_size: int, picked: Fields | None
+) -> AsyncGenerator[memoryview, None]:
+    async for piece in chunks.pages(selection, page_size):
+        yield _picked(piece, picked).heap.data
+
+
+async def _answer_json(
+    context: Context, chunks: VariableFanout, selection: Selection, element: Element, picked: Fields | None
+) -> web.StreamResponse:
+    limit = min(context.service.settings.max_request_size, MOST_JSON)
+    async with context.service.answers.hold(
+        min(PAGES_AT_ONCE * context.service.settings.page_size, max(SMALL, selection.size * element.least))
+    ):
+        nbytes = selection.size * element.least
+        found: Any = None
+        if nbytes <= limit:
+            found = await chunks.read_within(selection, limit)
+            if isinstance(found, np.ndarray):
+                nbytes = int(found.sum(dtype=np.int64))
+        if not isinstance(found, VariableArray):
+            raise TooLarge(
+                f"The values take {nbytes} bytes, more than an answer in JSON may have ({limit}, of "
+                "max_request_size): select less, or ask for octet-stream."
+            )
+        work = asyncio.to_thread if found.size > INLINE else _now
+        value = await work(_shown, found, element, picked, context.flag("reduce_dim"))
+        return respond_floats({"status": 200, "value": value})
+
+
+async def _now(function: Any, *args: Any) -> Any:
+    return function(*args)
+
+
+def _shown(values: VariableArray, element: Element, picked: Fields | None, reduced: bool) -> Any:
+    if reduced:
+        values = values.reshape(tuple(dim for dim in values.shape if dim != 1))
+    if picked is None:
+        return to_json(values, element)
+    values, element = picked.pick(values), picked.element
+    if isinstance(element, Fixed):
+        return to_json(np.ndarray(values.shape, element.dtype, values.heap.data), element)
+    return to_json(values, element)
+
+
+def _picked(values: VariableArray, picked: Fields | None) -> VariableArray:
+    return values if picked is None else picked.pick(values)
+
+
+def variable_bytes(
+    data: bytes | bytearray, dataset: Dataset, selection: Selection, count: int | None
+) -> VariableArray:
+    """Return counted elements of a body; `count` is 1 to write one element to all. `BadRequest` if they are not."""
+    wanted = selection.size if count is None else count
+    if wanted not in (1, selection.size):
+        raise BadRequest(
+            f"element_count is {wanted}; it must be 1 or the {selection.size} elements selected."
+        )
+    return split(data, dataset.spec.datatype.element, selection.shape if wanted == selection.size else (1,))
