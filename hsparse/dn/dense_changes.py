@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.selection import Selection, gather, scatter
+from hsparse.format.selection import Boxes, Selection, gather, scatter
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.wire.message import Part
 
@@ -26,7 +26,8 @@ def write(spec: ChunkSpec, part: Part, values: Array, fill: Array) -> Change:
     selection = part.selection
 
     def change(array: Array | None) -> tuple[Array, None]:
-        if part.full and values.size == selection.size:
+        in_order = isinstance(selection, Boxes) or selection.is_all
+        if part.full and in_order and values.size == selection.size:
             # A copy, unless it is all of its buffer: a view would keep the whole request in memory.
             whole = values.reshape(spec.dims)
             return (whole.copy() if whole.base is not None else np.ascontiguousarray(whole)), None

@@ -349,3 +349,14 @@ async def test_a_number_of_a_thousand_digits(client: RestClient) -> None:
     path = await create(client, [3], "H5T_STD_I32LE")
     reply = await client("PUT", f"{path}/value", bytes(12), element_count="9" * 5000)
     assert reply.status == 400
+
+
+async def test_all_of_a_chunk_in_another_order(client: RestClient) -> None:
+    path = await create(client, [2, 2], "H5T_STD_I32LE")
+    points = [[1, 1], [0, 1], [0, 0], [1, 0]]
+    assert (await client("PUT", f"{path}/value", {"points": points, "value": [1, 2, 3, 4]})).status == 200
+    assert (await client("GET", f"{path}/value"))["value"] == [[3, 2], [4, 1]]
+    assert (
+        await client("PUT", f"{path}/value", {"value": [[1, 2], [3, 4]]}, select="[[0,1],:]")
+    ).status == 200
+    assert (await client("GET", f"{path}/value"))["value"] == [[1, 2], [3, 4]]
