@@ -22,6 +22,7 @@ from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.datatype import Datatype
 from hsparse.model.objid import chunk_key, chunk_prefix
 from hsparse.model.variable_array import VariableArray
+from hsparse.model.variable_fields import Fields
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.budget import Budget
 from hsparse.wire.gather import gather_each
@@ -139,6 +140,7 @@ class Chunks:
         spec = message.spec
         datatype = spec.datatype
         fill: Any = spec.variable_fill if datatype.is_variable else spec.fill_value
+        fields = Fields.named(datatype.element, message.fields) if message.fields else None
         if len(message.parts) != len(message.values):
             raise BadRequest(f"{len(message.parts)} parts came with {len(message.values)} arrays of values.")
         most = max((_nbytes(spec, part, datatype) for part in message.parts), default=0)
@@ -151,13 +153,14 @@ class Chunks:
             part, values = item
             change: Any
             if datatype.is_variable:
-                change = variable_changes.write(spec, part, values, fill)
+                change = variable_changes.write(spec, part, values, fill, fields)
             elif spec.sparse:
                 typed = _typed(values, datatype.stored)
                 change = sparse_changes.write(spec, part.selection, typed, fill, message.drop_fill)
             else:
                 change = dense_changes.write(spec, part, _typed(values, datatype.stored), fill)
-            base = Base.IGNORED if part.full and not message.drop_fill else Base.NEEDED
+            blind = part.full and not message.drop_fill and not message.fields
+            base = Base.IGNORED if blind else Base.NEEDED
             nbytes = _nbytes(spec, part, datatype)
             async with self._work(nbytes):
                 await self._apply(spec, part.scaled, datatype, change, nbytes, base)

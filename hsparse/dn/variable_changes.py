@@ -13,6 +13,7 @@ from hsparse.format.selection import Selection
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import MAX_CHUNK_BYTES
 from hsparse.model.variable_array import VariableArray, take, taken_sizes
+from hsparse.model.variable_fields import Fields
 from hsparse.wire.message import Part
 
 Change = Callable[[VariableArray | None], tuple[VariableArray, None]]
@@ -30,15 +31,18 @@ def sizes(array: VariableArray, selection: Selection) -> NDArray[np.uint32]:
     return array.sizes if selection.is_all else taken_sizes([array], _places(selection))
 
 
-def write(spec: ChunkSpec, part: Part, values: VariableArray, fill: VariableArray) -> Change:
-    """Return the change that sets the selected elements, each to its own value or all to one."""
+def write(
+    spec: ChunkSpec, part: Part, values: VariableArray, fill: VariableArray, fields: Fields | None
+) -> Change:
+    """Return the change that sets the selected elements or, of compounds, some fields: each its own, or all one."""
 
     def change(array: VariableArray | None) -> tuple[VariableArray, None]:
         old = fill if array is None else array
         index = np.arange(old.size) if array is not None else np.zeros(math.prod(spec.dims), np.intp)
         places = _places(part.selection)
-        index[places] = old.size + (np.arange(values.size) if values.size == len(places) else 0)
-        return _checked([old, values], index.reshape(spec.dims)), None
+        new = values if fields is None else fields.merge(take([old], index[places]), values)
+        index[places] = old.size + (np.arange(new.size) if new.size == len(places) else 0)
+        return _checked([old, new], index.reshape(spec.dims)), None
 
     return change
 

@@ -1,13 +1,15 @@
-"""Some fields of compound elements of a variable-length type."""
+"""Some fields of compound elements of a variable-length type: picked out, or set."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from hsparse.errors import BadRequest
 from hsparse.model.counted import bounds
-from hsparse.model.element import Element, Record, record_of
+from hsparse.model.element import Element, Record
 from hsparse.model.variable_array import VariableArray
 
 
@@ -30,9 +32,12 @@ class Fields:
         return cls(element, tuple(map(known.index, names)))
 
     @property
-    def element(self) -> Element:
-        """What the picked elements are made of; all may be of fixed size now."""
-        return record_of((self.whole.names[place], self.whole.parts[place]) for place in self.places)
+    def element(self) -> Record:
+        """What the picked elements are made of, a compound also where all that is picked has a fixed size."""
+        names = tuple(self.whole.names[place] for place in self.places)
+        parts = tuple(self.whole.parts[place] for place in self.places)
+        dtype = np.dtype([(name, part.dtype) for name, part in zip(names, parts, strict=True)])
+        return Record(dtype, names, parts)
 
     def pick(self, array: VariableArray) -> VariableArray:
         """Return the elements with only these fields."""
@@ -51,8 +56,7 @@ class Fields:
 
     def merge(self, array: VariableArray, values: VariableArray) -> VariableArray:
         """Return `array` with these fields taken from `values`, as many elements of `element`, or one for all."""
-        picked = Record(self.element.dtype, *zip(*self._picked(), strict=True))
-        old, new = bounds(array, self.whole).tolist(), bounds(values, picked).tolist()
+        old, new = bounds(array, self.whole).tolist(), bounds(values, self.element).tolist()
         if len(new) == 1:
             new *= len(old)
         there, come = array.heap.data, values.heap.data
@@ -68,6 +72,3 @@ class Fields:
                     parts.append(come[other[number] : other[number + 1]])
             pieces.append(b"".join(parts))
         return VariableArray.of(pieces, array.shape)
-
-    def _picked(self) -> list[tuple[str, Element]]:
-        return [(self.whole.names[place], self.whole.parts[place]) for place in self.places]

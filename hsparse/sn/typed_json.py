@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hsparse.errors import BadRequest
 from hsparse.format.selection import Selection
+from hsparse.model.element import Element
 from hsparse.model.json_form import Values, from_json
 from hsparse.model.variable_array import VariableArray
+from hsparse.model.variable_fields import Fields
 from hsparse.sn.dataset import Dataset
 
 
@@ -18,20 +21,37 @@ def is_plain(dataset: Dataset) -> bool:
     return dataset.dtype.kind in "iuf"
 
 
-def typed_json(value: Any, dataset: Dataset, selection: Selection) -> Values:
-    """Return JSON values in the selection's shape, or one for all; `BadRequest` for what does not fit."""
-    try:
-        return _stored(value, selection.shape, dataset)
-    except BadRequest as error:
-        try:
-            return _stored(value, (1,), dataset)
-        except BadRequest:
-            raise error from None
+def typed_json(value: Any, dataset: Dataset, selection: Selection, fields: Sequence[str] = ()) -> Values:
+    """Return JSON values in the selection's shape, or one for all; `BadRequest` for what does not fit.
+
+    With `fields`, of a variable-length type, the elements have those alone; those of one field may be bare.
+    """
+    element = dataset.spec.datatype.element
+    forms: list[Element] = [element]
+    if fields:
+        picked = Fields.named(element, fields).element
+        forms = [picked, *(picked.parts if len(fields) == 1 else ())]
+    failure: BadRequest | None = None
+    for form in forms:
+        for shape in (selection.shape, (1,)):
+            try:
+                return _stored(from_json(value, shape, form), dataset)
+            except BadRequest as error:
+                failure = failure or error
+    assert failure is not None
+    raise failure
 
 
-def _stored(value: Any, shape: tuple[int, ...], dataset: Dataset) -> Values:
-    """Return values in the type in which they are stored: of an array type each is one opaque element."""
-    values = from_json(value, shape, dataset.spec.datatype.element)
-    if isinstance(values, VariableArray) or values.dtype == dataset.dtype:
+def _stored(values: Values, dataset: Dataset) -> Values:
+    """Return values as they are stored: of an array type each is one opaque element."""
+    if isinstance(values, VariableArray):
         return values
+    if dataset.is_variable:  # a field of fixed size, of a compound that is not
+        size = values.dtype.itemsize
+        data = values.tobytes()
+        return VariableArray.of((data[at : at + size] for at in range(0, len(data), size)), values.shape)
+    dtype = dataset.spec.datatype.dtype
+    if dtype.subdtype is None:
+        return values
+    shape = values.shape[: values.ndim - len(dtype.shape)]
     return np.ndarray(shape, dataset.dtype, np.ascontiguousarray(values))

@@ -29,7 +29,7 @@ from hsparse.sn.sparse_read import SparseRead
 from hsparse.sn.stream import respond_stream
 from hsparse.sn.variable_fanout import VariableFanout
 from hsparse.sn.variable_values import answer_variable
-from hsparse.sn.write_body import points_selection, read_body, select_selection, selected_values
+from hsparse.sn.write_body import names_of, points_selection, read_body, select_selection, selected_values
 
 PAGES_AT_ONCE = 2
 """A streamed answer has one page on its way and makes the next."""
@@ -78,7 +78,7 @@ async def _read(
 
 async def put_value(context: Context) -> web.StreamResponse:
     """`PUT /datasets/{id}/value`: write by hyperslab, lists or points; durable when answered."""
-    context.refuse("query", "fields")
+    context.refuse("query")
     drop_fill = context.flag("drop_fill")
     body = await read_body(context)
     grown: Dataset | None = None
@@ -99,8 +99,10 @@ async def put_value(context: Context) -> web.StreamResponse:
 
     async def write_into(target: Dataset, selection: Selection, values: Values) -> None:
         if isinstance(values, VariableArray):
-            await VariableFanout(context.service.owners, target).write_variable(selection, values)
+            chunks = VariableFanout(context.service.owners, target)
+            await chunks.write_variable(selection, values, names_of(context.arg("fields")))
             return
+        context.refuse("fields")
         await ChunkFanout(context.service.owners, target).write(selection, values, drop_fill=drop_fill)
 
     await until_current(context, write)
@@ -112,7 +114,7 @@ async def answer_values(
 ) -> web.StreamResponse:
     """Answer with every selected value, the fill value where none was written."""
     if dataset.is_variable:
-        return await answer_variable(context, dataset, selection, fields)
+        return await answer_variable(context, dataset, selection, names_of(fields))
     page_size = context.service.settings.page_size
     nbytes = selection.size * dataset.dtype.itemsize
     async with context.service.answers.hold(min(nbytes, PAGES_AT_ONCE * page_size)):

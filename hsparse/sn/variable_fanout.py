@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +56,13 @@ class VariableFanout(ChunkFanout):
             async for piece in self._page(part, limit):
                 yield piece
 
-    async def write_variable(self, selection: Selection, values: VariableArray) -> None:
-        """Write `values`, of the selection's shape or one element for all; durable when it returns."""
+    async def write_variable(
+        self, selection: Selection, values: VariableArray, fields: Sequence[str] = ()
+    ) -> None:
+        """Write `values`, of the selection's shape or one element for all; durable when it returns.
+
+        With `fields` the values have those alone, in this order, and the others stay.
+        """
         if selection.size > MOST_CHUNKS and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
             raise TooLarge(f"The selection meets more than {MOST_CHUNKS} chunks; write less at a time.")
         shares = plan(selection, self._dataset.grid)
@@ -72,6 +77,7 @@ class VariableFanout(ChunkFanout):
                         self._dataset.spec,
                         tuple(self._write_part(shares[i]) for i in some),
                         tuple(parts[i] for i in some),
+                        fields=tuple(fields),
                     )
                 )
                 for node, some in self._owners.split(shares, self._key)

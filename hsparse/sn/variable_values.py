@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from aiohttp import web
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selection import Selection
 from hsparse.model.counted import split
-from hsparse.model.element import Element, Fixed
+from hsparse.model.element import Element
 from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray
 from hsparse.model.variable_fields import Fields
@@ -33,12 +33,12 @@ PAGES_AT_ONCE = 2
 
 
 async def answer_variable(
-    context: Context, dataset: Dataset, selection: Selection, fields: str | None
+    context: Context, dataset: Dataset, selection: Selection, fields: Sequence[str]
 ) -> web.StreamResponse:
     """Answer with every selected value, the fill value where none was written."""
     datatype = dataset.spec.datatype
     chunks = VariableFanout(context.service.owners, dataset)
-    picked = Fields.named(datatype.element, fields.split(":")) if fields else None
+    picked = Fields.named(datatype.element, fields) if fields else None
     if accepted(context.request) is not Media.BINARY:
         return await _answer_json(context, chunks, selection, datatype.element, picked)
     page_size = context.service.settings.page_size
@@ -92,10 +92,7 @@ def _shown(values: VariableArray, element: Element, picked: Fields | None, reduc
         values = values.reshape(tuple(dim for dim in values.shape if dim != 1))
     if picked is None:
         return to_json(values, element)
-    values, element = picked.pick(values), picked.element
-    if isinstance(element, Fixed):
-        return to_json(np.ndarray(values.shape, element.dtype, values.heap.data), element)
-    return to_json(values, element)
+    return to_json(picked.pick(values), picked.element)
 
 
 def _picked(values: VariableArray, picked: Fields | None) -> VariableArray:
@@ -103,12 +100,22 @@ def _picked(values: VariableArray, picked: Fields | None) -> VariableArray:
 
 
 def variable_bytes(
-    data: bytes | bytearray, dataset: Dataset, selection: Selection, count: int | None
+    data: bytes | bytearray,
+    dataset: Dataset,
+    selection: Selection,
+    count: int | None,
+    fields: Sequence[str] = (),
 ) -> VariableArray:
-    """Return counted elements of a body; `count` is 1 to write one element to all. `BadRequest` if they are not."""
+    """Return counted elements of a body; `count` is 1 to write one element to all. `BadRequest` if they are not.
+
+    With `fields` the elements have those alone.
+    """
     wanted = selection.size if count is None else count
     if wanted not in (1, selection.size):
         raise BadRequest(
             f"element_count is {wanted}; it must be 1 or the {selection.size} elements selected."
         )
-    return split(data, dataset.spec.datatype.element, selection.shape if wanted == selection.size else (1,))
+    element = dataset.spec.datatype.element
+    if fields:
+        element = Fields.named(element, fields).element
+    return split(data, element, selection.shape if wanted == selection.size else (1,))

@@ -178,14 +178,19 @@ def _values(context: Context, body: WriteBody, dataset: Dataset, selection: Sele
         raise BadRequest("The body has neither value nor value_base64.")
     if is_plain(dataset):
         return json_values(body.json["value"], dataset.dtype, selection)
-    return typed_json(body.json["value"], dataset, selection)
+    return typed_json(body.json["value"], dataset, selection, names_of(context.arg("fields")))
 
 
 def _read_bytes(context: Context, data: bytes | bytearray, dataset: Dataset, selection: Selection) -> Values:
     count = context.number("element_count")
     if dataset.is_variable:
-        return variable_bytes(data, dataset, selection, count)
+        return variable_bytes(data, dataset, selection, count, names_of(context.arg("fields")))
     return binary_values(data, dataset.dtype, selection, count)
+
+
+def names_of(fields: str | None) -> tuple[str, ...]:
+    """Return the fields that a `fields` parameter, `a:b`, names."""
+    return tuple(fields.split(":")) if fields else ()
 
 
 def binary_values(

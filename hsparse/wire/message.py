@@ -294,13 +294,16 @@ class WriteChunks(Message[None]):
     """Write values, one array a part in the selection's order; durable when answered.
 
     A part's array has the selection's shape, or one element for all. A point given twice: the last
-    wins. With `drop_fill` (sparse only) elements equal to the fill value are left as they are.
+    wins. With `drop_fill` (sparse only) elements equal to the fill value are left as they are. With
+    `fields` the values have those alone, packed, in that order, and the others stay: the fill value's where
+    nothing was written.
     """
 
     spec: ChunkSpec
     parts: tuple[Part, ...]
     values: tuple[NDArray[Any] | VariableArray, ...]
     drop_fill: bool = False
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,14 @@ RECORD = {
         {"name": "ok", "type": BOOLEAN},
     ],
 }
+PLAIN_RECORD = {
+    "class": "H5T_COMPOUND",
+    "fields": [
+        {"name": "é", "type": {"class": "H5T_ARRAY", "dims": [2], "base": BOOLEAN}},
+        {"name": "o", "type": {"class": "H5T_OPAQUE", "size": 2}},
+        {"name": "r", "type": OBJECT},
+    ],
+}
 EMPTY: dict[str, Any] = {"text": "", "ints": [], "record": [0, "", [], ["", ""], False]}
 ITEMS = {"text": TEXT, "ints": INTS, "record": RECORD}
 
@@ -233,6 +241,55 @@ async def test_fields(client: RestClient) -> None:
         b"\1" + counted(TEXT, "t" * n) for n in range(3)
     )
     assert (await client("GET", f"{path}/value", fields="nope")).status == 400
+    assert (await client("PUT", f"{path}/value", {"value": [7, 8, 9]}, fields="n")).status == 200
+    pairs = [[["p", "q" * n], False] for n in range(2)]
+    reply = await client("PUT", f"{path}/value", {"value": pairs}, fields="pair:ok", select="[1:3]")
+    assert reply.status == 200, reply.body
+    body = packed(TEXT, ["new"])
+    reply = await client("PUT", f"{path}/value", body, fields="größe", select="[0:2]", element_count=1)
+    assert reply.status == 200, reply.body
+    assert await read_json(client, path) == [
+        [7, "new", [[0]], ["a", "b"], True],
+        [8, "new", [[1]], ["p", ""], False],
+        [9, "tt", [[2]], ["p", "q"], False],
+    ]
+    for fields, value in (("nope", [1] * 3), ("n:n", [[1, 1]] * 3), ("größe", [1] * 3)):
+        assert (await client("PUT", f"{path}/value", {"value": value}, fields=fields)).status == 400
+
+
+@pytest.mark.parametrize(
+    ("item", "value"),
+    [
+        ({"class": "H5T_ARRAY", "dims": [2, 2], "base": "H5T_STD_I32LE"}, [[1, 2], [3, 4]]),
+        ({"class": "H5T_ARRAY", "dims": [2], "base": BOOLEAN}, [True, False]),
+        ({"class": "H5T_ARRAY", "dims": [1], "base": text(3)}, ["ab"]),
+        (BOOLEAN, True),
+        (OBJECT, "groups/g-1"),
+        ({"class": "H5T_OPAQUE", "size": 3}, "AQID"),
+        ({"class": "H5T_BITFIELD", "base": "H5T_STD_B16LE"}, 7),
+        (text(4), "ä"),
+        (PLAIN_RECORD, [[True, False], "AQI=", "groups/g-1"]),
+    ],
+)
+async def test_fixed_types_that_are_no_numbers(client: RestClient, item: Any, value: Any) -> None:
+    empty = bytes(parse_type(item).item_size or 0)
+    path = await create(
+        client, [2, 3], item, layout={"class": "H5D_CHUNKED", "dims": [1, 2]}, fillValue=value
+    )
+    one = counted(item, value)
+    assert await read_json(client, path) == [[value] * 3] * 2
+    assert (await client("PUT", f"{path}/value", empty * 6)).status == 200
+    assert (await client("PUT", f"{path}/value", {"value": [[value]] * 2}, select="[:,1]")).status == 200
+    assert await read_bytes(client, path) == (empty + one + empty) * 2
+    assert (await client("PUT", f"{path}/value", {"value": value}, select="[0,0:2]")).status == 200
+    assert await read_bytes(client, path, select="[0,:]") == one + one + empty
+    scalar = await create(client, [], item)
+    assert (await client("PUT", f"{scalar}/value", one)).status == 200
+    assert await read_json(client, scalar) == value
+    assert await read_bytes(client, scalar) == one
+    made = await client("POST", "/datasets", {"type": item, "shape": [2], "value": [value, value]})
+    assert made.status == 201, made.body
+    assert await read_bytes(client, f"/datasets/{made['id']}") == one + one
 
 
 @pytest.mark.parametrize(
