@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.blosc_frame import decode_frame
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters import decode, encode
 from hsparse.model.counted import split
@@ -27,7 +28,9 @@ def decode_variable(
     data: Buffer, dims: tuple[int, ...], element: Element, pipeline: tuple[Filter, ...]
 ) -> VariableArray:
     """Return a chunk's elements, shape `dims`; `Corrupt` when the object does not decode to exactly these."""
-    content = decode(pipeline, data, 0, None)
+    content = decode_frame(data, pipeline)
+    if content is None:
+        content = decode(pipeline, data, 0, None)
     try:
         return split(content, element, dims)
     except BadRequest as error:
