@@ -158,7 +158,8 @@ class Chunks:
                 typed = _typed(values, datatype.stored)
                 change = sparse_changes.write(spec, part.selection, typed, fill, message.drop_fill)
             else:
-                change = dense_changes.write(spec, part, _typed(values, datatype.stored), fill)
+                start = spec.fill_of(part.scaled) if spec.arange else fill
+                change = dense_changes.write(spec, part, _typed(values, datatype.stored), start)
             blind = part.full and not message.drop_fill and not message.fields
             base = Base.IGNORED if blind else Base.NEEDED
             nbytes = _nbytes(spec, part, datatype)
@@ -191,17 +192,19 @@ class Chunks:
         self._fences.check(spec)
         await self._settle(spec.dataset)
 
-        def change(stop: list[int]) -> Callable[[Any], tuple[Any, None]]:
+        def change(scaled: tuple[int, ...], stop: list[int]) -> Callable[[Any], tuple[Any, None]]:
             if datatype.is_variable:
                 return variable_changes.trim(stop, fill)
-            return sparse_changes.trim(spec, stop) if spec.sparse else dense_changes.trim(stop, fill)
+            if spec.sparse:
+                return sparse_changes.trim(spec, stop)
+            return dense_changes.trim(stop, spec.fill_of(scaled) if spec.arange else fill)
 
         async def trim(scaled: tuple[int, ...]) -> None:
             stop = [max(0, e - s * d) for s, d, e in zip(scaled, spec.dims, message.extent, strict=True)]
             if not all(stop):
                 await self._apply(spec, scaled, datatype, lambda value: (None, None), 0, Base.IGNORED)
             else:
-                await self._apply(spec, scaled, datatype, change(stop), 0, Base.NEEDED)
+                await self._apply(spec, scaled, datatype, change(scaled, stop), 0, Base.NEEDED)
 
         await self._each(trim, message.scaled, VARIABLE_AT_ONCE if datatype.is_variable else CHUNKS_AT_ONCE)
 
@@ -220,7 +223,8 @@ class Chunks:
 
     async def _load(self, spec: ChunkSpec, part: Part, datatype: Datatype) -> Any:
         with self._use(spec, part.scaled, datatype) as owned:
-            return await owned.read()
+            value = await owned.read()
+        return spec.fill_of(part.scaled) if value is None and spec.arange else value
 
     async def _load_sparse(self, spec: ChunkSpec, part: Part) -> SparseChunk | None:
         value: SparseChunk | None = await self._load(spec, part, spec.datatype)

@@ -22,7 +22,7 @@ def read(array: Array, selection: Selection) -> Array:
 
 
 def write(spec: ChunkSpec, part: Part, values: Array, fill: Array) -> Change:
-    """Return the change that sets the selected elements."""
+    """Return the change that sets the selected elements; `fill`, of no dimensions or the chunk's, is elsewhere."""
     selection = part.selection
 
     def change(array: Array | None) -> tuple[Array, None]:
@@ -46,7 +46,8 @@ def trim(stop: list[int], fill: Array) -> Callable[[Array | None], tuple[Array |
             return None, None
         draft = _draft(array, array.shape, fill)
         for dim, first in enumerate(stop):
-            draft[(slice(None),) * dim + (slice(first, None),)] = fill
+            outside = (slice(None),) * dim + (slice(first, None),)
+            draft[outside] = fill[outside] if fill.ndim else fill
         return draft, None
 
     return change

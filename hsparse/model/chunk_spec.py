@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.filter import Filter
+from hsparse.model.initializer import initial_values
 from hsparse.model.variable_array import VariableArray
 
 
@@ -21,6 +22,7 @@ class ChunkSpec:
     element's bytes in the file type, in counted form where their number varies (empty: all zero).
     `filters` has one pipeline a section: one for a dense chunk, two for a sparse one (selection, fixed-size
     values). `generation` rises when a shrink of the dataset's extent begins, and when it is finished.
+    `arange` is what unwritten elements are instead of the fill value (`hsparse.model.initializer`).
     """
 
     dataset: str
@@ -30,6 +32,7 @@ class ChunkSpec:
     fill: bytes
     filters: tuple[tuple[Filter, ...], ...]
     generation: int = 0
+    arange: tuple[float, ...] = ()
 
     @property
     def datatype(self) -> Datatype:
@@ -48,6 +51,13 @@ class ChunkSpec:
         if not self.fill:
             return np.zeros((), dtype)
         return np.frombuffer(self.fill, np.uint8).view(dtype).reshape(())
+
+    def fill_of(self, scaled: tuple[int, ...]) -> NDArray[Any]:
+        """Return what is where nothing was written in a chunk, of no dimensions or the chunk's."""
+        if not self.arange:
+            return self.fill_value
+        (count,) = self.dims
+        return initial_values(self.arange, scaled[0] * count, count, self.dtype)
 
     @property
     def variable_fill(self) -> VariableArray:

@@ -21,6 +21,7 @@ from hsparse.model.dataspace import Shape, dims_of, is_extensible, max_dims_of
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.fill_value import fill_bytes
 from hsparse.model.filter_json import parse_filters, record_size, without_shuffles
+from hsparse.model.initializer import parse_initializer
 
 CHUNKED = "H5D_CHUNKED"
 CONTIGUOUS = "H5D_CONTIGUOUS"
@@ -119,7 +120,13 @@ def is_sparse(record: Json) -> bool:
 def chunk_spec(record: Json) -> ChunkSpec:
     """Return what a data node must know of a dataset's chunks; `BadRequest` names what is wrong."""
     properties = record.get("creationProperties") or {}
-    fixed = [chunk_dims(record), is_sparse(record), record["type"], properties.get("filters") or []]
+    fixed = [
+        chunk_dims(record),
+        is_sparse(record),
+        record["type"],
+        properties.get("filters") or [],
+        properties.get("initializer"),
+    ]
     fill = {key: properties[key] for key in ("fillValue", "fillValue_encoding") if key in properties}
     text = json.dumps([*fixed, fill], separators=(",", ":"))
     return _chunk_spec(record["id"], text, record.get("generation", 0))
@@ -127,7 +134,7 @@ def chunk_spec(record: Json) -> ChunkSpec:
 
 @lru_cache(maxsize=4096)
 def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
-    dims, sparse, item, filters, fill = json.loads(text)
+    dims, sparse, item, filters, initializer, fill = json.loads(text)
     datatype = parse_type(item)
     size = datatype.guessed_size
     pipelines = parse_filters(
@@ -135,7 +142,8 @@ def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
     )
     if datatype.is_variable:
         pipelines = tuple(without_shuffles(pipeline) for pipeline in pipelines)
-    return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation)
+    arange = parse_initializer(initializer, len(dims), datatype.element, sparse=sparse)
+    return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation, arange)
 
 
 def _undivided(asked: Json | None, shape: Shape, filtered: bool) -> Layout:

@@ -44,7 +44,8 @@ class ChunkFanout:
     async def batches(self, selection: Selection) -> AsyncIterator[tuple[Share, ...]]:
         """Plan a read or an erasure, some chunks at a time: those that certainly do not exist are left out."""
         grid = self._dataset.grid
-        if count_chunks(selection, grid) <= MANY_CHUNKS:
+        # With an initializer chunks that do not exist have values, which their owners make.
+        if count_chunks(selection, grid) <= MANY_CHUNKS or self._dataset.spec.arange:
             yield plan(selection, grid)
             return
         existing = await self.existing()

@@ -86,7 +86,7 @@ async def _fill(context: Context, record: Record, body: Record) -> Callable[[], 
     rest = {key: value for key, value in properties.items() if key not in ("fillValue", "fillValue_encoding")}
     record |= {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)
     if layout.grid:
-        chunk_spec(record)  # refuses filters that are not known
+        chunk_spec(record)  # refuses filters and initializers that are not known
     value = body.get("value")
     if value is None:
         return None

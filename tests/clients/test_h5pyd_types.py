@@ -312,3 +312,15 @@ def test_fields_are_written(endpoint: str) -> None:
         file["x"]["s"] = np.array(["a", "bc", ""], object)
     with h5pyd.File("/home/admin/fields.h5", "r", **options) as file:
         assert plain(file["x"][...]) == [[1, b"a"], [2, b"bc"], [3, b""]]
+
+
+def test_an_initializer(endpoint: str) -> None:
+    options = {"endpoint": endpoint, "username": "admin", "password": "any", "retries": 1}
+    with h5pyd.File("/home/admin/arange.h5", "w", **options) as file:
+        opts = ("--start=10", "--step=2")
+        file.create_dataset("x", (1000,), dtype="i4", initializer="arange", initializer_opts=opts)
+    with h5pyd.File("/home/admin/arange.h5", "a", **options) as file:
+        np.testing.assert_array_equal(file["x"][...], np.arange(10, 2010, 2))
+        file["x"][5] = 0
+    with h5pyd.File("/home/admin/arange.h5", "r", **options) as file:
+        assert file["x"][4:7].tolist() == [18, 0, 22]
