@@ -89,24 +89,24 @@ class Chunks:
 
         return tuple(await self._each(read, message.parts))
 
-    async def read_variable(
-        self, message: ReadVariable
-    ) -> tuple[VariableArray | NDArray[np.uint32] | None, ...]:
+    async def read_variable(self, message: ReadVariable) -> tuple[VariableArray | int | None, ...]:
         """Answer `ReadVariable`."""
         spec = message.spec
         datatype = spec.datatype
         room = message.limit
 
-        async def read(part: Part) -> VariableArray | NDArray[np.uint32] | None:
+        async def read(part: Part) -> VariableArray | int | None:
             nonlocal room
+            if room < 0:
+                return 0
             async with self._work(_nbytes(spec, part, datatype)):
                 value = await self._load(spec, part, datatype)
             if value is None:
                 return None
-            sizes = await self._workers.run(value.nbytes, variable_changes.sizes, value, part.selection)
-            room -= int(sizes.sum(dtype=np.int64))
+            nbytes = await self._workers.run(value.nbytes, variable_changes.nbytes_of, value, part.selection)
+            room -= nbytes
             if room < 0:
-                return sizes
+                return nbytes
             return await self._workers.run(value.nbytes, variable_changes.read, value, part.selection)
 
         return tuple(await self._each(read, message.parts, VARIABLE_AT_ONCE))

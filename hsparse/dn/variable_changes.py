@@ -26,9 +26,11 @@ def read(array: VariableArray, selection: Selection) -> VariableArray:
     return take([array], _places(selection).reshape(selection.shape))
 
 
-def sizes(array: VariableArray, selection: Selection) -> NDArray[np.uint32]:
-    """Return the bytes of each selected element, (n,), in the selection's order."""
-    return array.sizes if selection.is_all else taken_sizes([array], _places(selection))
+def nbytes_of(array: VariableArray, selection: Selection) -> int:
+    """Return the bytes that the selected elements have together."""
+    if selection.is_all:
+        return len(array.heap)
+    return int(taken_sizes([array], _places(selection)).sum(dtype=np.int64))
 
 
 def write(

@@ -69,6 +69,10 @@ def parse_layout(
         not isinstance(asked, dict) or not isinstance(asked.get("class", CHUNKED), str)
     ):
         raise BadRequest(f"The layout must be an object with a class, not {asked!r}.")
+    if datatype.guessed_size > MAX_CHUNK_BYTES:
+        raise BadRequest(
+            f"An element of the type has {datatype.guessed_size} bytes; a chunk can have {MAX_CHUNK_BYTES}."
+        )
     kind = (asked or {}).get("class")
     if asked is not None and kind == STRUCTURED:
         layout = _structured(asked, shape, datatype)

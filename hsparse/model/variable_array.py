@@ -95,35 +95,32 @@ def taken_sizes(parts: Sequence[VariableArray], index: Index) -> NDArray[np.uint
 
 def take(parts: Sequence[VariableArray], index: Index) -> VariableArray:
     """Return the elements at `index`, in its shape, where `parts` are numbered through, one after the other."""
-    sizes = taken_sizes(parts, index)
-    offsets = ends(sizes)
+    whole = parts[0] if len(parts) == 1 else _joined(parts)
     flat = index.reshape(-1)
-    heap = b"".join(_pieces(parts, flat)) if len(flat) else b""
+    offsets = ends(whole.sizes[flat])
+    heap = b"".join(_pieces(whole, flat)) if len(flat) else b""
     return VariableArray(index.shape, offsets, np.frombuffer(heap, np.uint8))
 
 
-def _pieces(parts: Sequence[VariableArray], flat: Index) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of the elements at `flat`, runs of neighbours and of repeats in one piece each."""
+def _joined(parts: Sequence[VariableArray]) -> VariableArray:
+    """Return all elements in one row: a copy costs less than telling for each run whose it is."""
+    offsets = ends(np.concatenate([part.sizes for part in parts]))
+    return VariableArray((len(offsets) - 1,), offsets, np.concatenate([part.heap for part in parts]))
+
+
+def _pieces(array: VariableArray, flat: Index) -> Iterator[bytes | memoryview]:
+    """Return the bytes of the elements at `flat`, runs of neighbours and of repeats in one piece each."""
     firsts, lasts, repeats = _runs(flat)
-    starts = np.cumsum([0, *(part.size for part in parts)])
-    number = np.searchsorted(starts, flat[firsts], "right") - 1
-    rows = zip(
-        number.tolist(),
-        flat[firsts].tolist(),
-        flat[lasts - 1].tolist(),
-        (lasts - firsts).tolist(),
-        repeats.tolist(),
-        strict=True,
+    begins = array.offsets[flat[firsts]].tolist()
+    stops = array.offsets[flat[lasts - 1] + 1].tolist()
+    view = array.heap.data
+    if not repeats.any():
+        return map(view.__getitem__, map(slice, begins, stops))
+    counts = np.where(repeats, lasts - firsts, 1).tolist()
+    return (
+        view[begin:stop] if count == 1 else bytes(view[begin:stop]) * count
+        for begin, stop, count in zip(begins, stops, counts, strict=True)
     )
-    begins = starts.tolist()
-    views = [part.heap.data for part in parts]
-    for part, first, last, count, repeated in rows:
-        while first <= last:  # a run may go on in the next part
-            stop = min(last + 1, begins[part + 1])
-            offsets = parts[part].offsets
-            piece = views[part][int(offsets[first - begins[part]]) : int(offsets[stop - begins[part]])]
-            yield bytes(piece) * count if repeated else piece
-            first, part = stop, part + 1
 
 
 def _runs(flat: Index) -> tuple[Index, Index, NDArray[np.bool_]]:

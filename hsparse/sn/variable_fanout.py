@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
 from hsparse.format.pages import pages
@@ -17,7 +17,7 @@ from hsparse.sn.chunk_fanout import MOST_CHUNKS, ChunkFanout, parts_of
 from hsparse.wire.gather import gather_all
 from hsparse.wire.message import ReadVariable, WriteChunks
 
-Sizes = NDArray[np.uint32]
+Part: TypeAlias = VariableArray | int | None
 INLINE = 1 << 16
 """Elements up to which columns are put together at once; for more the event loop is left to others."""
 
@@ -25,8 +25,11 @@ INLINE = 1 << 16
 class VariableFanout(ChunkFanout):
     """The chunks of one such dataset, wherever their owners are."""
 
-    async def read_within(self, selection: Selection, limit: int) -> VariableArray | Sizes:
-        """Return the selected elements, in the selection's shape; beyond `limit` bytes only their sizes, (n,)."""
+    async def read_within(self, selection: Selection, limit: int) -> VariableArray | int:
+        """Return the selected elements, in the selection's shape.
+
+        Where they have more than `limit` bytes: how many of them to ask for at a time, at most half.
+        """
         shares = await self.shares(selection)
         spec = self._dataset.spec
         found = await self._owners.gather(
@@ -35,14 +38,17 @@ class VariableFanout(ChunkFanout):
         whole = found[0] if len(shares) == 1 else None
         if isinstance(whole, VariableArray) and whole.size == selection.size and len(whole.heap) <= limit:
             return whole.reshape(selection.shape)
+        few = self._few(selection, shares, found, limit)
+        if few:
+            return few
         if selection.size <= INLINE:
-            return self._gathered(selection, shares, found, limit)
-        return await asyncio.to_thread(self._gathered, selection, shares, found, limit)
+            return self._gathered(selection, shares, found)
+        return await asyncio.to_thread(self._gathered, selection, shares, found)
 
     async def pages(self, selection: Selection, limit: int) -> AsyncGenerator[VariableArray, None]:
         """Yield the selected elements in order, about `limit` bytes at a time; one larger element comes alone."""
-        least = self._dataset.spec.datatype.guessed_size
-        for page in pages(selection, self._dataset.grid, max(1, limit // least)):
+        size = self._dataset.spec.datatype.guessed_size
+        for page in pages(selection, self._dataset.grid, max(1, limit // size)):
             async for piece in self._page(page, limit):
                 yield piece
 
@@ -51,10 +57,26 @@ class VariableFanout(ChunkFanout):
         if isinstance(found, VariableArray):
             yield found
             return
-        total = int(found.sum(dtype=np.int64))
-        for part in pages(page, self._dataset.grid, max(1, page.size * limit // (2 * total))):
+        for part in pages(page, self._dataset.grid, found):
             async for piece in self._page(part, limit):
                 yield piece
+
+    def _few(self, selection: Selection, shares: list[Share], found: list[Part], limit: int) -> int:
+        """Return 0 when the elements are all there and within `limit`, else how many may be at a time."""
+        fill = len(self._dataset.fill.heap)
+        total = fill * (selection.size - sum(share.selection.size for share in shares))
+        known = selection.size
+        complete = True
+        for share, part in zip(shares, found, strict=True):
+            if isinstance(part, int):
+                complete = False
+                total += part
+                known -= 0 if part else share.selection.size
+            else:
+                total += fill * share.selection.size if part is None else len(part.heap)
+        if complete and total <= limit:
+            return 0
+        return max(1, min(selection.size // 2, limit * max(1, known) * 3 // (4 * total)))
 
     async def write_variable(
         self, selection: Selection, values: VariableArray, fields: Sequence[str] = ()
@@ -95,28 +117,14 @@ class VariableFanout(ChunkFanout):
         index = np.arange(values.size).reshape(values.shape)
         return [take([values], np.asarray(index[share.place])) for share in shares]
 
-    def _gathered(
-        self,
-        selection: Selection,
-        shares: list[Share],
-        found: list[VariableArray | Sizes | None],
-        limit: int,
-    ) -> VariableArray | Sizes:
+    def _gathered(self, selection: Selection, shares: list[Share], found: list[Part]) -> VariableArray:
         """Put what came of each share into place, the fill value where nothing came."""
         parts: list[VariableArray] = [self._dataset.fill]
-        lengths: list[Sizes] = [self._dataset.fill.sizes]
         index = np.zeros(selection.shape, np.intp)
         first = 1
         for share, part in zip(shares, found, strict=True):
-            if part is None:
-                continue
             if isinstance(part, VariableArray):
                 parts.append(part)
-                part = part.sizes
-            lengths.append(part)
-            index[share.place] = np.arange(first, first + len(part)).reshape(share.selection.shape)
-            first += len(part)
-        sizes: Sizes = np.concatenate(lengths)[index.reshape(-1)]
-        if len(parts) < len(lengths) or int(sizes.sum(dtype=np.int64)) > limit:
-            return sizes
+                index[share.place] = np.arange(first, first + part.size).reshape(share.selection.shape)
+                first += part.size
         return take(parts, index)

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-import numpy as np
 from aiohttp import web
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selection import Selection
 from hsparse.model.counted import split
+from hsparse.model.datatype import Datatype
 from hsparse.model.element import Element
 from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray
@@ -40,9 +40,9 @@ async def answer_variable(
     chunks = VariableFanout(context.service.owners, dataset)
     picked = Fields.named(datatype.element, fields) if fields else None
     if accepted(context.request) is not Media.BINARY:
-        return await _answer_json(context, chunks, selection, datatype.element, picked)
+        return await _answer_json(context, chunks, selection, datatype, picked)
     page_size = context.service.settings.page_size
-    expected = min(AT_ONCE, page_size, max(SMALL, 4 * selection.size * datatype.guessed_size))
+    expected = min(AT_ONCE, page_size, _expected(selection, datatype))
     if selection.size * datatype.guessed_size <= expected:
         async with context.service.answers.hold(expected):
             found = await chunks.read_within(selection, expected)
@@ -53,6 +53,11 @@ async def answer_variable(
         return await respond_stream(context.request, Media.BINARY, pieces)
 
 
+def _expected(selection: Selection, datatype: Datatype) -> int:
+    """Return the bytes that an answer is first taken to have: more than elements of the guessed size."""
+    return max(SMALL, 4 * selection.size * datatype.guessed_size)
+
+
 async def _binary(
     chunks: VariableFanout, selection: Selection, page_size: int, picked: Fields | None
 ) -> AsyncGenerator[memoryview, None]:
@@ -61,26 +66,22 @@ async def _binary(
 
 
 async def _answer_json(
-    context: Context, chunks: VariableFanout, selection: Selection, element: Element, picked: Fields | None
+    context: Context, chunks: VariableFanout, selection: Selection, datatype: Datatype, picked: Fields | None
 ) -> web.StreamResponse:
     limit = min(context.service.settings.max_request_size, MOST_JSON)
-    async with context.service.answers.hold(
-        min(PAGES_AT_ONCE * context.service.settings.page_size, max(SMALL, selection.size * element.least))
-    ):
-        nbytes = selection.size * element.least
-        found: Any = None
-        if nbytes <= limit:
-            found = await chunks.read_within(selection, limit)
-            if isinstance(found, np.ndarray):
-                nbytes = int(found.sum(dtype=np.int64))
-        if not isinstance(found, VariableArray):
-            raise TooLarge(
-                f"The values take {nbytes} bytes, more than an answer in JSON may have ({limit}, of "
-                "max_request_size): select less, or ask for octet-stream."
-            )
-        work = asyncio.to_thread if found.size > INLINE else _now
-        value = await work(_shown, found, element, picked, context.flag("reduce_dim"))
-        return respond_floats({"status": 200, "value": value})
+    element = datatype.element
+    rooms = sorted({min(limit, _expected(selection, datatype)), limit})
+    for room in rooms if selection.size * element.least <= limit else ():
+        async with context.service.answers.hold(room):
+            found = await chunks.read_within(selection, room)
+            if isinstance(found, VariableArray):
+                work = asyncio.to_thread if found.size > INLINE else _now
+                value = await work(_shown, found, element, picked, context.flag("reduce_dim"))
+                return respond_floats({"status": 200, "value": value})
+    raise TooLarge(
+        f"The values take more than the {limit} bytes that an answer in JSON may have (of max_request_size): "
+        "select less, or ask for octet-stream."
+    )
 
 
 async def _now(function: Any, *args: Any) -> Any:

@@ -257,11 +257,11 @@ class ReadChunks(Message[tuple[NDArray[Any] | None, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadVariable(Message[tuple[VariableArray | NDArray[np.uint32] | None, ...]]):
+class ReadVariable(Message[tuple[VariableArray | int | None, ...]]):
     """Read values of a variable-length type: for each part an array of the selection's shape.
 
     None where all is fill value. Where the parts together would have more than `limit` bytes, some are only
-    their elements' sizes in bytes, (n,), in the selection's order: they are to be asked for in pieces.
+    their number of bytes, 0 of those that were not looked at any more: they are to be asked for in pieces.
     """
 
     spec: ChunkSpec
