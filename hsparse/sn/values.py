@@ -27,7 +27,7 @@ from hsparse.sn.media import Media, accepted, sent
 from hsparse.sn.respond import respond
 from hsparse.sn.sparse_read import SparseRead
 from hsparse.sn.stream import respond_stream
-from hsparse.sn.variable_fanout import VariableFanout
+from hsparse.sn.variable_fanout import VariableFanout, aside
 from hsparse.sn.variable_values import answer_variable
 from hsparse.sn.write_body import names_of, points_selection, read_body, select_selection, selected_values
 
@@ -89,13 +89,18 @@ async def put_value(context: Context) -> web.StreamResponse:
             dataset.require_sparse()
         if body.append is not None and grown is None:
             expected = appended(dataset, body.append.count, body.append.dim)
-            checked = selected_values(context, body, expected)
+            checked = await select(expected)
             grown = await grow(context, dataset, body.append.count, body.append.dim)
             if grown.extent == expected.extent:
                 await write_into(grown, *checked)
                 return
         target = dataset if grown is None else still_there(grown, dataset)
-        await write_into(target, *selected_values(context, body, target))
+        await write_into(target, *await select(target))
+
+    async def select(target: Dataset) -> tuple[Selection, Values]:
+        # Of variable length every element's end is to be found.
+        count = len(body.data) if target.is_variable else 0
+        return await aside(count, selected_values, context, body, target)
 
     async def write_into(target: Dataset, selection: Selection, values: Values) -> None:
         if isinstance(values, VariableArray):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from typing import TypeAlias
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,8 +18,17 @@ from hsparse.wire.gather import gather_all
 from hsparse.wire.message import ReadVariable, WriteChunks
 
 Part: TypeAlias = VariableArray | int | None
-INLINE = 1 << 16
-"""Elements up to which columns are put together at once; for more the event loop is left to others."""
+INLINE = 1 << 14
+"""Elements that are worked on at once; for more the event loop is left to others."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def aside(count: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return `function(*args)`, which works on `count` elements, computed in a thread when they are many."""
+    if count <= INLINE:
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)
 
 
 class VariableFanout(ChunkFanout):
@@ -41,9 +50,7 @@ class VariableFanout(ChunkFanout):
         few = self._few(selection, shares, found, limit)
         if few:
             return few
-        if selection.size <= INLINE:
-            return self._gathered(selection, shares, found)
-        return await asyncio.to_thread(self._gathered, selection, shares, found)
+        return await aside(selection.size, self._gathered, selection, shares, found)
 
     async def pages(self, selection: Selection, limit: int) -> AsyncGenerator[VariableArray, None]:
         """Yield the selected elements in order, about `limit` bytes at a time; one larger element comes alone."""
@@ -88,10 +95,7 @@ class VariableFanout(ChunkFanout):
         if selection.size > MOST_CHUNKS and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
             raise TooLarge(f"The selection meets more than {MOST_CHUNKS} chunks; write less at a time.")
         shares = plan(selection, self._dataset.grid)
-        if selection.size <= INLINE:
-            parts = self._shared(selection, shares, values)
-        else:
-            parts = await asyncio.to_thread(self._shared, selection, shares, values)
+        parts = await aside(selection.size, self._shared, selection, shares, values)
         await gather_all(
             [
                 node.send(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from hsparse.sn.json_body import MOST_JSON
 from hsparse.sn.media import Media, accepted
 from hsparse.sn.objects import respond_floats
 from hsparse.sn.stream import respond_stream
-from hsparse.sn.variable_fanout import INLINE, VariableFanout
+from hsparse.sn.variable_fanout import VariableFanout, aside
 
 AT_ONCE = 1024 * 1024
 """Bytes up to which an answer is made in one piece, so that its length can be told."""
@@ -47,7 +46,8 @@ async def answer_variable(
         async with context.service.answers.hold(expected):
             found = await chunks.read_within(selection, expected)
             if isinstance(found, VariableArray):
-                return web.Response(body=_picked(found, picked).heap.data, content_type=Media.BINARY.value)
+                shown = found if picked is None else picked.pick(found)
+                return web.Response(body=shown.heap.data, content_type=Media.BINARY.value)
     async with context.service.answers.hold(PAGES_AT_ONCE * page_size):
         pieces = _binary(chunks, selection, page_size, picked)
         return await respond_stream(context.request, Media.BINARY, pieces)
@@ -62,7 +62,10 @@ async def _binary(
     chunks: VariableFanout, selection: Selection, page_size: int, picked: Fields | None
 ) -> AsyncGenerator[memoryview, None]:
     async for piece in chunks.pages(selection, page_size):
-        yield _picked(piece, picked).heap.data
+        shown = piece
+        if picked is not None:
+            shown = await aside(piece.size, picked.pick, piece)
+        yield shown.heap.data
 
 
 async def _answer_json(
@@ -75,8 +78,7 @@ async def _answer_json(
         async with context.service.answers.hold(room):
             found = await chunks.read_within(selection, room)
             if isinstance(found, VariableArray):
-                work = asyncio.to_thread if found.size > INLINE else _now
-                value = await work(_shown, found, element, picked, context.flag("reduce_dim"))
+                value = await aside(found.size, _shown, found, element, picked, context.flag("reduce_dim"))
                 return respond_floats({"status": 200, "value": value})
     raise TooLarge(
         f"The values take more than the {limit} bytes that an answer in JSON may have (of max_request_size): "
@@ -84,20 +86,12 @@ async def _answer_json(
     )
 
 
-async def _now(function: Any, *args: Any) -> Any:
-    return function(*args)
-
-
 def _shown(values: VariableArray, element: Element, picked: Fields | None, reduced: bool) -> Any:
-    if reduced:
+    if reduced and len(values.shape) > 1:
         values = values.reshape(tuple(dim for dim in values.shape if dim != 1))
     if picked is None:
         return to_json(values, element)
     return to_json(picked.pick(values), picked.element)
-
-
-def _picked(values: VariableArray, picked: Fields | None) -> VariableArray:
-    return values if picked is None else picked.pick(values)
 
 
 def variable_bytes(

@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_form import from_json, to_json
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
-from tests.model.type_strategies import BOOLEAN, OBJECT, REGION, counted, text
+from tests.model.type_strategies import BOOLEAN, OBJECT, REGION, counted, text, values_of
+from tests.model.type_strategies import ITEMS as ITEMS_OF_ALL
 from tests.sn.value_client import BINARY, create, sparse, value_client
 
 TEXT = text("H5T_VARIABLE")
@@ -339,3 +342,30 @@ async def test_the_stored_chunk_is_the_counted_form() -> None:
         keys = [entry.key async for page in store.list("db/") for entry in page.entries]
         chunks = [bytes((await store.get(key)).data) for key in keys if key.endswith(("/0", "/1"))]
         assert chunks == [packed(TEXT, list("abcd")), packed(TEXT, ["e", "", "", ""])]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+async def test_any_type_and_values(data: st.DataObject) -> None:
+    """Of any nested type: what is written in JSON or bytes is read in both, beside the fill value."""
+    item = data.draw(ITEMS_OF_ALL)
+    fill, *rows = data.draw(st.lists(values_of(item), min_size=6, max_size=6))
+    async with value_client() as client:
+        properties = {} if fill is None else {"fillValue": fill}
+        path = await create(client, [9], item, layout={"class": "H5D_CHUNKED", "dims": [4]}, **properties)
+        model = [fill] * 9
+        model[1:4], model[4:6] = rows[:3], rows[3:]
+        assert (await client("PUT", f"{path}/value", {"value": rows[:3]}, select="[1:4]")).status == 200
+        body = b"".join(counted(item, row) for row in rows[3:])
+        assert (await client("PUT", f"{path}/value", body, select="[4:6]")).status == 200
+        assert await read_json(client, path) == model
+        assert await read_bytes(client, path) == b"".join(counted(item, row) for row in model)
+        assert (
+            await client("PUT", f"{path}/attributes/a", {"type": item, "shape": [9], "value": model})
+        ).status == 201
+        shown = await client("GET", f"{path}/attributes/a")
+        assert shown["value"] == model
+        reply = await client("GET", f"{path}/attributes/a/value", accept=BINARY)
+        assert reply.body == b"".join(counted(item, row) for row in model)
+        assert (await client("PUT", f"{path}/attributes/a/value", bytes(reply.body))).status == 200
+        assert (await client("GET", f"{path}/attributes/a"))["value"] == model
