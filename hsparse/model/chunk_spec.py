@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.errors import Unsupported
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.filter import Filter
 from hsparse.model.initializer import initial_values
@@ -46,8 +47,10 @@ class ChunkSpec:
 
     @property
     def fill_value(self) -> NDArray[Any]:
-        """The fill value of a fixed-size type, an array of no dimensions."""
+        """The fill value of a fixed-size type, an array of no dimensions; `Unsupported` of another type."""
         dtype = self.dtype
+        if dtype.hasobject:
+            raise Unsupported("This is not supported for elements of variable length; read them as they are.")
         if not self.fill:
             return np.zeros((), dtype)
         return np.frombuffer(self.fill, np.uint8).view(dtype).reshape(())

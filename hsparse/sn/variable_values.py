@@ -20,6 +20,7 @@ from hsparse.sn.dataset import Dataset
 from hsparse.sn.json_body import MOST_JSON
 from hsparse.sn.media import Media, accepted
 from hsparse.sn.objects import respond_floats
+from hsparse.sn.respond import respond
 from hsparse.sn.stream import respond_stream
 from hsparse.sn.variable_fanout import VariableFanout, aside
 
@@ -79,7 +80,8 @@ async def _answer_json(
             found = await chunks.read_within(selection, room)
             if isinstance(found, VariableArray):
                 value = await aside(found.size, _shown, found, element, picked, context.flag("reduce_dim"))
-                return respond_floats({"status": 200, "value": value})
+                answer = {"status": 200, "value": value}
+                return respond(answer) if context.flag("ignore_nan") else respond_floats(answer)
     raise TooLarge(
         f"The values take more than the {limit} bytes that an answer in JSON may have (of max_request_size): "
         "select less, or ask for octet-stream."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import struct
 from collections.abc import AsyncIterator
 from typing import Any
@@ -369,3 +370,57 @@ async def test_any_type_and_values(data: st.DataObject) -> None:
         assert reply.body == b"".join(counted(item, row) for row in model)
         assert (await client("PUT", f"{path}/attributes/a/value", bytes(reply.body))).status == 200
         assert (await client("GET", f"{path}/attributes/a"))["value"] == model
+
+
+async def test_floats_that_are_no_numbers(client: RestClient) -> None:
+    path = await create(client, [2], {"class": "H5T_VLEN", "base": "H5T_IEEE_F32LE"})
+    assert (await client("PUT", f"{path}/value", {"value": [["nan", 1.5], ["-inf"]]})).status == 200
+    (nan, number), (inf,) = await read_json(client, path)
+    assert (math.isnan(nan), number, inf) == (True, 1.5, -math.inf)
+    assert await read_json(client, path, ignore_nan=1) == [[None, 1.5], [None]]
+
+
+async def test_sparse_elements_of_an_array_type(client: RestClient) -> None:
+    item = {"class": "H5T_ARRAY", "dims": [2], "base": "H5T_STD_I8LE"}
+    path = await create(client, [9], item, layout=sparse(4), fillValue=[7, 7])
+    values = [[7, 7], [1, 2], [7, 8]]
+    reply = await client("PUT", f"{path}/value", {"value": values}, select="[3:6]", drop_fill=1)
+    assert reply.status == 200
+    reply = await client("GET", f"{path}/value", sparse=1)
+    assert (reply["selection"]["coordinates"], reply["value"]) == ([[4], [5]], [[1, 2], [7, 8]])
+    assert await read_json(client, path, select="[3:5]") == [[7, 7], [1, 2]]
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=8,
+)
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> tuple[Any, list[Any]]:
+    """Draw a type, and bodies for two elements: bytes that are right, changed or of nothing, and JSON."""
+    item = draw(ITEMS_OF_ALL)
+    raw = counted(item, draw(values_of(item))) * 2
+    found: list[Any] = [raw]
+    for _ in range(3):
+        flipped = bytearray(raw)
+        flipped[draw(st.integers(0, len(raw) - 1))] ^= draw(st.integers(0, 255))
+        found.append(bytes(flipped))
+    found += draw(st.lists(st.binary(max_size=40), max_size=2))
+    lists = st.lists(ANY_JSON, min_size=2, max_size=2)
+    return item, found + [{"value": value} for value in draw(st.lists(lists | ANY_JSON, max_size=3))]
+
+
+@settings(max_examples=100, deadline=None)
+@given(bodies())
+async def test_any_body_is_taken_or_refused(drawn: tuple[Any, list[Any]]) -> None:
+    item, found = drawn
+    async with value_client() as client:
+        path = await create(client, [2], item)
+        for body in found:
+            reply = await client("PUT", f"{path}/value", body)
+            assert reply.status in (200, 400), reply.body
+            assert (await client("GET", f"{path}/value", accept=BINARY)).status == 200
+            assert (await client("GET", f"{path}/value")).status in (200, 400)
