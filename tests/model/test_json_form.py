@@ -57,6 +57,12 @@ def test_fixed_values_survive(drawn: tuple[Any, tuple[int, ...], Any]) -> None:
         (COMPOUND, (2,), [[3, True], [4, False]], [[3, True], [4, False]]),
         ("H5T_STD_I32LE", (2,), [7.0, True], [7, 1]),
         (TEXT, (0,), [], []),
+        (
+            {"class": "H5T_OPAQUE", "size": 5},
+            (3,),
+            ["abcde", "YWJjZGU=", "AQ=="],
+            ["YWJjZGU=", "YWJjZGU=", "AQAAAAA="],
+        ),
         (TEXT, (2, 0), [[], []], [[], []]),
     ],
 )
