@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from hsparse.testing.server_process import server_process
+from tests.clients.random_types import RandomTypes
 
 Writer = Callable[[Any, Any], None]
 Reader = Callable[[Any, Any], Any]
@@ -324,3 +325,44 @@ def test_an_initializer(endpoint: str) -> None:
         file["x"][5] = 0
     with h5pyd.File("/home/admin/arange.h5", "r", **options) as file:
         assert file["x"][4:7].tolist() == [18, 0, 22]
+
+
+REFUSED_BY_H5PYD = ("bytearray index out of range", "cannot reshape array")
+"""What h5pyd 1.0.0 says of values that it cannot pack: it reckons too few bytes, or takes one for several."""
+
+
+def random_program(library: Any, opened: Callable[[str], Any], seed: int) -> Any:
+    """Write two datasets of a random type, one in part, and return what is read of them."""
+    types = RandomTypes(library, seed)
+    dtype = types.draw()
+    while library.check_dtype(vlen=dtype) not in (None, str, bytes):
+        dtype = types.draw()  # arrays of sequences of one length are taken for arrays of numbers, by both
+    shape = tuple(types.rng.integers(1, 6, types.rng.integers(1, 3)).tolist())
+    data = types.values(dtype, shape)
+    chunks = tuple(int(types.rng.integers(1, length + 1)) for length in shape)
+    first, last = sorted(types.rng.integers(0, shape[0] + 1, 2).tolist())
+    with opened("w") as file:
+        file.create_dataset("whole", data=data)
+        part = file.create_dataset("part", shape, dtype, chunks=chunks, compression="gzip", shuffle=True)
+        if first < last:
+            part[first:last] = data[first:last]
+    with opened("r") as file:
+        whole, part = file["whole"], file["part"]
+        return plain([whole[...], part[...], whole[shape[0] - 1], part[::2]])
+
+
+def test_random_types(endpoint: str, tmp_path: Path) -> None:
+    options = {"endpoint": endpoint, "username": "admin", "password": "any", "retries": 1}
+    compared = 0
+    for seed in range(40):
+        path = f"/home/admin/random-{seed}.h5"
+        expected = random_program(h5py, lambda mode: h5py.File(tmp_path / "model.h5", mode), seed)
+        try:
+            found = random_program(h5pyd, lambda mode, path=path: h5pyd.File(path, mode, **options), seed)
+        except (IndexError, ValueError, OSError) as error:
+            said = f"{error} {error.__context__}"
+            assert any(text in said for text in REFUSED_BY_H5PYD), said
+            continue
+        assert found == expected, seed
+        compared += 1
+    assert compared > 25
