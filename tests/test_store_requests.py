@@ -24,7 +24,9 @@ SETTINGS = ServiceSettings(min_chunk_size=1)
 LAYOUTS: dict[str, dict[str, Any]] = {
     "sparse": {"class": "H5D_STRUCT_CHUNK", "dims": [10], "flags": ["H5D_SPARSE_DATA"]},
     "dense": {"class": "H5D_CHUNKED", "dims": [10]},
+    "variable": {"class": "H5D_CHUNKED", "dims": [10]},
 }
+TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
 
 
 @dataclass(slots=True)
@@ -38,9 +40,10 @@ class Asked:
 class Stack:
     """A service node, a data node and a store that counts; one dataset of 40 elements in chunks of 10."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Any = "H5T_STD_I32LE") -> None:
         self.store = CountingStore(MemoryStore())
         self.dataset = ""
+        self.kind = kind
 
     async def start(self, layout: dict[str, Any]) -> Stack:
         await self.open()
@@ -49,7 +52,7 @@ class Stack:
         return self
 
     async def create(self, shape: list[int], layout: dict[str, Any]) -> str:
-        body = {"type": "H5T_STD_I32LE", "shape": shape, "maxdims": [0] * len(shape)}
+        body = {"type": self.kind, "shape": shape, "maxdims": [0] * len(shape)}
         reply = await self._rest("POST", "/datasets", body | {"creationProperties": {"layout": layout}})
         assert reply.status == 201, reply
         return str(reply["id"])
@@ -80,6 +83,8 @@ class Stack:
     async def write(self, start: int, stop: int, **options: Any) -> Calls:
         """Write everything from `start` to `stop`."""
         values = np.arange(start, stop, dtype="<i4").tobytes()
+        if self.kind == TEXT:  # numbers as text of 4 bytes
+            values = b"".join(b"\4\0\0\0" + values[at : at + 4] for at in range(0, len(values), 4))
         path = f"/datasets/{self.dataset}/value"
         asked = await self.ask("PUT", path, values, select=f"[{start}:{stop}]", **options)
         assert asked.records == {}
@@ -104,8 +109,9 @@ class Stack:
 
 @pytest.fixture(params=list(LAYOUTS))
 async def stack(request: pytest.FixtureRequest) -> AsyncIterator[Stack]:
-    """A stack whose dataset is sparse, then one whose dataset is dense."""
-    stack = await Stack().start(LAYOUTS[request.param])
+    """A stack whose dataset is sparse, one whose dataset is dense, and one of text of variable length."""
+    kind = TEXT if request.param == "variable" else "H5T_STD_I32LE"
+    stack = await Stack(kind).start(LAYOUTS[request.param])
     yield stack
     await stack.close()
 

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.dn import dense_changes, element_queries, sparse_changes
+from hsparse.dn import dense_changes, element_queries, sparse_changes, variable_changes
 from hsparse.dn.cache import Cache
-from hsparse.dn.chunk_codec import DenseCodec, SparseCodec
+from hsparse.dn.chunk_codec import codec_for
 from hsparse.dn.fences import Fences
 from hsparse.dn.owned import Base, Owned
 from hsparse.dn.workers import Workers
@@ -21,7 +21,10 @@ from hsparse.format.fields import packed_type, pick_fields
 from hsparse.format.query import bind_query
 from hsparse.format.sparse_chunk import SparseChunk
 from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.datatype import Datatype
 from hsparse.model.objid import chunk_key, chunk_prefix
+from hsparse.model.variable_array import VariableArray
+from hsparse.model.variable_fields import Fields
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.budget import Budget
 from hsparse.wire.gather import gather_each
@@ -33,6 +36,7 @@ from hsparse.wire.message import (
     Part,
     ReadChunks,
     ReadSparse,
+    ReadVariable,
     SparseValues,
     TrimChunks,
     UpdateElements,
@@ -44,6 +48,8 @@ T = TypeVar("T")
 MIB = 1024 * 1024
 CHUNKS_AT_ONCE = 32
 """How many chunks of one message are worked on at a time: bounds memory and open store requests."""
+VARIABLE_AT_ONCE = 8
+"""The same of chunks whose elements have no fixed size: how large they are is known when they are there."""
 WORK_AT_ONCE = 128 * MIB
 """How many bytes of large chunks all messages together work on at a time: one value may fill many chunks."""
 SMALL = MIB
@@ -75,15 +81,15 @@ class Chunks:
     async def read(self, message: ReadChunks) -> tuple[NDArray[Any] | None, ...]:
         """Answer `ReadChunks`."""
         spec = message.spec
-        dtype = spec.dtype
+        datatype = spec.datatype
         fill = spec.fill_value
 
         async def read(part: Part) -> NDArray[Any] | None:
-            async with self._work(0 if spec.sparse else _nbytes(spec, part, dtype)):
-                value = await self._load(spec, part, dtype)
+            async with self._work(0 if spec.sparse else _nbytes(spec, part, datatype)):
+                value = await self._load(spec, part, datatype)
             if value is None:
                 return None
-            nbytes = part.selection.size * dtype.itemsize
+            nbytes = part.selection.size * datatype.stored.itemsize
             if spec.sparse:
                 weight = value.nbytes + part.selection.size
                 values = await self._workers.run(weight, sparse_changes.read, value, part.selection, fill)
@@ -94,6 +100,28 @@ class Chunks:
             return await self._workers.run(nbytes, pick_fields, values, message.fields)
 
         return tuple(await self._each(read, message.parts))
+
+    async def read_variable(self, message: ReadVariable) -> tuple[VariableArray | int | None, ...]:
+        """Answer `ReadVariable`."""
+        spec = message.spec
+        datatype = spec.datatype
+        room = message.limit
+
+        async def read(part: Part) -> VariableArray | int | None:
+            nonlocal room
+            if room < 0:
+                return 0
+            async with self._work(_nbytes(spec, part, datatype)):
+                value = await self._load(spec, part, datatype)
+            if value is None:
+                return None
+            nbytes = await self._workers.run(value.nbytes, variable_changes.nbytes_of, value, part.selection)
+            room -= nbytes
+            if room < 0:
+                return nbytes
+            return await self._workers.run(value.nbytes, variable_changes.read, value, part.selection)
+
+        return tuple(await self._each(read, message.parts, VARIABLE_AT_ONCE))
 
     async def read_sparse(self, message: ReadSparse) -> tuple[SparseValues | None, ...]:
         """Answer `ReadSparse`."""
@@ -122,31 +150,41 @@ class Chunks:
     async def write(self, message: WriteChunks) -> None:
         """Answer `WriteChunks`."""
         spec = message.spec
-        dtype = spec.dtype
-        fill = spec.fill_value
-        sent = packed_type(dtype, message.fields)
+        datatype = spec.datatype
+        fill: Any = spec.variable_fill if datatype.is_variable else spec.fill_value
+        sent = packed_type(datatype.stored, message.fields)
+        fields = (
+            Fields.named(datatype.element, message.fields)
+            if message.fields and datatype.is_variable
+            else None
+        )
         if len(message.parts) != len(message.values):
             raise BadRequest(f"{len(message.parts)} parts came with {len(message.values)} arrays of values.")
         _check_work(spec, message.parts)
 
-        async def write(item: tuple[Part, NDArray[Any]]) -> None:
+        async def write(item: tuple[Part, Any]) -> None:
             part, values = item
-            typed = values if values.dtype == sent else values.view(sent)
-            if spec.sparse:
-                change: Any = sparse_changes.write(
+            change: Any
+            if datatype.is_variable:
+                change = variable_changes.write(spec, part, values, fill, fields)
+            elif spec.sparse:
+                typed = _typed(values, sent)
+                change = sparse_changes.write(
                     spec, part.selection, typed, fill, message.drop_fill, message.fields
                 )
             else:
-                change = dense_changes.write(spec, part, typed, fill, message.fields)
+                start = spec.fill_of(part.scaled) if spec.arange else fill
+                change = dense_changes.write(spec, part, _typed(values, sent), start, message.fields)
             blind = part.full and not message.drop_fill and not message.fields
             base = Base.IGNORED if blind else Base.NEEDED
-            nbytes = _nbytes(spec, part, dtype)
+            nbytes = _nbytes(spec, part, datatype)
             async with self._work(nbytes):
-                await self._apply(spec, part.scaled, dtype, change, nbytes, base)
+                await self._apply(spec, part.scaled, datatype, change, nbytes, base)
 
         await self._fences.learn(spec.dataset)
         async with self._pending.hold(sum(values.nbytes for values in message.values)):
-            await self._each(write, list(zip(message.parts, message.values, strict=True)))
+            pairs = list(zip(message.parts, message.values, strict=True))
+            await self._each(write, pairs, VARIABLE_AT_ONCE if datatype.is_variable else CHUNKS_AT_ONCE)
 
     async def find(self, message: FindElements) -> tuple[Found | None, ...]:
         """Answer `FindElements`: a few parts at a time, and no more when the limit is reached in order."""
@@ -156,8 +194,8 @@ class Chunks:
         _check_work(spec, parts if takes_fill else ())
 
         async def find(part: Part) -> Found | None:
-            async with self._work(0 if spec.sparse else _nbytes(spec, part, spec.dtype)):
-                value = await self._load(spec, part, spec.dtype)
+            async with self._work(0 if spec.sparse else _nbytes(spec, part, spec.datatype)):
+                value = await self._load(spec, part, spec.datatype)
                 if value is None:
                     return None
                 weight = part.selection.size * spec.dtype.itemsize
@@ -179,18 +217,18 @@ class Chunks:
 
     async def update(self, message: UpdateElements) -> tuple[Found, ...]:
         """Answer `UpdateElements`."""
-        spec, dtype = message.spec, message.spec.dtype
-        query, fill = bind_query(message.query, dtype), spec.fill_value
-        sent = packed_type(dtype, message.fields)
-        value = message.value if message.value.dtype == sent else message.value.view(sent)
+        spec, datatype = message.spec, message.spec.datatype
+        query, fill = bind_query(message.query, spec.dtype), spec.fill_value
+        value = _typed(message.value, packed_type(spec.dtype, message.fields))
         takes_fill = query.takes(fill)
         _check_work(spec, message.parts if takes_fill else ())
 
         async def update(part: Part) -> Found:
-            change = element_queries.update(message, part.selection, query, fill, value)
-            nbytes = 0 if spec.sparse and not takes_fill else _nbytes(spec, part, dtype)
+            start = spec.fill_of(part.scaled)
+            change = element_queries.update(message, part.selection, query, start, value)
+            nbytes = 0 if spec.sparse and not takes_fill else _nbytes(spec, part, datatype)
             async with self._work(nbytes):
-                return await self._apply(spec, part.scaled, dtype, change, nbytes, Base.NEEDED)
+                return await self._apply(spec, part.scaled, datatype, change, nbytes, Base.NEEDED)
 
         await self._fences.learn(spec.dataset)
         return tuple(await self._each(update, message.parts))
@@ -198,11 +236,11 @@ class Chunks:
     async def erase(self, message: EraseChunks) -> None:
         """Answer `EraseChunks`."""
         spec = message.spec
-        dtype = spec.dtype
+        datatype = spec.datatype
 
         async def erase(part: Part) -> None:
             change = sparse_changes.erase(part.selection)
-            await self._apply(spec, part.scaled, dtype, change, part.selection.size, Base.NEEDED)
+            await self._apply(spec, part.scaled, datatype, change, part.selection.size, Base.NEEDED)
 
         await self._fences.learn(spec.dataset)
         await self._each(erase, message.parts)
@@ -210,22 +248,27 @@ class Chunks:
     async def trim(self, message: TrimChunks) -> None:
         """Answer `TrimChunks`."""
         spec = message.spec
-        dtype = spec.dtype
-        fill = spec.fill_value
+        datatype = spec.datatype
+        fill: Any = spec.variable_fill if datatype.is_variable else spec.fill_value
         await self._fences.learn(spec.dataset)
         self._fences.check(spec)
         await self._settle(spec.dataset)
 
+        def change(scaled: tuple[int, ...], stop: list[int]) -> Callable[[Any], tuple[Any, None]]:
+            if datatype.is_variable:
+                return variable_changes.trim(stop, fill)
+            if spec.sparse:
+                return sparse_changes.trim(spec, stop)
+            return dense_changes.trim(stop, spec.fill_of(scaled) if spec.arange else fill)
+
         async def trim(scaled: tuple[int, ...]) -> None:
             stop = [max(0, e - s * d) for s, d, e in zip(scaled, spec.dims, message.extent, strict=True)]
             if not all(stop):
-                await self._apply(spec, scaled, dtype, lambda value: (None, None), 0, Base.IGNORED)
-            elif spec.sparse:
-                await self._apply(spec, scaled, dtype, sparse_changes.trim(spec, stop), 0, Base.NEEDED)
+                await self._apply(spec, scaled, datatype, lambda value: (None, None), 0, Base.IGNORED)
             else:
-                await self._apply(spec, scaled, dtype, dense_changes.trim(stop, fill), 0, Base.NEEDED)
+                await self._apply(spec, scaled, datatype, change(scaled, stop), 0, Base.NEEDED)
 
-        await self._each(trim, message.scaled)
+        await self._each(trim, message.scaled, VARIABLE_AT_ONCE if datatype.is_variable else CHUNKS_AT_ONCE)
 
     async def bury(self, dataset: str) -> None:
         """Answer `Bury`."""
@@ -240,31 +283,32 @@ class Chunks:
             if owned.key.startswith(prefix):
                 await owned.settle()
 
-    async def _load(self, spec: ChunkSpec, part: Part, dtype: np.dtype[Any]) -> Any:
-        with self._use(spec, part.scaled, dtype) as owned:
-            return await owned.read()
+    async def _load(self, spec: ChunkSpec, part: Part, datatype: Datatype) -> Any:
+        with self._use(spec, part.scaled, datatype) as owned:
+            value = await owned.read()
+        return spec.fill_of(part.scaled) if value is None and spec.arange else value
 
     async def _load_sparse(self, spec: ChunkSpec, part: Part) -> SparseChunk | None:
-        value: SparseChunk | None = await self._load(spec, part, spec.dtype)
+        value: SparseChunk | None = await self._load(spec, part, spec.datatype)
         return value
 
     async def _apply(
         self,
         spec: ChunkSpec,
         scaled: tuple[int, ...],
-        dtype: np.dtype[Any],
+        datatype: Datatype,
         change: Callable[[Any], tuple[Any, T]],
         weight: int,
         base: Base,
     ) -> T:
-        with self._use(spec, scaled, dtype) as owned:
+        with self._use(spec, scaled, datatype) as owned:
             return await owned.apply(change, weight=weight, base=base)
 
     @contextmanager
-    def _use(self, spec: ChunkSpec, scaled: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Owned[Any]]:
+    def _use(self, spec: ChunkSpec, scaled: tuple[int, ...], datatype: Datatype) -> Iterator[Owned[Any]]:
         self._fences.check(spec)
         key = chunk_key(spec.dataset, scaled)
-        codec: Any = SparseCodec(key, spec, dtype) if spec.sparse else DenseCodec(key, spec, dtype)
+        codec: Any = codec_for(key, spec, datatype)
         with self._cache.use(key, lambda: Owned(key, self._store, codec, self._workers)) as owned:
             yield owned
 
@@ -272,21 +316,27 @@ class Chunks:
         """Wait for room for work on `nbytes`."""
         return nullcontext() if nbytes <= SMALL else self._working.hold(nbytes)
 
-    async def _each(self, function: Callable[[Any], Awaitable[T]], items: Any) -> list[T]:
+    async def _each(
+        self, function: Callable[[Any], Awaitable[T]], items: Any, most: int = CHUNKS_AT_ONCE
+    ) -> list[T]:
         if len(items) == 1:
             return [await function(items[0])]
-        return await gather_each(function, items, CHUNKS_AT_ONCE)
+        return await gather_each(function, items, most)
 
 
 def _check_work(spec: ChunkSpec, parts: Iterable[Part]) -> None:
     """Raise `TooLarge` when work on one of the parts takes more than `MOST_WORK`."""
-    most = max((_nbytes(spec, part, spec.dtype) for part in parts), default=0)
+    most = max((_nbytes(spec, part, spec.datatype) for part in parts), default=0)
     if most > MOST_WORK:
         raise TooLarge(f"Work on so much of one chunk takes {most} bytes of memory; name less at a time.")
 
 
-def _nbytes(spec: ChunkSpec, part: Part, dtype: np.dtype[Any]) -> int:
+def _nbytes(spec: ChunkSpec, part: Part, datatype: Datatype) -> int:
     """Return about how many bytes work on a part takes: of a sparse chunk, offsets and values of the part."""
     if spec.sparse:
-        return part.selection.size * (dtype.itemsize + OFFSETS_BYTES)
-    return math.prod(spec.dims) * dtype.itemsize
+        return part.selection.size * (datatype.stored.itemsize + OFFSETS_BYTES)
+    return math.prod(spec.dims) * datatype.guessed_size
+
+
+def _typed(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    return values if values.dtype == dtype else values.view(dtype)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.format.fields import set_fields
-from hsparse.format.selection import Selection, gather, scatter
+from hsparse.format.selection import Boxes, Selection, gather, scatter
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.wire.message import Part
 
@@ -23,11 +23,15 @@ def read(array: Array, selection: Selection) -> Array:
 
 
 def write(spec: ChunkSpec, part: Part, values: Array, fill: Array, fields: tuple[str, ...] = ()) -> Change:
-    """Return the change that sets the selected elements, or with `fields` those fields of them."""
+    """Return the change that sets the selected elements, or with `fields` those fields of them.
+
+    `fill`, of no dimensions or the chunk's, is elsewhere.
+    """
     selection = part.selection
 
     def change(array: Array | None) -> tuple[Array, None]:
-        if part.full and values.size == selection.size and not fields:
+        in_order = isinstance(selection, Boxes) or selection.is_all
+        if part.full and in_order and values.size == selection.size and not fields:
             # A copy, unless it is all of its buffer: a view would keep the whole request in memory.
             whole = values.reshape(spec.dims)
             return (whole.copy() if whole.base is not None else np.ascontiguousarray(whole)), None
@@ -51,7 +55,8 @@ def trim(stop: list[int], fill: Array) -> Callable[[Array | None], tuple[Array |
             return None, None
         changed = draft(array, array.shape, fill)
         for dim, first in enumerate(stop):
-            changed[(slice(None),) * dim + (slice(first, None),)] = fill
+            outside = (slice(None),) * dim + (slice(first, None),)
+            changed[outside] = fill[outside] if fill.ndim else fill
         return changed, None
 
     return change

@@ -33,11 +33,14 @@ def find(value: Value, selection: Selection, query: Query, fill: Array, message:
 
 
 def update(message: UpdateElements, selection: Selection, query: Query, fill: Array, value: Array) -> Change:
-    """Return the change that sets what the query finds to `value`, and tells it; a missing chunk is fill value."""
+    """Return the change that sets what the query finds to `value`, and tells it.
+
+    A missing chunk is `fill`, of no dimensions or the chunk's.
+    """
     spec = message.spec
 
     def change(chunk: Value | None) -> tuple[Value | None, Found]:
-        if chunk is None and not query.takes(fill):
+        if chunk is None and not fill.ndim and not query.takes(fill):
             return None, nothing(fill.dtype)
         base = _empty(spec, fill) if chunk is None else chunk
         positions, rows = _answers(base, selection, query, fill)

@@ -33,6 +33,7 @@ from hsparse.wire.message import (
     ReadLinked,
     ReadObjects,
     ReadSparse,
+    ReadVariable,
     TrimChunks,
     UpdateElements,
     WriteChunks,
@@ -74,6 +75,8 @@ class DataService:
                 return await self._linked.read(message)
             case InspectFile(uri):
                 return await self._linked.inspect(uri)
+            case ReadVariable():
+                return await self._chunks.read_variable(message)
             case ReadSparse():
                 return await self._chunks.read_sparse(message)
             case CountDefined():

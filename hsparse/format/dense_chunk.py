@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
+from hsparse.format.blosc_frame import decode_frame
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.filters import decode, encode
 from hsparse.model.filter import Filter
@@ -41,5 +42,8 @@ def decode_dense(
     """
     if dtype.hasobject:
         raise Unsupported("Dense chunks of a variable-length datatype are not supported.")
-    content = decode(pipeline, data, 0, math.prod(dims) * dtype.itemsize)
+    size = math.prod(dims) * dtype.itemsize
+    content = decode_frame(data, pipeline, size)
+    if content is None or len(content) != size:
+        content = decode(pipeline, data, 0, size)
     return np.ndarray(dims, dtype, content)

@@ -63,6 +63,21 @@ def bind_query(text: str, dtype: np.dtype[Any]) -> Query:
     return Query(text, dtype, _bind(parse_query(text), dtype))
 
 
+def queried(text: str) -> frozenset[str]:
+    """Return the fields that a query looks at."""
+    return _names(parse_query(text))
+
+
+def _names(term: Term) -> frozenset[str]:
+    match term:
+        case Not(inner):
+            return _names(inner)
+        case And(terms) | Or(terms):
+            return frozenset().union(*map(_names, terms))
+        case Compare(name) | Member(name) | Null(name):
+            return frozenset({name})
+
+
 def _bind(term: Term, dtype: np.dtype[Any]) -> Test:
     match term:
         case Not(inner):
@@ -103,6 +118,11 @@ def _of_field(name: str, dtype: np.dtype[Any], make: Callable[[np.dtype[Any]], T
 
 
 def _comparable(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.hasobject:
+        raise BadRequest(
+            f"Field {name[:40]!r} has no fixed size: a query can compare numbers and strings of fixed size. "
+            "Read the values and choose among them."
+        )
     if dtype.subdtype is not None or dtype.kind not in "biufS":
         raise BadRequest(
             f"Field {name[:40]!r} is neither a number nor a string of fixed size; it has no order."

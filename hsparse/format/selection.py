@@ -77,7 +77,8 @@ def gather(array: NDArray[Any], selection: Selection) -> NDArray[Any]:
     """
     index = selection.index()
     if index is not None:
-        result: NDArray[Any] = array[index]
+        # With `...` a scalar is an array too: as a scalar numpy would drop the zeros at the end of a string.
+        result: NDArray[Any] = array[(*index, ...)]
         return result
     return array.reshape(-1)[selection.offsets().astype(np.intp)].reshape(selection.shape)
 

@@ -9,32 +9,44 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from h5json import hdf5dtype
 
 from hsparse.errors import BadRequest
+from hsparse.model.element import Element, Fixed, element_of
 
 MAX_DEPTH = 32
 MAX_PARTS = 10_000
 MAX_ITEM_SIZE = 2**31 - 1
+MAX_LEAST = 2**20
+"""Bytes that an element of a variable-length type may take with nothing in it: arrays of many such parts do."""
 VARIABLE_SIZE = 128
 """Bytes a variable-length element is taken to have where a size must be guessed, as in HSDS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Datatype:
-    """A type item in its stored form (not to be modified), and its dtype.
+    """A type item in its stored form (not to be modified), and what its elements are made of.
 
-    Variable-length and region reference types have an object dtype; of a boolean enum (`FALSE`, `TRUE`
-    over an 8-bit integer) the dtype is numpy's bool.
+    Of a boolean enum (`FALSE`, `TRUE` over an 8-bit integer) the dtype is numpy's bool.
     """
 
     item: Any
-    dtype: np.dtype[Any]
+    element: Element
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type; variable-length parts and region references are objects in it."""
+        return self.element.dtype
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """The numpy type of an element as one thing: numpy would make an array's dimensions those of the data."""
+        dtype = self.element.dtype
+        return dtype if dtype.subdtype is None else np.dtype(f"V{dtype.itemsize}")
 
     @property
     def is_variable(self) -> bool:
         """Say whether an element, or a part of one, has no fixed size."""
-        return bool(self.dtype.hasobject)
+        return not isinstance(self.element, Fixed)
 
     @property
     def item_size(self) -> int | None:
@@ -44,7 +56,7 @@ class Datatype:
     @property
     def guessed_size(self) -> int:
         """Return the bytes of one element, a guess when they vary."""
-        return self.item_size or VARIABLE_SIZE
+        return self.item_size or max(VARIABLE_SIZE, self.element.least)
 
 
 def parse_type(item: Any) -> Datatype:
@@ -65,40 +77,23 @@ def parse_type(item: Any) -> Datatype:
 def _parse(text: str) -> Datatype:
     item = json.loads(text)
     try:
-        if isinstance(item, str):
-            item = hdf5dtype.getBaseTypeJson(item)
-        dtype = hdf5dtype.createDataType(_substitute(item))
+        element = element_of(item)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         reason = str(error.args[0]) if error.args else type(error).__name__
-        raise BadRequest(f"The type {_short(text)} is not valid: {reason}.") from error
-    if dtype.itemsize == 0 or dtype.itemsize > MAX_ITEM_SIZE:
+        raise BadRequest(f"The type {_short(text)} is not valid: {_short(reason)}.") from error
+    most = MAX_ITEM_SIZE if isinstance(element, Fixed) else MAX_LEAST
+    if not 0 < element.least <= most:
         raise BadRequest(
-            f"An element of type {_short(text)} would have {dtype.itemsize} bytes, not 1 to {MAX_ITEM_SIZE}."
+            f"An element of type {_short(text)} would have at least {element.least} bytes, not 1 to {most}."
         )
-    return Datatype(item, dtype)
-
-
-def _substitute(item: Any) -> Any:
-    """Replace what h5json does not know by what has the same bytes: a bitfield is an unsigned integer."""
-    if isinstance(item, list):
-        return [_substitute(part) for part in item]
-    if not isinstance(item, dict):
-        return item
-    if item.get("class") == "H5T_BITFIELD":
-        base = item.get("base")
-        if not isinstance(base, str) or not base.startswith("H5T_STD_B"):
-            raise ValueError("a bitfield's base must be one of H5T_STD_B8LE to H5T_STD_B64BE")
-        return {"class": "H5T_INTEGER", "base": base.replace("H5T_STD_B", "H5T_STD_U")}
-    parts = {
-        key: _substitute(part) if key in ("base", "fields", "type") else part for key, part in item.items()
-    }
-    if item.get("class") == "H5T_ENUM" and isinstance(item.get("base"), str):
-        parts["base"] = {"class": "H5T_INTEGER", "base": item["base"]}
-    return parts
+    if isinstance(item, str):
+        kind = "H5T_BITFIELD" if item.startswith("H5T_STD_B") else "H5T_INTEGER"
+        item = {"class": "H5T_FLOAT" if element.dtype.kind == "f" else kind, "base": item}
+    return Datatype(item, element)
 
 
 def _check(item: Any, depth: int, parts: list[int]) -> None:
-    """Refuse what would be too much work, or what h5json would take for something else."""
+    """Refuse what would be too much work, and whatever has not the form of a type."""
     parts[0] += 1
     if depth > MAX_DEPTH:
         raise BadRequest(f"The type is nested more than {MAX_DEPTH} deep.")

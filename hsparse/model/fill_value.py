@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
+from math import prod
 from typing import Any
 
-import numpy as np
-from h5json import array_util
-
 from hsparse.errors import BadRequest
+from hsparse.model.counted import split
 from hsparse.model.datatype import Datatype
+from hsparse.model.element import Fixed
+from hsparse.model.json_form import from_json
+from hsparse.model.not_finite import finite
+from hsparse.model.variable_array import VariableArray
 
 
 def parse_fill_value(properties: dict[str, Any], datatype: Datatype) -> dict[str, Any]:
@@ -33,7 +35,7 @@ def parse_fill_value(properties: dict[str, Any], datatype: Datatype) -> dict[str
 def fill_bytes(properties: dict[str, Any], datatype: Datatype) -> bytes:
     """Return one element's bytes in the file type, empty when they are all zero or nothing was asked.
 
-    A variable-length fill value has the form in which such values travel: u32 length in bytes, bytes.
+    A variable-length fill value has the counted form (`hsparse.model.counted`), in base64 too.
     """
     value = properties.get("fillValue")
     if value is None or (datatype.is_variable and value in ("", 0)):
@@ -43,43 +45,30 @@ def fill_bytes(properties: dict[str, Any], datatype: Datatype) -> bytes:
     return data if any(data) else b""
 
 
-def finite(value: Any) -> Any:
-    """Return a JSON value with the floats that JSON has no number for replaced by their names."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
-    return value
-
-
 def _decode(value: Any, datatype: Datatype) -> bytes:
-    size = datatype.item_size
-    if not isinstance(value, str) or size is None:
-        raise BadRequest("A fillValue in base64 must be a string, and the type must have a fixed size.")
+    if not isinstance(value, str):
+        raise BadRequest("A fillValue in base64 must be a string.")
     try:
         data = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError) as error:
         raise BadRequest(f"The fillValue is not valid base64: {error}.") from error
-    if len(data) != size:
-        raise BadRequest(f"The fillValue has {len(data)} bytes; an element of the type has {size}.")
+    if not isinstance(datatype.element, Fixed):
+        return split(data, datatype.element, ()).heap.tobytes()
+    if len(data) != datatype.dtype.itemsize:
+        raise BadRequest(
+            f"The fillValue has {len(data)} bytes; an element of the type has {datatype.dtype.itemsize}."
+        )
     return data
 
 
 def _convert(value: Any, datatype: Datatype) -> bytes:
+    element = datatype.element
+    if isinstance(element, Fixed) and element.dtype.subdtype is not None and not isinstance(value, list):
+        # An array type's fill value may be one for all its elements.
+        base, shape = element.dtype.subdtype
+        return _convert(value, Datatype(None, Fixed(base))) * prod(shape)
     try:
-        with np.errstate(over="raise", invalid="raise"):
-            return _element(value, datatype)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
-        raise BadRequest(f"The fillValue {value!r} does not fit the type: {error}.") from error
-
-
-def _element(value: Any, datatype: Datatype) -> bytes:
-    dtype = datatype.dtype
-    if dtype.kind == "S" and isinstance(value, str):
-        value = value.encode()
-    if datatype.is_variable or dtype.kind == "V":
-        return bytes(array_util.arrayToBytes(array_util.jsonToArray((), dtype, value)))
-    # A broadcast: an array type's fill value may be one number for all its elements.
-    array = np.zeros((), dtype)
-    array[...] = value
-    return array.tobytes()
+        values = from_json(value, (), element)
+    except BadRequest as error:
+        raise BadRequest(f"The fillValue {value!r} does not fit the type: {error.message}") from error
+    return values.heap.tobytes() if isinstance(values, VariableArray) else values.tobytes()

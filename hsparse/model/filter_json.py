@@ -122,6 +122,14 @@ def parse_filters(
     return tuple(tuple(pipeline) for pipeline in pipelines)
 
 
+def without_shuffles(pipeline: tuple[Filter, ...]) -> tuple[Filter, ...]:
+    """Return a pipeline for data whose elements have no fixed size, of which bytes cannot be sorted by place.
+
+    HSDS leaves these filters out too.
+    """
+    return tuple(filter for filter in pipeline if filter.id not in (SHUFFLE, BITSHUFFLE))
+
+
 def record_size(dims: Sequence[int]) -> int:
     """Return the bytes of a point in the encoded selection of a chunk of `dims`: rank times a coordinate.
 

@@ -20,7 +20,8 @@ from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.dataspace import Shape, dims_of, is_extensible, max_dims_of
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.fill_value import fill_bytes
-from hsparse.model.filter_json import parse_filters, record_size
+from hsparse.model.filter_json import parse_filters, record_size, without_shuffles
+from hsparse.model.initializer import parse_initializer
 from hsparse.model.linked_layout import (
     CHUNKED_REF,
     CONTIGUOUS_REF,
@@ -79,6 +80,10 @@ def parse_layout(
         not isinstance(asked, dict) or not isinstance(asked.get("class", CHUNKED), str)
     ):
         raise BadRequest(f"The layout must be an object with a class, not {asked!r}.")
+    if datatype.guessed_size > MAX_CHUNK_BYTES:
+        raise BadRequest(
+            f"An element of the type has {datatype.guessed_size} bytes; a chunk can have {MAX_CHUNK_BYTES}."
+        )
     kind = (asked or {}).get("class")
     if asked is not None and kind == STRUCTURED:
         layout = _structured(asked, shape, datatype)
@@ -133,7 +138,13 @@ def is_sparse(record: Json) -> bool:
 def chunk_spec(record: Json) -> ChunkSpec:
     """Return what a data node must know of a dataset's chunks; `BadRequest` names what is wrong."""
     properties = record.get("creationProperties") or {}
-    fixed = [chunk_dims(record), is_sparse(record), record["type"], properties.get("filters") or []]
+    fixed = [
+        chunk_dims(record),
+        is_sparse(record),
+        record["type"],
+        properties.get("filters") or [],
+        properties.get("initializer"),
+    ]
     fill = {key: properties[key] for key in ("fillValue", "fillValue_encoding") if key in properties}
     text = json.dumps([*fixed, fill], separators=(",", ":"))
     return _chunk_spec(record["id"], text, record.get("generation", 0))
@@ -141,13 +152,16 @@ def chunk_spec(record: Json) -> ChunkSpec:
 
 @lru_cache(maxsize=4096)
 def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
-    dims, sparse, item, filters, fill = json.loads(text)
+    dims, sparse, item, filters, initializer, fill = json.loads(text)
     datatype = parse_type(item)
     size = datatype.guessed_size
     pipelines = parse_filters(
         filters, size, sparse=sparse, chunk_bytes=prod(dims) * size, record_size=record_size(dims)
     )
-    return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation)
+    if datatype.is_variable:
+        pipelines = tuple(without_shuffles(pipeline) for pipeline in pipelines)
+    arange = parse_initializer(initializer, len(dims), datatype.element, sparse=sparse)
+    return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation, arange)
 
 
 def _undivided(asked: Json | None, shape: Shape, filtered: bool) -> Layout:
@@ -172,7 +186,8 @@ def _chunked(asked: Json | None, shape: Shape, datatype: Datatype, min_bytes: in
         raise BadRequest(
             f"A chunk of {list(wanted)} has {prod(wanted) * size} bytes; the limit is {MAX_CHUNK_BYTES}."
         )
-    grid = enlarge(wanted, limits, size, min_bytes)
+    # What elements of a variable-length type will take is not known here; who asked for chunks may know.
+    grid = wanted if datatype.is_variable else enlarge(wanted, limits, size, min_bytes)
     return Layout({"class": CHUNKED, "dims": list(wanted)}, {"class": CHUNKED, "dims": list(grid)})
 
 

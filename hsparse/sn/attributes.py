@@ -11,8 +11,8 @@ from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest
 from hsparse.model.attribute import (
-    attribute_array,
     attribute_bytes,
+    attribute_values,
     check_name,
     parse_attribute,
     store_bytes,
@@ -117,14 +117,13 @@ async def delete_attribute(context: Context) -> web.StreamResponse:
 
 
 async def get_attribute_value(context: Context) -> web.StreamResponse:
-    """Answer with one attribute's value: bytes where they are accepted and the type's size is fixed."""
+    """Answer with one attribute's value: bytes where they are accepted, counted where their number varies."""
     name, stored = await _requested(context)
-    attribute_array(stored)  # refuses a null dataspace
-    fixed = not parse_type(stored["type"]).is_variable
-    if fixed and BINARY in context.request.headers.get(hdrs.ACCEPT, ""):
+    attribute_values(stored)  # refuses a null dataspace
+    if BINARY in context.request.headers.get(hdrs.ACCEPT, ""):
         return web.Response(body=attribute_bytes(stored), content_type=BINARY)
     links = {"hrefs": _hrefs(context, name)}
-    if "encoding" in stored or (fixed and _base64(context)):
+    if "encoding" in stored or _base64(context):
         text = base64.b64encode(attribute_bytes(stored)).decode()
         return respond({"value": text, "encoding": "base64"} | links)
     return respond_floats({"value": shown_value(stored, ignore_nan=context.flag("ignore_nan"))} | links)
@@ -203,7 +202,7 @@ def _shown(context: Context, name: str, stored: Record, *, data: bool | None = N
     max_size = context.number("max_data_size") or 0
     shown = shown_attribute(name, stored, data=data, max_size=max_size, ignore_nan=context.flag("ignore_nan"))
     wanted = "value" in shown and "encoding" not in shown and _base64(context)
-    if wanted and stored.get("value") is not None and not parse_type(stored["type"]).is_variable:
+    if wanted and stored.get("value") is not None:
         return shown | {"value": base64.b64encode(attribute_bytes(stored)).decode(), "encoding": "base64"}
     return shown
 

@@ -51,7 +51,8 @@ class ChunkFanout:
     async def batches(self, selection: Selection) -> AsyncIterator[tuple[Share, ...]]:
         """Plan a read or an erasure, some chunks at a time: those that certainly do not exist are left out."""
         grid = self._dataset.grid
-        if count_chunks(selection, grid) <= MANY_CHUNKS:
+        # With an initializer chunks that do not exist have values, which their owners make.
+        if count_chunks(selection, grid) <= MANY_CHUNKS or self._dataset.spec.arange:
             yield plan(selection, grid)
             return
         existing = await self.existing()
@@ -109,7 +110,7 @@ class ChunkFanout:
         return await self._owners.gather(
             shares,
             self._key,
-            lambda some: FindElements(spec, _parts(some), query, limit, in_order, names, places_only),
+            lambda some: FindElements(spec, parts_of(some), query, limit, in_order, names, places_only),
         )
 
     async def update(
@@ -119,7 +120,7 @@ class ChunkFanout:
         self._dataset.require_own()
         spec, names = self._dataset.spec, tuple(fields)
         return await self._owners.gather(
-            shares, self._key, lambda some: UpdateElements(spec, _parts(some), query, value, names)
+            shares, self._key, lambda some: UpdateElements(spec, parts_of(some), query, value, names)
         )
 
     async def _read(self, shares: Sequence[Share], fields: tuple[str, ...]) -> list[NDArray[Any] | None]:
@@ -130,7 +131,7 @@ class ChunkFanout:
             return [None if part is None else pick_fields(part, fields) for part in whole]
         spec = self._dataset.spec
         return await self._owners.gather(
-            shares, self._key, lambda some: ReadChunks(spec, _parts(some), fields)
+            shares, self._key, lambda some: ReadChunks(spec, parts_of(some), fields)
         )
 
     def _linked(self) -> LinkedRead | None:
@@ -149,7 +150,7 @@ class ChunkFanout:
         """Return the defined elements of each share, None where there are none."""
         spec = self._dataset.spec
         return await self._owners.gather(
-            shares, self._key, lambda some: ReadSparse(spec, _parts(some), places_only)
+            shares, self._key, lambda some: ReadSparse(spec, parts_of(some), places_only)
         )
 
     async def count(self, selection: Selection) -> int:
@@ -158,7 +159,7 @@ class ChunkFanout:
         total = 0
         async for shares in self.batches(selection):
             total += sum(
-                await self._owners.gather(shares, self._key, lambda some: CountDefined(spec, _parts(some)))
+                await self._owners.gather(shares, self._key, lambda some: CountDefined(spec, parts_of(some)))
             )
         return total
 
@@ -185,9 +186,7 @@ class ChunkFanout:
                     WriteChunks(
                         self._dataset.spec,
                         tuple(self._write_part(shares[i]) for i in some),
-                        tuple(
-                            values.reshape(1) if one else np.asarray(values[shares[i].place]) for i in some
-                        ),
+                        tuple(values.reshape(1) if one else values[(*shares[i].place, ...)] for i in some),
                         drop_fill,
                         tuple(fields),
                     )
@@ -201,7 +200,7 @@ class ChunkFanout:
         async for shares in self.batches(selection):
             await gather_all(
                 [
-                    node.send(EraseChunks(self._dataset.spec, _parts([shares[i] for i in some])))
+                    node.send(EraseChunks(self._dataset.spec, parts_of([shares[i] for i in some])))
                     for node, some in self._owners.split(shares, self._key)
                 ]
             )
@@ -220,7 +219,8 @@ def _typed(part: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return part if part.dtype == dtype else part.view(dtype)
 
 
-def _parts(shares: Sequence[Share]) -> tuple[Part, ...]:
+def parts_of(shares: Sequence[Share]) -> tuple[Part, ...]:
+    """Return what a message says of shares to read."""
     return tuple(Part(share.scaled, share.selection, share.full) for share in shares)
 
 

@@ -140,6 +140,11 @@ def check_table(table: Dataset, layout: Record, rank: int) -> Fields:
     """Return the fields of a table; `BadRequest` when it cannot be that of a layout with `rank` dimensions."""
     if linked_layout(table.record) is not None or table.spec.sparse:
         raise BadRequest(f"The chunk table {table.id} must have dense chunks of its own.")
+    if table.is_variable:
+        raise BadRequest(
+            f"The chunk table {table.id} has fields of variable length: a file_uri in it must be a string of fixed "
+            "size."
+        )
     if len(table.extent) != rank:
         raise BadRequest(
             f"The chunk table {table.id} has {len(table.extent)} dimensions; the dataset has {rank}."
@@ -163,7 +168,7 @@ def _fields(table: Dataset, layout: Record) -> Fields:
         )
     uri = None
     if "file_uri" not in layout:
-        uri = next((name for name in names[2:] if dtype[name].kind in "SO"), None)
+        uri = next((name for name in names[2:] if dtype[name].kind == "S"), None)
         if uri is None:
             raise BadRequest(
                 f"Neither the layout nor the chunk table {table.id} names a file; give file_uri."

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, Moved, Unsupported
+from hsparse.errors import BadRequest, Moved
 from hsparse.format.grid import Grid
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import chunk_spec
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import check_id, domain_hex
+from hsparse.model.variable_array import VariableArray
 from hsparse.sn.context import Context
 from hsparse.sn.file_rights import FileRights
 from hsparse.wire.message import Record
@@ -35,7 +35,8 @@ class Dataset:
     spec: ChunkSpec
     grid: Grid
     dtype: np.dtype[Any]
-    fill: NDArray[Any]
+    fill: Any
+    """The fill value, an array of no dimensions: `VariableArray` of a variable-length type."""
     rights: FileRights | None = None
 
     @classmethod
@@ -48,13 +49,16 @@ class Dataset:
         if shape["class"] == "H5S_NULL":
             raise BadRequest(f"{record['id']} has a null dataspace: it has no values.")
         spec = chunk_spec(record)
-        if spec.dtype.hasobject:
-            raise Unsupported(
-                f"{record['id']} has a variable-length type, whose values are not supported yet."
-            )
+        datatype = spec.datatype
+        fill = spec.variable_fill if datatype.is_variable else spec.fill_value
         extent = tuple(shape.get("dims") or ())
         grid = Grid(extent, spec.dims)
-        return cls(record["id"], record, extent, spec, grid, spec.dtype, spec.fill_value, rights)
+        return cls(record["id"], record, extent, spec, grid, datatype.stored, fill, rights)
+
+    @property
+    def is_variable(self) -> bool:
+        """Say whether elements have no fixed size."""
+        return isinstance(self.fill, VariableArray)
 
     def require_sparse(self) -> None:
         """Raise `BadRequest` when the dataset is dense."""

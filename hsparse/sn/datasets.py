@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import numpy as np
 from aiohttp import web
 
 from hsparse.errors import BadRequest
@@ -14,6 +15,7 @@ from hsparse.model.filter_spelling import spelled_filters
 from hsparse.model.initial_value import parse_initial_value
 from hsparse.model.layout import chunk_spec, parse_layout
 from hsparse.model.shown_type import shown_type
+from hsparse.model.variable_array import VariableArray
 from hsparse.sn.chunk_fanout import ChunkFanout
 from hsparse.sn.context import Context
 from hsparse.sn.create import post_objects
@@ -23,6 +25,7 @@ from hsparse.sn.link_file import link_file, refuse_locator, refuse_values
 from hsparse.sn.objects import delete_object, get_object, get_object_by_path, list_objects, requested
 from hsparse.sn.respond import respond
 from hsparse.sn.type_reference import read_type
+from hsparse.sn.variable_fanout import VariableFanout
 from hsparse.wire.message import Record
 
 
@@ -92,7 +95,7 @@ async def _fill(context: Context, record: Record, body: Record) -> Callable[[], 
     rest = {key: value for key, value in properties.items() if key not in ("fillValue", "fillValue_encoding")}
     record |= {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)
     if layout.grid:
-        chunk_spec(record)  # refuses filters that are not known
+        chunk_spec(record)  # refuses filters and initializers that are not known
     await link_file(context, record)
     value = body.get("value")
     if value is None:
@@ -102,7 +105,11 @@ async def _fill(context: Context, record: Record, body: Record) -> Callable[[], 
     dataset = Dataset.of(record)
 
     async def write() -> None:
-        fanout = ChunkFanout(context.service.owners, dataset)
-        await fanout.write(Orthogonal.all(dataset.extent), array)
+        if isinstance(array, VariableArray):
+            variable = VariableFanout(context.service.owners, dataset)
+            await variable.write_variable(Orthogonal.all(dataset.extent), array)
+            return
+        typed = np.ndarray(dataset.extent, dataset.dtype, np.ascontiguousarray(array))
+        await ChunkFanout(context.service.owners, dataset).write(Orthogonal.all(dataset.extent), typed)
 
     return write if array.size else None

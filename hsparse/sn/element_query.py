@@ -46,7 +46,8 @@ class ElementQuery:
         self._dataset = dataset
         self._chunks = chunks
         self._query = bind_query(text, dataset.dtype)
-        self._takes_fill = self._query.takes(dataset.fill)
+        # With an initializer chunks that are not there have values, which their owners make.
+        self._takes_fill = bool(dataset.spec.arange) or self._query.takes(dataset.fill)
         self._limit = limit
         self._room = max(1, page_size // (dataset.dtype.itemsize + OFFSET_BYTES))
 
@@ -99,7 +100,8 @@ class ElementQuery:
 
     async def _stored(self, selection: Selection) -> set[Scaled] | None:
         """Return which chunks are stored, where a selection of many may meet as many that are not."""
-        if not self._takes_fill or count_chunks(selection, self._dataset.grid) <= MANY_CHUNKS:
+        few = count_chunks(selection, self._dataset.grid) <= MANY_CHUNKS
+        if not self._takes_fill or few or self._dataset.spec.arange:
             return None
         return set(map(tuple, (await self._chunks.existing()).tolist()))
 
@@ -112,7 +114,7 @@ class ElementQuery:
                 yield plan(page, grid)
                 await asyncio.sleep(0)  # others have their turn between
             return
-        for part, some in _bands(selection, await self._chunks.existing(), grid, self._room):
+        for part, some in bands(selection, await self._chunks.existing(), grid, self._room):
             shares = plan(part, grid, some)
             if shares:
                 yield shares
@@ -164,7 +166,7 @@ def _small_pages(selection: Selection, grid: Grid, room: int) -> Iterator[Select
             yield from _small_pages(page, grid, page.size // 2)
 
 
-def _bands(
+def bands(
     selection: Orthogonal | Points, existing: NDArray[np.uint64], grid: Grid, room: int
 ) -> Iterator[tuple[Selection, NDArray[np.uint64]]]:
     """Yield pieces of the selection with the stored chunks they meet.

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+import numpy as np
 import orjson
 from aiohttp import web
 
@@ -19,10 +20,14 @@ PIECE = 1 << 20
 
 
 def encode_floats(value: Any) -> bytes:
-    """Return JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
-    body = orjson.dumps(value)
+    """Return JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them.
+
+    Arrays of numbers are allowed in `value`.
+    """
+    body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     if b"null" in body:  # what orjson makes of them; without one there is none, and it is nine times as fast
-        body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=np.ndarray.tolist)
+        body = text.encode()
     return body
 
 

@@ -23,6 +23,8 @@ async def link_file(context: Context, record: Record) -> None:
     layout = linked_layout(record)
     if layout is None:
         return
+    if record["creationProperties"].get("initializer"):
+        raise BadRequest("What a file does not have reads as the fill value: leave out the initializer.")
     owners = context.service.owners
     if layout["class"] == CHUNKED_REF_INDIRECT:
         id = check_member(layout["chunk_table"], context.domain, "datasets")

@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.extent import unravel
 from hsparse.format.fields import packed_type
-from hsparse.format.selection import Orthogonal, Points, Selection
+from hsparse.format.selection import Points, Selection
+from hsparse.model.element import Fixed
+from hsparse.model.json_form import from_json
+from hsparse.model.variable_array import VariableArray
 from hsparse.sn.chunk_fanout import ChunkFanout
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset
@@ -22,7 +25,6 @@ from hsparse.sn.json_body import MOST_JSON
 from hsparse.sn.media import Media, accepted
 from hsparse.sn.stream import AT_ONCE, respond_stream
 from hsparse.sn.value_json import respond_values
-from hsparse.sn.write_body import json_values
 
 PAGES_AT_ONCE = 4
 """A streamed answer has one page on its way and looks for the next, with the places of what it finds."""
@@ -64,6 +66,11 @@ async def change_by_query(
 
     `indices` has their coordinates, `value` the elements as they are now, each behind its index.
     """
+    if dataset.is_variable:
+        raise BadRequest(
+            f"Elements of {dataset.id} have no fixed size, so that no query changes them: read which they are "
+            "(POST or GET with the query), and write those."
+        )
     fields, value = update_value(body, dataset)
     text, limit = context.arg("query") or "", context.number("Limit") or 0
     query = _query(context, dataset, text, limit)
@@ -97,9 +104,20 @@ def update_value(body: Any, dataset: Dataset) -> tuple[tuple[str, ...], NDArray[
 
 
 def _element(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return one element; of an array type one value may stand for all."""
     base, shape = dtype.subdtype or (dtype, ())
-    array = json_values(value, base, Orthogonal.all(shape))
-    return np.array(np.broadcast_to(array.reshape(shape if array.size > 1 else ()), shape), base)
+    try:
+        return _fixed(value, dtype).reshape(shape)
+    except BadRequest:
+        if not shape:
+            raise
+        return np.broadcast_to(_fixed(value, base).reshape(()), shape)
+
+
+def _fixed(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    array = from_json(value, (1,), Fixed(dtype))
+    assert not isinstance(array, VariableArray)
+    return array
 
 
 def _query(context: Context, dataset: Dataset, text: str, limit: int) -> ElementQuery:

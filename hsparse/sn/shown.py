@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from hsparse.model.attribute import attribute_size, is_float, with_numbers
+from hsparse.model.attribute import attribute_size, shown_floats
 from hsparse.model.dataspace import dims_of, shown_shape
 from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, shown_layout
 from hsparse.model.link import bare_link
@@ -79,10 +79,7 @@ def shown_attribute(
 
 def shown_value(stored: Record, *, ignore_nan: bool = False) -> Any:
     """Return an attribute's value; floats that are not finite are floats or, with `ignore_nan`, None."""
-    value = stored.get("value")
-    return (
-        with_numbers(value, ignore_nan=ignore_nan) if is_float(stored) and "encoding" not in stored else value
-    )
+    return shown_floats(stored, ignore_nan=ignore_nan)
 
 
 def _dataset_properties(record: Record) -> Record:

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 from aiohttp import web
-from h5json.array_util import bytesArrayToList
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest
+from hsparse.model.json_form import array_json
 from hsparse.sn.context import Context
-from hsparse.sn.respond import JSON_TYPE, respond
+from hsparse.sn.objects import respond_floats
+from hsparse.sn.respond import respond
 
 
-def respond_values(context: Context, answer: dict[str, Any], values: NDArray[Any]) -> web.Response:
-    """Answer with `answer` and, under `value`, the values.
+def respond_values(
+    context: Context, answer: dict[str, Any], values: NDArray[Any], dtype: np.dtype[Any] | None = None
+) -> web.Response:
+    """Answer with `answer` and, under `value`, the values; `dtype` is the elements' type where it may be an array's.
 
-    Floats that are not finite are `NaN` and `Infinity`, as Python writes and reads them; with `ignore_nan` in
-    the request they are null, as JSON has it.
+    Floats that are not finite are as `respond_shown` has them.
     """
-    shown = json_form(values)
-    if context.flag("ignore_nan") or is_finite(values):
-        return respond(answer | {"value": shown})
-    answer = answer | {"value": shown}
-    body = json.dumps(answer, separators=(",", ":"), ensure_ascii=False, default=np.ndarray.tolist).encode()
-    return web.Response(body=body, headers={"Content-Type": JSON_TYPE})
+    values = typed(values, dtype)
+    answer = answer | {"value": json_form(values)}
+    return respond(answer) if is_finite(values) else respond_shown(context, answer)
+
+
+def respond_shown(context: Context, answer: dict[str, Any]) -> web.Response:
+    """Answer with JSON in which floats that are not finite are `NaN` and `Infinity`, as Python writes and reads them.
+
+    With `ignore_nan` in the request they are null, as JSON has it.
+    """
+    return respond(answer) if context.flag("ignore_nan") else respond_floats(answer)
+
+
+def typed(values: NDArray[Any], dtype: np.dtype[Any] | None) -> NDArray[Any]:
+    """Return values as their type has them: of an array type, opaque until then, each is an array."""
+    if dtype is None or dtype.subdtype is None:
+        return values
+    return np.ndarray(values.shape, dtype, np.ascontiguousarray(values))
 
 
 def json_form(values: NDArray[Any]) -> Any:
-    """Return values as JSON has them: compound elements and strings as h5json writes them.
+    """Return values as JSON has them, see `hsparse.model.json_form`.
 
     Plain numbers stay an array, which is written many times faster than a list.
     """
@@ -38,12 +50,7 @@ def json_form(values: NDArray[Any]) -> Any:
         if not values.ndim:
             return values.item()
         return np.ascontiguousarray(values, values.dtype.newbyteorder("="))
-    try:
-        return bytesArrayToList(values)
-    except ValueError as error:
-        raise BadRequest(
-            f"The values have bytes that are no text: ask for octet-stream ({error})."
-        ) from error
+    return array_json(values)
 
 
 def is_finite(values: NDArray[Any]) -> bool:

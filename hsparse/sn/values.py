@@ -17,6 +17,8 @@ from hsparse.format.select_syntax import parse_select
 from hsparse.format.selection import Points, Selection
 from hsparse.format.selection_json import selection_json
 from hsparse.format.structured_region import encode_region
+from hsparse.model.json_form import Values
+from hsparse.model.variable_array import VariableArray
 from hsparse.sn.append import appended, grow, still_there
 from hsparse.sn.chunk_fanout import ChunkFanout
 from hsparse.sn.context import Context
@@ -28,6 +30,9 @@ from hsparse.sn.respond import respond
 from hsparse.sn.sparse_read import SparseRead
 from hsparse.sn.stream import AT_ONCE, respond_stream
 from hsparse.sn.value_json import respond_values
+from hsparse.sn.variable_fanout import VariableFanout, aside
+from hsparse.sn.variable_query import answer_variable_query
+from hsparse.sn.variable_values import answer_variable
 from hsparse.sn.write_body import points_selection, read_body, select_selection, selected_values
 
 POST_KEYS = frozenset(
@@ -111,6 +116,10 @@ async def _read(context: Context, request: ReadRequest) -> web.StreamResponse:
                 raise BadRequest("Sparse values are whole elements; leave out fields.")
             return await answer_sparse(context, dataset, selection)
         if request.query is not None:
+            if dataset.is_variable:
+                return await answer_variable_query(
+                    context, dataset, selection, request.query, request.limit, fields
+                )
             return await answer_query(context, dataset, selection, request.query, request.limit, fields)
         return await answer_values(context, dataset, selection, fields)
 
@@ -131,18 +140,27 @@ async def put_value(context: Context) -> web.StreamResponse:
             dataset.require_sparse()
         if body.append is not None and grown is None:
             expected = appended(dataset, body.append.count, body.append.dim)
-            checked = selected_values(context, body, expected)
+            checked = await select(expected)
             grown = await grow(context, dataset, body.append.count, body.append.dim)
             if grown.extent == expected.extent:
                 await write_into(grown, *checked)
                 return
         target = dataset if grown is None else still_there(grown, dataset)
-        await write_into(target, *selected_values(context, body, target))
+        await write_into(target, *await select(target))
 
-    async def write_into(target: Dataset, selection: Selection, values: NDArray[Any]) -> None:
+    async def select(target: Dataset) -> tuple[Selection, Values]:
+        # Of variable length every element's end is to be found.
+        count = len(body.data) if target.is_variable else 0
+        return await aside(count, selected_values, context, body, target)
+
+    async def write_into(target: Dataset, selection: Selection, values: Values) -> None:
         fields = parse_fields(body.fields, target.dtype)
         if fields and drop_fill:
             raise BadRequest("drop_fill is about whole elements; leave out fields.")
+        if isinstance(values, VariableArray):
+            variable = VariableFanout(context.service.owners, target)
+            await variable.write_variable(selection, values, fields)
+            return
         chunks = ChunkFanout(context.service.owners, target)
         await chunks.write(selection, values, drop_fill=drop_fill, fields=fields)
 
@@ -168,12 +186,14 @@ async def answer_values(
     context: Context, dataset: Dataset, selection: Selection, fields: tuple[str, ...]
 ) -> web.StreamResponse:
     """Answer with every selected value, the fill value where none was written."""
+    if dataset.is_variable:
+        return await answer_variable(context, dataset, selection, fields)
     page_size = context.service.settings.page_size
     nbytes = selection.size * packed_type(dataset.dtype, fields).itemsize
     async with context.service.answers.hold(min(nbytes, PAGES_AT_ONCE * page_size)):
         chunks = ChunkFanout(context.service.owners, dataset)
         if accepted(context.request) is not Media.BINARY:
-            return await _answer_json(context, chunks, selection, nbytes, fields)
+            return await _answer_json(context, dataset, selection, nbytes, fields)
         if nbytes <= min(page_size, AT_ONCE):
             values = await chunks.read(selection, fields)
             return web.Response(body=packed(values), content_type=Media.BINARY.value)
@@ -182,7 +202,7 @@ async def answer_values(
 
 
 async def _answer_json(
-    context: Context, chunks: ChunkFanout, selection: Selection, nbytes: int, fields: tuple[str, ...]
+    context: Context, dataset: Dataset, selection: Selection, nbytes: int, fields: tuple[str, ...]
 ) -> web.StreamResponse:
     settings = context.service.settings
     limit = min(settings.max_request_size, MOST_JSON)
@@ -191,10 +211,10 @@ async def _answer_json(
             f"The values take {nbytes} bytes, more than an answer in JSON may have ({limit}, of "
             "max_request_size): select less, or ask for octet-stream."
         )
-    values = await chunks.read(selection, fields)
+    values = await ChunkFanout(context.service.owners, dataset).read(selection, fields)
     if context.flag("reduce_dim") and values.ndim > 1:
         values = values.squeeze()
-    return respond_values(context, {"status": 200}, values)
+    return respond_values(context, {"status": 200}, values, dataset.spec.datatype.dtype)
 
 
 async def answer_sparse(context: Context, dataset: Dataset, selection: Selection) -> web.StreamResponse:
@@ -211,7 +231,8 @@ async def answer_sparse(context: Context, dataset: Dataset, selection: Selection
         points, values = await read.whole(selection)
         if media is Media.BINARY:
             return web.Response(body=encode_region(points, values), content_type=media.value)
-        return respond_values(context, {"selection": selection_json(points)}, values)
+        answer = {"selection": selection_json(points)}
+        return respond_values(context, answer, values, dataset.spec.datatype.dtype)
 
 
 async def _binary_pages(

@@ -17,11 +17,14 @@ from hsparse.format.fields import packed_type, parse_fields
 from hsparse.format.select_syntax import parse_select
 from hsparse.format.selection import Orthogonal, Points, Selection, Span
 from hsparse.format.structured_region import decode_region
+from hsparse.model.json_form import Values
 from hsparse.sn.arrow import read_arrow
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset
 from hsparse.sn.json_body import read_object
 from hsparse.sn.media import Media, sent
+from hsparse.sn.typed_json import is_plain, typed_json
+from hsparse.sn.variable_values import variable_bytes
 
 JSON_KEYS = frozenset(
     {
@@ -86,7 +89,7 @@ def _append(count: Any, dim: Any) -> Append | None:
     return Append(count, dim or 0)
 
 
-def selected_values(context: Context, body: WriteBody, dataset: Dataset) -> tuple[Selection, NDArray[Any]]:
+def selected_values(context: Context, body: WriteBody, dataset: Dataset) -> tuple[Selection, Values]:
     """Return the selection that a write names in the dataset's extent, and its values.
 
     The values have the selection's shape, or are one for all.
@@ -184,44 +187,40 @@ def _numbers(value: Any, default: tuple[int, ...], key: str) -> tuple[int, ...]:
 
 def _values(
     context: Context, body: WriteBody, dataset: Dataset, selection: Selection, fields: tuple[str, ...]
-) -> NDArray[Any]:
-    dtype = packed_type(dataset.dtype, fields)
+) -> Values:
     count = body.json.get("element_count", context.number("element_count"))
     if body.media is Media.BINARY:
-        return binary_values(body.data, dtype, selection, count)
+        return _read_bytes(body.data, dataset, selection, count, fields)
     if "value_base64" in body.json:
         try:
             data = base64.b64decode(body.json["value_base64"], validate=True)
         except (binascii.Error, TypeError, ValueError) as error:
             raise BadRequest("value_base64 is not base64 text.") from error
-        return binary_values(data, dtype, selection, count)
+        return _read_bytes(data, dataset, selection, count, fields)
     if "value" not in body.json:
         raise BadRequest("The body has neither value nor value_base64.")
-    if len(fields) == 1:
-        return _field_values(body.json["value"], dtype, selection)
-    return json_values(body.json["value"], dtype, selection)
+    if is_plain(dataset):
+        return json_values(body.json["value"], dataset.dtype, selection)
+    return typed_json(body.json["value"], dataset, selection, fields)
 
 
-def _field_values(value: Any, dtype: np.dtype[Any], selection: Selection) -> NDArray[Any]:
-    """Return the values of one field, each bare or as an element of one."""
-    (name,) = dtype.names or ()
-    if dtype[name].subdtype is None and dtype[name].names is None:
-        try:
-            return json_values(value, dtype[name], selection).astype(dtype)
-        except BadRequest:
-            return json_values(value, dtype, selection)
-    return json_values(value, dtype, selection)
-
-
-def binary_values(
-    data: bytes | bytearray, dtype: np.dtype[Any], selection: Selection, count: int | None
-) -> NDArray[Any]:
-    """Return packed elements as an array; `count` is 1 to write one element to all."""
+def _read_bytes(
+    data: bytes | bytearray, dataset: Dataset, selection: Selection, count: Any, fields: tuple[str, ...]
+) -> Values:
     wanted = selection.size if count is None else count
     if type(wanted) is not int or wanted not in (1, selection.size):
         raise BadRequest(
             f"element_count is {wanted}; it must be 1 or the {selection.size} elements selected."
         )
+    if dataset.is_variable:
+        return variable_bytes(data, dataset, selection, wanted, fields)
+    return binary_values(data, packed_type(dataset.dtype, fields), selection, wanted)
+
+
+def binary_values(
+    data: bytes | bytearray, dtype: np.dtype[Any], selection: Selection, wanted: int
+) -> NDArray[Any]:
+    """Return `wanted` packed elements as an array: one for all, or each its own."""
     if len(data) != wanted * dtype.itemsize:
         raise BadRequest(
             f"The body has {len(data)} bytes; {wanted} elements of {dtype.itemsize} bytes need "
@@ -232,10 +231,9 @@ def binary_values(
 
 
 def json_values(value: Any, dtype: np.dtype[Any], selection: Selection) -> NDArray[Any]:
-    """Return JSON values in the selection's shape, or one for all; `BadRequest` for what does not fit."""
+    """Return JSON numbers in the selection's shape, or one for all; `BadRequest` for what does not fit."""
     shape = selection.shape
-    single = not isinstance(value, list) or (dtype.names is not None and not _nested(value))
-    if single:
+    if not isinstance(value, list):
         shape = () if selection.size != 1 else shape
         value = value if not shape else [value]
     try:
@@ -251,17 +249,7 @@ def json_values(value: Any, dtype: np.dtype[Any], selection: Selection) -> NDArr
 
 
 def _check_fit(value: Any, dtype: np.dtype[Any]) -> None:
-    """Raise `ValueError` for what numpy would cut to fit: fractions for integers, too long strings."""
-    if dtype.kind not in "iuS" or dtype.names is not None:
-        return
+    """Raise `ValueError` for fractions for integers, which numpy would cut to fit."""
     natural = np.array(value)
-    if dtype.kind == "S":
-        longest = max((len(str(item).encode()) for item in natural.ravel().tolist()), default=0)
-        if longest > dtype.itemsize:
-            raise ValueError(f"a string has {longest} bytes of {dtype.itemsize}")
-    elif natural.size and natural.dtype.kind not in "iub":
+    if dtype.kind in "iu" and natural.size and natural.dtype.kind not in "iub":
         raise ValueError(f"{natural.dtype} values are not integers")
-
-
-def _nested(value: list[Any]) -> bool:
-    return bool(value) and isinstance(value[0], list)

@@ -23,6 +23,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.selection import Boxes, Orthogonal, Points, Span
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
+from hsparse.model.variable_array import VariableArray
 from hsparse.wire import message as messages
 
 ARRAY = 1
@@ -31,7 +32,7 @@ ALIGN = 8
 
 
 def _registered() -> dict[str, type]:
-    found = {Filter, ChunkSpec, Span, Orthogonal, Boxes, Points}
+    found = {Filter, ChunkSpec, Span, Orthogonal, Boxes, Points, VariableArray}
     found |= {
         item for item in vars(messages).values() if dataclasses.is_dataclass(item) and isinstance(item, type)
     }

@@ -20,6 +20,7 @@ from hsparse.format.linked_pieces import Pieces
 from hsparse.format.selection import Selection
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.linked_file import LinkedFile
+from hsparse.model.variable_array import VariableArray
 
 Record: TypeAlias = dict[str, Any]
 R = TypeVar("R", covariant=True)
@@ -273,6 +274,19 @@ class ReadChunks(Message[tuple[NDArray[Any] | None, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadVariable(Message[tuple[VariableArray | int | None, ...]]):
+    """Read values of a variable-length type: for each part an array of the selection's shape.
+
+    None where all is fill value. Where the parts together would have more than `limit` bytes, some are only
+    their number of bytes, 0 of those that were not looked at any more: they are to be asked for in pieces.
+    """
+
+    spec: ChunkSpec
+    parts: tuple[Part, ...]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReadSparse(Message[tuple[SparseValues | None, ...]]):
     """Read the defined elements of sparse chunks inside each part's selection.
 
@@ -304,7 +318,7 @@ class WriteChunks(Message[None]):
 
     spec: ChunkSpec
     parts: tuple[Part, ...]
-    values: tuple[NDArray[Any], ...]
+    values: tuple[NDArray[Any] | VariableArray, ...]
     drop_fill: bool = False
     fields: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
-from hsparse.format.query import bind_query
+from hsparse.format.query import bind_query, queried
 
 OPERATORS: dict[str, Any] = {
     "==": operator.eq,
@@ -153,3 +153,14 @@ def test_strings_compare_as_numpy_compares_them(op: str, text: bytes, column: li
     values = np.array(column, "S4")
     found = bind_query(f"_ {op} b'{text.decode()}'", values.dtype).mask(values)
     np.testing.assert_array_equal(found, OPERATORS[op](values, np.bytes_(text)))
+
+
+def test_the_fields_that_a_query_looks_at() -> None:
+    assert queried("n > 1 & not (x.is_null() | s in (a, b)) where n in (1, 2)") == {"n", "x", "s"}
+
+
+def test_fields_of_variable_length_cannot_be_compared() -> None:
+    dtype = np.dtype([("n", "<i4"), ("t", object)])
+    assert bind_query("n == 1", dtype).dtype == dtype
+    with pytest.raises(BadRequest, match="no fixed size"):
+        bind_query("t == 'a'", dtype)

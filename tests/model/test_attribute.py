@@ -16,9 +16,9 @@ from hypothesis.extra import numpy as hnp
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.attribute import (
-    attribute_array,
     attribute_bytes,
     attribute_size,
+    attribute_values,
     check_name,
     parse_attribute,
     store_bytes,
@@ -51,9 +51,9 @@ def test_bytes_survive(array: np.ndarray[Any, Any]) -> None:
     shape = {"class": "H5S_SIMPLE", "dims": list(array.shape)} if array.shape else {"class": "H5S_SCALAR"}
     stored = store_bytes(array.tobytes(), shape, datatype)
     json.dumps(stored, allow_nan=False)
-    assert attribute_array(stored).shape == array.shape
-    assert repr(attribute_array(stored).tolist()) == repr(array.tolist()), "as text, in which nan is nan"
-    assert attribute_bytes(stored) == attribute_array(stored).tobytes()
+    assert attribute_values(stored).shape == array.shape
+    assert repr(attribute_values(stored).tolist()) == repr(array.tolist()), "as text, in which nan is nan"
+    assert attribute_bytes(stored) == attribute_values(stored).tobytes()
     assert attribute_size(stored) == array.nbytes
     body = {"shape": shape, "value": base64.b64encode(array.tobytes()).decode(), "encoding": "base64"}
     assert parse_attribute(body, datatype) == stored
@@ -67,7 +67,7 @@ def test_bytes_survive(array: np.ndarray[Any, Any]) -> None:
 def test_json_survives(array: np.ndarray[Any, Any]) -> None:
     body = {"shape": list(array.shape), "value": bytesArrayToList(array)}
     stored = parse_attribute(body, parse_type(getTypeItem(array.dtype)))
-    np.testing.assert_array_equal(attribute_array(json.loads(json.dumps(stored, allow_nan=False))), array)
+    np.testing.assert_array_equal(attribute_values(json.loads(json.dumps(stored, allow_nan=False))), array)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_json_is_stored_as_it_is(kind: Any, shape: list[int], value: Any) -> Non
     stored = parse_attribute({"shape": shape, "value": value}, parse_type(kind))
     assert stored["value"] == value
     assert "encoding" not in stored
-    assert attribute_array(stored).shape[: len(shape)] == tuple(shape)
+    assert attribute_values(stored).shape[: len(shape)] == tuple(shape)
 
 
 def test_opaque_values_with_an_encoding() -> None:
@@ -113,7 +113,7 @@ def test_limits() -> None:
         parse_attribute({"shape": [2**30]}, integer)
     assert parse_attribute({"shape": "H5S_NULL"}, integer)["value"] is None
     with pytest.raises(BadRequest):
-        attribute_array(parse_attribute({"shape": "H5S_NULL"}, integer))
+        attribute_values(parse_attribute({"shape": "H5S_NULL"}, integer))
     with pytest.raises(BadRequest):
         store_bytes(b"", {"class": "H5S_SCALAR"}, parse_type(TEXT))
 

@@ -24,6 +24,14 @@ TEXT = {
     "strPad": "H5T_STR_NULLTERM",
     "length": "H5T_VARIABLE",
 }
+NOTE = {
+    "class": "H5T_COMPOUND",
+    "fields": [
+        {"name": "a", "type": "H5T_STD_I32LE"},
+        {"name": "t", "type": TEXT},
+        {"name": "l", "type": {"class": "H5T_VLEN", "base": "H5T_IEEE_F32LE"}},
+    ],
+}
 ARRAY = {"class": "H5T_ARRAY", "base": "H5T_STD_I16LE", "dims": [2]}
 SPARSE = {"class": "H5D_STRUCT_CHUNK", "dims": [3, 4], "flags": ["H5D_SPARSE_DATA"]}
 DATASETS: list[dict[str, Any]] = [
@@ -37,6 +45,8 @@ DATASETS: list[dict[str, Any]] = [
     },
     {"type": COMPOUND, "shape": [5], "h5path": "table"},
     {"type": TEXT, "shape": [3], "h5path": "text"},
+    {"type": NOTE, "shape": [4], "h5path": "notes"},
+    {"type": ARRAY, "shape": [2, 2], "h5path": "arrays"},
     {"type": "H5T_STD_U8LE", "shape": "H5S_SCALAR", "h5path": "scalar"},
     {"type": "H5T_STD_U8LE", "shape": "H5S_NULL", "h5path": "null"},
 ]
@@ -55,7 +65,7 @@ PARAMETERS: dict[str, list[Any]] = {
     "user": ["admin", "default", "g:staff", "ann"],
     "titles": ["g/dense", "soft"],
     "attr_names": ["number/text", "numbers"],
-    "fields": ["a", "a:b", "c"],
+    "fields": ["a", "a:b", "t:a", "l", "c"],
     "query": ["a == 1", "a > 1 AND b < 2"],
     "element_count": [1, 2, 48],
     "append": [1, 2],
@@ -65,9 +75,9 @@ PARAMETERS: dict[str, list[Any]] = {
 }
 SMALL = {"type": "integer", "minimum": 0, "maximum": 12}
 PAIR = {"type": "array", "items": SMALL, "minItems": 2, "maxItems": 2}
-VALUES = {"enum": [1, 2.5, "a", [1, 2], [[1, 2], [3, 4]], None, [[1, 1.5]], "AAAAAA=="]}
+VALUES = {"enum": [1, 2.5, "a", [1, 2], [[1, 2], [3, 4]], None, [[1, 1.5]], [[1, "x", [2.5]]], "AAAAAA=="]}
 SCHEMAS: dict[str, Schema] = {
-    "Type": {"enum": ["H5T_STD_I32LE", "H5T_IEEE_F64LE", "H5T_STD_U8BE", COMPOUND, TEXT, ARRAY]},
+    "Type": {"enum": ["H5T_STD_I32LE", "H5T_IEEE_F64LE", "H5T_STD_U8BE", COMPOUND, TEXT, NOTE, ARRAY]},
     "Extent": {"anyOf": [{"enum": [[6, 8], [3, 3], [9, 9]]}, PAIR]},
     "Shape": {"enum": [[2], [2, 2], "H5S_SCALAR", 1, "H5S_NULL", [0, 4], [6, 8]]},
     "Points": {"type": "array", "items": PAIR, "maxItems": 5},

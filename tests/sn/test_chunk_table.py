@@ -126,6 +126,7 @@ async def test_negative_numbers() -> None:
         (compound(*NUMBERS), LAYOUT, 2),
         (compound(*NUMBERS), {"class": LAYOUT["class"], "chunk_table": ID}, 1),
         (compound(*NUMBERS, ("file_uri", {**URI, "length": 5000})), LAYOUT, 1),
+        (compound(*NUMBERS, ("file_uri", {**URI, "length": "H5T_VARIABLE"})), LAYOUT, 1),
     ],
 )
 def test_what_is_no_table(kind: Any, layout: dict[str, Any], rank: int) -> None:

@@ -182,3 +182,10 @@ async def test_the_server_does_not_look_for_chunks(client: RestClient) -> None:
     reply = await client("POST", "/datasets", {"type": TABLE, "shape": [2], "creationProperties": properties})
     assert reply.status == 400
     assert "--link" in reply["error"]["message"]
+
+
+async def test_what_a_file_does_not_have_is_fill_value(client: RestClient) -> None:
+    properties = {"layout": CONTIGUOUS, "initializer": ["arange"]}
+    status, answer = await link(client, CONTIGUOUS, body={"creationProperties": properties})
+    assert status == 400
+    assert "initializer" in answer["error"]["message"]

@@ -210,7 +210,7 @@ BAD_CHANGES: list[tuple[Any, dict[str, Any]]] = [
     ({"nofield": 1}, {}),
     ({"value": 1}, {}),
     ({"price": "abc"}, {}),
-    ({"price": None}, {}),
+    ({"date": None}, {}),
     ({"price": [1, 2]}, {}),
     ({"date": 1.5}, {}),
     ({"date": 2**70}, {}),

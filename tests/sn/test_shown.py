@@ -58,7 +58,13 @@ def test_values_up_to_a_size(size: int, has: bool) -> None:
 def test_text_that_looks_like_no_number() -> None:
     text = {"type": {"class": "H5T_STRING", "length": 3, "charSet": "H5T_CSET_ASCII"}, "value": "nan"}
     assert shown_value(text) == "nan"
-    assert shown_value({"type": {"class": "H5T_FLOAT", "base": "H5T_IEEE_F64LE"}, "value": ["inf", 1.0]}) == [
+    assert shown_value(
+        {
+            "type": {"class": "H5T_FLOAT", "base": "H5T_IEEE_F64LE"},
+            "shape": {"class": "H5S_SIMPLE", "dims": [2]},
+            "value": ["inf", 1.0],
+        }
+    ) == [
         float("inf"),
         1.0,
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.rest_client import RestClient
 from hsparse.wire.message import Forget
-from tests.sn.value_client import BINARY, create, read, sparse, value_client
+from tests.sn.value_client import BINARY, SETTINGS, create, read, sparse, value_client
 
 SHAPE = (37, 53)
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -421,3 +422,54 @@ async def test_a_number_of_a_thousand_digits(client: RestClient) -> None:
     path = await create(client, [3], "H5T_STD_I32LE")
     reply = await client("PUT", f"{path}/value", bytes(12), element_count="9" * 5000)
     assert reply.status == 400
+
+
+async def test_all_of_a_chunk_in_another_order(client: RestClient) -> None:
+    path = await create(client, [2, 2], "H5T_STD_I32LE")
+    points = [[1, 1], [0, 1], [0, 0], [1, 0]]
+    assert (await client("PUT", f"{path}/value", {"points": points, "value": [1, 2, 3, 4]})).status == 200
+    assert (await client("GET", f"{path}/value"))["value"] == [[3, 2], [4, 1]]
+    assert (
+        await client("PUT", f"{path}/value", {"value": [[1, 2], [3, 4]]}, select="[[0,1],:]")
+    ).status == 200
+    assert (await client("GET", f"{path}/value"))["value"] == [[1, 2], [3, 4]]
+
+
+async def test_an_initializer(client: RestClient) -> None:
+    """Unwritten elements have its values: read, beside what is written, after a shrink, in many chunks."""
+    path = await create(
+        client,
+        [5000],
+        "H5T_STD_I32LE",
+        maxdims=[10_000],
+        layout={"class": "H5D_CHUNKED", "dims": [256]},
+        initializer=["arange", "--start=10", "--step=2"],
+        fillValue=7,
+    )
+    model = 10 + 2 * np.arange(10_000, dtype="<i4")
+    np.testing.assert_array_equal(await read(client, path, "<i4", (5000,)), model[:5000])
+    assert (await client("PUT", f"{path}/value", {"value": [1, 2, 3]}, select="[300:303]")).status == 200
+    written = model.copy()
+    written[300:303] = 1, 2, 3
+    np.testing.assert_array_equal(await read(client, path, "<i4", (5000,)), written[:5000])
+    for extent in (301, 10_000):
+        assert (await client("PUT", f"{path}/shape", {"shape": [extent]})).status == 201
+    written[301:] = model[301:]
+    np.testing.assert_array_equal(await read(client, path, "<i4", (10_000,)), written)
+    assert (await client("GET", f"{path}/value", select="[9990:9992]"))["value"] == written[
+        9990:9992
+    ].tolist()
+
+
+async def test_an_initializer_in_more_chunks_than_are_looked_for(client: RestClient) -> None:
+    settings = replace(SETTINGS, min_chunk_size=4)
+    async with value_client(settings=settings) as client:
+        layout = {"class": "H5D_CHUNKED", "dims": [2]}
+        path = await create(client, [4000], "H5T_IEEE_F64LE", layout=layout, initializer=["arange"])
+        np.testing.assert_array_equal(await read(client, path, "<f8", (4000,)), np.arange(4000.0))
+
+
+@pytest.mark.parametrize("initializer", [["fire"], ["arange", "--stop=1"], 7])
+async def test_an_initializer_that_is_not_known(client: RestClient, initializer: object) -> None:
+    body = {"type": "H5T_STD_I32LE", "shape": [5], "creationProperties": {"initializer": initializer}}
+    assert (await client("POST", "/datasets", body)).status == 400

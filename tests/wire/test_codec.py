@@ -13,6 +13,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.selection import Boxes, Orthogonal, Points, Span
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
+from hsparse.model.variable_array import VariableArray
 from hsparse.wire.codec import TYPES, decode, encode
 from hsparse.wire.message import (
     Change,
@@ -146,3 +147,20 @@ def test_only_the_contract_can_be_sent() -> None:
 
 def test_every_change_is_registered() -> None:
     assert {change.__name__ for change in Change.__args__} <= set(TYPES)  # type: ignore[attr-defined]
+
+
+def test_variable_arrays_come_back() -> None:
+    array = VariableArray.of([b"a", b"", b"bcd", b"efgh"], (2, 2))
+    back = same((array, array.sizes))
+    assert isinstance(back, list)
+    assert back[0].shape == (2, 2)
+    assert list(back[0]) == list(array)
+    assert back[1].tolist() == [1, 0, 3, 4]
+
+
+def test_a_variable_array_that_lies_is_no_frame() -> None:
+    data = framed(VariableArray.of([b"abc", b"d"]))
+    cut = data.replace((4).to_bytes(4, "little"), (5).to_bytes(4, "little"))
+    assert cut != data
+    with pytest.raises(BadRequest):
+        decode(cut)

@@ -1,0 +1,215 @@
+"""What an element of a datatype is made of: fixed-size parts as numpy dtypes, variable-length parts as they nest.
+
+Built from type items; h5json's own translation refuses what HDF5 allows (arrays of enums, booleans, references
+and opaque data, fields whose names are not ASCII), so it is asked for nothing but the tags it knows its special
+dtypes by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from h5json.hdf5dtype import Reference, RegionReference, special_dtype
+
+MAX_ARRAY_RANK = 32
+"""Dimensions that arrays in arrays may have together: numpy has 64, a dataspace 32."""
+COUNT = 4
+"""Bytes of the count before a variable-length part."""
+Dtype: TypeAlias = np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A part of `dtype.itemsize` bytes."""
+
+    dtype: Dtype
+
+    @property
+    def least(self) -> int:
+        """The fewest bytes it may take in counted form."""
+        return self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string of variable length."""
+
+    dtype: Dtype
+    least: int = COUNT
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A region reference, as h5json writes one; empty when null."""
+
+    dtype: Dtype
+    least: int = COUNT
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Any number of `base`."""
+
+    dtype: Dtype
+    base: Element
+    least: int = COUNT
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """`dims` of a `base` that is not fixed."""
+
+    dtype: Dtype
+    dims: tuple[int, ...]
+    base: Element
+
+    @property
+    def least(self) -> int:
+        return prod(self.dims) * self.base.least
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A compound of which a part is not fixed."""
+
+    dtype: Dtype
+    names: tuple[str, ...]
+    parts: tuple[Element, ...]
+
+    @property
+    def least(self) -> int:
+        return sum(part.least for part in self.parts)
+
+
+Element: TypeAlias = Fixed | Text | Region | Sequence | Array | Record
+
+
+def element_of(item: Any) -> Element:
+    """Return what elements of a type item are made of; `ValueError` or `TypeError` says what is wrong with it."""
+    if isinstance(item, str):
+        return _predefined(item)
+    return _BUILDERS[item["class"]](item)
+
+
+def record_of(fields: Iterable[tuple[str, Element]]) -> Element:
+    """Return the compound of named parts; `ValueError` for a name given twice."""
+    pairs = list(fields)
+    dtype = np.dtype([(name, part.dtype) for name, part in pairs])
+    if all(isinstance(part, Fixed) for _, part in pairs):
+        return Fixed(dtype)
+    return Record(dtype, tuple(name for name, _ in pairs), tuple(part for _, part in pairs))
+
+
+def _predefined(name: str) -> Fixed:
+    for prefix, kind, sizes in _NUMBERS:
+        bits = name.removeprefix(prefix)
+        order = ">" if bits.endswith("BE") else "<"
+        bits = bits.removesuffix("LE").removesuffix("BE")
+        if bits != name and bits in sizes:
+            return Fixed(np.dtype(f"{order}{kind}{int(bits) // 8}"))
+    raise ValueError(f"{name} is not a predefined type")
+
+
+def _integer(item: dict[str, Any]) -> Fixed:
+    base = item["base"]
+    if not base.startswith(("H5T_STD_I", "H5T_STD_U")):
+        raise ValueError(f"{base} is no integer type")
+    return _predefined(base)
+
+
+def _float(item: dict[str, Any]) -> Fixed:
+    if not item["base"].startswith("H5T_IEEE_F"):
+        raise ValueError(f"{item['base']} is no float type")
+    return _predefined(item["base"])
+
+
+def _bitfield(item: dict[str, Any]) -> Fixed:
+    base = item["base"]
+    if not base.startswith("H5T_STD_B"):
+        raise ValueError("a bitfield's base must be one of H5T_STD_B8LE to H5T_STD_B64BE")
+    return _predefined(base)
+
+
+def _string(item: dict[str, Any]) -> Element:
+    charset = item.get("charSet")
+    if charset not in ("H5T_CSET_ASCII", "H5T_CSET_UTF8"):
+        raise ValueError("a string's charSet must be H5T_CSET_ASCII or H5T_CSET_UTF8")
+    utf8 = charset == "H5T_CSET_UTF8"
+    if item["length"] == "H5T_VARIABLE":
+        return Text(special_dtype(vlen=str if utf8 else bytes))
+    kind = f"S{item['length']}"
+    return Fixed(np.dtype(kind, metadata={"h5py_encoding": "utf-8"}) if utf8 else np.dtype(kind))
+
+
+def _opaque(item: dict[str, Any]) -> Fixed:
+    return Fixed(np.dtype(f"V{item['size']}"))
+
+
+def _reference(item: dict[str, Any]) -> Element:
+    if item["base"] == "H5T_STD_REF_OBJ":
+        return Fixed(special_dtype(ref=Reference))
+    if item["base"] == "H5T_STD_REF_DSETREG":
+        return Region(special_dtype(ref=RegionReference))
+    raise ValueError("a reference's base must be H5T_STD_REF_OBJ or H5T_STD_REF_DSETREG")
+
+
+def _enum(item: dict[str, Any]) -> Fixed:
+    base = element_of(item["base"])
+    if not isinstance(base, Fixed) or base.dtype.kind not in "iu":
+        raise ValueError("an enum's base must be an integer type")
+    mapping = item["mapping"] if "mapping" in item else item["members"]
+    values = {one["name"]: one["value"] for one in mapping} if isinstance(mapping, list) else dict(mapping)
+    if not values:
+        raise ValueError("an enum's mapping must have a name")
+    if values == {"FALSE": 0, "TRUE": 1} and base.dtype == np.dtype("i1"):
+        return Fixed(np.dtype(bool))  # a boolean, as h5py writes one
+    limits = np.iinfo(base.dtype)
+    if min(values.values()) < limits.min or max(values.values()) > limits.max:
+        raise ValueError(f"an enum's values must fit its base, {limits.min} to {limits.max}")
+    return Fixed(special_dtype(enum=(base.dtype, values)))
+
+
+def _sequence(item: dict[str, Any]) -> Sequence:
+    base = element_of(item["base"])
+    return Sequence(special_dtype(vlen=base.dtype), base)
+
+
+def _array(item: dict[str, Any]) -> Element:
+    dims = item["dims"]
+    dims = (dims,) if isinstance(dims, int) else tuple(dims)
+    base = element_of(item["base"])
+    dtype = np.dtype((base.dtype, dims))
+    rank, inner = 0, dtype
+    while inner.subdtype is not None:
+        rank, inner = rank + len(inner.shape), inner.subdtype[0]
+    if rank > MAX_ARRAY_RANK:
+        raise ValueError(f"arrays can have {MAX_ARRAY_RANK} dimensions together, not {rank}")
+    return Fixed(dtype) if isinstance(base, Fixed) else Array(dtype, dims, base)
+
+
+def _compound(item: dict[str, Any]) -> Element:
+    return record_of((field["name"], element_of(field["type"])) for field in item["fields"])
+
+
+_NUMBERS = (
+    ("H5T_STD_I", "i", ("8", "16", "32", "64")),
+    ("H5T_STD_U", "u", ("8", "16", "32", "64")),
+    ("H5T_STD_B", "u", ("8", "16", "32", "64")),
+    ("H5T_IEEE_F", "f", ("16", "32", "64")),
+)
+_BUILDERS = {
+    "H5T_INTEGER": _integer,
+    "H5T_FLOAT": _float,
+    "H5T_STRING": _string,
+    "H5T_BITFIELD": _bitfield,
+    "H5T_OPAQUE": _opaque,
+    "H5T_REFERENCE": _reference,
+    "H5T_ENUM": _enum,
+    "H5T_VLEN": _sequence,
+    "H5T_ARRAY": _array,
+    "H5T_COMPOUND": _compound,
+}

@@ -1,0 +1,86 @@
+"""What elements are made of: h5json's dtypes where it has one, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from h5json.hdf5dtype import check_dtype, createDataType
+from hypothesis import given
+
+from hsparse.model.element import Array, Fixed, Record, Region, Sequence, Text, element_of
+from tests.model.type_strategies import BOOLEAN, ENUM, ITEMS, OBJECT, REGION, counted, text
+
+TEXT = text("H5T_VARIABLE")
+
+
+def known_to_h5json(item: Any) -> bool:
+    try:
+        createDataType(item)
+    except (TypeError, KeyError, ValueError):
+        return False
+    return True
+
+
+@given(ITEMS.filter(known_to_h5json))
+def test_the_dtypes_of_h5json(item: Any) -> None:
+    expected = createDataType(item)
+    dtype = element_of(item).dtype
+    assert dtype == expected
+    for tag in ("vlen", "enum", "ref"):
+        assert repr(check_dtype(**{tag: dtype})) == repr(check_dtype(**{tag: expected}))
+
+
+@given(ITEMS)
+def test_the_least_bytes_of_an_element(item: Any) -> None:
+    element = element_of(item)
+    empty = {Fixed: None, Text: "", Sequence: [], Region: None}.get(type(element))
+    if empty is not None or isinstance(element, Region):
+        assert len(counted(item, empty)) == element.least
+    elif isinstance(element, Fixed):
+        assert element.least == element.dtype.itemsize
+
+
+@pytest.mark.parametrize(
+    ("item", "kind"),
+    [
+        (TEXT, Text),
+        (REGION, Region),
+        (OBJECT, Fixed),
+        ({"class": "H5T_VLEN", "base": "H5T_STD_I8LE"}, Sequence),
+        ({"class": "H5T_ARRAY", "dims": 2, "base": TEXT}, Array),
+        ({"class": "H5T_ARRAY", "dims": [2], "base": BOOLEAN}, Fixed),
+        ({"class": "H5T_ARRAY", "dims": [2], "base": OBJECT}, Fixed),
+        ({"class": "H5T_COMPOUND", "fields": [{"name": "größe", "type": ENUM}]}, Fixed),
+        ({"class": "H5T_COMPOUND", "fields": [{"name": "größe", "type": TEXT}]}, Record),
+    ],
+)
+def test_the_kinds(item: Any, kind: type) -> None:
+    assert type(element_of(item)) is kind
+
+
+def test_a_boolean_is_what_h5py_writes_as_one() -> None:
+    assert element_of(BOOLEAN).dtype == np.dtype(bool)
+    turned = {**BOOLEAN, "members": [{"name": "FALSE", "value": 1}, {"name": "TRUE", "value": 0}]}
+    assert element_of(turned).dtype == np.dtype("i1")
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"class": "H5T_ENUM", "base": "H5T_STD_I8LE", "mapping": {"a": 128}},
+        {"class": "H5T_ENUM", "base": "H5T_STD_I8LE", "mapping": {}},
+        {"class": "H5T_ARRAY", "dims": [1] * 33, "base": "H5T_STD_I8LE"},
+        {
+            "class": "H5T_ARRAY",
+            "dims": [1] * 20,
+            "base": {"class": "H5T_ARRAY", "dims": [1] * 20, "base": TEXT},
+        },
+        "H5T_STD_I128LE",
+        "H5T_IEEE_F8LE",
+    ],
+)
+def test_what_is_refused(item: Any) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        element_of(item)

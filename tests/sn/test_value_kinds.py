@@ -1,0 +1,144 @@
+"""Where capabilities of values meet: types, fields, queries, initializers, JSON forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hsparse.testing.rest_client import RestClient
+from tests.model.type_strategies import text
+from tests.sn.value_client import BINARY, create, sparse, value_client
+
+F4 = "H5T_IEEE_F32LE"
+PAIR = {"class": "H5T_ARRAY", "dims": [2], "base": F4}
+INITIAL = {
+    "initializer": ["arange", "--start=3", "--step=2"],
+    "layout": {"class": "H5D_CHUNKED", "dims": [300]},
+}
+BITS = {"class": "H5T_ENUM", "base": "H5T_STD_I8LE", "mapping": {"FALSE": 0, "TRUE": 1}}
+RECORD = {
+    "class": "H5T_COMPOUND",
+    "fields": [
+        {"name": "pair", "type": PAIR},
+        {"name": "flag", "type": BITS},
+        {"name": "raw", "type": {"class": "H5T_OPAQUE", "size": 2}},
+        {"name": "x", "type": F4},
+    ],
+}
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RestClient]:
+    async with value_client() as made:
+        yield made
+
+
+async def write(client: RestClient, path: str, body: Any, **query: Any) -> None:
+    reply = await client("PUT", f"{path}/value", body, **query)
+    assert reply.status == 200, reply.body
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "clean"),
+    [
+        (F4, float("nan"), None),
+        (PAIR, [1.0, float("inf")], [1.0, None]),
+        (
+            {"class": "H5T_COMPOUND", "fields": [{"name": "p", "type": PAIR}]},
+            [[float("nan"), 2.0]],
+            [[None, 2.0]],
+        ),
+        ({"class": "H5T_VLEN", "base": F4}, [float("-inf")], [None]),
+    ],
+)
+@pytest.mark.parametrize("shape", [[3], [3, 1]])
+async def test_floats_that_are_not_finite_have_one_form(
+    client: RestClient, kind: Any, value: Any, clean: Any, shape: list[int]
+) -> None:
+    path = await create(client, shape, kind)
+    body = json.loads(json.dumps({"value": value, "select": ",".join(["[0", "0"][: len(shape)]) + "]"}))
+    raw = json.dumps(body).replace("NaN", '"nan"').replace("-Infinity", '"-inf"').replace("Infinity", '"inf"')
+    await write(client, path, json.loads(raw))
+    first = "[0]" if len(shape) == 1 else "[0,0]"
+    shown = (await client("GET", f"{path}/value", select=first))["value"]
+    shown = shown[0] if len(shape) == 2 else shown
+    assert json.dumps(shown) == json.dumps([value])
+    reply = await client("GET", f"{path}/value", select=first, ignore_nan=1)
+    assert (reply["value"][0] if len(shape) == 2 else reply["value"]) == [clean]
+
+
+@pytest.mark.parametrize("kind", [PAIR, {"class": "H5T_VLEN", "base": F4}], ids=["array", "sequence"])
+async def test_dimensions_that_are_left_out_are_those_of_the_selection(client: RestClient, kind: Any) -> None:
+    path = await create(client, [2, 3], kind)
+    await write(client, path, {"value": [[[1.0, 2.0]]], "select": "[1,1]"})
+    assert (await client("GET", f"{path}/value", select="[1,1]"))["value"] == [[[1.0, 2.0]]]
+    assert (await client("GET", f"{path}/value", select="[1,1]", reduce_dim=1))["value"] == [1.0, 2.0]
+    assert (await client("GET", f"{path}/value", select="[1,1:3]", reduce_dim=1))["value"][0] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "layout", [{"class": "H5D_CHUNKED", "dims": [4]}, sparse(4)], ids=["dense", "sparse"]
+)
+async def test_fields_of_every_kind(client: RestClient, layout: Any) -> None:
+    path = await create(client, [6], RECORD, layout=layout)
+    await write(client, path, {"value": [[1.0, 2.0], True, "QUI=", 0.5]})
+    await write(client, path, {"value": [3.0, 4.0], "select": "[1:2]"}, fields="pair")
+    await write(client, path, {"value": [False, "Qg=="], "select": "[2:3]", "fields": "flag:raw"})
+    await write(client, path, np.array([9.0, 8.0], "<f4").tobytes(), select="[4:6]", fields="x")
+    reply = await client("GET", f"{path}/value")
+    assert reply["value"] == [
+        [[1.0, 2.0], True, "QUI=", 0.5],
+        [[3.0, 4.0], True, "QUI=", 0.5],
+        [[1.0, 2.0], False, "QgA=", 0.5],
+        [[1.0, 2.0], True, "QUI=", 0.5],
+        [[1.0, 2.0], True, "QUI=", 9.0],
+        [[1.0, 2.0], True, "QUI=", 8.0],
+    ]
+    reply = await client("GET", f"{path}/value", query="flag == false | x > 8.5", fields="raw:pair")
+    assert reply.body == {
+        "status": 200,
+        "index": [2, 4],
+        "value": [["QgA=", [1.0, 2.0]], ["QUI=", [1.0, 2.0]]],
+    }
+    reply = await client("PUT", f"{path}/value", {"pair": [7, 6], "raw": "AAE="}, query="x == 8")
+    assert reply["value"] == [[5, [7.0, 6.0], True, "AAE=", 8.0]]
+    reply = await client("PUT", f"{path}/value", {"pair": 5}, query="x == 8")
+    assert reply["value"] == [[5, [5.0, 5.0], True, "AAE=", 8.0]]
+    assert (await client("GET", f"{path}/value", query="pair == 1")).status == 400
+    assert (await client("GET", f"{path}/value", query="raw == 1")).status == 400
+
+
+async def test_queries_see_what_an_initializer_makes(client: RestClient) -> None:
+    path = await create(client, [1000], "H5T_STD_I32LE", **INITIAL)
+    reply = await client("GET", f"{path}/value", query="_ > 1991")
+    assert reply["index"] == list(range(995, 1000))
+    reply = await client("PUT", f"{path}/value", {"value": -1}, query="_ < 9 | _ == 1003")
+    assert reply["indices"] == [[0], [1], [2], [500]]
+    expected = 3 + 2 * np.arange(1000, dtype="<i4")
+    expected[[0, 1, 2, 500]] = -1
+    found = await client("GET", f"{path}/value", accept=BINARY)
+    np.testing.assert_array_equal(np.frombuffer(found.body, "<i4"), expected)
+    reply = await client("PUT", f"{path}/value", {"value": -2}, query="_ > 1000", Limit=2)
+    assert reply["indices"] == [[499], [501]]
+    reply = await client("GET", f"{path}/value", query="_ == 0")  # the fill value is nowhere
+    assert reply["index"] == []
+
+
+async def test_queries_of_many_chunks_with_an_initializer(client: RestClient) -> None:
+    layout = {"class": "H5D_CHUNKED", "dims": [256]}
+    path = await create(client, [400_000], "H5T_STD_I32LE", initializer=["arange"], layout=layout)
+    await write(client, path, {"value": 0, "select": "[399999]"})
+    reply = await client("GET", f"{path}/value", query="_ in (7, 300000, 399999) | _ == 0")
+    assert reply["index"] == [0, 7, 300_000, 399_999]
+
+
+async def test_texts_that_are_none_are_refused_in_every_answer(client: RestClient) -> None:
+    path = await create(client, [2], {"class": "H5T_COMPOUND", "fields": [{"name": "t", "type": text(2)}]})
+    await write(client, path, b"\xff\xfeok")
+    assert (await client("GET", f"{path}/value")).status == 400
+    assert (await client("GET", f"{path}/value", query="t != b'ok'")).status == 400
+    assert (await client("GET", f"{path}/value", accept=BINARY)).body == b"\xff\xfeok"
