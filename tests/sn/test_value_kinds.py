@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
 from tests.model.type_strategies import text
 from tests.sn.value_client import BINARY, create, sparse, value_client
@@ -142,3 +143,35 @@ async def test_texts_that_are_none_are_refused_in_every_answer(client: RestClien
     assert (await client("GET", f"{path}/value")).status == 400
     assert (await client("GET", f"{path}/value", query="t != b'ok'")).status == 400
     assert (await client("GET", f"{path}/value", accept=BINARY)).body == b"\xff\xfeok"
+
+
+async def test_every_kind_of_fixed_size_stays_in_a_file() -> None:
+    kind = np.dtype([("pair", "<f4", (2,)), ("flag", "?"), ("raw", "V2"), ("x", "<f4")])
+    model = np.zeros(200, kind)
+    model["pair"], model["x"] = np.arange(400).reshape(200, 2), np.arange(200)
+    model["flag"], model["raw"] = np.arange(200) % 3 == 0, b"ab"
+    model["x"][7] = np.nan
+    store = MemoryStore()
+    await store.put("free/a.h5", model.tobytes())
+    await store.put("free/b.h5", model["pair"].tobytes())
+    layout = {"class": "H5D_CONTIGUOUS_REF", "offset": 0}
+    async with value_client(store) as client:
+        path = await create(
+            client, [200], RECORD, layout=layout | {"file_uri": "free/a.h5", "size": model.nbytes}
+        )
+        reply = await client("GET", f"{path}/value", select="[6:8]")
+        assert json.dumps(reply["value"]) == json.dumps(
+            [[[12.0, 13.0], True, "YWI=", 6.0], [[14.0, 15.0], False, "YWI=", float("nan")]]
+        )
+        reply = await client("GET", f"{path}/value", query="flag == true & x > 190", fields="pair:x")
+        assert reply["value"] == [[[2.0 * i, 2.0 * i + 1], i] for i in (192, 195, 198)]
+        pairs = await create(client, [200], PAIR, layout=layout | {"file_uri": "free/b.h5", "size": 1600})
+        assert (await client("GET", f"{pairs}/value", select="[3:5]"))["value"] == [[6.0, 7.0], [8.0, 9.0]]
+        body = {
+            "type": {"class": "H5T_VLEN", "base": F4},
+            "shape": [200],
+            "creationProperties": {"layout": layout | {"file_uri": "free/b.h5", "size": 1600}},
+        }
+        refused = await client("POST", "/datasets", body)
+        assert refused.status == 400
+        assert "variable length" in refused["error"]["message"]
