@@ -62,11 +62,13 @@ class PreparedPut:
 
 
 def open_object(path: str) -> int | None:
-    """Open what may be an object for writing, None where there is none."""
+    """Open what may be an object for writing, None where there is none; `Unlogged` where no put can be logged."""
     try:
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except IsADirectoryError as error:
+        raise Unlogged from error
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise Unlogged
