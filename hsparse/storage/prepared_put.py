@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 
 from hsparse.storage.object_store import Buffer
@@ -58,7 +59,8 @@ class PreparedPut:
     def abandon(self) -> None:
         """Leave the key as it was."""
         if self.temporary is not None:
-            unlink(self.temporary)
+            with suppress(OSError):  # the disk that fails the put; what is left is swept
+                unlink(self.temporary)
 
 
 def open_object(path: str) -> int | None:

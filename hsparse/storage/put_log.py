@@ -60,8 +60,9 @@ class PutLog:
             for path in (folder, root.own, root.path):
                 root.sync_directory(path)
         except OSError:
-            os.unlink(self.path)  # noqa: PTH108
-            self.release()
+            self.release()  # first, for then a recovery removes what cannot be removed now
+            with suppress(OSError):
+                os.unlink(self.path)  # noqa: PTH108
             raise
 
     @property
@@ -197,9 +198,13 @@ def _create(folder: str) -> tuple[int, str]:
     while True:
         path = f"{folder}/{token_hex(8)}"
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if os.fstat(file).st_nlink:
-            return file, path
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file).st_nlink:
+                return file, path
+        except OSError:
+            os.close(file)  # an empty log that the next recovery removes
+            raise
         os.close(file)
 
 
