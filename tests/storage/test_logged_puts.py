@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import tempfile
@@ -551,3 +552,68 @@ def test_a_sync_that_fails_keeps_the_log(
     assert path in log_paths(root)
     recover(root)
     assert Path(root.path, "a").read_bytes() == b"z"
+
+
+CALLS = (
+    "write",
+    "pwrite",
+    "fsync",
+    "fdatasync",
+    "rename",
+    "ftruncate",
+    "utime",
+    "fchmod",
+    "open",
+    "fstat",
+    "pread",
+)
+MORE_CALLS = ("unlink", "stat", "mkdir")
+
+
+def put_on_a_failing_disk(path: str, first: int, lasting: bool) -> bool:
+    """Fail system call number `first`, and with `lasting` all after it; tell whether there was such a call."""
+    root = PosixRoot(path)
+    root.make()
+    puts = LoggedPuts(root, "store")
+    puts.put([Put("a", b"old" * 500), Put("d/b", b"old")])
+    known: dict[str, set[bytes | None]] = {"a": {b"old" * 500}, "d/b": {b"old"}, "new": {None}}
+    numbers = itertools.count()
+    failed: list[int] = []
+
+    def failing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def fail_or_call(*arguments: Any, **named: Any) -> Any:
+            number = next(numbers)
+            if number == first or (lasting and number > first):
+                failed.append(number)
+                fail()
+            return call(*arguments, **named)
+
+        return fail_or_call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CALLS + MORE_CALLS:
+            patch.setattr(os, name, failing(getattr(os, name)))
+        for key, data in (("a", b"new" * 300), ("d/b", b"new" * 3000), ("new", b"new")):
+            (result,) = puts.put([Put(key, data)])
+            known[key] = {data} if isinstance(result, str) else known[key] | {data}
+        puts.empty()
+        if puts._emptying is not None:
+            puts._emptying.result()
+    assert isinstance(puts.put([Put("d/b", b"last")])[0], str)
+    known["d/b"] = {b"last"}
+    die(puts)
+    recover(root)
+    for key, may in known.items():
+        held = Path(path, key)
+        assert (held.read_bytes() if held.exists() else None) in may, (first, key)
+    assert log_paths(root) == []
+    return bool(failed)
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_disk_that_fails_at_any_call(lasting: bool) -> None:
+    for first in itertools.count():
+        with tempfile.TemporaryDirectory() as path:
+            if not put_on_a_failing_disk(path, first, lasting):
+                break
+    assert first > 50
