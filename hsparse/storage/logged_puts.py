@@ -4,7 +4,11 @@ A file that is there and has room is written in place; else a temporary file is 
 and renamed after. Neither is synced until the log is emptied: what a crash takes of them, a recovery finds in the log.
 
 While a file is written in place it carries the sticky bit. Whoever meets the bit waits for the key's lock, which
-its writer holds; where the bit is still there then, the writer has died, and its log has the bytes.
+its writer holds; where the bit is still there then, the writer has died or its disk has failed, and its log has
+the bytes: the last record of the key in any log.
+
+The date of a record is passed in the lock's file before it is logged: should its file never be made, whatever
+is put or deleted later is later by its date too.
 """
 
 from __future__ import annotations
@@ -14,23 +18,25 @@ import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 from hsparse.errors import HsparseError
-from hsparse.storage.deletions import forget_deletions
+from hsparse.storage.deletions import forget_deletions, mark_deletion
 from hsparse.storage.posix_failure import failure
 from hsparse.storage.posix_file import (
     HalfWritten,
     is_half_written,
     new_temporary,
+    open_file,
     unlink,
     write_all,
 )
 from hsparse.storage.posix_put import put_by_rename
-from hsparse.storage.posix_root import PosixRoot, in_the_way, passed
+from hsparse.storage.posix_root import PosixRoot, in_the_way, pass_time, passed
 from hsparse.storage.prepared_put import PreparedPut, Put, Unlogged, open_object
 from hsparse.storage.put_condition import check_condition
 from hsparse.storage.put_log import PutLog
+from hsparse.storage.put_recovery import settle
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +56,9 @@ class LoggedPuts:
         self._locks: dict[int, int] = {}
         self._emptier = ThreadPoolExecutor(1, thread_name_prefix="put-log")
         self._emptying: Future[PutLog | None] | None = None
-        self._can_log = _keeps_times(root)
+        self._can_log: bool | None = None
+        self._spoilt = False
+        """Whether what has reached the disk of the log's last records is not known: none may follow them."""
 
     @property
     def idle(self) -> bool:
@@ -72,7 +80,7 @@ class LoggedPuts:
         """Begin to sync the files of the log so that it can be emptied; puts go on in another log."""
         if (old := self._log) is None:
             return
-        keys, self._keys = self._keys, set()
+        keys, self._keys, self._spoilt = self._keys, set(), False
         self._log = self._emptied() or self._new_log()
         self._emptying = self._emptier.submit(self._empty, old, keys)
 
@@ -88,10 +96,10 @@ class LoggedPuts:
 
     def _new_log(self) -> PutLog | None:
         """Return a new log; None where there can be none, for then puts go by renames."""
-        if not self._can_log:
-            return None
         try:
-            return PutLog(self._root)
+            if self._can_log is None:
+                self._can_log = _keeps_times(self._root)
+            return PutLog(self._root) if self._can_log else None
         except OSError:
             logger.exception("No log of puts can be made in %s.", self._root.own)
             return None
@@ -99,28 +107,35 @@ class LoggedPuts:
     def _put_distinct(self, puts: dict[int, Put]) -> dict[int, str | HsparseError]:
         results: dict[int, str | HsparseError] = {}
         prepared: dict[int, PreparedPut] = {}
-        others: list[int] = []
         with ExitStack() as stack:
-            self._lock({self._root.lock_number(put.key) for put in puts.values()}, stack)
-            for number, put in puts.items():
+            for number, put in self._locked(puts, stack).items():
                 try:
                     prepared[number] = self._prepare(put, stack)
                 except HsparseError as error:
                     results[number] = error
                 except (Unlogged, HalfWritten, OSError):
-                    others.append(number)  # which tells what is wrong, if anything still is
+                    continue
             results |= self._commit(prepared)
-        for number in others:
+        if self._log is not None and (self._spoilt or self._log.full):
+            self.empty()  # waits, and so not under a lock
+        for number in puts.keys() - results.keys():  # a rename tells what is wrong, if anything still is
             results[number] = self._put_by_rename(puts[number])
         return results
 
-    def _lock(self, numbers: set[int], stack: ExitStack) -> None:
-        """Take locks until the stack is left; in order, so that no two processes wait for each other."""
-        for number in sorted(numbers):
-            if number not in self._locks:
-                self._locks[number] = self._root.open_lock(number)
-            fcntl.flock(self._locks[number], fcntl.LOCK_EX)
-            stack.callback(fcntl.flock, self._locks[number], fcntl.LOCK_UN)
+    def _locked(self, puts: dict[int, Put], stack: ExitStack) -> dict[int, Put]:
+        """Take the locks of these puts until the stack is left; return the puts, none where that failed.
+
+        In order, so that no two processes wait for each other.
+        """
+        try:
+            for number in sorted({self._root.lock_number(put.key) for put in puts.values()}):
+                if number not in self._locks:
+                    self._locks[number] = self._root.open_lock(number)
+                fcntl.flock(self._locks[number], fcntl.LOCK_EX)
+                stack.callback(fcntl.flock, self._locks[number], fcntl.LOCK_UN)
+        except OSError:
+            return {}
+        return puts
 
     def _prepare(self, put: Put, stack: ExitStack) -> PreparedPut:
         if self._log is None:
@@ -129,8 +144,7 @@ class LoggedPuts:
         file = open_object(path)
         if file is None:
             check_condition(put.condition, put.etag, put.key, None)
-            floor = max(passed(self._lock_of(put.key)), self._log.started - 1)
-            return self._prepare_temporary(put, path, floor, stack)
+            return self._prepare_temporary(put, path, self._date(put, self._log.started), stack)
         stack.callback(os.close, file)
         status = os.fstat(file)
         if is_half_written(status):
@@ -138,12 +152,12 @@ class LoggedPuts:
         check_condition(put.condition, put.etag, put.key, status)
         if status.st_nlink != 1 or status.st_uid != os.geteuid():
             raise Unlogged  # a rename leaves the other name its object, and needs no right to the file
-        floor = max(status.st_mtime_ns, self._log.started - 1)
+        date = self._date(put, max(status.st_mtime_ns + 1, self._log.started))
         if len(put.data) > status.st_blocks * BLOCK:
-            return self._prepare_temporary(put, path, floor, stack)
-        return PreparedPut(put, path, file, self._date(floor), None)
+            return self._prepare_temporary(put, path, date, stack)
+        return PreparedPut(put, path, file, date, None)
 
-    def _prepare_temporary(self, put: Put, path: str, floor: int, stack: ExitStack) -> PreparedPut:
+    def _prepare_temporary(self, put: Put, path: str, date: int, stack: ExitStack) -> PreparedPut:
         directory = path.rpartition("/")[0]
         try:
             file, temporary = new_temporary(directory)
@@ -151,10 +165,10 @@ class LoggedPuts:
             self._root.make_directories(put.key, durable=False)
             file, temporary = new_temporary(directory)
         stack.callback(os.close, file)
-        prepared = PreparedPut(put, path, file, self._date(floor), temporary)
+        prepared = PreparedPut(put, path, file, date, temporary)
         try:
             write_all(file, put.data)
-            os.utime(file, ns=(prepared.date, prepared.date))
+            os.utime(file, ns=(date, date))
         except OSError:
             prepared.abandon()
             raise
@@ -169,21 +183,27 @@ class LoggedPuts:
         except OSError as error:
             for one in prepared.values():
                 one.abandon()
-            self.empty()  # what of these records has reached the disk is not known: none may follow them
+            self._spoilt = True
             return {number: failure(error, one.put.key, self._name) for number, one in prepared.items()}
         results: dict[int, str | HsparseError] = {}
         for number, one in prepared.items():
             self._keys.add(one.put.key)
             try:
                 results[number] = one.apply()
-            except IsADirectoryError:
-                one.abandon()
-                results[number] = in_the_way(one.put.key)
             except OSError as error:
-                results[number] = failure(error, one.put.key, self._name)
-        if self._log.full:
-            self.empty()
+                results[number] = self._fail(one, error)
         return results
+
+    def _fail(self, one: PreparedPut, error: OSError) -> HsparseError:
+        """Return the error of a put that is in the log and could not be applied."""
+        one.abandon()
+        if not isinstance(error, IsADirectoryError):
+            return failure(error, one.put.key, self._name)
+        try:
+            mark_deletion(self._root, one.put.key, one.date)  # refused is refused, for a recovery too
+        except OSError as other:
+            return failure(other, one.put.key, self._name)
+        return in_the_way(one.put.key)
 
     def _put_by_rename(self, put: Put) -> str | HsparseError:
         try:
@@ -193,12 +213,15 @@ class LoggedPuts:
         except OSError as error:
             return failure(error, put.key, self._name)
 
-    def _lock_of(self, key: str) -> int:
-        return self._locks[self._root.lock_number(key)]
+    def _date(self, put: Put, floor: int) -> int:
+        """Return a modification time from `floor`, for the record of a put, and pass it.
 
-    def _date(self, floor: int) -> int:
-        """Return a modification time after `floor`."""
-        return max(self._root.now_ns(), floor + 1)
+        So whatever becomes of the record, what is put or deleted after it is known to be later.
+        """
+        lock = self._locks[self._root.lock_number(put.key)]
+        date = max(self._root.now_ns(), floor, passed(lock) + 1)
+        pass_time(lock, date)
+        return date
 
     def _emptied(self) -> PutLog | None:
         """Wait for the log that is being emptied, if one is; None too where that failed."""
@@ -210,25 +233,26 @@ class LoggedPuts:
         try:
             for key in keys:
                 _sync_file(self._root, key)
-            for directory in {key.rpartition("/")[0] for key in keys}:
-                with suppress(FileNotFoundError):  # pruned: nothing in it was left
-                    self._root.make_directories(f"{directory}/")
-                    self._root.sync_directory(f"{self._root.path}/{directory}")
+            for key in {key.rpartition("/")[0]: key for key in keys}.values():
+                self._root.sync_directories(key)
             full.empty()
             forget_deletions(self._root)
         except (OSError, HsparseError):
-            # What it holds is safe there until the next start puts it again.
+            # What it holds is safe there until a recovery puts it again: the next start's, of any process.
             logger.exception("The log %s cannot be emptied.", full.path)
+            full.release()
             return None
         return full
 
 
 def _sync_file(root: PosixRoot, key: str) -> None:
     try:
-        file = os.open(f"{root.path}/{key}", os.O_RDONLY | os.O_CLOEXEC)
+        file = open_file(f"{root.path}/{key}")
     except (FileNotFoundError, NotADirectoryError):
         return  # deleted since
     try:
+        if is_half_written(os.fstat(file)):
+            settle(root, key)  # by a put that failed: it is mended while the log still has it
         root.sync(file)
     finally:
         os.close(file)

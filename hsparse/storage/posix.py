@@ -55,9 +55,9 @@ from hsparse.storage.posix_file import (
 )
 from hsparse.storage.posix_listing import Item, sweep, walk
 from hsparse.storage.posix_put import ATTEMPTS, put_by_rename
-from hsparse.storage.posix_root import PosixRoot, pass_time
+from hsparse.storage.posix_root import PosixRoot, pass_time, passed
 from hsparse.storage.put_condition import Condition
-from hsparse.storage.put_message import MOST
+from hsparse.storage.put_message import is_small
 from hsparse.storage.put_process import PutProcess
 from hsparse.storage.put_recovery import recover, settle
 
@@ -149,7 +149,7 @@ class PosixStore:
 
     async def _conditional(self, key: str, data: Buffer, condition: Condition, etag: str = "") -> str:
         check_key(key)
-        if self._process is not None and memoryview(data).nbytes <= MOST:
+        if self._process is not None and is_small(etag, data):
             return await self._process.put(key, condition, etag, data)
         return await self._hop(key, lambda: put_by_rename(self._root, key, data, condition, etag))
 
@@ -220,14 +220,18 @@ class PosixStore:
         try:
             directory = open_directory(f"{self._root.path}/{parent}")
         except (FileNotFoundError, NotADirectoryError):
+            with self._root.locked(key) as lock:
+                mark_deletion(self._root, key, passed(lock))
             return
         try:
             with self._root.locked(key) as lock:
                 current = object_status(directory, name)
+                # Where there is no file a log may have one all the same, of a process killed before it made it.
+                latest = max(current.st_mtime_ns if current else 0, passed(lock))
+                mark_deletion(self._root, key, latest)
                 if current is None:
                     return
-                pass_time(lock, current.st_mtime_ns)
-                mark_deletion(self._root, key, current.st_mtime_ns)
+                pass_time(lock, latest)
                 unlink(name, directory)
             self._root.sync(directory)
         finally:

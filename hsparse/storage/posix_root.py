@@ -67,14 +67,39 @@ class PosixRoot:
             path = parent / component
             with suppress(FileExistsError):
                 path.mkdir(0o1777)
-            mode = path.stat().st_mode
-            if not stat.S_ISDIR(mode):
+            if not path.is_dir():
                 raise in_the_way(key)
-            if durable and mode & stat.S_ISVTX:
+            if durable:
+                self._keep_directory(parent, path)
+            parent = path
+
+    def sync_directories(self, key: str) -> None:
+        """Make durable which of the directories above `key` there are, and the names in the last of them."""
+        while True:
+            path = Path(self.path)
+            try:
+                for component in key.split("/")[:-1]:
+                    self._keep_directory(path, path / component)
+                    path /= component
+            except (FileNotFoundError, NotADirectoryError):
+                pass  # pruned: that it is gone is what the one above is to say
+            with suppress(FileNotFoundError):
+                return self.sync_directory(str(path))
+
+    def _keep_directory(self, parent: Path, path: Path) -> None:
+        """Make the directory `path` durable in `parent` if it bears the mark, and take that off.
+
+        Through a descriptor: another may be pruned and made again by this path before the mark is taken off.
+        """
+        directory = open_directory(str(path))
+        try:
+            mode = os.fstat(directory).st_mode
+            if mode & stat.S_ISVTX:
                 self.sync_directory(str(parent))
                 with suppress(PermissionError):  # another user's: it stays marked, and puts sync it again
-                    path.chmod(stat.S_IMODE(mode) & ~stat.S_ISVTX)
-            parent = path
+                    os.fchmod(directory, stat.S_IMODE(mode) & ~stat.S_ISVTX)
+        finally:
+            os.close(directory)
 
     def sync(self, file: int) -> None:
         """Wait until an open file or directory is on the disk."""
@@ -99,10 +124,13 @@ def in_the_way(key: str) -> Conflict:
 
 
 def passed(lock: int) -> int:
-    """Return the latest modification time in nanoseconds that a file deleted under this lock had, or 0."""
+    """Return the latest modification time in nanoseconds that was passed under this lock, or 0.
+
+    No file that was deleted had a later one, and no record of a log, made good or not.
+    """
     return int.from_bytes(os.pread(lock, 8, 0), "big")
 
 
 def pass_time(lock: int, mtime_ns: int) -> None:
-    """Note the modification time of a file about to be deleted."""
+    """Note the modification time of a file about to be deleted, or of a put about to be logged."""
     os.pwrite(lock, max(mtime_ns, passed(lock)).to_bytes(8, "big"), 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 
 from hsparse.storage.object_store import Buffer
@@ -58,15 +59,18 @@ class PreparedPut:
     def abandon(self) -> None:
         """Leave the key as it was."""
         if self.temporary is not None:
-            unlink(self.temporary)
+            with suppress(OSError):  # the disk that fails the put; what is left is swept
+                unlink(self.temporary)
 
 
 def open_object(path: str) -> int | None:
-    """Open what may be an object for writing, None where there is none."""
+    """Open what may be an object for writing, None where there is none; `Unlogged` where no put can be logged."""
     try:
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except IsADirectoryError as error:
+        raise Unlogged from error
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise Unlogged

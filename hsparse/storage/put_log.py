@@ -4,7 +4,8 @@ Layout, little-endian. A header of 4096 bytes: magic 8 bytes, generation u64, st
 Unix epoch), CRC-32 u32 of what is before it, zeros. Then records, each at a multiple of 8 bytes: CRC-32 u32 of the
 rest of the record, length of the data u32, generation u64, date u64 (the file's modification time, in
 nanoseconds), length of the key u16, key, data, zeros. The first record that is not whole, or of another
-generation, ends the log: so a log is emptied by writing its header with the next generation.
+generation, ends the log: so a log is emptied by writing its header with another generation. Generations are
+random: what an earlier one has left may be the bytes of an object, and a client could make them look like records.
 
 Zeros are written ahead of the records, in steps: a write into blocks that the file has costs no commit of the
 file system's journal. Its process holds an exclusive `flock` on a log as long as it lives.
@@ -19,7 +20,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
+from secrets import token_bytes, token_hex
 from typing import NamedTuple
 
 from hsparse.storage.object_store import Buffer
@@ -53,12 +54,16 @@ class PutLog:
         folder = log_folder(root)
         Path(folder).mkdir(exist_ok=True)
         self._file, self.path = _create(folder)
-        self._generation = 0
-        self._end = FIRST
         self._written = FIRST
-        self.empty()
-        root.sync_directory(folder)
-        root.sync_directory(root.own)
+        try:
+            self.empty()
+            for path in (folder, root.own, root.path):
+                root.sync_directory(path)
+        except OSError:
+            self.release()  # first, for then a recovery removes what cannot be removed now
+            with suppress(OSError):
+                os.unlink(self.path)  # noqa: PTH108
+            raise
 
     @property
     def used(self) -> int:
@@ -82,7 +87,7 @@ class PutLog:
 
     def empty(self) -> None:
         """Forget all records: what they say must be on the disk."""
-        self._generation += 1
+        self._generation = int.from_bytes(token_bytes(8), "little")
         self.started = self._root.now_ns()
         head = HEADER.pack(MAGIC, self._generation, self.started)
         _write(self._file, (head + CHECKSUM.pack(zlib.crc32(head))).ljust(FIRST, b"\0"), 0)
@@ -95,6 +100,10 @@ class PutLog:
         self.empty()
         with suppress(FileNotFoundError):
             os.unlink(self.path)  # noqa: PTH108
+        self.release()
+
+    def release(self) -> None:
+        """Leave the log to the next recovery, as a process does that ends."""
         os.close(self._file)
 
 
@@ -112,17 +121,23 @@ def log_paths(root: PosixRoot) -> list[str]:
 
 
 def started_durably(path: str) -> int | None:
-    """Return when a log's first record may have been made, None when it has none; sure to survive a crash."""
+    """Return when a log's first record may have been made, None when it has none; sure to survive a crash.
+
+    0 where the header is not whole: its process may be writing it.
+    """
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
-        head = _header(read_at(file, 0, FIRST))
+        content = read_at(file, 0, FIRST)
         os.fdatasync(file)
     finally:
         os.close(file)
-    return head[1] if head else None
+    if len(content) < FIRST:
+        return None
+    head = _header(content)
+    return head[1] if head else 0
 
 
 def read_log(file: int) -> Iterator[Record]:
@@ -141,6 +156,23 @@ def read_log(file: int) -> Iterator[Record]:
             return
         yield Record(str(content[data - name : data], "utf-8"), date, content[data : data + size])
         at = -(-(data + size) // 8) * 8
+
+
+def latest_record(root: PosixRoot, key: str) -> Record | None:
+    """Return the last record of `key` in any log, of a living process or a dead one; None where there is none."""
+    found: Record | None = None
+    for path in log_paths(root):
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            for record in read_log(file):
+                if record.key == key and (found is None or record.date > found.date):
+                    found = record
+        finally:
+            os.close(file)
+    return found
 
 
 def _encode(generation: int, record: Record) -> bytes:
@@ -166,9 +198,13 @@ def _create(folder: str) -> tuple[int, str]:
     while True:
         path = f"{folder}/{token_hex(8)}"
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if os.fstat(file).st_nlink:
-            return file, path
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file).st_nlink:
+                return file, path
+        except OSError:
+            os.close(file)  # an empty log that the next recovery removes
+            raise
         os.close(file)
 
 

@@ -19,7 +19,13 @@ HEAD = struct.Struct("<QBHH")
 REPLY = struct.Struct("<QBI")
 MOST = 64 * 1024
 """Bytes of the largest object that is put so: one packet, and little to copy."""
+MOST_ETAG = 255
 PACKET = MOST + HEAD.size + 2 * 65535
+
+
+def is_small(etag: str, data: Buffer) -> bool:
+    """Tell whether a put with this etag fits a packet; an etag that does not is none of a posix store's."""
+    return memoryview(data).nbytes <= MOST and len(etag) <= MOST_ETAG and etag.isascii()
 
 
 def encode_put(number: int, condition: Condition, key: str, etag: str, data: Buffer) -> bytes:

@@ -39,14 +39,20 @@ class PutProcess:
 
     async def put(self, key: str, condition: Condition, etag: str, data: Buffer) -> str:
         """Put a small object, see `ObjectStore`; return its etag."""
-        if self._worker is None or self._worker.lost:
-            self._worker = _Worker(self._command)
-        worker = self._worker
         self._number += 1
         number = self._number
+        packet = encode_put(number, condition, key, etag, data)
+        if self._worker is None or self._worker.lost:
+            try:
+                self._worker = _Worker(self._command)
+            except OSError as error:
+                raise StoreFailed(
+                    f"The process that puts objects cannot be started ({error.strerror}); see the system's log."
+                ) from error
+        worker = self._worker
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         worker.waiting[number] = done
-        worker.send(encode_put(number, condition, key, etag, data))
+        worker.send(packet)
         try:
             return await done
         finally:
@@ -66,10 +72,15 @@ class _Worker:
         with theirs:
             self.socket.setblocking(False)
             descriptor = theirs.fileno()
-            self.process = subprocess.Popen([*command, str(descriptor)], pass_fds=[descriptor])  # noqa: S603
+            try:
+                self.process = subprocess.Popen([*command, str(descriptor)], pass_fds=[descriptor])  # noqa: S603
+            except OSError:
+                self.socket.close()
+                raise
         self.waiting: dict[int, asyncio.Future[str]] = {}
         self.lost = False
         self._unsent: deque[bytes] = deque()
+        self._reaped: asyncio.Future[int] | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self.socket, self._receive)
 
@@ -86,9 +97,11 @@ class _Worker:
         while unanswered := [done for done in self.waiting.values() if not done.done()]:
             await asyncio.wait(unanswered)
         if not self.lost:
-            self._loop.remove_reader(self.socket)
-            self.socket.close()
+            self._leave()
+        try:
             await asyncio.to_thread(self.process.wait, END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # its disk hangs; all that it has answered is in its log
 
     def _send(self) -> None:
         try:
@@ -122,17 +135,21 @@ class _Worker:
             else:
                 done.set_exception(result)
 
+    def _leave(self) -> None:
+        """Close our end; what is unsent is of callers that have gone, or are told."""
+        self._loop.remove_reader(self.socket)
+        self._loop.remove_writer(self.socket)
+        self.socket.close()
+        self._unsent.clear()
+
     def _lose(self) -> None:
         """Fail what the ended process has not answered."""
         if self.lost:
             return
         self.lost = True
-        self._loop.remove_reader(self.socket)
-        self._loop.remove_writer(self.socket)
-        self.socket.close()
-        self._unsent.clear()
+        self._leave()
         self.process.kill()
-        self.process.wait()
+        self._reaped = self._loop.run_in_executor(None, self.process.wait)  # as long as its disk lets it
         for done in self.waiting.values():
             if not done.done():
                 done.set_exception(

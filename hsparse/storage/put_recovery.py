@@ -9,32 +9,37 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from hsparse.errors import Conflict, StoreFailed
 from hsparse.storage.deletions import deleted_at, forget_deletions
+from hsparse.storage.key import is_key
 from hsparse.storage.posix_file import file_status, is_half_written, new_temporary, read_at, unlink, write_all
 from hsparse.storage.posix_root import PosixRoot
-from hsparse.storage.put_log import Record, log_paths, read_log
+from hsparse.storage.prepared_put import PreparedPut, Put
+from hsparse.storage.put_log import Record, latest_record, log_paths, read_log
 
 
 def recover(root: PosixRoot) -> int:
-    """Make good the logs of dead processes and remove them; return how many records were put; blocks."""
-    count = 0
-    for path in log_paths(root):
-        try:
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue  # another recovers too
-        try:
-            with suppress(BlockingIOError):  # its process lives
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                count += _recover_log(root, file)
-                with suppress(FileNotFoundError):
-                    Path(path).unlink()
-        finally:
-            os.close(file)
+    """Make good the logs of dead processes and remove them; return how many records were put; blocks.
+
+    One at a time: who opens the store meanwhile waits, and so serves nothing that is not yet made good.
+    """
+    with ExitStack() as stack:
+        alone = os.open(f"{root.own}/recovery", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        stack.callback(os.close, alone)
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        dead = {path: file for path in log_paths(root) if (file := _open_dead(path, stack)) is not None}
+        dates: dict[str, int] = {}
+        for file in dead.values():
+            for record in read_log(file):
+                dates[record.key] = max(record.date, dates.get(record.key, 0))
+        count = sum(_recover_log(root, file, dates) for file in dead.values())
+        for path, file in dead.items():
+            os.ftruncate(file, 0)
+            root.sync(file)
+            Path(path).unlink(missing_ok=True)
     forget_deletions(root)
     return count
 
@@ -42,66 +47,87 @@ def recover(root: PosixRoot) -> int:
 def settle(root: PosixRoot, key: str) -> None:
     """Wait until the file of `key` is no longer being written in place; blocks.
 
-    When its writer has died the writer's log is made good. `StoreFailed` when the writer lives and could not
-    finish.
+    When its writer has died, or could not finish, the file is given what the writer's log has of it.
     """
-    if not _is_unsettled(root, key):
-        return
-    recover(root)
-    if _is_unsettled(root, key):
-        raise StoreFailed(
-            f"{key!r} was left half written by a process that still runs, for its disk failed; restart that "
-            "process, and its log will mend the object."
-        )
-
-
-def _is_unsettled(root: PosixRoot, key: str) -> bool:
+    path = f"{root.path}/{key}"
     with root.locked(key):  # its writer holds this as long as it writes
-        status = file_status(f"{root.path}/{key}")
-        return status is not None and is_half_written(status)
+        status = file_status(path)
+        if status is None or not is_half_written(status):
+            return
+        record = latest_record(root, key)
+        if record is None:
+            raise StoreFailed(
+                f"{key!r} is marked as half written and no log holds the rest; restore its file from a copy, "
+                "or take the sticky bit off if another program has set it."
+            )
+        _write(root, path, record)
 
 
-def _recover_log(root: PosixRoot, file: int) -> int:
-    latest: dict[str, Record] = {record.key: record for record in read_log(file)}
-    count = sum(_restore(root, record) for record in latest.values())
-    os.ftruncate(file, 0)
-    root.sync(file)
-    return count
+def _open_dead(path: str, stack: ExitStack) -> int | None:
+    """Open the log of a dead process and lock it until the stack is left; None when its process lives."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    stack.callback(os.close, file)
+    return file
+
+
+def _recover_log(root: PosixRoot, file: int, dates: dict[str, int]) -> int:
+    """Put the records that are the latest of their keys: before a later one an earlier would be seen."""
+    latest = {record.key: record for record in read_log(file) if record.date == dates[record.key]}
+    return sum(_restore(root, record) for record in latest.values() if is_key(record.key))
 
 
 def _restore(root: PosixRoot, record: Record) -> bool:
     """Give a file the state of a record unless it has a later one; tell whether that was needed."""
     path = f"{root.path}/{record.key}"
     while True:
-        try:
-            root.make_directories(record.key)
-        except Conflict:
-            return False  # an object stands where its directory was: it has been deleted
         with root.locked(record.key), suppress(FileNotFoundError):  # another prunes the directory
-            if needed := _is_needed(root, path, record):
-                _write(root, path, record)
-            return needed
+            status = file_status(path)
+            if status is not None and is_half_written(status):
+                record = latest_record(root, record.key) or record  # another may have died since
+            elif not _is_needed(root, path, status, record):
+                return False
+            try:
+                root.make_directories(record.key)
+            except Conflict:
+                return False  # an object stands where its directory was: it has been deleted
+            _write(root, path, record)
+            return True
 
 
-def _is_needed(root: PosixRoot, path: str, record: Record) -> bool:
-    status = file_status(path)
+def _is_needed(root: PosixRoot, path: str, status: os.stat_result | None, record: Record) -> bool:
     if status is None:
         return not Path(path).is_dir() and deleted_at(root, record.key) < record.date
-    if is_half_written(status) or status.st_mtime_ns < record.date:
-        return True
-    return status.st_mtime_ns == record.date and not _sync_if_same(root, path, record)
+    if status.st_mtime_ns != record.date:
+        return status.st_mtime_ns < record.date
+    return not _sync_if_same(root, path, record)
 
 
 def _sync_if_same(root: PosixRoot, path: str, record: Record) -> bool:
-    """Tell whether the file holds what the record says; if so it is durable."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    """Tell whether the file holds what the record says; if so it is durable.
+
+    It is written again, for the bytes that are read may be no longer on their way to the disk: a sync that fails
+    is told of once, and what it did not write counts as written.
+    """
     try:
-        if read_at(file, 0, len(record.data) + 1) != record.data:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except PermissionError:
+        return False
+    try:
+        if os.fstat(file).st_uid != os.geteuid() or read_at(file, 0, len(record.data) + 1) != record.data:
             return False
+        PreparedPut(Put(record.key, record.data), path, file, record.date, None).apply()
         root.sync(file)
     finally:
         os.close(file)
-    root.sync_directory(path.rpartition("/")[0])
+    root.sync_directories(record.key)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import signal
@@ -13,6 +14,9 @@ from hsparse.storage.logged_puts import LoggedPuts
 from hsparse.storage.posix_root import PosixRoot
 from hsparse.storage.prepared_put import Put
 from hsparse.storage.put_message import PACKET, decode_put, encode_replies
+from hsparse.storage.put_recovery import recover
+
+logger = logging.getLogger(__name__)
 
 MOST_PUTS = 128
 MOST_BYTES = 1024 * 1024
@@ -63,7 +67,7 @@ def reply(connection: socket.socket, packets: Iterator[bytes]) -> bool:
     try:
         for packet in packets:
             connection.send(packet)
-    except BrokenPipeError:
+    except (BrokenPipeError, ConnectionResetError):
         return False
     finally:
         connection.setblocking(False)
@@ -75,7 +79,12 @@ def main() -> None:
     # Ctrl-C is for the server, which lets us finish; it reaches its whole process group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     path, name, fsync, descriptor = sys.argv[1:]
-    puts = LoggedPuts(PosixRoot(path, fsync=fsync == "1"), name)
+    root = PosixRoot(path, fsync=fsync == "1")
+    try:
+        recover(root)  # what one before this has left, that logs do not pile up
+    except OSError:
+        logger.exception("Logs of ended processes cannot be made good in %s.", root.own)
+    puts = LoggedPuts(root, name)
     with socket.socket(fileno=int(descriptor)) as connection:
         serve(connection, puts)
     puts.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,15 +21,20 @@ from hsparse.storage.logged_puts import LoggedPuts
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.posix_put import put_by_rename
 from hsparse.storage.posix_root import PosixRoot
-from hsparse.storage.prepared_put import Put
+from hsparse.storage.prepared_put import PreparedPut, Put
 from hsparse.storage.put_condition import Condition
-from hsparse.storage.put_log import log_paths
-from hsparse.storage.put_recovery import recover
+from hsparse.storage.put_log import log_paths, read_log
+from hsparse.storage.put_recovery import recover, settle
 
 KEYS = ("a", "d/b", "d/e/c")
 steps = st.lists(
     st.tuples(
-        st.sampled_from(("log 0", "log 1", "rename", "delete", "empty 0", "empty 1", "crash")),
+        st.sampled_from(
+            (
+                *("log 0", "log 1", "rename", "delete", "empty 0", "empty 1"),
+                *("kill 0", "kill 1", "clock", "recover", "crash"),
+            )
+        ),
         st.sampled_from(KEYS),
         st.integers(0, 9000),
     ),
@@ -77,28 +84,67 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def fail(*_: Any, **__: Any) -> Any:
+    raise OSError(5, "Input/output error")
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def put_and_be_killed(puts: LoggedPuts, key: str, data: bytes) -> None:
+    """End between the log and the file: nobody is told what has become of the put."""
+
+    def kill(one: PreparedPut) -> str:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PreparedPut, "apply", kill)
+        with pytest.raises(Killed):
+            put(puts, key, data)
+    die(puts)
+
+
 @dataclass
 class Machine:
-    """Two processes that put through logs, and what the disk is known to hold of each key."""
+    """Two processes that put through logs, a third that puts by renames and deletes, and a disk.
 
-    root: PosixRoot
+    What the disk is known to hold of each key is only what has been synced.
+    """
+
+    path: str
+    ahead: int = 0
+    """Nanoseconds by which the clock goes before the true one."""
     puts: list[LoggedPuts] = field(default_factory=list)
     values: dict[str, bytes] = field(default_factory=dict)
+    unknown: dict[str, set[bytes]] = field(default_factory=dict)
+    """By key: what puts that were not answered would have made of it, unless another came after them."""
     unsynced: dict[str, list[int]] = field(default_factory=dict)
     """By key: the modification times that its file may have after a crash, 0 for no file."""
     logged: list[set[str]] = field(default_factory=list)
     """What is in the log of each process."""
+
+    def __post_init__(self) -> None:
+        self.root = PosixRoot(self.path, fsync=False, now_ns=lambda: time.time_ns() + self.ahead)
+        self.root.make()
+        self.store = PosixStore(Path(self.path), fsync=False, now_ns=self.root.now_ns)
+        self.start()
 
     def start(self) -> None:
         assert recover(self.root) >= 0
         self.puts = [LoggedPuts(self.root, "store") for _ in range(2)]
         self.logged = [set(), set()]
 
-    def path(self, key: str) -> Path:
-        return Path(self.root.path, key)
+    def end(self) -> None:
+        for puts in self.puts:
+            puts.close()
+        self.store._pool.shutdown()
+
+    def file(self, key: str) -> Path:
+        return Path(self.path, key)
 
     def time(self, key: str) -> int:
-        return self.path(key).stat().st_mtime_ns if self.path(key).exists() else 0
+        return self.file(key).stat().st_mtime_ns if self.file(key).exists() else 0
 
     def step(self, what: str, key: str, size: int) -> None:
         data = os.urandom(4) + bytes(size)
@@ -106,51 +152,86 @@ class Machine:
             self.unsynced.setdefault(key, []).append(self.time(key))
             put(self.puts[int(what[-1])], key, data)
             self.logged[int(what[-1])].add(key)
-            self.values[key] = data
+            self.know(key, data)
+        elif what.startswith("kill"):
+            self.kill(int(what[-1]), key, data)
         elif what == "rename":
             put_by_rename(self.root, key, data)
-            self.values[key] = data
+            self.know(key, data)
             self.unsynced.pop(key, None)
         elif what == "delete":
-            store = PosixStore(Path(self.root.path))
-            store._delete(key)
-            store._pool.shutdown()
-            self.values.pop(key, None)
+            self.store._delete(key)
+            self.know(key, None)
             self.unsynced.pop(key, None)
         elif what.startswith("empty"):
             self.puts[int(what[-1])].empty()
             for synced in self.logged[int(what[-1])]:
                 self.unsynced.pop(synced, None)
             self.logged[int(what[-1])].clear()
+        elif what == "clock":
+            self.ahead -= size * 1_000_000_000
+        else:
+            self.recover()
+
+    def recover(self) -> None:
+        """What a recovery has put, or found, is synced."""
+        live = {one._log.path for one in self.puts if one._log is not None}
+        dates: dict[str, int] = {}
+        for path in set(log_paths(self.root)) - live:
+            with open(path, "rb") as log:  # noqa: PTH123
+                for record in read_log(log.fileno()):
+                    dates[record.key] = max(record.date, dates.get(record.key, 0))
+        recover(self.root)
+        for key, date in dates.items():
+            if self.time(key) == date:
+                self.unsynced.pop(key, None)
+
+    def know(self, key: str, data: bytes | None) -> None:
+        """What is answered comes after all that was not."""
+        self.unknown.pop(key, None)
+        if data is None:
+            self.values.pop(key, None)
+        else:
+            self.values[key] = data
+
+    def kill(self, number: int, key: str, data: bytes) -> None:
+        put_and_be_killed(self.puts[number], key, data)
+        self.unknown.setdefault(key, set()).add(data)
+        self.unsynced.setdefault(key, []).append(self.time(key))
+        self.puts[number] = LoggedPuts(self.root, "store")
+        self.logged[number] = set()
 
     def crash(self, choose: Callable[[list[Any]], Any]) -> None:
-        """Lose of each file what no sync has made sure of."""
+        """Lose of each file what no sync has made sure of, and the times passed."""
         for one in self.puts:
             die(one)
         for key, times in self.unsynced.items():
-            if not self.path(key).exists():
+            if not self.file(key).exists():
                 continue
             kept = choose([*times, "as it is", "in the middle"])
             if kept == "as it is":
                 continue
             if kept == 0:
-                self.path(key).unlink()
+                self.file(key).unlink()
                 continue
-            with self.path(key).open("r+b") as file:
+            with self.file(key).open("r+b") as file:
                 file.write(b"torn")
                 file.truncate(choose([0, 2, 5000]))
             if kept == "in the middle":
-                self.path(key).chmod(mode_of(self.path(key)) | stat.S_ISVTX)
+                self.file(key).chmod(mode_of(self.file(key)) | stat.S_ISVTX)
             else:
-                os.utime(self.path(key), ns=(kept, kept))
+                os.utime(self.file(key), ns=(kept, kept))
         self.unsynced.clear()
+        for lock in Path(self.root.own, "locks").iterdir():
+            if choose([True, False]):
+                lock.write_bytes(b"")
         self.start()
         self.check()
 
     def check(self) -> None:
         for key in KEYS:
-            held = self.path(key).read_bytes() if self.path(key).is_file() else None
-            assert held == self.values.get(key), key
+            held = self.file(key).read_bytes() if self.file(key).is_file() else None
+            assert held == self.values.get(key) or held in self.unknown.get(key, ()), key
 
 
 @given(steps, st.data())
@@ -160,18 +241,15 @@ def test_a_crash_loses_nothing_acknowledged(steps: list[tuple[str, str, int]], d
         return data.draw(st.sampled_from(choices))
 
     with tempfile.TemporaryDirectory() as path:
-        machine = Machine(PosixRoot(path, fsync=False))
-        machine.root.make()
-        machine.start()
+        machine = Machine(path)
         for what, key, size in steps:
             if what == "crash":
                 machine.crash(choose)
             else:
                 machine.step(what, key, size)
-        machine.check()
+                machine.check()
         machine.crash(choose)
-        for puts in machine.puts:
-            puts.close()
+        machine.end()
         assert log_paths(machine.root) == []
         assert recover(machine.root) == 0
         machine.check()
@@ -288,30 +366,118 @@ def test_nothing_follows_records_of_unknown_fate(root: PosixRoot, monkeypatch: p
 
 
 async def test_what_a_live_process_cannot_finish_is_not_served(
-    root: PosixRoot, monkeypatch: pytest.MonkeyPatch
+    root: PosixRoot, puts: LoggedPuts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(puts, "a", b"old")
+    store = PosixStore(Path(root.path))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", fail)
+        patch.setattr(os, "rename", fail)
+        with pytest.raises(StoreFailed, match="check the disk"):
+            put(puts, "a", b"x")
+        for call in (store.get("a"), store.put("a", b"y"), store.delete("a"), anext(store.list(""))):
+            with pytest.raises(StoreFailed, match="check the disk"):
+                await call
+    assert (await store.get("a")).data == b"x"
+    await store.close()
+
+
+@pytest.mark.parametrize("mendable", [True, False])
+def test_what_could_not_be_written_outlives_the_emptying_of_the_log(
+    root: PosixRoot, monkeypatch: pytest.MonkeyPatch, mendable: bool
 ) -> None:
     puts = LoggedPuts(root, "store")
     put(puts, "a", b"old")
-    store = PosixStore(Path(root.path))
-
-    def fail(file: int, size: int) -> None:
-        raise OSError(5, "Input/output error")
-
     with monkeypatch.context() as patch:
         patch.setattr(os, "ftruncate", fail)
         with pytest.raises(StoreFailed, match="check the disk"):
             put(puts, "a", b"x")
-        with pytest.raises(StoreFailed, match="half written"):
-            await store.get("a")
-        with pytest.raises(StoreFailed, match="half written"):
-            await store.put("a", b"y")
-        with pytest.raises(StoreFailed, match="half written"):
-            await store.delete("a")
-        with pytest.raises(StoreFailed, match="half written"):
-            _ = [page async for page in store.list("")]
+        if not mendable:
+            patch.setattr(os, "rename", fail)
+        puts.empty()
+        assert puts._emptying is not None
+        assert (puts._emptying.result() is not None) == mendable
     die(puts)
-    assert (await store.get("a")).data == b"x"
-    await store.close()
+    recover(root)
+    assert Path(root.path, "a").read_bytes() == b"x"
+    assert not mode_of(Path(root.path, "a")) & stat.S_ISVTX
+
+
+def test_a_mark_that_no_log_explains(root: PosixRoot) -> None:
+    leave_half_written(Path(root.path, "a"))
+    with pytest.raises(StoreFailed, match="no log holds the rest"):
+        settle(root, "a")
+
+
+def test_no_lock_to_be_had_is_an_error_of_the_put(
+    root: PosixRoot, puts: LoggedPuts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(puts, "a", b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(PosixRoot, "open_lock", fail)
+        with pytest.raises(StoreFailed, match="check the disk"):
+            put(puts, "b", b"x")
+    put(puts, "b", b"x")
+
+
+def test_a_log_that_cannot_be_made_leaves_nothing(root: PosixRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    puts = LoggedPuts(root, "store")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        put(puts, "a", b"by a rename")
+        before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        for _ in range(5):
+            put(puts, "a", b"by a rename")
+        assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+        assert log_paths(root) == []
+    puts.close()
+
+
+def test_directories_of_what_was_deleted_are_not_made_again(root: PosixRoot) -> None:
+    puts = LoggedPuts(root, "store")
+    store = PosixStore(Path(root.path))
+    put(puts, "d/e/a", b"x")
+    put(puts, "f/a", b"x")
+    for key in ("d/e/a", "f/a"):
+        store._delete(key)
+    put(puts, "d", b"an object now")
+    puts.empty()
+    assert puts._emptying is not None
+    assert puts._emptying.result() is not None
+    put(puts, "f", b"an object now")
+    store._delete("f")
+    die(puts)
+    recover(root)
+    assert sorted(path.name for path in Path(root.path).iterdir()) == [".hsparse", "d"]
+    store._pool.shutdown()
+
+
+def test_what_was_refused_is_not_put_by_a_recovery(root: PosixRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    puts = LoggedPuts(root, "store")
+    rename = os.rename
+    directory = Path(root.path, "a")
+
+    def rename_late(source: str, target: str) -> None:
+        directory.mkdir()
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", rename_late)
+        with pytest.raises(Conflict):
+            put(puts, "a", b"x")
+    directory.rmdir()
+    die(puts)
+    recover(root)
+    assert not directory.exists()
+
+
+def test_what_a_directory_refuses_is_not_logged(puts: LoggedPuts) -> None:
+    put(puts, "a/b", b"x")
+    assert puts._log is not None
+    used = puts._log.used
+    with pytest.raises(Conflict):
+        put(puts, "a", b"y")
+    assert puts._log.used == used
 
 
 async def test_what_a_dead_process_left_half_written_is_mended_by_who_meets_it(root: PosixRoot) -> None:
@@ -355,7 +521,7 @@ def test_files_are_synced_before_their_records_go(
     puts._emptying.result()
     path = root.path
     synced = [name for name in synced if ".hsparse" not in name]
-    assert synced[0] == f"{path}/d/e/a"
+    assert synced[:2] == [path, f"{path}/d/e/a"]  # the first for the next log, whose directory may be new
     assert set(synced) == {f"{path}/d/e/a", path, f"{path}/d", f"{path}/d/e"}
     assert not mode_of(Path(path, "d")) & stat.S_ISVTX
 
@@ -386,3 +552,68 @@ def test_a_sync_that_fails_keeps_the_log(
     assert path in log_paths(root)
     recover(root)
     assert Path(root.path, "a").read_bytes() == b"z"
+
+
+CALLS = (
+    "write",
+    "pwrite",
+    "fsync",
+    "fdatasync",
+    "rename",
+    "ftruncate",
+    "utime",
+    "fchmod",
+    "open",
+    "fstat",
+    "pread",
+)
+MORE_CALLS = ("unlink", "stat", "mkdir")
+
+
+def put_on_a_failing_disk(path: str, first: int, lasting: bool) -> bool:
+    """Fail system call number `first`, and with `lasting` all after it; tell whether there was such a call."""
+    root = PosixRoot(path)
+    root.make()
+    puts = LoggedPuts(root, "store")
+    puts.put([Put("a", b"old" * 500), Put("d/b", b"old")])
+    known: dict[str, set[bytes | None]] = {"a": {b"old" * 500}, "d/b": {b"old"}, "new": {None}}
+    numbers = itertools.count()
+    failed: list[int] = []
+
+    def failing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def fail_or_call(*arguments: Any, **named: Any) -> Any:
+            number = next(numbers)
+            if number == first or (lasting and number > first):
+                failed.append(number)
+                fail()
+            return call(*arguments, **named)
+
+        return fail_or_call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CALLS + MORE_CALLS:
+            patch.setattr(os, name, failing(getattr(os, name)))
+        for key, data in (("a", b"new" * 300), ("d/b", b"new" * 3000), ("new", b"new")):
+            (result,) = puts.put([Put(key, data)])
+            known[key] = {data} if isinstance(result, str) else known[key] | {data}
+        puts.empty()
+        if puts._emptying is not None:
+            puts._emptying.result()
+    assert isinstance(puts.put([Put("d/b", b"last")])[0], str)
+    known["d/b"] = {b"last"}
+    die(puts)
+    recover(root)
+    for key, may in known.items():
+        held = Path(path, key)
+        assert (held.read_bytes() if held.exists() else None) in may, (first, key)
+    assert log_paths(root) == []
+    return bool(failed)
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_disk_that_fails_at_any_call(lasting: bool) -> None:
+    for first in itertools.count():
+        with tempfile.TemporaryDirectory() as path:
+            if not put_on_a_failing_disk(path, first, lasting):
+                break
+    assert first > 50

@@ -18,6 +18,7 @@ from hsparse.storage.put_log import (
     STEP,
     PutLog,
     Record,
+    _encode,
     log_paths,
     read_log,
     started_durably,
@@ -90,6 +91,8 @@ def test_a_log_without_a_whole_header_is_empty() -> None:
             os.truncate(log.path, size)
             assert content(log.path) == []
             assert started_durably(log.path) is None
+        os.truncate(log.path, FIRST)
+        assert started_durably(log.path) == 0
 
 
 def test_records_are_written_into_blocks_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,3 +150,27 @@ def test_a_file_removed_before_it_was_locked_is_made_again(monkeypatch: pytest.M
         log = PutLog(root)
         assert log.path not in removed
         assert log_paths(root) == [log.path]
+
+
+def test_an_object_that_looks_like_records_is_none() -> None:
+    """What an emptied log still has behind its end may be a client's bytes."""
+    with new_root() as root:
+        log = PutLog(root)
+        forged = b"".join(_encode(generation, Record("evil", 2**60, b"x")) for generation in range(10))
+        at = len(_encode(0, Record("a", 1, b"x")))
+        for start in range(10):
+            log.append([Record("a", 1, bytes(at - 27) + forged[start * 32 :])])
+            log.empty()
+            log.append([Record("a", 2, b"x")])
+            assert content(log.path) == [Record("a", 2, b"x")]
+            log.empty()
+
+
+def test_the_name_of_a_first_log_is_durable_from_the_root_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with new_root() as root:
+        synced: list[str] = []
+        monkeypatch.setattr(
+            os, "fsync", lambda file: synced.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+        )
+        PutLog(root)
+        assert {root.path, root.own, f"{root.own}/puts"} <= set(synced)

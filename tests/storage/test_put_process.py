@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,3 +95,83 @@ async def test_a_caller_that_goes_away_changes_nothing_for_others(store: PosixSt
     await asyncio.gather(*tasks, return_exceptions=True)
     for i in range(1, 20, 2):
         assert (await store.get(f"k{i}")).data == b"x"
+
+
+async def test_an_etag_of_any_length_is_compared(store: PosixStore) -> None:
+    await store.put("a", b"1")
+    for etag in ("e" * 70_000, "é", "\ud800"):
+        with pytest.raises(PreconditionFailed):
+            await store.put_if_match("a", b"2", etag)
+
+
+async def test_what_cannot_be_sent_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path, put_log=True)
+    await store.put("a", b"1")
+    with pytest.raises(TypeError):
+        await store.put("a", memoryview(b"abcd")[::2])
+    await store.close()
+
+
+async def test_callers_that_have_gone_leave_no_socket(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path, put_log=True)
+    await store.put("a", b"1")
+    assert store._process is not None
+    worker = store._process._worker
+    assert worker is not None
+    descriptor = worker.socket.fileno()
+    os.kill(pid_of(store), signal.SIGSTOP)
+    tasks = [asyncio.create_task(store.put(f"k{i}", bytes(MOST))) for i in range(40)]
+    await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    os.kill(pid_of(store), signal.SIGCONT)
+    await store.close()
+    assert not asyncio.get_running_loop().remove_writer(descriptor)
+
+
+async def test_one_that_cannot_be_started(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", fail)
+        with pytest.raises(StoreFailed, match="temporarily unavailable"):
+            await store.put("a", b"1")
+    await store.put("a", b"1")
+
+
+async def test_what_one_that_was_killed_has_left_is_made_good_by_the_next(
+    store: PosixStore, tmp_path: Path
+) -> None:
+    for _ in range(3):
+        await store.put("a", b"1")
+        process = store._process
+        assert process is not None
+        assert process._worker is not None
+        process._worker.process.kill()
+        process._worker.process.wait()
+        process._worker._receive()
+    await store.put("a", b"1")
+    assert len(list((tmp_path / "root" / ".hsparse" / "puts").iterdir())) == 1
+
+
+async def test_one_that_takes_long_to_die_is_not_waited_for(
+    store: PosixStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put("a", b"1")
+    assert store._process is not None
+    worker = store._process._worker
+    assert worker is not None
+    died = threading.Event()
+    wait = worker.process.wait
+
+    def wait_long(timeout: float | None = None) -> int:
+        assert threading.current_thread() is not threading.main_thread()
+        died.wait()
+        return wait(timeout)
+
+    monkeypatch.setattr(worker.process, "wait", wait_long)
+    worker._lose()
+    await store.put("a", b"2")
+    died.set()
