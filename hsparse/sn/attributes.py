@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any
 
 from aiohttp import hdrs, web
@@ -203,7 +202,7 @@ async def _parsed(context: Context, bodies: Any) -> Record:
 def _decoded_names(context: Context) -> tuple[str, ...]:
     try:
         text = base64.b64decode(context.arg("attr_names") or "", validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError) as error:
+    except ValueError as error:  # also of characters beyond ASCII, and of bytes that are not UTF-8
         raise BadRequest(f"attr_names is not valid base64: {error}.") from error
     if not text:
         raise BadRequest("The parameter attr_names must name what to delete.")
