@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable
 from typing import Any
 
@@ -237,7 +236,7 @@ async def _parsed(context: Context, bodies: Any) -> Record:
 def _decoded_names(context: Context) -> tuple[str, ...]:
     try:
         text = base64.b64decode(context.arg("attr_names") or "", validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError) as error:
+    except ValueError as error:  # also of characters beyond ASCII, and of bytes that are not UTF-8
         raise BadRequest(f"attr_names is not valid base64: {error}.") from error
     if not text:
         raise BadRequest("The parameter attr_names names no attribute.")

@@ -256,3 +256,10 @@ async def test_every_collection_has_attributes(rest: RestClient) -> None:
 
 async def names(rest: RestClient, path: str, **options: object) -> list[str]:
     return [one["name"] for one in (await rest("GET", path, **options))["attributes"]]
+
+
+@pytest.mark.parametrize("names", ["É\x90", "a", "_w==", "****"])
+async def test_names_that_are_no_base64_are_refused(rest: RestClient, own: str, names: str) -> None:
+    reply = await rest("DELETE", own, attr_names=names, encoding="base64")
+    assert reply.status == 400
+    assert "attr_names is not valid base64" in reply["error"]["message"]
