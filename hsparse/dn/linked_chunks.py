@@ -107,7 +107,7 @@ class LinkedChunks:
                 missing = [
                     i for i, chunk in enumerate(chunks) if chunk.value is None and chunk.loading is None
                 ]
-                # A part may name a chunk twice: the cache gives the same for both.
+                # Parts may name a chunk twice: the cache gives the same for both.
                 missing = list({id(chunks[i]): i for i in missing}.values())
                 others = {chunk.loading for chunk in chunks if chunk.loading is not None}
                 own = (
