@@ -33,23 +33,19 @@ from hsparse.sn.value_json import respond_values
 from hsparse.sn.variable_fanout import VariableFanout, aside
 from hsparse.sn.variable_query import answer_variable_query
 from hsparse.sn.variable_values import answer_variable
-from hsparse.sn.write_body import points_selection, read_body, select_selection, selected_values
-
-POST_KEYS = frozenset(
-    {
-        "points",
-        "select",
-        "fields",
-        "query",
-        "Limit",
-        "nonstrict",
-        "ignore_nan",
-        "reduce_dim",
-        "domain",
-        "bucket",
-    }
+from hsparse.sn.write_body import (
+    points_selection,
+    read_body,
+    select_selection,
+    selected_values,
+    stepped_selection,
 )
-"""Keys of a read's body: h5pyd sends its parameters there when the selection is long."""
+
+SELECTING = (frozenset({"points"}), frozenset({"select"}), frozenset({"start", "stop", "step"}))
+"""The ways in which a read's body names elements."""
+BESIDE = frozenset({"fields", "query", "Limit", "nonstrict", "ignore_nan", "reduce_dim", "domain", "bucket"})
+"""What may be there too: h5pyd sends its parameters in the body when the selection is long."""
+POST_KEYS = BESIDE.union(*SELECTING)
 PAGES_AT_ONCE = 2
 """A streamed answer has one page on its way and makes the next."""
 
@@ -76,17 +72,21 @@ async def post_value(context: Context) -> web.StreamResponse:
         data = await context.body()
         return await _read(context, _request(context, {}, lambda extent: binary_points(data, extent)))
     body = await read_object(context)
-    unknown = set(body) - POST_KEYS
-    if unknown or ("points" in body) == ("select" in body):
+    ways = [keys for keys in SELECTING if keys & set(body)]
+    if set(body) - POST_KEYS or len(ways) != 1:
         raise BadRequest(
-            "The body must have either points or select, and beside it at most fields, query and Limit."
+            "The body must have one of points, select, and start with stop, and beside it at most step, fields, "
+            "query and Limit."
         )
-    if "points" in body:
-        points = body.pop("points")
-        return await _read(context, _request(context, body, lambda extent: points_selection(points, extent)))
-    return await _read(
-        context, _request(context, body, lambda extent: select_selection(body["select"], extent))
-    )
+
+    def choose(extent: tuple[int, ...]) -> Selection:
+        if "points" in body:
+            return points_selection(body["points"], extent)
+        if "select" in body:
+            return select_selection(body["select"], extent)
+        return stepped_selection(body, extent)
+
+    return await _read(context, _request(context, body, choose))
 
 
 def _request(

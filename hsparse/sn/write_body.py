@@ -136,7 +136,7 @@ def _selection(context: Context, body: WriteBody, dataset: Dataset) -> Selection
     if named == ["points"]:
         return points_selection(body.json["points"], extent)
     if named == ["start/stop/step"]:
-        return _stepped(body.json, extent)
+        return stepped_selection(body.json, extent)
     return select_selection(select, extent)
 
 
@@ -164,7 +164,8 @@ def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
     return Points(extent, coords.reshape(-1, len(extent)) if coords.ndim < 2 else coords)
 
 
-def _stepped(body: dict[str, Any], extent: tuple[int, ...]) -> Selection:
+def stepped_selection(body: dict[str, Any], extent: tuple[int, ...]) -> Selection:
+    """Return the hyperslab of a body's `start`, `stop` and `step`, each a number a dimension or left out."""
     rank = len(extent)
     start, stop, step = (
         _numbers(body.get(key), default, key)

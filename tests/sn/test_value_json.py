@@ -32,6 +32,13 @@ def test_values_are_shown_as_lists(kind: str, shape: tuple[int, ...]) -> None:
         assert shown(backwards) == (backwards.astype("U3") if kind == "S3" else backwards).tolist()
 
 
+@pytest.mark.parametrize("kind", ["<f2", ">f4", "<f8"])
+def test_floats_have_all_their_digits(kind: str) -> None:
+    values = np.array([0.1, -5.579564096946176e16 if kind != "<f2" else 3.3, 1e-4], kind)
+    assert shown(values) == values.tolist()
+    assert shown(values[0]) == values[0].item()
+
+
 def test_compound_elements_are_lists_of_fields() -> None:
     values = np.zeros(2, ROW)
     values["n"] = [1, 2]

@@ -106,6 +106,15 @@ async def test_start_stop_step_and_base64(client: RestClient) -> None:
     assert (await client("PUT", f"{path}/value", body)).status == 200
     text = base64.b64encode(np.array([8, 9], "<i4").tobytes()).decode()
     assert (await client("PUT", f"{path}/value", {"start": 1, "stop": 3, "value_base64": text})).status == 200
+    read = await client("POST", f"{path}/value", {"start": [0], "stop": [7], "step": [3]})
+    assert read["value"] == [1, 2, 3]
+    for body in (
+        {},
+        {"start": 1, "select": "[1]"},
+        {"points": [1], "select": "[1]"},
+        {"select": "[1]", "x": 1},
+    ):
+        assert (await client("POST", f"{path}/value", body)).status == 400
     assert (await client("GET", f"{path}/value"))["value"] == [1, 8, 9, 2, 0, 0, 3, 0, 0, 4]
 
 
