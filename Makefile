@@ -32,4 +32,4 @@ bench: $(BIN)/.installed ## the workloads against HSDS and TileDB
 	$(BIN)/python -m benchmarks
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .demo .bench dist
+	rm -rf $(VENV) .demo .bench .h5web dist

@@ -61,8 +61,8 @@ class Settings(BaseSettings):
     page_size: int = Field(
         16 * MIB, ge=64 * 1024, description="how much of a large answer is in memory at a time"
     )
-    put_processes: int = Field(
-        2, ge=0, le=32, description="processes that put small objects (directories only); 0: threads do"
+    put_log: bool = Field(
+        True, description="put small objects through a log, in a process of its own (directories only)"
     )
     fsync: bool = Field(True, description="wait for the disk before answering a write (directories only)")
     log_level: str = Field("WARNING", description="DEBUG, INFO, WARNING or ERROR")

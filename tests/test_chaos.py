@@ -22,7 +22,7 @@ from hsparse.testing.door import Door, Kind, NotDone, Place
 from hsparse.testing.ledger import Ledger
 from hsparse.testing.remote_rest import RemoteRest
 from hsparse.testing.rest_door import RestDoor
-from hsparse.testing.server_process import ServerProcess, server_process
+from hsparse.testing.server_process import ServerProcess, children_of, server_process
 from hsparse.testing.sparse_model import Coord
 
 SIDE, WRITERS = 48, 6
@@ -83,8 +83,14 @@ class Writers:
 
 
 async def kill_one(server: ServerProcess, writers: Writers, generator: random.Random) -> None:
-    """Kill a data node, and see another take its place while the writers go on."""
+    """Kill a data node, and see another take its place while the writers go on.
+
+    One time in two the process that puts for it goes with it, in the middle of a put; else that ends by itself,
+    while the new data node works.
+    """
     victim = generator.choice(server.data_nodes)
+    for process in children_of(victim) if generator.random() < 0.5 else []:
+        os.kill(process, signal.SIGKILL)
     os.kill(victim, signal.SIGKILL)
     while victim in (nodes := server.data_nodes) or len(nodes) < 2:
         await writers.advance(1)

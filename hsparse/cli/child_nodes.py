@@ -22,7 +22,7 @@ PASSED = (
     "cache_size",
     "pending_size",
     "fsync",
-    "put_processes",
+    "put_log",
     "log_level",
 )
 GRACE_SECONDS = 8.0

@@ -35,7 +35,7 @@ from hsparse.errors import Misconfigured
 from hsparse.sn.owners import Owners
 from hsparse.wire.message import GetInfo
 
-STORE = ("root", "bucket", "s3_endpoint", "s3_region", "single_writer", "fsync", "put_processes")
+STORE = ("root", "bucket", "s3_endpoint", "s3_region", "single_writer", "fsync", "put_log")
 LISTEN = ("host", "port", "log_level")
 LIMITS = ("cache_size", "pending_size")
 STANDARD_INPUT = 0

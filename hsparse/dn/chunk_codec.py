@@ -36,8 +36,11 @@ class SparseCodec:
     def encode(self, value: SparseChunk) -> Buffer:
         return encode_sparse(value, self.spec.filters)
 
-    def nbytes(self, value: SparseChunk) -> int:
+    def nbytes(self, value: SparseChunk, stored: int) -> int:
         return value.nbytes
+
+    def work(self, nbytes: int) -> int:
+        return nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,11 @@ class DenseCodec:
         value.flags.writeable = False
         return encode_dense(value, self.spec.filters[0])
 
-    def nbytes(self, value: NDArray[Any]) -> int:
+    def nbytes(self, value: NDArray[Any], stored: int) -> int:
         return value.nbytes
+
+    def work(self, nbytes: int) -> int:
+        return nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +87,11 @@ class VariableCodec:
     def encode(self, value: VariableArray) -> Buffer:
         return encode_variable(value, self.spec.filters[0])
 
-    def nbytes(self, value: VariableArray) -> int:
+    def nbytes(self, value: VariableArray, stored: int) -> int:
         return value.nbytes
+
+    def work(self, nbytes: int) -> int:
+        return nbytes
 
 
 def codec_for(key: str, spec: ChunkSpec, datatype: Datatype) -> SparseCodec | DenseCodec | VariableCodec:

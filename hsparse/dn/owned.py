@@ -35,8 +35,12 @@ class Codec(Protocol[V]):
         """Return the object's bytes."""
         ...
 
-    def nbytes(self, value: V) -> int:
-        """Return about how many bytes of memory the value takes."""
+    def nbytes(self, value: V, stored: int) -> int:
+        """Return about how many bytes of memory the value takes, which is `stored` bytes as an object."""
+        ...
+
+    def work(self, nbytes: int) -> int:
+        """Return what changing and encoding a value of so many bytes of memory amounts to, see `Workers`."""
         ...
 
 
@@ -149,7 +153,7 @@ class Owned(Generic[V]):
             state: _State[V] = _State(None, None)
         else:
             value = await self._workers.run(len(stored.data), self._codec.decode, stored.data)
-            state = _State(value, stored.etag, nbytes=self._codec.nbytes(value))
+            state = _State(value, stored.etag, nbytes=self._codec.nbytes(value, len(stored.data)))
         finally:
             self._loading = None
         if self._state is None or not self._state.decoded:
@@ -180,7 +184,7 @@ class Owned(Generic[V]):
         for _ in range(ATTEMPTS):
             remembered = self._state is not None or self._loading is not None
             state = await self._known(group[0].base)
-            weight = state.nbytes + sum(waiting.weight for waiting in group)
+            weight = self._codec.work(state.nbytes) + sum(waiting.weight for waiting in group)
             applied = await self._workers.run(weight, self._apply_group, group, state.value)
             try:
                 if not await self._put(state, applied, group[0].base) and remembered:
@@ -240,7 +244,7 @@ class Owned(Generic[V]):
         else:
             etag = await self._store.put_if_match(self.key, group.data, state.etag)
         assert group.value is not None  # or there were no data
-        self._state = _State(group.value, etag, nbytes=self._codec.nbytes(group.value))
+        self._state = _State(group.value, etag, nbytes=self._codec.nbytes(group.value, len(group.data)))
         return True
 
     async def _confirm(self, state: _State[V]) -> None:

@@ -103,6 +103,19 @@ class Context:
         self.check_length()
         limit = self.most
         length = self.request.content_length
+        content = self.request.content
+        if content.is_eof() and content.exception() is None:
+            data = bytearray(content.read_nowait())  # it came with the headers
+        else:
+            data = await self._received(limit)
+        if length is not None and len(data) != length:
+            raise BadRequest(
+                f"The body has {len(data)} bytes of the {length} announced; nothing was applied."
+            )
+        return data
+
+    async def _received(self, limit: int) -> bytearray:
+        """Return the body as it comes in, if that is fast enough."""
         data = bytearray()
         try:
             started = asyncio.get_running_loop().time()
@@ -116,8 +129,4 @@ class Context:
             raise BadRequest("The body came too slowly, or not at all; nothing was applied.") from error
         except web.RequestPayloadError as error:
             raise BadRequest("The body was cut short; nothing was applied.") from error
-        if length is not None and len(data) != length:
-            raise BadRequest(
-                f"The body has {len(data)} bytes of the {length} announced; nothing was applied."
-            )
         return data

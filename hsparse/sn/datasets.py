@@ -13,6 +13,7 @@ from hsparse.model.dataspace import parse_shape
 from hsparse.model.fill_value import parse_fill_value
 from hsparse.model.initial_value import parse_initial_value
 from hsparse.model.layout import chunk_spec, parse_layout
+from hsparse.model.shown_type import shown_type
 from hsparse.model.variable_array import VariableArray
 from hsparse.sn.chunk_fanout import ChunkFanout
 from hsparse.sn.context import Context
@@ -51,7 +52,7 @@ async def get_dataset_type(context: Context) -> web.StreamResponse:
     record = await requested(context, "datasets")
     own = f"/datasets/{record['id']}"
     links = hrefs(context, self=f"{own}/type", owner=own, root=f"/groups/{record['root']}")
-    return respond({"type": record["type"], "hrefs": links})
+    return respond({"type": shown_type(record["type"]), "hrefs": links})
 
 
 async def post_datasets(context: Context) -> web.StreamResponse:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
@@ -18,6 +18,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 from hsparse.clock import Clock
 
 Family = TypeVar("Family", Counter, Gauge, Histogram)
+Series: TypeAlias = tuple[Counter, Histogram, Counter, Counter]
+"""Requests, latency, bytes in and bytes out of one set of labels."""
 
 __all__ = ["CONTENT_TYPE", "METRICS", "Metric", "Metrics"]
 
@@ -90,6 +92,7 @@ class Metrics:
         self._bytes_in = BYTES_IN.make(self._registry)
         self._bytes_out = BYTES_OUT.make(self._registry)
         self._in_flight = IN_FLIGHT.make(self._registry)
+        self._known: dict[tuple[str, str, str], Series] = {}
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -117,11 +120,24 @@ class Metrics:
 
     def _count(self, request: web.Request, status: str, size: int, seconds: float) -> None:
         labels = _route(request), request.method if request.method in hdrs.METH_ALL else OTHER
-        self._requests.labels(*labels, status).inc()
-        self._latency.labels(*labels).observe(seconds)
-        self._bytes_in.labels(*labels).inc(request.content.total_bytes)
+        requests, latency, bytes_in, bytes_out = self._series(*labels, status)
+        requests.inc()
+        latency.observe(seconds)
+        bytes_in.inc(request.content.total_bytes)
         # Something was sent already only of a streamed answer, and then it need not have come to its end.
-        self._bytes_out.labels(*labels).inc(request.writer.output_size or size)
+        bytes_out.inc(request.writer.output_size or size)
+
+    def _series(self, route: str, method: str, status: str) -> Series:
+        """Return what counts these labels; they are few, and looking each up costs as much as counting."""
+        key = route, method, status
+        if (series := self._known.get(key)) is None:
+            series = self._known[key] = (
+                self._requests.labels(*key),
+                self._latency.labels(route, method),
+                self._bytes_in.labels(route, method),
+                self._bytes_out.labels(route, method),
+            )
+        return series
 
 
 def _route(request: web.Request) -> str:

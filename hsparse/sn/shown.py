@@ -10,6 +10,7 @@ from hsparse.model.dataspace import dims_of, shown_shape
 from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, shown_layout
 from hsparse.model.link import bare_link
 from hsparse.model.objid import collection_of
+from hsparse.model.shown_type import shown_type
 from hsparse.wire.message import Record
 
 CLASSES = {"groups": "group", "datasets": "dataset", "datatypes": "datatype"}
@@ -22,10 +23,10 @@ def shown_object(
     collection = collection_of(record["id"])
     shown: Record = {"id": record["id"], "root": record["root"]}
     if collection == "datasets":
-        shown |= {"shape": shown_shape(record["shape"]), "type": record["type"]}
+        shown |= {"shape": shown_shape(record["shape"]), "type": shown_type(record["type"])}
         shown |= _dataset_properties(record)
     elif collection == "datatypes":
-        shown["type"] = record["type"]
+        shown["type"] = shown_type(record["type"])
     shown |= {"created": record["created"], "lastModified": record["lastModified"]}
     if collection == "groups":
         shown["linkCount"] = len(record.get("links") or {})
@@ -48,7 +49,11 @@ def shown_attributes(record: Record, *, ignore_nan: bool = False) -> Record:
     """Return an object's attributes by name, with their values."""
     attributes = record.get("attributes") or {}
     return {
-        name: {**stored, "value": shown_value(stored, ignore_nan=ignore_nan)}
+        name: {
+            **stored,
+            "type": shown_type(stored["type"]),
+            "value": shown_value(stored, ignore_nan=ignore_nan),
+        }
         for name, stored in attributes.items()
     }
 
@@ -60,7 +65,7 @@ def shown_attribute(
     shown = {
         "name": name,
         "created": stored.get("created", 0),
-        "type": stored["type"],
+        "type": shown_type(stored["type"]),
         "shape": stored["shape"],
     }
     if data and not 0 < max_size < attribute_size(stored):

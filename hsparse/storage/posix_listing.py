@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TypeAlias
 
 from hsparse.storage.key import RESERVED, is_key
+from hsparse.storage.posix_file import TEMPORARY, file_status
 
-TEMPORARY = ".tmp-"
 STALE_NS = 3600 * 1_000_000_000
 """A temporary file this old belongs to no put: one takes seconds, and retries if it is swept all the same."""
 
@@ -37,7 +36,7 @@ def _walk(root: str, at: str, prefix: str, delimiter: bool, start_after: str) ->
         if not key.startswith(prefix):
             continue
         if not key.endswith("/"):
-            if key > start_after and (status := _file_status(f"{root}/{key}")) is not None:
+            if key > start_after and (status := file_status(f"{root}/{key}")) is not None:
                 yield key, status
         elif delimiter:
             if key > start_after and _holds_object(f"{root}/{key}"):
@@ -73,14 +72,6 @@ def _holds_object(directory: str) -> bool:
     return any(_holds_object(directory + name) for name in below)
 
 
-def _file_status(path: str) -> os.stat_result | None:
-    try:
-        status = os.stat(path)  # noqa: PTH116 (a Path for each of a million names costs more than the stat)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return status if stat.S_ISREG(status.st_mode) else None
-
-
 def sweep(root: str) -> int:
     """Remove the stale temporary files everywhere below `root`; return how many."""
     swept = 0
@@ -90,7 +81,7 @@ def sweep(root: str) -> int:
 
 
 def _sweep_file(path: str) -> bool:
-    status = _file_status(path)
+    status = file_status(path)
     if status is None or time.time_ns() - status.st_mtime_ns < STALE_NS:
         return False
     with suppress(FileNotFoundError):  # another sweeps too

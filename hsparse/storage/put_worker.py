@@ -1,38 +1,84 @@
-"""`python -m hsparse.storage.put_worker ROOT FSYNC SOCKET`: a process of `PutProcesses`."""
+"""`python -m hsparse.storage.put_worker ROOT NAME FSYNC SOCKET`: the process of a `PutProcess`."""
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import socket
 import sys
-from pathlib import Path
+from collections.abc import Iterator
 
-from hsparse.errors import HsparseError
-from hsparse.storage.posix import PosixStore
-from hsparse.storage.put_processes import PACKET, decode_put, encode_reply
+from hsparse.storage.logged_puts import LoggedPuts
+from hsparse.storage.posix_root import PosixRoot
+from hsparse.storage.prepared_put import Put
+from hsparse.storage.put_message import PACKET, decode_put, encode_replies
+
+MOST_PUTS = 128
+MOST_BYTES = 1024 * 1024
+"""What is put together: as much as has come in, to these bounds."""
+IDLE_MS = 1000
+"""After so long without a put the log is emptied: files are then durable by themselves."""
 
 
-def serve(connection: socket.socket, store: PosixStore) -> None:
-    """Put what is asked for, one after the other, until the other end is closed."""
-    while message := connection.recv(PACKET):
-        number, condition, key, etag, data = decode_put(message)
+def receive(connection: socket.socket) -> list[tuple[int, Put]] | None:
+    """Return the puts that have come in; None when the other end is closed and nothing is left."""
+    puts: list[tuple[int, Put]] = []
+    size = 0
+    while len(puts) < MOST_PUTS and size < MOST_BYTES:
         try:
-            result: str | HsparseError = store.put_now(key, data, condition, etag)
-        except HsparseError as error:
-            result = error
-        try:
-            connection.send(encode_reply(number, result))
-        except BrokenPipeError:
-            return  # nobody is left to be told
+            packet = connection.recv(PACKET)
+        except BlockingIOError:
+            return puts
+        except ConnectionResetError:
+            packet = b""  # the other end was killed before it had read our replies
+        if not packet:
+            return puts or None
+        puts.append(decode_put(packet))
+        size += len(packet)
+    return puts
+
+
+def serve(connection: socket.socket, puts: LoggedPuts) -> None:
+    """Put what is asked for until the other end is closed."""
+    connection.setblocking(False)
+    incoming = select.poll()
+    incoming.register(connection, select.POLLIN)
+    while True:
+        if not incoming.poll(None if puts.idle else IDLE_MS):
+            puts.empty()
+            continue
+        os.sched_yield()  # what is on its way may come in too, and share the sync
+        asked = receive(connection)
+        if asked is None:
+            return
+        results = puts.put([put for _, put in asked])
+        if not reply(connection, encode_replies(zip((number for number, _ in asked), results, strict=True))):
+            return
+
+
+def reply(connection: socket.socket, packets: Iterator[bytes]) -> bool:
+    """Send packets; False when nobody is left to be told."""
+    connection.setblocking(True)
+    try:
+        for packet in packets:
+            connection.send(packet)
+    except BrokenPipeError:
+        return False
+    finally:
+        connection.setblocking(False)
+    return True
 
 
 def main() -> None:
     """Serve until the process that started this one closes its end, or is gone."""
     # Ctrl-C is for the server, which lets us finish; it reaches its whole process group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    root, fsync, descriptor = sys.argv[1:]
+    path, name, fsync, descriptor = sys.argv[1:]
+    puts = LoggedPuts(PosixRoot(path, fsync=fsync == "1"), name)
     with socket.socket(fileno=int(descriptor)) as connection:
-        serve(connection, PosixStore(Path(root), fsync=fsync == "1", workers=1))
+        serve(connection, puts)
+    puts.close()
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ class ServerProcess:
     @property
     def data_nodes(self) -> list[int]:
         """Return the process ids of its data nodes."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return [int(child) for child in children.split()]
+        return children_of(self.process.pid)
 
     def kill(self) -> None:
         """End it at once, as kill -9 does."""
@@ -36,6 +35,11 @@ class ServerProcess:
         """Stop it as Ctrl-C does; return its exit status."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(STOP_SECONDS)
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the process ids of the children of a process."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextmanager

@@ -6,13 +6,13 @@ import asyncio
 
 from hsparse.dn.cache import Cache
 from hsparse.dn.owned import Owned
-from hsparse.dn.record_codec import RecordCodec
+from hsparse.dn.record_codec import MEMORY, OVERHEAD, RecordCodec
 from hsparse.dn.workers import Workers
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 
 WORKERS = Workers(1)
-RECORD_BYTES = 1024
+RECORD_BYTES = OVERHEAD + MEMORY * len(b'{"key":"a"}')
 
 
 def make(key: str, store: MemoryStore | FaultyStore) -> Owned[dict[str, object]]:
@@ -72,4 +72,4 @@ async def test_drop_forgets_a_prefix() -> None:
         await fill(cache, store, key)
     cache.drop("db/1/")
     assert [owned.key for owned in cache] == ["db/2/a"]
-    assert cache.nbytes == RECORD_BYTES + len("db/2/a")
+    assert cache.nbytes == OVERHEAD + MEMORY * len(b'{"key":"db/2/a"}') + len("db/2/a")

@@ -28,8 +28,11 @@ class TextCodec:
     def encode(self, value: str) -> bytes:
         return value.encode()
 
-    def nbytes(self, value: str) -> int:
+    def nbytes(self, value: str, stored: int) -> int:
         return len(value)
+
+    def work(self, nbytes: int) -> int:
+        return nbytes
 
 
 def add(word: str) -> Callable[[str | None], tuple[str, str]]:

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import itertools
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -347,7 +348,7 @@ async def test_a_state_changed_after_the_first_check(
 async def test_a_vanishing_directory_is_not_tried_for_ever(
     store: PosixStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "_make_directories", lambda key: None)
+    monkeypatch.setattr(store._root, "make_directories", lambda key: None)
     with pytest.raises(StoreFailed, match="keeps vanishing"):
         await store.put("a/b", b"data")
 
@@ -375,7 +376,7 @@ from hsparse.errors import PreconditionFailed
 from hsparse.storage.posix import PosixStore
 
 async def main():
-    store = PosixStore(Path(sys.argv[1]), fsync=False)
+    store = PosixStore(Path(sys.argv[1]), fsync=False, put_log=sys.argv[2] != "0")
     async def one():
         while True:
             stored = await store.get("deep/counter")
@@ -398,8 +399,9 @@ asyncio.run(main())
 
 
 async def test_processes_lose_no_update(store: PosixStore) -> None:
+    """One of them by renames, the others through logs."""
     await store.put("deep/counter", b"0")
-    root = store._root
+    root = store._root.path
     processes = [
         await asyncio.create_subprocess_exec(sys.executable, "-c", INCREMENT, root, str(number))
         for number in range(3)
@@ -415,10 +417,10 @@ from pathlib import Path
 from hsparse.storage.posix import PosixStore
 
 async def main():
-    store = PosixStore(Path(sys.argv[1]))
+    store = PosixStore(Path(sys.argv[1]), put_log=True)
     async def run(key):
         for number in itertools.count(int(sys.argv[2])):
-            await store.put(key, number.to_bytes(8, "big") * 40000)
+            await store.put(key, number.to_bytes(8, "big") * int(sys.argv[3]))
             print(key, number, flush=True)
     await asyncio.gather(*(run(f"d/{name}") for name in "abcd"))
 
@@ -426,27 +428,29 @@ asyncio.run(main())
 """
 
 
-def put_until_killed(root: str, start: int, acknowledged: int) -> dict[str, int]:
-    """Run puts of rising numbers in a process, kill it after so many; return each key's last acknowledged."""
-    with subprocess.Popen(
-        [sys.executable, "-c", PUT_FOR_EVER, root, str(start)], stdout=subprocess.PIPE, text=True
-    ) as process:
+def put_until_killed(root: str, start: int, times: int, acknowledged: int) -> dict[str, int]:
+    """Put rising numbers, many times over, until killed after so many; return each key's last acknowledged."""
+    command = [sys.executable, "-c", PUT_FOR_EVER, root, str(start), str(times)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         lines = [next(process.stdout) for _ in range(acknowledged)]
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)  # with the process that puts through the log
         lines += process.stdout
     return {key: int(number) for key, number in (line.split() for line in lines if line.endswith("\n"))}
 
 
-async def test_a_kill_leaves_no_torn_object(store: PosixStore) -> None:
-    for start in range(0, 4000, 1000):
+@pytest.mark.parametrize("times", [7000, 40_000], ids=["through the log", "by a rename"])
+async def test_a_kill_leaves_no_torn_object(store: PosixStore, times: int) -> None:
+    for start in range(0, 8000, 1000):
         # A different number of puts each time, so that the kill meets other steps of one.
-        acknowledged = await asyncio.to_thread(put_until_killed, store._root, start, 20 + start // 300)
+        acknowledged = await asyncio.to_thread(
+            put_until_killed, store._root.path, start, times, 20 + start // 300
+        )
         assert len(acknowledged) == 4
         for key, number in acknowledged.items():
             stored = await store.get(key)
-            assert stored.data == stored.data[:8] * 40000
-            # The put after the last acknowledged one may have been renamed and not yet answered.
+            assert stored.data == stored.data[:8] * times
+            # The put after the last acknowledged one may have been made and not yet answered.
             assert int.from_bytes(stored.data[:8], "big") in (number, number + 1)
             await store.put_if_match(key, b"", stored.etag)  # no lock is left behind
         assert [entry.key async for page in store.list("") for entry in page.entries] == sorted(acknowledged)

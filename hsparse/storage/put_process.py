@@ -1,0 +1,142 @@
+"""The process that puts small objects for a posix store, through a log; see `hsparse.storage.logged_puts`.
+
+A put is a dozen system calls. Made in a thread, each must get the interpreter's lock back from a busy event
+loop; made in another process they need not, and all puts that have come in share one sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections import deque
+
+from hsparse.errors import StoreFailed
+from hsparse.storage.object_store import Buffer
+from hsparse.storage.posix_root import PosixRoot
+from hsparse.storage.put_condition import Condition
+from hsparse.storage.put_message import PACKET, decode_replies, encode_put
+
+END_SECONDS = 60
+"""How long the process may take to sync what it has put, when it is closed."""
+
+
+class PutProcess:
+    """A process over the store at `root`, started by the first put and again when it has died."""
+
+    def __init__(self, root: PosixRoot, name: str) -> None:
+        self._command = [
+            sys.executable, "-m", "hsparse.storage.put_worker", root.path, name, str(int(root.fsync))
+        ]  # fmt: skip
+        self._worker: _Worker | None = None
+        self._number = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, None while there is no process."""
+        return self._worker.process.pid if self._worker is not None else None
+
+    async def put(self, key: str, condition: Condition, etag: str, data: Buffer) -> str:
+        """Put a small object, see `ObjectStore`; return its etag."""
+        if self._worker is None or self._worker.lost:
+            self._worker = _Worker(self._command)
+        worker = self._worker
+        self._number += 1
+        number = self._number
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        worker.waiting[number] = done
+        worker.send(encode_put(number, condition, key, etag, data))
+        try:
+            return await done
+        finally:
+            worker.waiting.pop(number, None)
+
+    async def close(self) -> None:
+        """Let the process finish what it has, and end it."""
+        if self._worker is not None:
+            await self._worker.close()
+
+
+class _Worker:
+    """One process, our end of its socket, the puts it has not answered and the packets not yet sent."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.socket.setblocking(False)
+            descriptor = theirs.fileno()
+            self.process = subprocess.Popen([*command, str(descriptor)], pass_fds=[descriptor])  # noqa: S603
+        self.waiting: dict[int, asyncio.Future[str]] = {}
+        self.lost = False
+        self._unsent: deque[bytes] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self.socket, self._receive)
+
+    def send(self, packet: bytes) -> None:
+        """Send a packet, at once where the socket takes it."""
+        self._unsent.append(packet)
+        if len(self._unsent) == 1:
+            self._send()
+            if self._unsent:
+                self._loop.add_writer(self.socket, self._send)
+
+    async def close(self) -> None:
+        """Wait for all answers, then close our end and wait for the process."""
+        while unanswered := [done for done in self.waiting.values() if not done.done()]:
+            await asyncio.wait(unanswered)
+        if not self.lost:
+            self._loop.remove_reader(self.socket)
+            self.socket.close()
+            await asyncio.to_thread(self.process.wait, END_SECONDS)
+
+    def _send(self) -> None:
+        try:
+            while self._unsent:
+                self.socket.send(self._unsent[0])
+                self._unsent.popleft()
+        except BlockingIOError:
+            return
+        except OSError:
+            self._lose()
+            return
+        self._loop.remove_writer(self.socket)
+
+    def _receive(self) -> None:
+        """Take one packet of replies; none at all says that the process has ended."""
+        try:
+            packet = self.socket.recv(PACKET)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet = b""
+        if not packet:
+            self._lose()
+            return
+        for number, result in decode_replies(packet):
+            done = self.waiting.get(number)
+            if done is None or done.done():
+                continue
+            if isinstance(result, str):
+                done.set_result(result)
+            else:
+                done.set_exception(result)
+
+    def _lose(self) -> None:
+        """Fail what the ended process has not answered."""
+        if self.lost:
+            return
+        self.lost = True
+        self._loop.remove_reader(self.socket)
+        self._loop.remove_writer(self.socket)
+        self.socket.close()
+        self._unsent.clear()
+        self.process.kill()
+        self.process.wait()
+        for done in self.waiting.values():
+            if not done.done():
+                done.set_exception(
+                    StoreFailed(
+                        "The process that puts objects has ended; whether it put this one is not known."
+                    )
+                )
