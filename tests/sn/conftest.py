@@ -9,6 +9,7 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.principal import Principal
+from hsparse.sn import statistics
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.testing.rest_client import RestClient
@@ -63,3 +64,9 @@ async def root(rest: RestClient) -> str:
     id = (await rest("GET", "/"))["root"]
     assert isinstance(id, str)
     return id
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statistics are waited for as long as they take; tests of the waiting set their own."""
+    monkeypatch.setattr(statistics, "WAIT", 60.0)
