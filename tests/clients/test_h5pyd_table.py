@@ -160,4 +160,7 @@ def test_tables_with_fields_of_variable_length(files: Files) -> None:
     with files("r") as file:
         assert file["t"][5].tolist()[:2] == (-5, b"w")
         some = file["t"].fields(["word", "n"])[4:6]
-        assert list(zip(some["word"].tolist(), some["n"].tolist(), strict=True)) == [(b"wwwww", 4), (b"w", -5)]
+        assert list(zip(some["word"].tolist(), some["n"].tolist(), strict=True)) == [
+            (b"wwwww", 4),
+            (b"w", -5),
+        ]
