@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.dn import dense_changes, element_queries, sparse_changes, variable_changes
@@ -17,7 +16,7 @@ from hsparse.dn.fences import Fences
 from hsparse.dn.owned import Base, Owned
 from hsparse.dn.workers import Workers
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.fields import packed_type, pick_fields
+from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.query import bind_query
 from hsparse.format.sparse_chunk import SparseChunk
 from hsparse.model.chunk_spec import ChunkSpec
@@ -168,13 +167,13 @@ class Chunks:
             if datatype.is_variable:
                 change = variable_changes.write(spec, part, values, fill, fields)
             elif spec.sparse:
-                typed = _typed(values, sent)
+                typed = as_type(values, sent)
                 change = sparse_changes.write(
                     spec, part.selection, typed, fill, message.drop_fill, message.fields
                 )
             else:
                 start = spec.fill_of(part.scaled) if spec.arange else fill
-                change = dense_changes.write(spec, part, _typed(values, sent), start, message.fields)
+                change = dense_changes.write(spec, part, as_type(values, sent), start, message.fields)
             blind = part.full and not message.drop_fill and not message.fields
             base = Base.IGNORED if blind else Base.NEEDED
             nbytes = _nbytes(spec, part, datatype)
@@ -219,7 +218,7 @@ class Chunks:
         """Answer `UpdateElements`."""
         spec, datatype = message.spec, message.spec.datatype
         query, fill = bind_query(message.query, spec.dtype), spec.fill_value
-        value = _typed(message.value, packed_type(spec.dtype, message.fields))
+        value = as_type(message.value, packed_type(spec.dtype, message.fields))
         takes_fill = query.takes(fill)
         _check_work(spec, message.parts if takes_fill else ())
 
@@ -336,7 +335,3 @@ def _nbytes(spec: ChunkSpec, part: Part, datatype: Datatype) -> int:
     if spec.sparse:
         return part.selection.size * (datatype.stored.itemsize + OFFSETS_BYTES)
     return math.prod(spec.dims) * datatype.guessed_size
-
-
-def _typed(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    return values if values.dtype == dtype else values.view(dtype)

@@ -35,6 +35,11 @@ def packed_type(dtype: np.dtype[Any], names: Sequence[str]) -> np.dtype[Any]:
     return np.dtype([(name, dtype[name]) for name in names]) if names else dtype
 
 
+def as_type(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return elements as the `dtype` that they are, whatever type they travelled as: not copied."""
+    return values if values.dtype == dtype else values.view(dtype)
+
+
 def pick_fields(values: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
     """Return the elements with only these fields, packed, in this order; `values` itself without names."""
     if not names:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
-from hsparse.format.fields import pick_fields
+from hsparse.format.fields import as_type, pick_fields
 from hsparse.format.plan import Share, count_chunks, plan
 from hsparse.format.selection import Selection
 from hsparse.model.linked_layout import is_linked
@@ -83,12 +83,12 @@ class ChunkFanout:
         parts = await self._read(shares, names)
         fill = pick_fields(self._dataset.fill, names)
         if len(shares) == 1 and parts[0] is not None and parts[0].size == selection.size:
-            return _typed(parts[0], fill.dtype).reshape(selection.shape)
+            return as_type(parts[0], fill.dtype).reshape(selection.shape)
         result = np.empty(selection.shape, fill.dtype)
         if sum(share.selection.size for share in shares) < selection.size:
             result[...] = fill
         for share, part in zip(shares, parts, strict=True):
-            result[share.place] = fill if part is None else _typed(part, fill.dtype)
+            result[share.place] = fill if part is None else as_type(part, fill.dtype)
         return result
 
     async def find(
@@ -213,10 +213,6 @@ class ChunkFanout:
 
     def _key(self, share: Share) -> str:
         return chunk_key(self._dataset.id, share.scaled)
-
-
-def _typed(part: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    return part if part.dtype == dtype else part.view(dtype)
 
 
 def parts_of(shares: Sequence[Share]) -> tuple[Part, ...]:

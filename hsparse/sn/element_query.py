@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.extent import check_countable, ravel
-from hsparse.format.fields import packed_type, pick_fields
+from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.grid import Grid
 from hsparse.format.pages import pages
 from hsparse.format.plan import Share, count_chunks, plan
@@ -144,7 +144,7 @@ def joined(pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:
     rows = np.empty(sum(len(piece[1]) for piece in pieces), dtype)
     first = 0
     for _, some in pieces:
-        rows[first : first + len(some)] = some if some.dtype == dtype else some.view(dtype)
+        rows[first : first + len(some)] = as_type(some, dtype)
         first += len(some)
     return offsets, rows
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
 from hsparse.format.extent import columns
+from hsparse.format.fields import as_type
 from hsparse.format.plan import Share
 from hsparse.format.selection import Points, Selection
 from hsparse.sn.arrow import ArrowWriter
@@ -99,7 +100,7 @@ class SparseRead:
                 origin = places[dim].dtype.type(share.scaled[dim] * dims[dim])
                 np.add(column, origin, out=places[dim][at:until], casting="unsafe")
             at = until
-        parts = [item.values if item.values.dtype == dtype else item.values.view(dtype) for _, item in there]
+        parts = [as_type(item.values, dtype) for _, item in there]
         return places, np.concatenate(parts) if parts else np.zeros(0, dtype)
 
 

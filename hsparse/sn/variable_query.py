@@ -27,15 +27,13 @@ from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset
 from hsparse.sn.element_query import bands
 from hsparse.sn.json_body import MOST_JSON
-from hsparse.sn.media import Media, accepted
-from hsparse.sn.stream import respond_stream
 from hsparse.sn.value_json import respond_shown
 from hsparse.sn.variable_fanout import VariableFanout, aside
 
 Found: TypeAlias = tuple[NDArray[np.uint64], VariableArray]
 """Row-major offsets in the extent, (n,), and elements, (n,)."""
 PAGES_AT_ONCE = 4
-"""A streamed answer has one page on its way and looks for the next, in a page that it reads."""
+"""What is held at first: a page that is looked at, and what was found in those before."""
 
 
 class VariableQuery:
@@ -89,8 +87,11 @@ class VariableQuery:
 
 async def answer_variable_query(
     context: Context, dataset: Dataset, selection: Selection, text: str, limit: int, fields: Sequence[str]
-) -> web.StreamResponse:
-    """Answer with the selected elements that answer a query, as `answer_query` does for those of fixed size."""
+) -> web.Response:
+    """Answer with the selected elements that answer a query, in row-major order, and their indices.
+
+    It is JSON whatever was asked for: h5pyd cannot read counted elements whose number it does not know before.
+    """
     page_size = context.service.settings.page_size
     element = dataset.spec.datatype.element
     picked = Fields.named(element, fields) if fields else None
@@ -100,39 +101,26 @@ async def answer_variable_query(
         context.service.answers.hold(PAGES_AT_ONCE * page_size),
         aclosing(query.find(selection)) as found,
     ):
-        first = await anext(found, None)
-        if first is not None and accepted(context.request) is Media.BINARY:
-            return await respond_stream(context.request, Media.BINARY, _binary(first, found, picked))
-        offsets, rows = await _collected(context, first, found)
+        offsets, rows = await _collected(context, found)
         shown = rows if picked is None else await aside(rows.size, picked.pick, rows)
         value = await aside(rows.size, to_json, shown, element if picked is None else picked.element)
         index = offsets if len(dataset.extent) == 1 else unravel(offsets, dataset.extent)
         return respond_shown(context, {"status": 200, "index": index, "value": value})
 
 
-async def _collected(context: Context, first: Found | None, rest: AsyncIterator[Found]) -> Found:
+async def _collected(context: Context, found: AsyncIterator[Found]) -> Found:
     """Return all that is found; `TooLarge` when it is too much for an answer in JSON."""
     most = min(context.service.settings.max_request_size, MOST_JSON)
-    pieces: list[Found] = [] if first is None else [first]
-    size = sum(rows.nbytes for _, rows in pieces)
-    async for piece in rest:
+    pieces: list[Found] = []
+    size = 0
+    async for piece in found:
         pieces.append(piece)
         size += piece[1].nbytes
         if size > most:
             raise TooLarge(
                 f"The query finds more than an answer in JSON may have ({most} bytes, of max_request_size): "
-                "select less, give a Limit or ask for octet-stream."
+                "select less, or give a Limit."
             )
     offsets = np.concatenate([np.zeros(0, np.uint64), *(piece[0] for piece in pieces)])
     index: Any = np.arange(len(offsets))
     return offsets, take([rows for _, rows in pieces] or [VariableArray.of([])], index)
-
-
-async def _binary(
-    first: Found, rest: AsyncIterator[Found], picked: Fields | None
-) -> AsyncGenerator[memoryview, None]:
-    found: Found | None = first
-    while found is not None:
-        rows = found[1]
-        yield (rows if picked is None else await aside(rows.size, picked.pick, rows)).heap.data
-        found = await anext(rest, None)

@@ -159,7 +159,7 @@ def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
         coords = np.array(points)
     except ValueError as error:
         raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.") from error
-    if coords.ndim == 1 and len(extent) != 1 and coords.size:
+    if coords.ndim < 2 and len(extent) != 1 and (coords.size or not extent):
         raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.")
     return Points(extent, coords.reshape(-1, len(extent)) if coords.ndim < 2 else coords)
 

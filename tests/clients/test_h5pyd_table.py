@@ -133,3 +133,34 @@ def test_queries_of_elements_without_fields(files: Files) -> None:
         np.testing.assert_array_equal(file["x"].query("_ > 55"), np.argwhere(model > 55))
         np.testing.assert_array_equal(file["floats"][...], [1.0, np.nan, np.inf])
         np.testing.assert_array_equal(file["floats"].attrs["values"], [np.nan, 2.0])
+
+
+def test_tables_with_fields_of_variable_length(files: Files) -> None:
+    text = h5pyd.special_dtype(vlen=str)
+    kind = np.dtype([("n", "<i4"), ("word", text), ("list", h5pyd.special_dtype(vlen=np.dtype("<f8")))])
+    model = [(n, b"w" * (n % 5 + 1), [0.5] * (n % 3 + 1)) for n in range(300)]
+    with files("w") as file:
+        table = file.create_table("t", numrows=300, dtype=kind)
+        values = np.empty(300, kind)
+        for n, word, numbers in model:
+            values[n] = (n, word.decode(), np.array(numbers))
+        table[...] = values
+    with files("a") as file:
+        table = file["t"]
+        found = [
+            (row["n"], row["word"], row["list"].tolist()) for row in table.read_where("n > 296 | n == 2")
+        ]
+        assert found == [model[2], *model[297:]]
+        assert list(table.read_where("n < 0")) == []
+        assert table.get_where_list("n < 3") == [0, 1, 2]
+        assert table[2:4, "word"].tolist() == [b"www", b"wwww"]
+        assert table.update_where("n == 5", {"n": -5}).ravel().tolist() == [5]
+        with pytest.raises(OSError, match="400"):
+            list(table.read_where("word == 'w'"))
+    with files("r") as file:
+        assert file["t"][5].tolist()[:2] == (-5, b"w")
+        some = file["t"].fields(["word", "n"])[4:6]
+        assert list(zip(some["word"].tolist(), some["n"].tolist(), strict=True)) == [
+            (b"wwwww", 4),
+            (b"w", -5),
+        ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.format.fields import packed_type, parse_fields, pick_fields, set_fields
+from hsparse.format.fields import as_type, packed_type, parse_fields, pick_fields, set_fields
 
 DTYPE = np.dtype([("a", "<i4"), ("b", ">f8"), ("in", [("x", "u1")]), ("v", "<i2", (2,))])
 
@@ -44,3 +44,11 @@ def test_what_is_picked_can_be_set() -> None:
     assert (other["a"] == 7).all()
     set_fields(other, values[0, 0], ())
     assert (other == values[0, 0]).all()
+
+
+def test_elements_are_seen_as_what_they_are() -> None:
+    values = np.arange(3, dtype="<i4")
+    assert as_type(values, values.dtype) is values
+    seen = as_type(values.view("V4"), values.dtype)
+    assert seen.tolist() == [0, 1, 2]
+    assert seen.base is not None

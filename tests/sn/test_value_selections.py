@@ -98,3 +98,20 @@ def test_what_is_selected_is_what_numpy_selects(drawn: list[Drawn], dense: bool)
             np.testing.assert_array_equal(await read(client, path, "<i4", SHAPE), model)
 
     asyncio.run(check())
+
+
+async def test_points_that_have_not_the_rank() -> None:
+    async with value_client() as client:
+        scalar = await create(client, "H5S_SCALAR", "H5T_STD_I32LE")
+        flat = await create(client, [2, 2], "H5T_STD_I32LE")
+        for path, points in (
+            (scalar, []),
+            (scalar, [0]),
+            (scalar, 0),
+            (scalar, [[0]]),
+            (flat, 0),
+            (flat, [1]),
+        ):
+            reply = await client("POST", f"{path}/value", {"points": points})
+            assert reply.status == 400, reply.body
+        assert (await client("POST", f"{scalar}/value", {"points": [[]]}))["value"] == [0]

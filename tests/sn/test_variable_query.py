@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from hsparse.model.counted import split
-from hsparse.model.datatype import parse_type
-from hsparse.model.json_form import to_json
 from hsparse.sn.settings import ServiceSettings
 from hsparse.testing.rest_client import RestClient
 from tests.model.type_strategies import text
@@ -60,14 +57,22 @@ async def test_elements_are_found_by_their_fields_of_fixed_size(client: RestClie
     assert reply["index"] == [107, 207, 307, 407, 507]
 
 
-async def test_bytes_are_streamed(client: RestClient) -> None:
+async def test_the_answer_is_json_whatever_was_asked_for(client: RestClient) -> None:
     path, flat = await table(client, [700], [30])
     reply = await client("GET", f"{path}/value", query="n < 50", accept=BINARY)
-    found = [row for row in flat if row[1] < 50]
-    element = parse_type(KIND).element
-    assert to_json(split(reply.body, element, (len(found),)), element) == found
+    assert reply["value"] == [row for row in flat if row[1] < 50]
     reply = await client("GET", f"{path}/value", query="n > 1000", accept=BINARY)
     assert reply.body == {"status": 200, "index": [], "value": []}
+
+
+async def test_an_answer_that_is_too_large_is_refused() -> None:
+    async with value_client(settings=ServiceSettings(page_size=2000, max_request_size=100_000)) as client:
+        path = await create(client, [700], KIND, layout={"class": "H5D_CHUNKED", "dims": [30]})
+        assert (await client("PUT", f"{path}/value", {"value": ["w" * 200, 1, [], 1.0, "c"]})).status == 200
+        reply = await client("GET", f"{path}/value", query="n == 1")
+        assert reply.status == 413
+        assert "Limit" in reply["error"]["message"]
+        assert (await client("GET", f"{path}/value", query="n == 1", Limit=100))["index"] == list(range(100))
 
 
 async def test_two_dimensions_are_in_row_major_order(client: RestClient) -> None:
