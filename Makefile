@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help check test demo bench chaos clean
+.PHONY: help check test demo bench chaos interchange clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -27,6 +27,9 @@ demo: $(BIN)/.installed ## load real data into an embedded server and check what
 
 chaos: $(BIN)/.installed ## 500 kills of a data node during writes
 	$(BIN)/pytest tests/test_chaos.py --kills 500 --timeout 3600
+
+interchange: $(BIN)/.installed ## domains written by HSDS and read here, and back; minutes
+	$(BIN)/pytest tests/interchange -m interchange
 
 bench: $(BIN)/.installed ## the workloads against HSDS and TileDB
 	$(BIN)/python -m benchmarks

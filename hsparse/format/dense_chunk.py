@@ -2,7 +2,8 @@
 
 Such an object has no place for a filter mask, so every filter counts as mandatory. Where HDF5 would skip a
 filter because the data cannot be made smaller (lzf, blosc), the filter's own form for such data is stored,
-which HDF5 decodes like any other.
+which HDF5 decodes like any other. `hsparse.model.stored_pipeline` says which pipeline that is; what HSDS wrote is
+read as well (`hsparse.format.blosc_frame`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
+from hsparse.format.blosc_frame import decode_frame
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.filters import decode, encode
 from hsparse.model.filter import Filter
@@ -41,5 +43,8 @@ def decode_dense(
     """
     if dtype.hasobject:
         raise Unsupported("Dense chunks of a variable-length datatype are not supported.")
-    content = decode(pipeline, data, 0, math.prod(dims) * dtype.itemsize)
+    size = math.prod(dims) * dtype.itemsize
+    content = decode_frame(data, pipeline, size)
+    if content is None or len(content) != size:
+        content = decode(pipeline, data, 0, size)
     return np.ndarray(dims, dtype, content)

@@ -21,6 +21,7 @@ from hsparse.model.dataspace import Shape, dims_of, is_extensible, max_dims_of
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.fill_value import fill_bytes
 from hsparse.model.filter_json import parse_filters, record_size
+from hsparse.model.stored_pipeline import parse_stored
 
 CHUNKED = "H5D_CHUNKED"
 CONTIGUOUS = "H5D_CONTIGUOUS"
@@ -130,9 +131,13 @@ def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
     dims, sparse, item, filters, fill = json.loads(text)
     datatype = parse_type(item)
     size = datatype.guessed_size
-    pipelines = parse_filters(
-        filters, size, sparse=sparse, chunk_bytes=prod(dims) * size, record_size=record_size(dims)
-    )
+    chunk_bytes = prod(dims) * size
+    if sparse:
+        pipelines = parse_filters(
+            filters, size, sparse=True, chunk_bytes=chunk_bytes, record_size=record_size(dims)
+        )
+    else:
+        pipelines = (parse_stored(filters, size, chunk_bytes),)
     return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation)
 
 
