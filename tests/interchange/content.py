@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import h5pyd
@@ -14,8 +14,8 @@ Write = Callable[[Peer, str], None]
 
 FIXED = ["i1", "<u2", ">i4", "<i8", ">u8", "<f2", ">f4", "<f8", "?", "S7", "<c8", "<c16"]
 RECORD = np.dtype([("id", "<i4"), ("xyz", "<f8", (3,)), ("name", "S5"), ("in", [("a", "u1"), ("b", ">f4")])])
-ROWS = 600
-"""Of 1024 elements of 4 bytes: two and a half MiB, which is three chunks of the least size."""
+ROWS = 300
+"""Of 1024 elements of 4 bytes: more than one MiB, which is two chunks of the least size that HSDS makes."""
 
 
 def numbers(kind: str, *shape: int) -> Any:
@@ -112,7 +112,7 @@ def change_spaces(peer: Peer, domain: str) -> None:
     with peer.open(domain, "a") as file:
         file["contiguous"][3:5, ::3] = -1
         file["never written"][4, 5] = 8
-        file["edges"][550:, 990:] = -5
+        file["edges"][250:, 990:] = -5
         file["some chunks"][700:702] = 11
         file["three"][::2, 3, ::5] = 1
         file["grown"].resize((25, 10))
@@ -140,8 +140,7 @@ COMPRESSIONS = ["gzip", "lz4", "lz4hc", "zstd", "blosclz"]
 
 
 def write_filters(peer: Peer, domain: str) -> None:
-    with peer.open(domain, "w"):
-        pass
+    peer.send("PUT", "/", HOME + domain, {})
     data = numbers("<i4", ROWS, 1024)
     for name in COMPRESSIONS:
         filtered(peer, domain, data, name)
@@ -156,8 +155,7 @@ def write_filters(peer: Peer, domain: str) -> None:
 
 
 def write_bitshuffle(peer: Peer, domain: str) -> None:
-    with peer.open(domain, "w"):
-        pass
+    peer.send("PUT", "/", HOME + domain, {})
     data = numbers("<i4", ROWS, 1024)
     filtered(peer, domain, data, "bitshuffle")
     for name in COMPRESSIONS:
@@ -166,8 +164,7 @@ def write_bitshuffle(peer: Peer, domain: str) -> None:
 
 def write_no_filters(peer: Peer, domain: str) -> None:
     """Write what HSDS takes and does nothing with."""
-    with peer.open(domain, "w"):
-        pass
+    peer.send("PUT", "/", HOME + domain, {})
     data = numbers("<i4", ROWS, 1024)
     for name in ("scaleoffset", "nbit"):
         filtered(peer, domain, data, name)
@@ -175,16 +172,84 @@ def write_no_filters(peer: Peer, domain: str) -> None:
 
 
 def write_shuffle(peer: Peer, domain: str) -> None:
-    with peer.open(domain, "w"):
-        pass
+    peer.send("PUT", "/", HOME + domain, {})
     filtered(peer, domain, numbers("<i4", ROWS, 1024), "shuffle")
+
+
+SMALL: dict[str, tuple[str, ...]] = {
+    ", ".join(names) or "bare": names
+    for names in (
+        (),
+        *((name,) for name in COMPRESSIONS),
+        *(("shuffle", name) for name in COMPRESSIONS),
+        ("shuffle", "fletcher32", "gzip"),
+        ("zstd", "fletcher32"),
+        ("fletcher32",),
+        ("nbit", "gzip"),
+        ("scaleoffset", "gzip"),
+    )
+}
+"""Titles and filters of a small domain whose objects are recorded."""
+
+
+def small_data() -> Any:
+    return numbers("<i4", 20, 30)
+
+
+def write_small(peer: Peer, domain: str) -> None:
+    """Write by REST alone: h5pyd 1.0.0 cannot create objects in HSDS 0.9.4."""
+    path = HOME + domain
+    root = peer.send("PUT", "/", path, {})["root"]
+    floats = {"type": "H5T_IEEE_F64LE", "shape": [2], "value": ["nan", 1.5]}
+    peer.send("PUT", f"/groups/{root}/attributes/numbers", path, floats)
+    peer.send("PUT", f"/groups/{root}/links/soft", path, {"h5path": "/bare"})
+    away = {"h5path": "/x", "h5domain": "/home/bench/other.h5"}
+    peer.send("PUT", f"/groups/{root}/links/away", path, away)
+    group = peer.send("POST", "/groups", path, {"link": {"id": root, "name": "g"}})["id"]
+    text = {
+        "class": "H5T_STRING",
+        "length": "H5T_VARIABLE",
+        "charSet": "H5T_CSET_UTF8",
+        "strPad": "H5T_STR_NULLTERM",
+    }
+    peer.send("PUT", f"/groups/{group}/attributes/note", path, {"type": text, "value": "hé"})
+    kind = {"class": "H5T_COMPOUND", "fields": [{"name": "n", "type": "H5T_STD_I32LE"}]}
+    peer.send("POST", "/datatypes", path, {"type": kind, "link": {"id": root, "name": "record"}})
+    _dataset(peer, path, "unwritten", {"shape": [3], "creationProperties": {"fillValue": 7}})
+    grows = {"layout": {"class": "H5D_CHUNKED", "dims": [5]}, "fillValue": -1}
+    made = _dataset(peer, path, "grows", {"shape": [5], "maxdims": [0], "creationProperties": grows})
+    peer.send("PUT", f"/datasets/{made}/value", path, {"value": numbers("<i4", 5).tolist()})
+    peer.send("PUT", f"/datasets/{made}/shape", path, {"shape": [9]})
+    for title, names in SMALL.items():
+        filtered(peer, domain, small_data(), *names, title=title, chunk=[20, 30])
+
+
+def change_small(peer: Peer, domain: str) -> None:
+    with peer.open(domain, "a") as file:
+        for title in SMALL:
+            file[title][3:5, ::7] = -9
+        file["unwritten"][1] = 8
+
+
+def _dataset(peer: Peer, path: str, title: str, body: Json) -> str:
+    link = {"id": peer.send("GET", "/", path)["root"], "name": title}
+    made: str = peer.send("POST", "/datasets", path, {"type": "H5T_STD_I32LE", "link": link, **body})["id"]
+    return made
 
 
 def noise() -> Any:
     return np.random.default_rng(7).integers(0, 2**31, (ROWS, 1024), "<i4")
 
 
-def filtered(peer: Peer, domain: str, data: Any, *names: str, title: str = "", **options: int) -> None:
+def filtered(
+    peer: Peer,
+    domain: str,
+    data: Any,
+    *names: str,
+    title: str = "",
+    chunk: Sequence[int] = (256, 1024),
+    **options: int,
+) -> None:
     """Create a dataset of `data` with filters that h5pyd has no word for."""
     path = HOME + domain
     root = peer.send("GET", "/", path)["root"]
@@ -192,7 +257,7 @@ def filtered(peer: Peer, domain: str, data: Any, *names: str, title: str = "", *
     body = {
         "type": "H5T_STD_I32LE",
         "shape": data.shape,
-        "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": [256, 1024]}, "filters": filters},
+        "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": list(chunk)}, "filters": filters},
         "link": {"id": root, "name": title or ", ".join(names)},
     }
     made = peer.send("POST", "/datasets", path, body)["id"]
@@ -203,7 +268,7 @@ def change_filters(peer: Peer, domain: str) -> None:
     with peer.open(domain, "a") as file:
         for title in file:
             file[title][250:260, ::9] = -3
-            file[title][599] = numbers("<i4", 1024)
+            file[title][ROWS - 1] = numbers("<i4", 1024)
 
 
 def write_links(peer: Peer, domain: str) -> None:
@@ -367,6 +432,7 @@ def change_folders(peer: Peer, domain: str) -> None:
 
 
 CHAPTERS: dict[str, tuple[Write, Write]] = {
+    "small": (write_small, change_small),
     "types": (write_types, change_types),
     "arrays": (write_arrays, change_arrays),
     "spaces": (write_spaces, change_spaces),

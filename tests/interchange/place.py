@@ -30,16 +30,8 @@ class Peer:
     url: str
 
     def open(self, domain: str, mode: str) -> Any:
-        """Open a file of the user's home as h5pyd does; nothing of an earlier server is remembered."""
-        return h5pyd.File(
-            HOME + domain,
-            mode,
-            endpoint=self.url,
-            username=USER,
-            password=PASSWORD,
-            retries=1,
-            use_cache=False,
-        )
+        """Open a file of the user's home as h5pyd does."""
+        return h5pyd.File(HOME + domain, mode, endpoint=self.url, username=USER, password=PASSWORD)
 
     def send(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Unsupported
+from hsparse.format import raw_codec
 from hsparse.format.dense_chunk import decode_dense, encode_dense
 from hsparse.format.raw_codec import blosc_encode
 from hsparse.model.filter import Filter
 from hsparse.model.stored_pipeline import parse_stored
 
 SHUFFLE, CHECKSUM = Filter(2, (4,)), Filter(3, (), optional=False)
+COMPRESSING = ("gzip", "lzf", "blosclz", "lz4", "lz4hc", "zstd")
 NAMES = [
     "none",
     "gzip",
@@ -93,6 +97,32 @@ def test_chunks_come_back(names: list[str], size: int, count: int) -> None:
     array = np.frombuffer(np.arange(size * count, dtype="<u4").astype("u1").tobytes(), f"V{size}")
     found = decode_dense(encode_dense(array, pipeline), (count,), array.dtype, pipeline)
     assert found.tobytes() == array.tobytes()
+
+
+def undone_by_hsds(names: list[str], data: bytes, size: int) -> bytes:
+    """Return what HSDS 1.0.2 makes of a chunk object: the frame's content, or zlib's, then unshuffled."""
+    shuffled = "shuffle" in names
+    compressor = next((name for name in names if name in COMPRESSING or name == "scaleoffset"), "scaleoffset")
+    if compressor != "scaleoffset":
+        if data[:1] == b"\x02":
+            data, shuffled = raw_codec.blosc_decode(data, struct.unpack_from("<I", data, 4)[0]), False
+        else:
+            assert compressor == "gzip"
+            data = zlib.decompress(data)
+    if shuffled:
+        data = np.frombuffer(data, np.uint8).reshape(size, -1).T.tobytes()
+    return data
+
+
+@given(st.lists(st.sampled_from(NAMES), max_size=5), st.integers(1, 300), st.integers(1, 500))
+def test_hsds_can_undo_what_is_stored(names: list[str], size: int, count: int) -> None:
+    try:
+        pipeline = parse_stored(names, size, size * count)
+    except BadRequest:
+        return
+    data = np.arange(size * count, dtype="<u4").astype("u1").tobytes()
+    array = np.frombuffer(data, f"V{size}")
+    assert undone_by_hsds(names, bytes(encode_dense(array, pipeline)), size) == data
 
 
 @pytest.mark.parametrize("compressor", range(6))
