@@ -10,6 +10,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.orthogonal import Orthogonal
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.fill_value import parse_fill_value
+from hsparse.model.filter_spelling import spelled_filters
 from hsparse.model.initial_value import parse_initial_value
 from hsparse.model.layout import chunk_spec, parse_layout
 from hsparse.sn.chunk_fanout import ChunkFanout
@@ -68,6 +69,8 @@ async def _fill(context: Context, record: Record, body: Record) -> Callable[[], 
     filters = properties.get("filters") or []
     if not isinstance(filters, list):
         raise BadRequest("filters must be a list.")
+    if filters:
+        properties["filters"] = spelled_filters(filters)
     # HDF5 clients of the 0.9 dialect send the layout beside the creation properties.
     asked = properties.pop("layout", None) or body.get("layout")
     settings = context.service.settings

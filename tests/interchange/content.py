@@ -152,6 +152,15 @@ def write_filters(peer: Peer, domain: str) -> None:
     filtered(peer, domain, data, "gzip", title="gzip 9", level=9)
     filtered(peer, domain, data, "lz4", title="lz4 1", level=1)
     filtered(peer, domain, data, "fletcher32")
+    for spelling in ("gzip", 32015, {"class": "H5Z_FILTER_USER", "id": 32004}, "lzf", "nbit"):
+        if peer.name == "hsparse":  # HSDS takes filters with class, id and name only
+            path, title = HOME + domain, f"spelled {spelling}"
+            body = {"shape": [5], "value": [5, 4, 3, 2, 1]}
+            body["creationProperties"] = {
+                "filters": [spelling],
+                "layout": {"class": "H5D_CHUNKED", "dims": [5]},
+            }
+            _dataset(peer, path, title, body)
 
 
 def write_bitshuffle(peer: Peer, domain: str) -> None:
@@ -267,6 +276,9 @@ def filtered(
 def change_filters(peer: Peer, domain: str) -> None:
     with peer.open(domain, "a") as file:
         for title in file:
+            if title.startswith("spelled"):
+                file[title][1] = 7
+                continue
             file[title][250:260, ::9] = -3
             file[title][ROWS - 1] = numbers("<i4", 1024)
 

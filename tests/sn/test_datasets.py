@@ -63,10 +63,13 @@ async def test_scalar_and_null(rest: RestClient) -> None:
         assert (await rest("GET", f"/datasets/{made['id']}")).status == 200
 
 
+SELECTION = {"section": "H5_SECTION_SELECTION"}
+
+
 async def test_sparse(rest: RestClient, node: DataNode) -> None:
     filters = [
-        {"class": "H5Z_FILTER_DEFLATE", "id": 1, "level": 6, "section": "H5_SECTION_SELECTION"},
-        {"class": "H5Z_FILTER_ZSTD", "id": 32015, "section": "H5_SECTION_FIXED"},
+        {"class": "H5Z_FILTER_DEFLATE", "id": 1, "name": "gzip", "level": 6} | SELECTION,
+        {"class": "H5Z_FILTER_ZSTD", "id": 32015, "name": "zstd", "section": "H5_SECTION_FIXED"},
     ]
     body = {
         "type": F64,
