@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from benchmarks.child import Child, ChildFailed, free_port
+from benchmarks.child import Child, free_port
 from benchmarks.environment import Environment
 from benchmarks.peers.server import Server
 
@@ -74,29 +72,8 @@ async def serve_nodes(
         for role, options in roles:
             argv: list[str | Path] = [python, python.parent / "hsds-node", *options, *common]
             server.children.append(await Child.start(argv, work / f"hsds-{role}.log", env))
-        await server.wait_ready()
-        await _wait_listening(nodes, server)
+        for url in (*nodes, base):  # the service node is ready before its data nodes, and answers 500 or 503
+            await Server("HSDS", url, durable=False, children=server.children).wait_ready()
         yield server
     finally:
         await server.stop()
-
-
-async def _wait_listening(nodes: Sequence[str], server: Server, timeout: float = 60.0) -> None:
-    """Return when every data node takes connections: the service node says READY before that, and answers 500."""
-    for url in nodes:
-        host, port = url.removeprefix("http://").split(":")
-        deadline = time.monotonic() + timeout
-        while True:
-            for child in server.children:
-                child.check()
-            try:
-                _, writer = await asyncio.open_connection(host, int(port))
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise ChildFailed(
-                        f"HSDS's data node at {url} was not ready after {timeout:.0f} s"
-                    ) from None
-                await asyncio.sleep(0.1)
-                continue
-            writer.close()
-            break

@@ -64,6 +64,17 @@ class Peer:
         found: Json = answer.json() if answer.content else {}
         return found
 
+    def get_bytes(self, path: str, domain: str) -> bytes | str:
+        """Read a value in binary; what the server says where it has none."""
+        answer = requests.get(
+            self.url + path,
+            params={"domain": domain},
+            headers={"Accept": "application/octet-stream"},
+            auth=(USER, PASSWORD),
+            timeout=TIMEOUT,
+        )
+        return answer.content if answer.status_code < 300 else f"status {answer.status_code}"
+
     def put_bytes(self, path: str, domain: str, body: bytes) -> None:
         """Write a value in binary."""
         answer = requests.put(

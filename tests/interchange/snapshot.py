@@ -14,9 +14,11 @@ RIGHTS = ("create", "read", "update", "delete", "readACL", "updateACL")
 KEPT = ("id", "root", "created", "lastModified", "shape", "type", "linkCount", "attributeCount")
 
 
-def snapshot(peer: Peer, domain: str) -> Json:
+def snapshot(peer: Peer, domain: str, *, by_h5pyd: bool = True) -> Json:
     """Return what h5pyd and REST see of the domain, by name; an exception where something cannot be read."""
     seen: Json = {}
+    if not by_h5pyd:
+        return {"(rest)": rest(peer, domain)}
     # A file that h5pyd 1.0.0 opens to read tries ten times what cannot be served: minutes.
     with peer.open(domain, "r+") as file:
         _group(file, "/", seen, set())
@@ -36,13 +38,17 @@ def rest(peer: Peer, domain: str) -> Json:
         collection = {"g": "groups", "d": "datasets", "t": "datatypes"}[id[0]]
         record = peer.send("GET", f"/{collection}/{id}", path, include_attrs=1, include_links=1)
         seen[id] = {key: record.get(key) for key in KEPT}
+        if "maxdims" in (record.get("shape") or {}):  # 0 in HSDS 0.9, a name in 1.0
+            limits = [limit or "H5S_UNLIMITED" for limit in record["shape"]["maxdims"]]
+            seen[id]["shape"] = {**record["shape"], "maxdims": limits}
         properties = record.get("creationProperties") or {}
         seen[id]["creationProperties"] = _properties(properties)
         if collection == "datasets":
+            seen[id]["value"] = peer.get_bytes(f"/datasets/{id}/value", path)
             seen[id]["layouts"] = Layouts(record.get("layout"), properties.get("layout"))
         seen[id]["attributes"] = {
             name: {key: named(one.get(key)) for key in ("type", "shape", "value", "created")}
-            for name, one in record["attributes"].items()
+            for name, one in (record.get("attributes") or {}).items()
         }
         seen[id]["links"] = {
             title: {key: one.get(key) for key in ("class", "id", "h5path", "created")}
