@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help check test demo bench chaos fuzz clean
+.PHONY: help check test demo bench chaos fuzz interchange clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -30,6 +30,9 @@ chaos: $(BIN)/.installed ## 500 kills of a data node during writes
 
 fuzz: $(BIN)/.installed ## 50,000 requests made up from the OpenAPI document
 	$(BIN)/pytest tests/sn/test_openapi_fuzz.py --fuzz 350 --timeout 7200
+
+interchange: $(BIN)/.installed ## domains written by HSDS and read here, and back; minutes
+	$(BIN)/pytest tests/interchange -m interchange
 
 bench: $(BIN)/.installed ## the workloads against HSDS and TileDB
 	$(BIN)/python -m benchmarks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,32 +13,47 @@ from benchmarks.peers.server import Server
 VERSION = "1.0.2"
 DATA_NODES = 2
 USER, PASSWORD = "bench", "bench"
+BUCKET = "hsdstest"
 
 
-def environment(bench: Path) -> Environment:
+def environment(bench: Path, version: str = VERSION) -> Environment:
     """Return HSDS's environment; `setuptools` because HSDS imports `pkg_resources`."""
-    return Environment(bench / "hsds", (f"hsds=={VERSION}", "setuptools<81"))
+    folder = "hsds" if version == VERSION else f"hsds-{version}"
+    return Environment(bench / folder, (f"hsds=={version}", "setuptools<81"))
 
 
 @asynccontextmanager
 async def serve(bench: Path, work: Path) -> AsyncIterator[Server]:
+    """Start the nodes over an empty directory of `work`; stop them at the end."""
+    store = work / "hsds"
+    (store / BUCKET).mkdir(parents=True)
+    async with serve_nodes(environment(bench), work, [f"--root_dir={store}"]) as server:
+        server.store = store
+        yield server
+
+
+@asynccontextmanager
+async def serve_nodes(
+    environment: Environment,
+    work: Path,
+    arguments: Sequence[str],
+    bucket: str = BUCKET,
+    env: Mapping[str, str] | None = None,
+) -> AsyncIterator[Server]:
     """Start the nodes as HSDS's own launcher does, but on free ports; stop them at the end.
 
-    Logging is turned down to errors, in HSDS's favour.
+    `arguments` say where the bucket is; logs go to `work`. Logging is turned down to errors, in HSDS's favour.
     """
-    python = environment(bench).python
-    store = work / "hsds"
-    (store / "hsdstest").mkdir(parents=True)
     nodes = sorted(f"http://127.0.0.1:{free_port()}" for _ in range(DATA_NODES))
     base = f"http://127.0.0.1:{free_port()}"
     common = [
         "--standalone",
         f"--dn_urls={','.join(nodes)}",
         f"--hsds_endpoint={base}",
-        f"--root_dir={store}",
-        "--bucket_name=hsdstest",
+        f"--bucket_name={bucket}",
         "--log_level=ERROR",
         "--password_file=",
+        *arguments,
     ]
     service = [
         f"--hs_username={USER}",
@@ -51,12 +66,14 @@ async def serve(bench: Path, work: Path) -> AsyncIterator[Server]:
         (f"dn{i}", ["--node_type=dn", f"--log_prefix=dn{i} ", f"--node_number={i}"])
         for i in range(DATA_NODES)
     ]
-    server = Server("HSDS", base, durable=False, children=[], store=store, auth=(USER, PASSWORD))
+    python = environment.python
+    server = Server("HSDS", base, durable=False, children=[], auth=(USER, PASSWORD))
     try:
-        for role, arguments in roles:
-            argv: list[str | Path] = [python, python.parent / "hsds-node", *arguments, *common]
-            server.children.append(await Child.start(argv, work / f"hsds-{role}.log"))
-        await server.wait_ready()
+        for role, options in roles:
+            argv: list[str | Path] = [python, python.parent / "hsds-node", *options, *common]
+            server.children.append(await Child.start(argv, work / f"hsds-{role}.log", env))
+        for url in (*nodes, base):  # the service node is ready before its data nodes, and answers 500 or 503
+            await Server("HSDS", url, durable=False, children=server.children).wait_ready()
         yield server
     finally:
         await server.stop()

@@ -9,6 +9,7 @@ from typing import Any
 from hsparse.dn.graves import Graves
 from hsparse.errors import BadRequest, Conflict, HsparseError
 from hsparse.model.dataspace import MAX_EXTENT
+from hsparse.model.link import same_link
 from hsparse.model.right import Right
 from hsparse.wire.message import (
     Change,
@@ -95,7 +96,7 @@ def _(change: PutLinks, record: Record, now: float, graves: Graves) -> Changed:
     changed = False
     for title, link in change.links.items():
         there = links.get(title)
-        if there is not None and _same(link, there):
+        if there is not None and same_link(link, there):
             continue
         if there is not None:
             raise Conflict(f"Link {title!r} of {change.id} exists with another target; delete it first.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import orjson
@@ -9,6 +10,9 @@ import orjson
 from hsparse.errors import Corrupt
 
 Record = dict[str, Any]
+
+NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+"""What other servers write into JSON for floats that it has no number for, and the names that records have."""
 
 OVERHEAD = 1024
 """Bytes of memory that an object takes besides its record."""
@@ -24,8 +28,8 @@ class RecordCodec:
 
     def decode(self, data: bytes) -> Record:
         try:
-            record = orjson.loads(data)
-        except orjson.JSONDecodeError as error:
+            record = _parse(data)
+        except ValueError as error:
             raise Corrupt(f"The object {self._key} is not valid JSON: {error}.") from error
         if not isinstance(record, dict):
             raise Corrupt(f"The object {self._key} is not a JSON object.")
@@ -39,3 +43,13 @@ class RecordCodec:
 
     def work(self, nbytes: int) -> int:
         return nbytes // MEMORY  # a change looks at one part of a record, and the rest is encoded fast
+
+
+def _parse(data: bytes) -> Any:
+    """Return JSON's value; `ValueError` when it is none, but for the floats of `NOT_FINITE`."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        if b"NaN" not in data and b"Infinity" not in data:
+            raise
+        return json.loads(data, parse_constant=NOT_FINITE.__getitem__)

@@ -2,6 +2,7 @@
 
 HSDS gives the compressor to Blosc, shuffling within, instead of applying HDF5's filters one by one. No other
 compressed form begins like such a frame, so what HSDS wrote is told from what the pipeline's filters write.
+HSDS writes no checksum, also where the pipeline has fletcher32: then the frame is all there is.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from hsparse.format import raw_codec
 from hsparse.format.buffer import Buffer
 from hsparse.model.filter import Filter
 
-COMPRESSORS = frozenset((1, 32004, 32015))
-"""Deflate, LZ4 and zstd."""
+COMPRESSORS = frozenset((1, 32001, 32004, 32015))
+"""Deflate, Blosc, LZ4 and zstd."""
 BITSHUFFLE = 32008
 VERSION = 2
 MOST = 1 << 30

@@ -2,7 +2,8 @@
 
 Such an object has no place for a filter mask, so every filter counts as mandatory. Where HDF5 would skip a
 filter because the data cannot be made smaller (lzf, blosc), the filter's own form for such data is stored,
-which HDF5 decodes like any other.
+which HDF5 decodes like any other. `hsparse.model.stored_pipeline` says which pipeline that is; what HSDS wrote is
+read as well (`hsparse.format.blosc_frame`).
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ MAX_FILTERS = 32
 DEFLATE, SHUFFLE, FLETCHER32 = 1, 2, 3
 LZF, BLOSC, LZ4, BITSHUFFLE, ZSTD = 32000, 32001, 32004, 32008, 32015
 LZ4HC = 32005
+NBIT, SCALEOFFSET = 5, 6
 """The REST API's own id: HDF5 has LZ4HC as a compressor of Blosc, which is what gets stored."""
 
 

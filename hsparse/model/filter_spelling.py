@@ -13,6 +13,8 @@ from hsparse.model.filter_json import (
     LZ4HC,
     LZF,
     NAMES,
+    NBIT,
+    SCALEOFFSET,
     SHUFFLE,
     ZSTD,
 )
@@ -22,6 +24,8 @@ SPELLINGS = {
     DEFLATE: ("H5Z_FILTER_DEFLATE", "gzip"),
     SHUFFLE: ("H5Z_FILTER_SHUFFLE", "shuffle"),
     FLETCHER32: ("H5Z_FILTER_FLETCHER32", "fletcher32"),
+    NBIT: ("H5Z_FILTER_NBIT", "nbit"),
+    SCALEOFFSET: ("H5Z_FILTER_SCALEOFFSET", "scaleoffset"),
     LZF: ("H5Z_FILTER_LZF", "lzf"),
     BLOSC: ("H5Z_FILTER_BLOSC", "blosclz"),
     LZ4: ("H5Z_FILTER_LZ4", "lz4"),

@@ -33,6 +33,7 @@ from hsparse.model.linked_layout import (
     parse_indirect,
     slab,
 )
+from hsparse.model.stored_pipeline import parse_stored
 
 CHUNKED = "H5D_CHUNKED"
 CONTIGUOUS = "H5D_CONTIGUOUS"
@@ -155,9 +156,13 @@ def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
     dims, sparse, item, filters, initializer, fill = json.loads(text)
     datatype = parse_type(item)
     size = datatype.guessed_size
-    pipelines = parse_filters(
-        filters, size, sparse=sparse, chunk_bytes=prod(dims) * size, record_size=record_size(dims)
-    )
+    chunk_bytes = prod(dims) * size
+    if sparse:
+        pipelines = parse_filters(
+            filters, size, sparse=True, chunk_bytes=chunk_bytes, record_size=record_size(dims)
+        )
+    else:
+        pipelines = (parse_stored(filters, size, chunk_bytes),)
     if datatype.is_variable:
         pipelines = tuple(without_shuffles(pipeline) for pipeline in pipelines)
     arange = parse_initializer(initializer, len(dims), datatype.element, sparse=sparse)

@@ -64,6 +64,16 @@ def link_file(link: Json) -> str:
     return str(link.get("h5domain") or link.get("file"))
 
 
+def same_link(one: Json, other: Json) -> bool:
+    """Say whether two stored links lead to the same, whenever they were made and whichever server made them."""
+    return _essence(one) == _essence(other)
+
+
+def _essence(link: Json) -> tuple[Any, ...]:
+    file = link_file(link) if link["class"] == EXTERNAL else None
+    return link["class"], link.get("id"), link.get("h5path"), file
+
+
 def _parse(body: Json) -> Json:
     if "id" in body:
         if "h5path" in body:
@@ -77,7 +87,8 @@ def _parse(body: Json) -> Json:
     file = _text(body, "file") or _text(body, "h5domain")
     if file is None:
         return {"class": SOFT, "h5path": path}
-    return {"class": EXTERNAL, "h5path": path, "h5domain": file}
+    # HSDS 1.0 looks for the file in `file`, 0.9 in `h5domain`.
+    return {"class": EXTERNAL, "h5path": path, "file": file, "h5domain": file}
 
 
 def _text(body: Json, key: str) -> str | None:

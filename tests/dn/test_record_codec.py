@@ -36,7 +36,12 @@ def test_work_is_a_part_of_the_memory() -> None:
     assert 80_000 < CODEC.work(weight(record)) < 90_000
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"5", b"\xff"])
+def test_floats_that_are_no_json_are_read_by_name() -> None:
+    data = b'{"a": {"value": [NaN, Infinity, -Infinity, 1.5]}, "b": "NaN"}'
+    assert CODEC.decode(data) == {"a": {"value": ["nan", "inf", "-inf", 1.5]}, "b": "NaN"}
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"NaN", b"{'NaN': 1}", b'{"a": "NaN', b"\xff NaN"])
 def test_what_is_no_record_is_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt, match="key"):
         CODEC.decode(data)

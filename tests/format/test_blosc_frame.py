@@ -15,6 +15,7 @@ from hsparse.model.filter import Filter
 from hsparse.model.variable_array import VariableArray
 
 SHUFFLE, DEFLATE, LZ4, ZSTD = Filter(2, (8,)), Filter(1, (4,)), Filter(32004, (0,)), Filter(32015, (3,))
+BLOSC = Filter(32001, (2, 2, 8, 1000, 5, 1, 1))
 TEXT = element_of({"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"})
 
 
@@ -38,11 +39,20 @@ def test_elements_of_variable_length() -> None:
     assert list(decode_variable(encode_variable(array, (DEFLATE,)), (50,), TEXT, (DEFLATE,))) == words
 
 
+def test_frames_are_read_in_place_of_any_compressor() -> None:
+    data = blosc_encode(bytes(1000), 5, 1, 4, 8)
+    for pipeline in ((DEFLATE,), (SHUFFLE, DEFLATE), (BLOSC,), (BLOSC, Filter(3))):
+        found = decode_frame(data, pipeline, 1000)
+        assert found is not None
+        assert bytes(found) == bytes(1000)
+
+
 def test_what_is_none() -> None:
     data = bytearray(blosc_encode(bytes(1000), 5, 1, 4, 8))
     assert decode_frame(data, (SHUFFLE,)) is None, "nothing was compressed"
     assert decode_frame(data, (DEFLATE,), 999) is None
     assert decode_frame(data[:-1], (DEFLATE,)) is None
+    assert decode_frame(data + b"abcd", (BLOSC, Filter(3))) is None
     with pytest.raises(Corrupt):
         decode_variable(data, (1,), TEXT, (DEFLATE,))
     data = bytearray(blosc_encode(np.arange(9000.0).tobytes(), 5, 1, 4, 8))

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.model.link import bare_link, check_title, link_file, listed_link, parse_link, shown_link
+from hsparse.model.link import (
+    bare_link,
+    check_title,
+    link_file,
+    listed_link,
+    parse_link,
+    same_link,
+    shown_link,
+)
 
 ID = "g-00000000-00000001-0000-000000-000001"
 
@@ -16,10 +24,13 @@ ID = "g-00000000-00000001-0000-000000-000001"
         ({"id": ID}, {"class": "H5L_TYPE_HARD", "id": ID}),
         ({"id": ID, "class": "H5L_TYPE_HARD", "created": 5}, {"class": "H5L_TYPE_HARD", "id": ID}),
         ({"h5path": "/x"}, {"class": "H5L_TYPE_SOFT", "h5path": "/x"}),
-        ({"h5path": "/x", "file": "/f"}, {"class": "H5L_TYPE_EXTERNAL", "h5path": "/x", "h5domain": "/f"}),
+        (
+            {"h5path": "/x", "file": "/f"},
+            {"class": "H5L_TYPE_EXTERNAL", "h5path": "/x", "file": "/f", "h5domain": "/f"},
+        ),
         (
             {"h5path": "/x", "h5domain": "/f"},
-            {"class": "H5L_TYPE_EXTERNAL", "h5path": "/x", "h5domain": "/f"},
+            {"class": "H5L_TYPE_EXTERNAL", "h5path": "/x", "file": "/f", "h5domain": "/f"},
         ),
     ],
 )
@@ -40,6 +51,9 @@ def test_both_dialects_see_the_file() -> None:
         link = {"class": "H5L_TYPE_EXTERNAL", "h5path": "/x", **stored}
         assert link_file(link) == "/f"
         assert (shown_link("t", link)["file"], shown_link("t", link)["h5domain"]) == ("/f", "/f")
+        assert same_link(parse_link({"h5path": "/x", "file": "/f"}), link | {"created": 1.0})
+        assert not same_link(parse_link({"h5path": "/x", "file": "/g"}), link)
+        assert not same_link(parse_link({"h5path": "/x"}), link)
 
 
 @pytest.mark.parametrize(
