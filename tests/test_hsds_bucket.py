@@ -1,6 +1,6 @@
 """A bucket that HSDS 1.0.2 wrote, as h5pyd told it: every class of type, compressed chunks too.
 
-`tests/data/hsds/types-1.0.2.json` has the objects by key, in base64.
+`tests/data/hsds-types-1.0.2.json` has the objects by key, in base64.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hsparse.model.principal import Principal
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import BINARY, RestClient
 
-OBJECTS = Path(__file__).parent / "data/hsds/types-1.0.2.json"
+OBJECTS = Path(__file__).parent / "data/hsds-types-1.0.2.json"
 TEXT = [f"ä{n}" * n for n in range(40)]
 VALUES: dict[str, Any] = {
     "text": TEXT,
