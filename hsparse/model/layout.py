@@ -27,6 +27,7 @@ from hsparse.model.linked_layout import (
     CONTIGUOUS_REF,
     LINKED,
     group,
+    is_linked,
     linked_layout,
     parse_chunked_ref,
     parse_contiguous_ref,
@@ -142,6 +143,7 @@ def chunk_spec(record: Json) -> ChunkSpec:
     fixed = [
         chunk_dims(record),
         is_sparse(record),
+        is_linked(record),
         record["type"],
         properties.get("filters") or [],
         properties.get("initializer"),
@@ -153,13 +155,13 @@ def chunk_spec(record: Json) -> ChunkSpec:
 
 @lru_cache(maxsize=4096)
 def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
-    dims, sparse, item, filters, initializer, fill = json.loads(text)
+    dims, sparse, linked, item, filters, initializer, fill = json.loads(text)
     datatype = parse_type(item)
     size = datatype.guessed_size
     chunk_bytes = prod(dims) * size
-    if sparse:
+    if sparse or linked:  # what lies in a file has gone through HDF5's own filters
         pipelines = parse_filters(
-            filters, size, sparse=True, chunk_bytes=chunk_bytes, record_size=record_size(dims)
+            filters, size, sparse=sparse, chunk_bytes=chunk_bytes, record_size=record_size(dims)
         )
     else:
         pipelines = (parse_stored(filters, size, chunk_bytes),)
