@@ -113,10 +113,10 @@ def test_h5netcdf_appends_to_a_domain(access: dict[str, Any], path: str) -> None
         file.resize_dimension("time", 4)
         file.flush()
         file["rain"][3] = 9
-        file["rain"].attrs["units"] = "cm"
+        file["rain"].attrs["note"] = "longer"
     with h5netcdf.File(f"hdf5:/{path}", **access) as file:
         np.testing.assert_array_equal(file["rain"][2:4], [np.arange(10, 15), np.full(5, 9)])
-        assert file["rain"].attrs["units"] == "cm"
+        assert dict(file["rain"].attrs) == {"_FillValue": -1, "units": "mm", "note": "longer"}
         assert file.dimensions["time"].size == 4
 
 
