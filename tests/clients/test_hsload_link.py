@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +17,13 @@ import pytest
 from hsparse.storage.s3 import S3Store
 from hsparse.testing.moto_server import make_bucket
 from hsparse.testing.server_process import server_process
+from tests.clients.h5pyd_tool import Ended, run_tool
 from tests.clients.linked_file import dataset_names, make_file, random_selection
 
 DOMAIN = "/home/admin/linked.h5"
 KEY = "data/deep/all.h5"
 LINKED = ("H5D_CONTIGUOUS_REF", "H5D_CHUNKED_REF", "H5D_CHUNKED_REF_INDIRECT")
 COPIED = {"copied"}
-USER = ("-u", "admin", "-p", "any")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +38,10 @@ class Site:
     def open(self, domain: str = DOMAIN) -> Any:
         return h5pyd.File(domain, "r", endpoint=self.url, username="admin", password="any", retries=1)
 
-    def load(self, *arguments: str, lifted: bool = True) -> subprocess.CompletedProcess[str]:
+    def load(self, *arguments: str, lifted: bool = True) -> Ended:
         """Run hsload, in the store's root as its help says."""
-        module = "tests.clients.hsload_link" if lifted else "h5pyd._apps.hsload"
-        path = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})"
-        return subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                f"{path}; from {module} import main; main()",
-                "-e",
-                self.url,
-                *USER,
-                *arguments,
-            ],
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        tool = "tests.clients.hsload_link" if lifted else "hsload"
+        return run_tool(self.url, tool, *arguments, cwd=self.root)
 
 
 @pytest.fixture(scope="module", params=["directory", "two data nodes", "bucket"])
