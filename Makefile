@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help check test demo bench chaos fuzz clean
+.PHONY: help check test demo bench chaos fuzz programs clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -30,6 +30,9 @@ chaos: $(BIN)/.installed ## 500 kills of a data node during writes
 
 fuzz: $(BIN)/.installed ## 50,000 requests made up from the OpenAPI document
 	$(BIN)/pytest tests/sn/test_openapi_fuzz.py --fuzz 350 --timeout 7200
+
+programs: $(BIN)/.installed ## 1,000 random programs of h5py calls, by h5pyd too
+	$(BIN)/pytest -s tests/clients/test_programs.py --programs 1000 --timeout 3600
 
 bench: $(BIN)/.installed ## the workloads against HSDS and TileDB
 	$(BIN)/python -m benchmarks
