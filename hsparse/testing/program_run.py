@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hsparse.testing.all_verbs import CHANGES, VERBS
 from hsparse.testing.program import Program, Session, Step
-from hsparse.testing.program_verb import CHANGES, VERBS, Failure, attempt
+from hsparse.testing.program_verb import Failure, attempt
 
 
 @dataclass(frozen=True)

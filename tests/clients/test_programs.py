@@ -11,9 +11,10 @@ import h5py
 import h5pyd
 import pytest
 
-from hsparse.testing.program import Program, draw_program
+from hsparse.testing.program import Program
 from hsparse.testing.program_run import Known, Side, Verdict, run_program
 from hsparse.testing.program_verb import VERBS
+from hsparse.testing.random_program import draw_program
 from hsparse.testing.server_process import server_process
 from tests.clients.known_differences import AVOIDED, KNOWN, Avoided
 
