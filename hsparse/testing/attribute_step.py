@@ -70,4 +70,6 @@ def refer_in_attribute(draft: Draft) -> dict[str, Any]:
     return {**attribute_of(draft, new=True), "target": draft.object()}
 
 
-draws_like(2, "follow_attribute", get_attribute)
+@draws(2)
+def follow_attribute(draft: Draft) -> dict[str, Any] | None:
+    return None if draft.unlinked else attribute_of(draft, new=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 from hsparse.testing.plain_value import plain
 from hsparse.testing.program_type import make_type, make_values
-from hsparse.testing.program_verb import changes, gist, reads, with_type
+from hsparse.testing.program_verb import changes, free_attributes, gist, reads, with_type
 
 
 @changes
@@ -15,17 +15,17 @@ def set_attribute(
 ) -> None:
     dtype = make_type(lib, type)
     values = make_values(lib, dtype, shape, data)
-    _free_attributes(file, path, name).create(name, values, shape=None, dtype=dtype)
+    free_attributes(file, path, name).create(name, values, shape=None, dtype=dtype)
 
 
 @changes
 def assign_attribute(lib: Any, file: Any, path: str, name: str, value: Any) -> None:
-    _free_attributes(file, path, name)[name] = value
+    free_attributes(file, path, name)[name] = value
 
 
 @changes
 def empty_attribute(lib: Any, file: Any, path: str, name: str, type: str) -> None:
-    _free_attributes(file, path, name).create(name, lib.Empty(type))
+    free_attributes(file, path, name).create(name, lib.Empty(type))
 
 
 @changes
@@ -33,7 +33,7 @@ def modify_attribute(
     lib: Any, file: Any, path: str, name: str, type: str, shape: tuple[int, ...], data: int
 ) -> None:
     dtype = make_type(lib, type)
-    attributes = _free_attributes(file, path, name)
+    attributes = free_attributes(file, path, name)
     attributes[name] = make_values(lib, dtype, shape, data + 1)
     attributes.modify(name, make_values(lib, dtype, shape, data))
 
@@ -68,20 +68,10 @@ def attributes(lib: Any, file: Any, path: str) -> Any:
 
 @changes
 def refer_in_attribute(lib: Any, file: Any, path: str, name: str, target: str) -> None:
-    _free_attributes(file, path, name)[name] = file[target].ref
+    free_attributes(file, path, name)[name] = file[target].ref
 
 
 @reads
 def follow_attribute(lib: Any, file: Any, path: str, name: str) -> Any:
     value = file[path].attrs[name]
     return gist(lib, file[value]) if isinstance(value, lib.Reference) else type(value).__name__
-
-
-def _free_attributes(file: Any, path: str, name: str) -> Any:
-    """Return an object's attributes, without one of a name: h5pyd 1.0.0 does not replace what was flushed."""
-    attributes = file[path].attrs
-    if name in attributes:
-        file.flush()
-        del attributes[name]
-        file.flush()
-    return attributes

@@ -150,7 +150,7 @@ def resize(draft: Draft) -> dict[str, Any] | None:
         return None
     made = draft.datasets[path]
     most = made.maxshape or made.shape
-    shape = tuple(int(draft.rng.integers(1, 8 if top is None else top + 1 or 2)) for top in most)
+    shape = tuple(int(draft.rng.integers(1, 8 if top is None else max(top, 1) + 1)) for top in most)
     if made.maxshape is not None:
         made.shape = shape
     elif not draft.chance(0.2):

@@ -8,7 +8,7 @@ import numpy as np
 
 from hsparse.testing.plain_value import plain, plain_type
 from hsparse.testing.program_type import make_type, make_values
-from hsparse.testing.program_verb import changes, put, reads, with_type
+from hsparse.testing.program_verb import changes, free_attributes, put, reads, with_type
 
 
 @changes
@@ -153,6 +153,7 @@ def resize_at_once(lib: Any, file: Any, path: str, shape: tuple[int, ...]) -> An
 
 @changes
 def label_dimension(lib: Any, file: Any, path: str, axis: int, label: str) -> None:
+    free_attributes(file, path, "DIMENSION_LABELS")
     file[path].dims[axis].label = label
 
 

@@ -17,7 +17,7 @@ def create_group(draft: Draft) -> dict[str, Any]:
 
 
 @draws(1)
-def require_group(draft: Draft) -> dict[str, Any]:
+def require_group(draft: Draft) -> dict[str, Any] | None:
     return {"path": draft.one(draft.everything())} if draft.chance(0.5) else create_group(draft)
 
 
@@ -53,9 +53,13 @@ def unlink(draft: Draft) -> dict[str, Any]:
         path = "/nosuch"
     draft.groups = [group for group in draft.groups if not (group + "/").startswith(path + "/")]
     draft.links = [link for link in draft.links if not (link + "/").startswith(path + "/")]
-    for known in (draft.datasets, draft.types):
-        for gone in [item for item in known if (item + "/").startswith(path + "/")]:
-            del known[gone]  # type: ignore[attr-defined]
+    for gone in [item for item in (*draft.datasets, *draft.types) if (item + "/").startswith(path + "/")]:
+        draft.datasets.pop(gone, None)
+        draft.types.pop(gone, None)
+    draft.unlinked = True
+    for name, targets in list(draft.references.items()):  # HDF5 frees what has lost its last link
+        if any((target + "/").startswith(path + "/") for target in targets):
+            del draft.references[name]
     return {"path": path}
 
 
@@ -88,7 +92,7 @@ def visit(draft: Draft) -> dict[str, Any]:
 @draws(3)
 def refer(draft: Draft) -> dict[str, Any]:
     path, targets = draft.name(), [draft.object() for _ in range(int(draft.rng.integers(1, 4)))]
-    draft.references[path] = len(targets)
+    draft.references[path] = targets
     return {"path": path, "targets": targets}
 
 

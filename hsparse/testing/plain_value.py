@@ -12,7 +12,7 @@ def plain(library: Any, value: Any) -> Any:
     if isinstance(value, np.void) and value.dtype.names:
         return [plain(library, value[name]) for name in value.dtype.names]
     if isinstance(value, np.void):
-        return bytes(value)
+        return value.tobytes()
     if isinstance(value, np.ndarray):
         return [plain(library, part) for part in value] if value.ndim else plain(library, value[()])
     if isinstance(value, library.Reference | library.RegionReference):

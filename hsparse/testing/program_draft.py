@@ -56,7 +56,8 @@ class Draft:
     groups: list[str] = field(default_factory=lambda: ["/"])
     datasets: dict[str, Made] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
-    references: dict[str, int] = field(default_factory=dict)
+    references: dict[str, list[str]] = field(default_factory=dict)
+    unlinked: bool = False
     regions: dict[str, str] = field(default_factory=dict)
     scales: set[str] = field(default_factory=set)
     scaled: set[str] = field(default_factory=set)
