@@ -57,9 +57,7 @@ def unlink(draft: Draft) -> dict[str, Any]:
         draft.datasets.pop(gone, None)
         draft.types.pop(gone, None)
     draft.unlinked = True
-    for name, targets in list(draft.references.items()):  # HDF5 frees what has lost its last link
-        if any((target + "/").startswith(path + "/") for target in targets):
-            del draft.references[name]
+    draft.references.clear()  # HDF5 frees what has lost its last link, and more may have led to it
     return {"path": path}
 
 
@@ -92,7 +90,7 @@ def visit(draft: Draft) -> dict[str, Any]:
 @draws(3)
 def refer(draft: Draft) -> dict[str, Any]:
     path, targets = draft.name(), [draft.object() for _ in range(int(draft.rng.integers(1, 4)))]
-    draft.references[path] = targets
+    draft.references.append(path)
     return {"path": path, "targets": targets}
 
 

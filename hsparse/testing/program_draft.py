@@ -56,7 +56,7 @@ class Draft:
     groups: list[str] = field(default_factory=lambda: ["/"])
     datasets: dict[str, Made] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
-    references: dict[str, list[str]] = field(default_factory=dict)
+    references: list[str] = field(default_factory=list)
     unlinked: bool = False
     regions: dict[str, str] = field(default_factory=dict)
     scales: set[str] = field(default_factory=set)
