@@ -24,9 +24,11 @@ MANY = 1000
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with server_process("--root", str(tmp_path_factory.mktemp("root")), "--no-fsync") as server:
+    log = tmp_path_factory.mktemp("log") / "log"
+    with server_process("--root", str(tmp_path_factory.mktemp("root")), "--no-fsync", log=log) as server:
         yield server.url
         assert server.stop() == 0
+    assert "Traceback" not in log.read_text()
 
 
 class Pair:
