@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help check test demo bench chaos fuzz interchange clean
+.PHONY: help check test demo bench chaos fuzz interchange programs clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -33,6 +33,9 @@ fuzz: $(BIN)/.installed ## 50,000 requests made up from the OpenAPI document
 
 interchange: $(BIN)/.installed ## domains written by HSDS and read here, and back; minutes
 	$(BIN)/pytest tests/interchange -m interchange
+
+programs: $(BIN)/.installed ## 1,000 random programs of h5py calls, by h5pyd too
+	$(BIN)/pytest -s tests/clients/test_programs.py --programs 1000 --timeout 3600
 
 bench: $(BIN)/.installed ## the workloads against HSDS and TileDB
 	$(BIN)/python -m benchmarks

@@ -7,10 +7,11 @@ from math import prod
 from typing import Any
 
 from hsparse.dn.graves import Graves
-from hsparse.errors import BadRequest, Conflict, HsparseError
+from hsparse.errors import BadRequest, Conflict, Gone, HsparseError
 from hsparse.model.dataspace import MAX_EXTENT
 from hsparse.model.link import same_link
 from hsparse.model.right import Right
+from hsparse.model.shown_type import shown_type
 from hsparse.wire.message import (
     Change,
     CreateObject,
@@ -82,11 +83,15 @@ def _(change: PutAttributes, record: Record, now: float, graves: Graves) -> Chan
 
 @_apply.register
 def _(change: DeleteAttributes, record: Record, now: float, graves: Graves) -> Changed:
+    before = record.get("attributes") or {}
     attributes = _without(
-        record.get("attributes") or {},
+        before,
         change.names,
         lambda name: graves.missing(f"Attribute {name!r} of {change.id}", change.id, "attribute", name),
+        again=change.again,
     )
+    if len(attributes) == len(before):
+        return record, Outcome(record)
     return _renew(record, now, attributes=attributes, changed=True)
 
 
@@ -109,11 +114,15 @@ def _(change: PutLinks, record: Record, now: float, graves: Graves) -> Changed:
 
 @_apply.register
 def _(change: DeleteLinks, record: Record, now: float, graves: Graves) -> Changed:
+    before = record.get("links") or {}
     links = _without(
-        record.get("links") or {},
+        before,
         change.titles,
         lambda title: graves.missing(f"Link {title!r} of {change.id}", change.id, "link", title),
+        again=change.again,
     )
+    if len(links) == len(before):
+        return record, Outcome(record)
     return _renew(record, now, links=links, changed=True)
 
 
@@ -187,17 +196,25 @@ def _renew(record: Record, now: float, *, changed: bool, created: bool = False, 
 
 
 def _same(new: Record, there: Record) -> bool:
-    times = ("created", "lastModified")
-    return {k: v for k, v in new.items() if k not in times} == {
-        k: v for k, v in there.items() if k not in times
-    }
+    return _content(new) == _content(there)
 
 
-def _without(items: Record, names: tuple[str, ...], missing: Any) -> Record:
+def _content(item: Record) -> Record:
+    """Return an attribute or link without its times, its type as answers show it.
+
+    h5pyd 1.0.0 sends back what it was shown, in which an enum has its names in both of two forms.
+    """
+    content = {key: value for key, value in item.items() if key not in ("created", "lastModified")}
+    return content | {"type": shown_type(content["type"])} if "type" in content else content
+
+
+def _without(items: Record, names: tuple[str, ...], missing: Any, *, again: bool) -> Record:
     rest = dict(items)
     for name in names:
-        if name not in rest:
-            error: HsparseError = missing(name)
+        if name in rest:
+            del rest[name]
+            continue
+        error: HsparseError = missing(name)
+        if not (again and isinstance(error, Gone)):
             raise error
-        del rest[name]
     return rest

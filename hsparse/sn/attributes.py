@@ -86,10 +86,13 @@ async def put_attributes(context: Context) -> web.StreamResponse:
 
 
 async def delete_attributes(context: Context) -> web.StreamResponse:
-    """Delete the attributes in `attr_names`, which with `encoding=base64` is base64 of the joined names."""
+    """Delete the attributes in `attr_names`, which with `encoding=base64` is base64 of the joined names.
+
+    Those that were deleted before are passed over: h5pyd 1.0.0 asks again at every flush of a session.
+    """
     id = requested_id(context)
     names = _decoded_names(context) if _base64(context) else split_names(context, "attr_names")
-    await context.service.owners.apply(DeleteAttributes(id, names))
+    await context.service.owners.apply(DeleteAttributes(id, names, again=True))
     return respond({"hrefs": []})
 
 

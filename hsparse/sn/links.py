@@ -71,9 +71,9 @@ async def put_links(context: Context) -> web.StreamResponse:
 
 
 async def delete_links(context: Context) -> web.StreamResponse:
-    """Delete the links in `titles`."""
+    """Delete the links in `titles`; those that were deleted before are passed over."""
     id = requested_id(context, "groups")
-    await context.service.owners.apply(DeleteLinks(id, split_names(context, "titles")))
+    await context.service.owners.apply(DeleteLinks(id, split_names(context, "titles"), again=True))
     return respond({})
 
 

@@ -14,6 +14,7 @@ from hsparse.clock import Clock
 from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, NotFound, Unsupported
 from hsparse.model.objid import storage_key, tree_prefix
 from hsparse.model.right import Right
+from hsparse.model.shown_type import shown_type
 from hsparse.wire.message import (
     Bury,
     Change,
@@ -132,9 +133,9 @@ class DictDataNode:
             case PutLinks():
                 return self._put(change, record, "links", change.links)
             case DeleteAttributes():
-                return self._remove(change.id, record, "attributes", change.names)
+                return self._remove(change, record, "attributes", change.names)
             case DeleteLinks():
-                return self._remove(change.id, record, "links", change.titles)
+                return self._remove(change, record, "links", change.titles)
             case PutAcl(_, user, rights):
                 new = user not in record["acls"]
                 record["acls"][user] = {right.value: False for right in Right} | record["acls"].get(user, {})
@@ -167,15 +168,19 @@ class DictDataNode:
             self._deleted.discard((id, kind, name))
         return bool(news), created
 
-    def _remove(self, id: str, record: Record, kind: str, names: tuple[str, ...]) -> tuple[bool, bool]:
-        there = record.get(kind, {})
+    def _remove(
+        self, change: DeleteAttributes | DeleteLinks, record: Record, kind: str, names: tuple[str, ...]
+    ) -> tuple[bool, bool]:
+        id, there = change.id, record.get(kind, {})
+        if change.again:
+            names = tuple(name for name in names if name in there or (id, kind, name) not in self._deleted)
         for name in names:
             if name not in there:
                 raise self._missing(id, kind, name)
         for name in names:
             del there[name]
             self._deleted.add((id, kind, name))
-        return True, False
+        return bool(names), False
 
     def _list(self, message: ListKeys) -> Listing:
         keys = sorted(key for key in map(storage_key, self.records) if key.startswith(message.prefix))
@@ -199,9 +204,8 @@ class DictDataNode:
 def _same(new: Record, there: Record | None) -> bool:
     if there is None:
         return False
-    return {k: v for k, v in new.items() if k not in TIMES} == {
-        k: v for k, v in there.items() if k not in TIMES
-    }
+    one, other = ({k: v for k, v in item.items() if k not in TIMES} for item in (new, there))
+    return one | {"type": shown_type(one.get("type"))} == other | {"type": shown_type(other.get("type"))}
 
 
 def _set_extent(record: Record, change: SetExtent) -> bool:

@@ -149,6 +149,8 @@ async def test_attributes(node: DataNode) -> None:
     assert kind(await change(node, DeleteAttributes(id, ("a", "z")))) == ErrorKind.NOT_FOUND
     assert kind(await change(node, DeleteAttributes(id, ("a",)))) is None
     assert kind(await change(node, DeleteAttributes(id, ("a",)))) == ErrorKind.GONE
+    assert kind(await change(node, DeleteAttributes(id, ("a",), again=True))) is None
+    assert kind(await change(node, DeleteAttributes(id, ("a", "z"), again=True))) == ErrorKind.NOT_FOUND
 
 
 async def test_links(node: DataNode) -> None:
@@ -160,6 +162,8 @@ async def test_links(node: DataNode) -> None:
     assert kind(await change(node, DeleteLinks(id, ("x", "z")))) == ErrorKind.NOT_FOUND
     assert kind(await change(node, DeleteLinks(id, ("x",)))) is None
     assert kind(await change(node, DeleteLinks(id, ("x",)))) == ErrorKind.GONE
+    assert kind(await change(node, DeleteLinks(id, ("x",), again=True))) is None
+    assert kind(await change(node, DeleteLinks(id, ("x", "z"), again=True))) == ErrorKind.NOT_FOUND
     assert list((await record_of(node, id))["links"]) == ["y"]
 
 

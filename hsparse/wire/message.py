@@ -119,10 +119,14 @@ class PutAttributes:
 
 @dataclass(frozen=True, slots=True)
 class DeleteAttributes:
-    """Remove attributes, all or none; `NotFound` or `Gone` names the first missing one."""
+    """Remove attributes, all or none; `NotFound` or `Gone` names the first missing one.
+
+    With `again` those that were deleted before are passed over.
+    """
 
     id: str
     names: tuple[str, ...]
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +143,14 @@ class PutLinks:
 
 @dataclass(frozen=True, slots=True)
 class DeleteLinks:
-    """Remove links, all or none; `NotFound` or `Gone` names the first missing one."""
+    """Remove links, all or none; `NotFound` or `Gone` names the first missing one.
+
+    With `again` those that were deleted before are passed over.
+    """
 
     id: str
     titles: tuple[str, ...]
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

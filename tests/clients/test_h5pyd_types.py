@@ -11,8 +11,8 @@ import h5pyd
 import numpy as np
 import pytest
 
+from hsparse.testing.random_types import RandomTypes
 from hsparse.testing.server_process import server_process
-from tests.clients.random_types import RandomTypes
 
 Writer = Callable[[Any, Any], None]
 Reader = Callable[[Any, Any], Any]

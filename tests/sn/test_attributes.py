@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,12 +39,31 @@ async def test_set_again_and_replaced(rest: RestClient, own: str) -> None:
     assert "value" not in (await rest("GET", f"{own}/a", IncludeData=0)).body
 
 
+@pytest.mark.parametrize("names", [{"members": [{"name": "a", "value": 1}]}, {"mapping": {"a": 1}}])
+async def test_what_was_got_set_again(rest: RestClient, own: str, names: dict[str, Any]) -> None:
+    kind = {"class": "H5T_ENUM", "base": {"class": "H5T_INTEGER", "base": "H5T_STD_I8LE"}} | names
+    record = {"class": "H5T_COMPOUND", "fields": [{"name": "e", "type": kind}]}
+    await rest("PUT", own, {"attributes": {"e": {"type": kind, "shape": [2], "value": [1, 0]}}})
+    await rest("PUT", own, {"attributes": {"r": {"type": record, "shape": [], "value": [1]}}})
+    for name in ("e", "r"):
+        got = (await rest("GET", f"{own}/{name}")).body
+        assert (await rest("PUT", f"{own}/{name}", got)).status == 200
+        got["type"] = INTS["type"]
+        assert (await rest("PUT", f"{own}/{name}", got)).status in (400, 409)
+
+
 async def test_deleted_and_never_there(rest: RestClient, own: str) -> None:
     await rest("PUT", f"{own}/a", INTS)
     assert (await rest("DELETE", f"{own}/a")).status == 200
     assert (await rest("GET", f"{own}/a")).status == 410
     assert (await rest("GET", f"{own}/a/value")).status == 410
     assert (await rest("DELETE", f"{own}/a")).status == 410
+    await rest("PUT", f"{own}/b", INTS)
+    assert (await rest("DELETE", own, attr_names="a/zz/b")).status == 404
+    assert (await rest("GET", f"{own}/b")).status == 200
+    assert (await rest("DELETE", own, attr_names="a/b")).status == 200
+    assert (await rest("DELETE", own, attr_names="a/b")).status == 200
+    assert (await rest("GET", f"{own}/b")).status == 410
     assert (await rest("GET", f"{own}/zz")).status == 404
     assert (await rest("POST", own, {"attr_names": ["zz"]})).status == 404
     assert (await rest("PUT", f"{own}/a", INTS)).status == 201

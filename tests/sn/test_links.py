@@ -25,6 +25,8 @@ async def test_hard_links(rest: RestClient, root: str, group: str) -> None:
     assert (await rest("DELETE", path)).status == 200
     assert (await rest("GET", path)).status == 410
     assert (await rest("DELETE", path)).status == 410
+    assert (await rest("DELETE", f"/groups/{root}/links", titles="g2")).status == 200
+    assert (await rest("DELETE", f"/groups/{root}/links", titles="g2/zzz")).status == 404
     assert (await rest("GET", f"/groups/{root}/links/zzz")).status == 404
     assert (await rest("DELETE", f"/groups/{root}/links/zzz")).status == 404
 

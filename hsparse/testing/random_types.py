@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class RandomTypes:
         return np.dtype((dtype, (2,))) if plain and self.rng.random() < 0.3 else dtype
 
     def _leaf(self) -> Dtype:
-        kinds = [
+        kinds: list[Callable[[], Dtype]] = [
             lambda: self._one_of(*NUMBERS),
             lambda: np.dtype(f"S{self.rng.integers(1, 6)}"),
             lambda: np.dtype(bool),
