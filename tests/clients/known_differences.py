@@ -258,6 +258,13 @@ KNOWN: tuple[Known, ...] = (
         "h5py gives Python's bytes.",
         lambda it: it.trail == ("type",) and (it.expected, it.found) == ("bytes", "|S0"),
     ),
+    Known(
+        "a scale's attributes that were flushed are not replaced",
+        H5PYD,
+        "See what is avoided: it sends the new ones without replace=1.",
+        lambda it: it.step.verb == "scale" and refused(it.found, "attributes failed, status: 409"),
+        ends=True,
+    ),
     Known("astype does not convert", H5PYD, "It reads the type that is stored.", _not_converted),
     Known(
         "a list as the only index is taken for points",
