@@ -67,7 +67,7 @@ class PosixRoot:
             path = parent / component
             with suppress(FileExistsError):
                 path.mkdir(0o1777)
-            if not path.is_dir():
+            if not stat.S_ISDIR(path.stat().st_mode):  # not `is_dir`, which says no of one pruned just now
                 raise in_the_way(key)
             if durable:
                 self._keep_directory(parent, path)

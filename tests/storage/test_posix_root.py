@@ -60,3 +60,17 @@ def test_the_mark_of_the_root_itself_is_not_ours(root: PosixRoot, tmp_path: Path
     root.make_directories("a/key")
     root.sync_directories("a/key")
     assert is_marked(tmp_path)
+
+
+def test_a_directory_pruned_while_it_is_made_is_no_conflict(
+    root: PosixRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = Path.mkdir
+
+    def pruned(path: Path, mode: int) -> None:
+        mkdir(path, mode)
+        path.rmdir()
+
+    monkeypatch.setattr(Path, "mkdir", pruned)
+    with pytest.raises(FileNotFoundError):  # which puts and recoveries take as a reason to try again
+        root.make_directories("a/key")

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sockets_left() -> Iterator[None]:
+    """h5pyd leaves sessions open for the collector: collected here, not in the test of something else."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
