@@ -40,9 +40,7 @@ class ElementQuery:
     def __init__(
         self, dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
     ) -> None:
-        if not dataset.extent:
-            raise BadRequest(f"{dataset.id} is scalar: it has one element, and no query.")
-        check_countable(dataset.extent)
+        check_queryable(dataset)
         self._dataset = dataset
         self._chunks = chunks
         self._query = bind_query(text, dataset.dtype)
@@ -136,6 +134,13 @@ class ElementQuery:
         if sum(len(offsets) for offsets, _ in pieces) <= INLINE:
             return _sorted(pieces, dtype)
         return await asyncio.to_thread(_sorted, pieces, dtype)
+
+
+def check_queryable(dataset: Dataset) -> None:
+    """Raise `BadRequest` for a dataset whose elements no query can number."""
+    if not dataset.extent:
+        raise BadRequest(f"{dataset.id} is scalar: it has one element, and no query.")
+    check_countable(dataset.extent)
 
 
 def joined(pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:

@@ -14,8 +14,8 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.extent import check_countable, ravel, unravel
+from hsparse.errors import TooLarge
+from hsparse.format.extent import ravel, unravel
 from hsparse.format.plan import count_chunks
 from hsparse.format.query import Query, bind_query, queried
 from hsparse.format.selection import Orthogonal, Points, Selection, ascending, coords_at
@@ -25,7 +25,7 @@ from hsparse.model.variable_fields import Fields
 from hsparse.sn.chunk_fanout import MANY_CHUNKS
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset
-from hsparse.sn.element_query import bands
+from hsparse.sn.element_query import bands, check_queryable
 from hsparse.sn.json_body import MOST_JSON
 from hsparse.sn.value_json import respond_shown
 from hsparse.sn.variable_fanout import VariableFanout, aside
@@ -42,9 +42,7 @@ class VariableQuery:
     def __init__(
         self, dataset: Dataset, chunks: VariableFanout, text: str, page_size: int, limit: int = 0
     ) -> None:
-        if not dataset.extent:
-            raise BadRequest(f"{dataset.id} is scalar: it has one element, and no query.")
-        check_countable(dataset.extent)
+        check_queryable(dataset)
         self._dataset = dataset
         self._chunks = chunks
         self._query: Query = bind_query(text, dataset.dtype)

@@ -132,5 +132,8 @@ def passed(lock: int) -> int:
 
 
 def pass_time(lock: int, mtime_ns: int) -> None:
-    """Note the modification time of a file about to be deleted, or of a put about to be logged."""
-    os.pwrite(lock, max(mtime_ns, passed(lock)).to_bytes(8, "big"), 0)
+    """Note the modification time of a file about to be deleted, or of a put about to be logged.
+
+    It is not before what `passed` tells.
+    """
+    os.pwrite(lock, mtime_ns.to_bytes(8, "big"), 0)

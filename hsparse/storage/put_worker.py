@@ -31,7 +31,7 @@ def receive(connection: socket.socket) -> list[tuple[int, Put]] | None:
     size = 0
     while len(puts) < MOST_PUTS and size < MOST_BYTES:
         try:
-            packet = connection.recv(PACKET)
+            packet = connection.recv(PACKET, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return puts
         except ConnectionResetError:
@@ -45,7 +45,6 @@ def receive(connection: socket.socket) -> list[tuple[int, Put]] | None:
 
 def serve(connection: socket.socket, puts: LoggedPuts) -> None:
     """Put what is asked for until the other end is closed."""
-    connection.setblocking(False)
     incoming = select.poll()
     incoming.register(connection, select.POLLIN)
     while True:
@@ -63,14 +62,11 @@ def serve(connection: socket.socket, puts: LoggedPuts) -> None:
 
 def reply(connection: socket.socket, packets: Iterator[bytes]) -> bool:
     """Send packets; False when nobody is left to be told."""
-    connection.setblocking(True)
     try:
         for packet in packets:
             connection.send(packet)
     except (BrokenPipeError, ConnectionResetError):
         return False
-    finally:
-        connection.setblocking(False)
     return True
 
 

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import h5pyd
 import numpy as np
 import pytest
 
-from hsparse.testing.server_process import server_process
-
 HOME = "/home/admin/"
-
-
-@pytest.fixture(scope="module", params=["embedded", "two data nodes"])
-def endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root: Path = tmp_path_factory.mktemp("root")
-    flags = ("--dn", "2") if request.param == "two data nodes" else ()
-    with server_process("--root", str(root), "--no-fsync", *flags) as server:
-        yield server.url
-        assert server.stop() == 0
 
 
 class Files:

@@ -8,9 +8,9 @@ import h5pyd
 import numpy as np
 import pytest
 
-from tests.clients.test_h5pyd import Files, endpoint, files
+from tests.clients.test_h5pyd import Files, files
 
-__all__ = ["endpoint", "files"]
+__all__ = ["files"]
 
 ROW = np.dtype([("date", "<i8"), ("price", "<f8"), ("symbol", "S4")])
 COUNT = 5000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,10 @@ import numpy as np
 import pytest
 
 from hsparse.testing.random_types import RandomTypes
-from hsparse.testing.server_process import server_process
 
 Writer = Callable[[Any, Any], None]
 Reader = Callable[[Any, Any], Any]
 PROGRAMS: dict[str, tuple[Writer, Reader]] = {}
-
-
-@pytest.fixture(scope="module", params=["embedded", "two data nodes"])
-def endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root: Path = tmp_path_factory.mktemp("root")
-    flags = ("--dn", "2") if request.param == "two data nodes" else ()
-    with server_process("--root", str(root), "--no-fsync", *flags) as server:
-        yield server.url
-        assert server.stop() == 0
 
 
 def program(name: str, read: Reader) -> Callable[[Writer], Writer]:
