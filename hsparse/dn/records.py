@@ -7,6 +7,7 @@ import asyncio
 from hsparse.clock import Clock
 from hsparse.dn.cache import Cache
 from hsparse.dn.changes import change_record
+from hsparse.dn.foreign_summaries import ForeignSummaries
 from hsparse.dn.graves import Graves
 from hsparse.dn.owned import Base, Owned
 from hsparse.dn.record_codec import RecordCodec
@@ -44,6 +45,7 @@ class Records:
         self._workers = workers
         self._clock = clock
         self._graves = Graves()
+        self._summaries = ForeignSummaries(store)
 
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
         """Answer `ReadObjects`."""
@@ -145,6 +147,7 @@ class Records:
             return change_record(change, record, self._clock.now(), self._graves)
 
         try:
+            await self._summaries.remove(change)
             with self._cache.use(key, lambda: self._make(key)) as owned:
                 outcome = await owned.apply(apply, base=_BASES.get(type(change), Base.NEEDED))
         except HsparseError as error:

@@ -23,11 +23,6 @@ pytestmark = [pytest.mark.interchange, pytest.mark.timeout(900)]
 
 BENCH = Path(__file__).parent.parent.parent / ".bench"
 NUMBERS = itertools.count()
-NOT_YET = {
-    "variable": "values of variable length are not served yet",
-    "arrays": "datasets of array types are not served yet",
-}
-"""Chapters that are known to fail, and why."""
 ONE_WAY = {"shuffle"}
 """What HSDS stores unshuffled and reads as shuffled, so that itself it does not read back what it wrote."""
 BY_REST = ("small", "filters", "no filters", "folders")
@@ -73,17 +68,7 @@ def legs(
     return asyncio.run(journey(place, first, second, chapters, by_h5pyd=version != "0.9.4"))
 
 
-@pytest.mark.parametrize(
-    "chapter",
-    [
-        pytest.param(
-            chapter,
-            marks=[pytest.mark.xfail(strict=True, reason=NOT_YET[chapter])] if chapter in NOT_YET else [],
-        )
-        for chapter in CHAPTERS
-        if chapter not in ONE_WAY
-    ],
-)
+@pytest.mark.parametrize("chapter", [chapter for chapter in CHAPTERS if chapter not in ONE_WAY])
 def test_both_serve_the_same(legs: dict[str, Leg], chapter: str) -> None:
     if chapter not in legs:
         pytest.skip("not in this journey: see BY_REST and IN_A_BUCKET")
