@@ -74,7 +74,10 @@ class PosixRoot:
             parent = path
 
     def sync_directories(self, key: str) -> None:
-        """Make durable which of the directories above `key` there are, and the names in the last of them."""
+        """Make durable which of the directories above `key` there are, and the names in the last of them.
+
+        `FileNotFoundError` when the root itself is not there.
+        """
         while True:
             path = Path(self.path)
             try:
@@ -83,8 +86,11 @@ class PosixRoot:
                     path /= component
             except (FileNotFoundError, NotADirectoryError):
                 pass  # pruned: that it is gone is what the one above is to say
-            with suppress(FileNotFoundError):
+            try:
                 return self.sync_directory(str(path))
+            except FileNotFoundError:
+                if path == Path(self.path):
+                    raise  # the root itself is gone: nothing is there to be made durable
 
     def _keep_directory(self, parent: Path, path: Path) -> None:
         """Make the directory `path` durable in `parent` if it bears the mark, and take that off.

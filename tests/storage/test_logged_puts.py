@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import stat
 import tempfile
 import time
@@ -617,3 +618,12 @@ def test_a_disk_that_fails_at_any_call(lasting: bool) -> None:
             if not put_on_a_failing_disk(path, first, lasting):
                 break
     assert first > 50
+
+
+@pytest.mark.timeout(30)
+def test_a_store_that_was_removed_ends_its_puts(root: PosixRoot, caplog: pytest.LogCaptureFixture) -> None:
+    puts = LoggedPuts(root, "store")
+    put(puts, "d/a", b"one")
+    shutil.rmtree(root.path)
+    puts.close()
+    assert "cannot be emptied" in caplog.text
