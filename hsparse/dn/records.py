@@ -51,10 +51,10 @@ class Records:
         """Answer `ReadObjects`."""
         outcomes = [self._remembered(id) for id in ids]
         missing = [place for place, outcome in enumerate(outcomes) if outcome is None]
-        for place, outcome in zip(
-            missing, await gather_all([self._read(ids[place]) for place in missing]), strict=True
-        ):
-            outcomes[place] = outcome
+        if missing:
+            loaded = await gather_all([self._read(ids[place]) for place in missing])
+            for place, outcome in zip(missing, loaded, strict=True):
+                outcomes[place] = outcome
         return tuple(outcome for outcome in outcomes if outcome is not None)
 
     async def change(self, changes: tuple[Change, ...]) -> tuple[Outcome, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from aiohttp import web
 
 from hsparse.errors import BadRequest, Forbidden, NotFound
@@ -38,16 +40,24 @@ def domain_path(service: Service, request: web.Request) -> str | None:
 
 def normal_path(service: Service, text: str) -> str:
     """Return a domain path in its normal form; `BadRequest` says what is wrong with it."""
+    bucket, path = _parsed_path(text)
+    check_bucket(service, bucket)
+    return path
+
+
+@lru_cache(maxsize=4096)
+def _parsed_path(text: str) -> tuple[str | None, str]:
+    """Return the bucket a domain path begins with, if any, and the path's normal form; `BadRequest`."""
+    bucket = None
     if text.startswith(PROTOCOL):
         text = "/" + text.removeprefix(PROTOCOL).lstrip("/")
     if not text.startswith("/"):
         bucket, slash, rest = text.partition("/")
         if not slash:
             raise BadRequest(f"The domain {text!r} must be an absolute path, such as /home/user/file.h5.")
-        check_bucket(service, bucket)
         text = "/" + rest
     if text == "/":
-        return text
+        return bucket, text
     text = text.removesuffix("/")
     if not _is_unicode(text):
         raise BadRequest("The domain's path is not valid Unicode: it has a lone surrogate.")
@@ -57,7 +67,7 @@ def normal_path(service: Service, text: str) -> str:
         _check_component(text, component)
     if text == "/db" or text.startswith("/db/"):
         raise BadRequest("/db is where the store keeps objects; choose another name.")
-    return text
+    return bucket, text
 
 
 def check_bucket(service: Service, bucket: str | None) -> None:

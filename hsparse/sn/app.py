@@ -13,7 +13,7 @@ from hsparse.sn.context import Context
 from hsparse.sn.cors import Cors
 from hsparse.sn.refusals import AioHandler, Refusals, expect
 from hsparse.sn.route import Route
-from hsparse.sn.routes import ROUTES
+from hsparse.sn.routes import ROUTES, spelled_out
 from hsparse.sn.service import Service
 
 IDENTITY = "identity"
@@ -40,10 +40,14 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         await service.statistics.close()
 
     app.on_cleanup.append(stop)
+    handlers: dict[str, dict[str, AioHandler]] = {}
     for route in routes:
-        app.router.add_route(route.method, route.path, bind(service, route), expect_handler=expect)
-    for path in dict.fromkeys(route.path for route in routes):
-        app.router.add_route("OPTIONS", path, cors.preflight, expect_handler=expect)
+        for path in spelled_out(route.path):
+            handlers.setdefault(path, {"OPTIONS": cors.preflight})[route.method] = bind(service, route)
+    for path, by_method in handlers.items():
+        resource = app.router.add_resource(path)
+        for method, handler in by_method.items():
+            resource.add_route(method, handler, expect_handler=expect)
     return app
 
 

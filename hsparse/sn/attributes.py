@@ -153,8 +153,7 @@ async def put_attribute_value(context: Context) -> web.StreamResponse:
 
 def own_path(context: Context) -> str:
     """Return the path of the request's object."""
-    info = context.request.match_info
-    return f"/{info['collection']}/{info['id']}"
+    return f"/{context.collection}/{context.request.match_info['id']}"
 
 
 def _hrefs(context: Context, name: str) -> list[Href]:

@@ -57,6 +57,11 @@ class Context:
         assert self.found is not None
         return self.found
 
+    @property
+    def collection(self) -> str:
+        """The collection in the request's path: `groups`, `datasets` or `datatypes`."""
+        return self.request.path.split("/", 2)[1]
+
     def arg(self, name: str) -> str | None:
         """Return a query parameter, None when it is not given."""
         return self.request.query.get(name)

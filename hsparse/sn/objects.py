@@ -96,8 +96,7 @@ async def requested(context: Context, collection: str | None = None) -> Record:
 
 def requested_id(context: Context, collection: str | None = None) -> str:
     """Return the id in the request's path, checked; of any collection, the path's own, without one."""
-    info = context.request.match_info
-    return check_member(info["id"], context.domain, collection or info["collection"])
+    return check_member(context.request.match_info["id"], context.domain, collection or context.collection)
 
 
 async def answer_object(

@@ -61,8 +61,10 @@ class Owners:
         message: Callable[[list[U]], Message[Sequence[T]]],
     ) -> list[T]:
         """Send each owner (by the object `name` gives) one message about its items; reply per item."""
-        result: list[Any] = [None] * len(items)
         shares = self.split(items, name)
+        if len(shares) == 1:
+            return list(await shares[0][0].send(message(list(items))))
+        result: list[Any] = [None] * len(items)
         replies = await gather_all([node.send(message([items[i] for i in some])) for node, some in shares])
         for (_, some), reply in zip(shares, replies, strict=True):
             for place, value in zip(some, reply, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hsparse.model.objid import COLLECTIONS
 from hsparse.model.right import Right
 from hsparse.sn.about import get_about, get_info, get_metrics
 from hsparse.sn.acls import get_acl, get_acls, put_acl
@@ -50,6 +51,7 @@ from hsparse.sn.sparse import delete_value, get_defined, post_erase
 from hsparse.sn.values import get_value, post_value, put_value
 
 ANY = "/{collection:groups|datasets|datatypes}/{id}"
+"""An object of any collection."""
 
 DOMAIN_ROUTES = (
     Route("GET", "/about", get_about, None),
@@ -68,21 +70,21 @@ DOMAIN_ROUTES = (
 )
 
 OBJECT_ROUTES = (
+    Route("GET", "/groups/{id}", get_group, Right.READ),
+    Route("DELETE", "/groups/{id}", delete_group, Right.DELETE),
     Route("GET", "/groups", get_groups, Right.READ),
     Route("POST", "/groups", post_groups, Right.CREATE),
     Route("GET", "/groups/", get_group_by_path, Right.READ),
-    Route("GET", "/groups/{id}", get_group, Right.READ),
-    Route("DELETE", "/groups/{id}", delete_group, Right.DELETE),
+    Route("GET", "/datatypes/{id}", get_datatype, Right.READ),
+    Route("DELETE", "/datatypes/{id}", delete_datatype, Right.DELETE),
     Route("GET", "/datatypes", get_datatypes, Right.READ),
     Route("POST", "/datatypes", post_datatypes, Right.CREATE),
     Route("GET", "/datatypes/", get_datatype_by_path, Right.READ),
-    Route("GET", "/datatypes/{id}", get_datatype, Right.READ),
-    Route("DELETE", "/datatypes/{id}", delete_datatype, Right.DELETE),
+    Route("GET", "/datasets/{id}", get_dataset, Right.READ),
+    Route("DELETE", "/datasets/{id}", delete_dataset, Right.DELETE),
     Route("GET", "/datasets", get_datasets, Right.READ),
     Route("POST", "/datasets", post_datasets, Right.CREATE),
     Route("GET", "/datasets/", get_dataset_by_path, Right.READ),
-    Route("GET", "/datasets/{id}", get_dataset, Right.READ),
-    Route("DELETE", "/datasets/{id}", delete_dataset, Right.DELETE),
     Route("GET", "/datasets/{id}/type", get_dataset_type, Right.READ),
     Route("GET", "/datasets/{id}/shape", get_shape, Right.READ),
     Route("PUT", "/datasets/{id}/shape", put_shape, Right.UPDATE),
@@ -99,13 +101,13 @@ LINK_ROUTES = (
 )
 
 ATTRIBUTE_ROUTES = (
+    Route("GET", f"{ANY}/attributes/{{name}}", get_attribute, Right.READ),
+    Route("PUT", f"{ANY}/attributes/{{name}}", put_attribute, Right.CREATE),
+    Route("DELETE", f"{ANY}/attributes/{{name}}", delete_attribute, Right.DELETE),
     Route("GET", f"{ANY}/attributes", get_attributes, Right.READ),
     Route("POST", f"{ANY}/attributes", post_attributes, Right.READ),
     Route("PUT", f"{ANY}/attributes", put_attributes, Right.CREATE),
     Route("DELETE", f"{ANY}/attributes", delete_attributes, Right.DELETE),
-    Route("GET", f"{ANY}/attributes/{{name}}", get_attribute, Right.READ),
-    Route("PUT", f"{ANY}/attributes/{{name}}", put_attribute, Right.CREATE),
-    Route("DELETE", f"{ANY}/attributes/{{name}}", delete_attribute, Right.DELETE),
     Route("GET", f"{ANY}/attributes/{{name}}/value", get_attribute_value, Right.READ),
     Route("PUT", f"{ANY}/attributes/{{name}}/value", put_attribute_value, Right.UPDATE),
 )
@@ -119,4 +121,14 @@ VALUE_ROUTES = (
     Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),
 )
 
-ROUTES: tuple[Route, ...] = DOMAIN_ROUTES + OBJECT_ROUTES + LINK_ROUTES + ATTRIBUTE_ROUTES + VALUE_ROUTES
+ROUTES: tuple[Route, ...] = DOMAIN_ROUTES + ATTRIBUTE_ROUTES + OBJECT_ROUTES + VALUE_ROUTES + LINK_ROUTES
+"""Those of one collection are tried in this order, so what is asked most stands first."""
+
+
+def spelled_out(path: str) -> tuple[str, ...]:
+    """Return a route's path once for each collection it is of: they are looked up by what is before any braces."""
+    return (
+        tuple(path.replace(ANY, f"/{name}/{{id}}") for name in COLLECTIONS.values())
+        if ANY in path
+        else (path,)
+    )

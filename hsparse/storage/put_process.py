@@ -85,12 +85,10 @@ class _Worker:
         self._loop.add_reader(self.socket, self._receive)
 
     def send(self, packet: bytes) -> None:
-        """Send a packet, at once where the socket takes it."""
+        """Send a packet at the end of this turn of the event loop, with all others of it: they share a sync."""
         self._unsent.append(packet)
         if len(self._unsent) == 1:
-            self._send()
-            if self._unsent:
-                self._loop.add_writer(self.socket, self._send)
+            self._loop.call_soon(self._send)
 
     async def close(self) -> None:
         """Wait for all answers, then close our end and wait for the process."""
@@ -104,11 +102,14 @@ class _Worker:
             self.process.kill()  # its disk hangs; all that it has answered is in its log
 
     def _send(self) -> None:
+        if not self._unsent:
+            return  # our end was closed since
         try:
             while self._unsent:
                 self.socket.send(self._unsent[0])
                 self._unsent.popleft()
         except BlockingIOError:
+            self._loop.add_writer(self.socket, self._send)
             return
         except OSError:
             self._lose()
