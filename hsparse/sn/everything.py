@@ -9,9 +9,12 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.sn.context import Context
-from hsparse.sn.json_stream import enclosed, encode_floats, respond_parts
+from hsparse.sn.json_stream import enclosed, encode_members, respond_parts
 from hsparse.sn.reading import Records
 from hsparse.wire.message import Record
+
+AT_ONCE = 64
+"""Records encoded in one go."""
 
 
 async def respond_everything(
@@ -26,8 +29,9 @@ async def _shown(records: Records, show: Callable[[str, Record], Any]) -> AsyncG
     async with aclosing(batches):
         async for batch in batches:
             size = 0
-            for name, record in batch:
-                item = encode_floats(name) + b":" + encode_floats(show(name, record))
-                size += len(item)
-                yield item
+            for first in range(0, len(batch), AT_ONCE):
+                some = batch[first : first + AT_ONCE]
+                members = encode_members({name: show(name, record) for name, record in some})
+                size += len(members)
+                yield members
             records.pace.weigh(size)

@@ -31,6 +31,14 @@ def encode_floats(value: Any) -> bytes:
     return body
 
 
+def encode_members(members: dict[str, Any]) -> bytes:
+    """Return the members of a JSON object, without its braces, as `encode_floats` does; several are fastest at once."""
+    body = orjson.dumps(members, option=orjson.OPT_SERIALIZE_NUMPY)
+    if b"null" not in body:
+        return body[1:-1]
+    return b",".join(encode_floats(name) + b":" + encode_floats(item) for name, item in members.items())
+
+
 async def respond_parts(context: Context, parts: AsyncGenerator[bytes, None]) -> web.StreamResponse:
     """Answer with the JSON that `parts` make together; beyond `PIECE` bytes they are sent as they come."""
     async with context.service.answers.hold(4 * PIECE):

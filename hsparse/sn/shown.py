@@ -23,11 +23,13 @@ def shown_object(
     collection = collection_of(record["id"])
     shown: Record = {"id": record["id"], "root": record["root"]}
     if collection == "datasets":
-        shown |= {"shape": shown_shape(record["shape"]), "type": shown_type(record["type"])}
+        shown["shape"] = shown_shape(record["shape"])
+        shown["type"] = shown_type(record["type"])
         shown |= _dataset_properties(record)
     elif collection == "datatypes":
         shown["type"] = shown_type(record["type"])
-    shown |= {"created": record["created"], "lastModified": record["lastModified"]}
+    shown["created"] = record["created"]
+    shown["lastModified"] = record["lastModified"]
     if collection == "groups":
         shown["linkCount"] = len(record.get("links") or {})
     shown["attributeCount"] = len(record.get("attributes") or {})
