@@ -13,6 +13,7 @@ from hsparse.dn import dense_changes, element_queries, sparse_changes, variable_
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunk_codec import codec_for
 from hsparse.dn.fences import Fences
+from hsparse.dn.foreign_summaries import ForeignSummaries
 from hsparse.dn.owned import Base, Owned
 from hsparse.dn.workers import Workers
 from hsparse.errors import BadRequest, TooLarge
@@ -68,7 +69,13 @@ class Chunks:
     """Chunks by dataset and scaled coordinates, over the node's cache and store."""
 
     def __init__(
-        self, store: ObjectStore, cache: Cache, workers: Workers, pending: Budget, fences: Fences
+        self,
+        store: ObjectStore,
+        cache: Cache,
+        workers: Workers,
+        pending: Budget,
+        fences: Fences,
+        summaries: ForeignSummaries,
     ) -> None:
         self._store = store
         self._cache = cache
@@ -76,6 +83,7 @@ class Chunks:
         self._pending = pending
         self._working = Budget(WORK_AT_ONCE)
         self._fences = fences
+        self._summaries = summaries
 
     async def read(self, message: ReadChunks) -> tuple[NDArray[Any] | None, ...]:
         """Answer `ReadChunks`."""
@@ -180,7 +188,7 @@ class Chunks:
             async with self._work(nbytes):
                 await self._apply(spec, part.scaled, datatype, change, nbytes, base)
 
-        await self._fences.learn(spec.dataset)
+        await self._begin(spec.dataset)
         async with self._pending.hold(sum(values.nbytes for values in message.values)):
             pairs = list(zip(message.parts, message.values, strict=True))
             await self._each(write, pairs, VARIABLE_AT_ONCE if datatype.is_variable else CHUNKS_AT_ONCE)
@@ -229,7 +237,7 @@ class Chunks:
             async with self._work(nbytes):
                 return await self._apply(spec, part.scaled, datatype, change, nbytes, Base.NEEDED)
 
-        await self._fences.learn(spec.dataset)
+        await self._begin(spec.dataset)
         return tuple(await self._each(update, message.parts))
 
     async def erase(self, message: EraseChunks) -> None:
@@ -241,7 +249,7 @@ class Chunks:
             change = sparse_changes.erase(part.selection)
             await self._apply(spec, part.scaled, datatype, change, part.selection.size, Base.NEEDED)
 
-        await self._fences.learn(spec.dataset)
+        await self._begin(spec.dataset)
         await self._each(erase, message.parts)
 
     async def trim(self, message: TrimChunks) -> None:
@@ -249,7 +257,7 @@ class Chunks:
         spec = message.spec
         datatype = spec.datatype
         fill: Any = spec.variable_fill if datatype.is_variable else spec.fill_value
-        await self._fences.learn(spec.dataset)
+        await self._begin(spec.dataset)
         self._fences.check(spec)
         await self._settle(spec.dataset)
 
@@ -274,6 +282,11 @@ class Chunks:
         self._fences.bury(dataset)
         await self._settle(dataset)
         self._cache.drop(chunk_prefix(dataset))
+
+    async def _begin(self, dataset: str) -> None:
+        """Do what comes before any change of a dataset's chunks, most often nothing."""
+        await self._summaries.remove(dataset)
+        await self._fences.learn(dataset)
 
     async def _settle(self, dataset: str) -> None:
         """Wait until what was accepted for a dataset's chunks by now is durable."""

@@ -13,7 +13,7 @@ from hsparse.dn.owned import Base, Owned
 from hsparse.dn.record_codec import RecordCodec
 from hsparse.dn.workers import Workers
 from hsparse.errors import HsparseError, NotFound
-from hsparse.model.objid import storage_key, tree_prefix
+from hsparse.model.objid import is_root, storage_key, tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.gather import gather_all
 from hsparse.wire.message import (
@@ -39,13 +39,15 @@ _BASES = {CreateObject: Base.ABSENT, PutRecord: Base.IGNORED}
 class Records:
     """Records by id, over the node's cache and store."""
 
-    def __init__(self, store: ObjectStore, cache: Cache, workers: Workers, clock: Clock) -> None:
+    def __init__(
+        self, store: ObjectStore, cache: Cache, workers: Workers, summaries: ForeignSummaries, clock: Clock
+    ) -> None:
         self._store = store
         self._cache = cache
         self._workers = workers
         self._clock = clock
         self._graves = Graves()
-        self._summaries = ForeignSummaries(store)
+        self._summaries = summaries
 
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
         """Answer `ReadObjects`."""
@@ -147,13 +149,23 @@ class Records:
             return change_record(change, record, self._clock.now(), self._graves)
 
         try:
-            await self._summaries.remove(change)
+            await self._outdate(change)
             with self._cache.use(key, lambda: self._make(key)) as owned:
                 outcome = await owned.apply(apply, base=_BASES.get(type(change), Base.NEEDED))
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
         self._remember(change)
         return outcome
+
+    async def _outdate(self, change: Change) -> None:
+        """See that HSDS has no summary of the changed object's domain; domains and our own are not in it."""
+        id = change.id
+        if id.startswith(("/", "s-")):
+            return
+        if isinstance(change, CreateObject) and is_root(id):
+            self._summaries.know_none(id)
+        else:
+            await self._summaries.remove(id)
 
     def _make(self, key: str) -> Owned[Record]:
         return Owned(key, self._store, RecordCodec(key), self._workers)

@@ -8,6 +8,7 @@ from hsparse.clock import Clock
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunks import Chunks
 from hsparse.dn.fences import Fences
+from hsparse.dn.foreign_summaries import ForeignSummaries
 from hsparse.dn.linked_chunks import LinkedChunks
 from hsparse.dn.records import Records
 from hsparse.dn.settings import DataSettings
@@ -53,9 +54,11 @@ class DataService:
         self._store = store
         self._cache = Cache(settings.cache_size)
         self._workers = Workers(settings.workers)
-        self._records = Records(store, self._cache, self._workers, clock)
+        summaries = ForeignSummaries(store)
+        self._records = Records(store, self._cache, self._workers, summaries, clock)
         fences = Fences(self._records.generation)
-        self._chunks = Chunks(store, self._cache, self._workers, Budget(settings.pending_size), fences)
+        pending = Budget(settings.pending_size)
+        self._chunks = Chunks(store, self._cache, self._workers, pending, fences, summaries)
         self._linked = LinkedChunks(store, self._cache, self._workers, fences)
         self._start_time = clock.now()
 

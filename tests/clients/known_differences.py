@@ -163,12 +163,6 @@ KNOWN: tuple[Known, ...] = (
         lambda it: it.step.verb == "read_field" and refused(it.found, "no field of name"),
     ),
     Known(
-        "what was written by lists is not read by others before it is flushed",
-        H5PYD,
-        "It has no intersection of lists for what it has not sent.",
-        lambda it: refused(it.found, "Unsupported selection types for intersection"),
-    ),
-    Known(
         "paths do not go through soft links",
         H5PYD,
         "It follows soft links by their name in their group, not in a path.",

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn.foreign_summaries import NAME, ForeignSummaries
+from hsparse.dn.service import DataService
 from hsparse.errors import NotFound
+from hsparse.format.selection import Orthogonal
+from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import domain_prefix, new_id, new_root_id, summary_id
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
-from hsparse.wire.message import CreateObject, DeleteObject, PutLinks, PutRecord
+from hsparse.wire.message import (
+    Change,
+    ChangeObjects,
+    CreateObject,
+    DeleteObject,
+    Part,
+    PutLinks,
+    PutRecord,
+    WriteChunks,
+)
 
 CLOCK = SystemClock()
 ROOT = new_root_id(CLOCK)
@@ -23,38 +36,58 @@ def store() -> CountingStore:
     return CountingStore(MemoryStore())
 
 
-async def test_a_change_removes_the_summary_of_its_domain_alone(store: CountingStore) -> None:
+async def gone(store: CountingStore, key: str) -> bool:
+    try:
+        await store.get(key)
+    except NotFound:
+        return True
+    return False
+
+
+async def test_the_summary_of_one_domain_is_removed(store: CountingStore) -> None:
     other = domain_prefix(new_root_id(CLOCK)) + NAME
     for key in (KEY, other):
         await store.put_if_absent(key, b"{}")
-    await ForeignSummaries(store).remove(PutLinks(GROUP, {}))
-    with pytest.raises(NotFound):
-        await store.get(KEY)
-    assert (await store.get(other)).data == b"{}"
+    await ForeignSummaries(store).remove(GROUP)
+    assert await gone(store, KEY)
+    assert not await gone(store, other)
 
 
 async def test_what_has_none_is_not_asked_again(store: CountingStore) -> None:
     summaries = ForeignSummaries(store)
     for id in (GROUP, ROOT, new_id("datasets", ROOT, CLOCK)):
-        await summaries.remove(DeleteObject(id))
+        await summaries.remove(id)
     assert store.keys == {("delete", KEY): 1}
-
-
-async def test_a_domain_that_is_made_has_none(store: CountingStore) -> None:
-    summaries = ForeignSummaries(store)
-    await summaries.remove(CreateObject(ROOT, {}))
-    await summaries.remove(CreateObject(GROUP, {}))
-    assert not store.keys
-
-
-@pytest.mark.parametrize("id", ["/home/a.h5", summary_id(ROOT)])
-async def test_domains_and_our_own_summaries_are_not_in_it(store: CountingStore, id: str) -> None:
-    await ForeignSummaries(store).remove(PutRecord(id, {}))
-    assert not store.keys
 
 
 async def test_only_so_many_are_remembered(store: CountingStore) -> None:
     summaries = ForeignSummaries(store, limit=1)
     for id in (GROUP, new_id("groups", new_root_id(CLOCK), CLOCK), GROUP):
-        await summaries.remove(DeleteObject(id))
+        await summaries.remove(id)
     assert store.keys[("delete", KEY)] == 2
+
+
+async def test_a_change_of_values_alone_removes_it(store: CountingStore) -> None:
+    await store.put_if_absent(KEY, b"{}")
+    item = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
+    spec = ChunkSpec(new_id("datasets", ROOT, CLOCK), item, (10,), False, b"", ((),))
+    part = Part((0,), Orthogonal.all((10,)), True)
+    await DataService(store, CLOCK).send(WriteChunks(spec, (part,), (np.zeros(10, "<i4"),)))
+    assert await gone(store, KEY)
+
+
+@pytest.mark.parametrize(
+    ("change", "removes"),
+    [
+        (PutLinks(GROUP, {}), True),
+        (DeleteObject(GROUP), True),
+        (CreateObject(GROUP, {}), True),
+        (CreateObject(ROOT, {}), False),  # a new domain has none
+        (PutRecord("/home/a.h5", {}), False),
+        (PutRecord(summary_id(ROOT), {}), False),
+    ],
+)
+async def test_changes_of_objects_remove_it(store: CountingStore, change: Change, removes: bool) -> None:
+    await store.put_if_absent(KEY, b"{}")
+    await DataService(store, CLOCK).send(ChangeObjects((change,)))
+    assert await gone(store, KEY) is removes
