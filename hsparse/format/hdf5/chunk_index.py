@@ -51,17 +51,17 @@ INFO = {
 }
 
 
-def read_index(layout: IndexLayout, extent: Sequence[int], end: int) -> Reads[ChunkRecords]:
+def read_index(layout: IndexLayout, extent: Sequence[int], end: int, base: int = 0) -> Reads[ChunkRecords]:
     """Read the chunks of a dataset of `extent`, ascending by scaled coordinates, slowest dimension first.
 
-    `end` is the file's size in bytes from its base address on; all addresses are relative to that. Chunks beyond
-    the extent, which a writer that just grows or shrinks the dataset may have, are left out. `Corrupt`, naming the
-    block, when a checksum or anything else is wrong, or a block does not lie in the file.
+    `end` is the file's size in bytes from its `base` address on; addresses are relative to that, ranges are not.
+    Chunks beyond the extent, which a writer that just grows or shrinks the dataset may have, are left out.
+    `Corrupt`, naming the block, when a checksum or anything else is wrong, or a block does not lie in the file.
     """
     address, counts = layout.address, Grid(tuple(extent), layout.chunk).counts
     if address is None:
         return no_records(layout)
-    bounds = FileBounds(end)
+    bounds = FileBounds(end, base)
     if layout.kind is IndexKind.IMPLICIT:
         return implicit_records(layout, counts, address, bounds)
     if layout.kind is IndexKind.SINGLE:

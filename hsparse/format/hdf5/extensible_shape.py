@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 from hsparse.errors import Corrupt
 
 
+MOST_BITS = 62
+"""With which all elements of all levels can be numbered in 64 bits."""
+
+
 class Level(NamedTuple):
     """`blocks` data blocks of `elements` each; the first element and the first data block by number.
 
@@ -58,7 +62,7 @@ class ExtensibleShape:
 
     def __post_init__(self) -> None:
         powers = all(size and not size & (size - 1) for size in (self.least_elements, self.least_blocks))
-        if not (powers and 0 < self.page_bits <= self.bits <= 64 and self.least_elements >> self.bits == 0):
+        if not (powers and 0 < self.page_bits <= self.bits <= MOST_BITS and self.least_elements >> self.bits == 0):
             raise Corrupt(f"The parameters of an extensible array cannot be {self.parameters}.")
         levels = self.levels()
         if self.direct > len(levels) or any(self.pages(level) for level in levels[: self.direct]):

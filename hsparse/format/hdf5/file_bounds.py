@@ -10,14 +10,15 @@ UNDEFINED = 2**64 - 1
 
 
 class FileBounds:
-    """A file of `end` bytes, and how much of it blocks may still take.
+    """A file of `end` bytes from `base` on, where addresses begin, and how much of it blocks may still take.
 
     Blocks of one index never overlap, so that together they have at most `end` bytes: damaged addresses that lead
     to the same block again and again are found before memory is taken for it.
     """
 
-    def __init__(self, end: int) -> None:
+    def __init__(self, end: int, base: int = 0) -> None:
         self.end = end
+        self._base = base
         self._left = end
 
     def block(self, address: int, size: int, what: str) -> ByteRange:
@@ -29,4 +30,4 @@ class FileBounds:
         self._left -= size
         if self._left < 0:
             raise Corrupt(f"The blocks of the chunk index up to the {what} at {address} overlap.")
-        return ByteRange(address, size)
+        return ByteRange(self._base + address, size)
