@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
 
-
 MOST_BITS = 62
 """With which all elements of all levels can be numbered in 64 bits."""
 
@@ -62,7 +61,9 @@ class ExtensibleShape:
 
     def __post_init__(self) -> None:
         powers = all(size and not size & (size - 1) for size in (self.least_elements, self.least_blocks))
-        if not (powers and 0 < self.page_bits <= self.bits <= MOST_BITS and self.least_elements >> self.bits == 0):
+        if not (
+            powers and 0 < self.page_bits <= self.bits <= MOST_BITS and self.least_elements >> self.bits == 0
+        ):
             raise Corrupt(f"The parameters of an extensible array cannot be {self.parameters}.")
         levels = self.levels()
         if self.direct > len(levels) or any(self.pages(level) for level in levels[: self.direct]):

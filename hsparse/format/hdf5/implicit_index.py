@@ -26,7 +26,9 @@ def implicit_records(
     if layout.filtered or layout.sections:
         raise Corrupt("Chunks whose sizes vary have an implicit index, which has no room for sizes.")
     if any(limit is None or count > limit for count, limit in zip(counts, layout.counts, strict=True)):
-        raise Corrupt(f"An extent of {list(counts)} chunks is beyond {layout.max_dims}, all of them allocated.")
+        raise Corrupt(
+            f"An extent of {list(counts)} chunks is beyond {layout.max_dims}, all of them allocated."
+        )
     bounds.block(address, slots(layout) * layout.chunk_bytes, "space of implicitly indexed chunks")
     if 0 in counts:
         counts = [0] * layout.rank

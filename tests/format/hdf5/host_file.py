@@ -41,19 +41,19 @@ def make_file(
     libver: Any, fill: Callable[[h5py.Dataset], None], *, early: bool = False, **arguments: Any
 ) -> bytes:
     """Return a file with the dataset `d`, which `fill` writes."""
-    with io.BytesIO() as stream:
-        with h5py.File(stream, "w", libver=libver) as file:
-            if early:
-                properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-                properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-                properties.set_chunk(arguments["chunks"])
-                limits = tuple(h5py.h5s.UNLIMITED if n is None else n for n in arguments["maxshape"])
-                space = h5py.h5s.create_simple(arguments["shape"], limits)
-                h5py.h5d.create(file.id, b"d", h5py.h5t.STD_I32LE, space, properties)
-            else:
-                file.create_dataset("d", **arguments)
-            fill(file["d"])
-        return stream.getvalue()
+    with h5py.File("d.h5", "w", libver=libver, driver="core", backing_store=False) as file:
+        if early:
+            properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            properties.set_chunk(arguments["chunks"])
+            space = h5py.h5s.create_simple(arguments["shape"], arguments["maxshape"])
+            h5py.h5d.create(file.id, b"d", h5py.h5t.STD_I32LE, space, properties)
+        else:
+            file.create_dataset("d", **arguments)
+        fill(file["d"])
+        file.flush()
+        image: bytes = file.id.get_file_image()
+    return image
 
 
 def messages(data: bytes, header: int) -> dict[int, tuple[int, bytes]]:
