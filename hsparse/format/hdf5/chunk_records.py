@@ -146,9 +146,12 @@ def decode_records(layout: IndexLayout, elements: Elements, scaled: Columns) -> 
     `Corrupt`, naming the chunk, when the sections of a structured chunk do not lie in it one after another.
     """
     count = len(elements)
-    size = np.full(count, layout.chunk_bytes, np.uint64)
     if "size" in (elements.dtype.names or ()):
         size = _number(elements["size"])
+    elif layout.chunk_bytes >= 2**64:
+        raise Corrupt(f"A chunk of {list(layout.chunk)} elements cannot have {layout.chunk_bytes} bytes.")
+    else:
+        size = np.full(count, layout.chunk_bytes, np.uint64)
     address = elements["address"].astype(np.uint64)
     if not layout.sections:
         mask = elements["mask"].astype(np.uint32) if layout.filtered else None

@@ -46,7 +46,8 @@ def make_file(
             properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
             properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
             properties.set_chunk(arguments["chunks"])
-            space = h5py.h5s.create_simple(arguments["shape"], arguments["maxshape"])
+            limits = tuple(h5py.h5s.UNLIMITED if limit is None else limit for limit in arguments["maxshape"])
+            space = h5py.h5s.create_simple(arguments["shape"], limits)
             h5py.h5d.create(file.id, b"d", h5py.h5t.STD_I32LE, space, properties)
         else:
             file.create_dataset("d", **arguments)

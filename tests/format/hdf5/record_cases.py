@@ -46,9 +46,10 @@ def make_records(layout: IndexLayout, scaled: np.ndarray, seed: int = 0) -> Chun
     """Return records of chunks at `scaled` coordinates with made-up places and sizes."""
     random, count, sections = np.random.default_rng(seed), len(scaled), layout.sections
     address = random.integers(0, 2**48, count, np.uint64)
-    size = np.full(count, layout.chunk_bytes, np.uint64)
     if layout.filtered or sections:
         size = random.integers(0, min(2**40, 256**layout.size_width), count, np.uint64)
+    else:
+        size = np.full(count, layout.chunk_bytes, np.uint64)
     if layout.kind is IndexKind.BTREE_V1:
         size = size % np.uint64(2**32)
     mask = random.integers(0, 8 if layout.filtered and not sections else 1, count).astype(np.uint32)
