@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest
-from hsparse.format.grid import Grid
+from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.hdf5.chunk_btree1 import plan_btree1, read_btree1
 from hsparse.format.hdf5.chunk_btree2 import INFO as BTREE2_INFO
 from hsparse.format.hdf5.chunk_btree2 import plan_btree2, read_btree2
@@ -44,6 +43,8 @@ PLANNERS: dict[IndexKind, Planner] = {
     IndexKind.EXTENSIBLE_ARRAY: plan_extensible_array,
     IndexKind.BTREE_V2: plan_btree2,
 }
+UNLIMITED = {IndexKind.IMPLICIT: 0, IndexKind.FIXED_ARRAY: 0, IndexKind.EXTENSIBLE_ARRAY: 1}
+"""How many unlimited dimensions there are where an index numbers its chunks."""
 INFO = {
     IndexKind.FIXED_ARRAY: FIXED_INFO,
     IndexKind.EXTENSIBLE_ARRAY: SHAPE.info,
@@ -58,9 +59,12 @@ def read_index(layout: IndexLayout, extent: Sequence[int], end: int, base: int =
     Chunks beyond the extent, which a writer that just grows or shrinks the dataset may have, are left out.
     `Corrupt`, naming the block, when a checksum or anything else is wrong, or a block does not lie in the file.
     """
-    address, counts = layout.address, Grid(tuple(extent), layout.chunk).counts
-    if address is None:
+    fault = _fault(layout)
+    if fault or len(extent) != layout.rank:
+        raise Corrupt(fault or f"A dataset of {len(extent)} dimensions has chunks of {layout.rank}.")
+    if (address := layout.address) is None:
         return no_records(layout)
+    counts = [-(-length // step) for length, step in zip(extent, layout.chunk, strict=True)]
     bounds = FileBounds(end, base)
     if layout.kind is IndexKind.IMPLICIT:
         return implicit_records(layout, counts, address, bounds)
@@ -79,8 +83,10 @@ def plan_index(layout: IndexLayout, scaled: NDArray[np.uint64]) -> IndexPlan:
 
     Without any there is no index: the plan has size 0 and the layout message no address. For a single chunk the size
     is 0 too: the layout message has its address, and its record as index information. `BadRequest` when a chunk
-    is there twice, or beyond the limits.
+    is there twice, or beyond the limits, or the dataspace has another kind of index.
     """
+    if fault := _fault(layout):
+        raise BadRequest(fault)
     order = sort_rows(scaled)
     if not is_ascending(scaled[order]):
         raise BadRequest("A chunk index cannot have two chunks at the same place.")
@@ -92,6 +98,18 @@ def plan_index(layout: IndexLayout, scaled: NDArray[np.uint64]) -> IndexPlan:
     if layout.kind is IndexKind.IMPLICIT:
         raise BadRequest("An implicit index is not written: a fixed array does the same.")
     return PLANNERS[layout.kind](layout, scaled)
+
+
+def _fault(layout: IndexLayout) -> str | None:
+    """Return what of the layout contradicts itself, None when nothing does."""
+    if len(layout.max_dims) != layout.rank or not all(layout.chunk) or not layout.element_size:
+        return (
+            f"Chunks of {layout.chunk} elements of {layout.element_size} bytes do not fit {layout.max_dims}."
+        )
+    unlimited = layout.max_dims.count(None)
+    if unlimited != UNLIMITED.get(layout.kind, unlimited):
+        return f"A dataset with limits {layout.max_dims} cannot have chunk index type {int(layout.kind)}."
+    return None
 
 
 def index_info(layout: IndexLayout, records: ChunkRecords | None = None) -> bytes:

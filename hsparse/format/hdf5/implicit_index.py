@@ -25,7 +25,7 @@ def implicit_records(
     """
     if layout.filtered or layout.sections:
         raise Corrupt("Chunks whose sizes vary have an implicit index, which has no room for sizes.")
-    if any(limit is None or count > limit for count, limit in zip(counts, layout.counts, strict=True)):
+    if any(count > (limit or 0) for count, limit in zip(counts, layout.counts, strict=True)):
         raise Corrupt(
             f"An extent of {list(counts)} chunks is beyond {layout.max_dims}, all of them allocated."
         )

@@ -227,6 +227,8 @@ def test_chunks_that_cannot_be_there_are_not_planned() -> None:
         plan_index(layout, np.array([[1, 2], [0, 5]], np.uint64))
     with pytest.raises(BadRequest, match="implicit"):
         plan_index(replace(layout, kind=IndexKind.IMPLICIT), np.zeros((1, 2), np.uint64))
+    with pytest.raises(BadRequest, match="cannot have chunk index type 3"):
+        plan_index(replace(layout, max_dims=(12, None)), np.zeros((1, 2), np.uint64))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -247,6 +249,10 @@ def test_an_index_of_another_kind_of_chunks_is_corrupt() -> None:
         replace(layout, kind=IndexKind.FIXED_ARRAY),
         replace(layout, kind=IndexKind.BTREE_V2),
         replace(layout, kind=IndexKind.BTREE_V1),
+        replace(layout, max_dims=(50,)),
+        replace(layout, max_dims=(None, None)),
+        replace(layout, chunk=(0,)),
+        replace(layout, chunk=(2, 2), max_dims=(50, None)),
     ):
         with pytest.raises(Corrupt):
             run_reads(read_index(other, extent, len(data)), fetch_from(data))

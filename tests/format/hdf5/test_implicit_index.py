@@ -41,8 +41,6 @@ def test_contradictions_are_corrupt() -> None:
         implicit_records(layout, (4,), address, FileBounds(end - 1))
     with pytest.raises(Corrupt, match="beyond"):
         implicit_records(layout, (6,), address, FileBounds(end))
-    with pytest.raises(Corrupt, match="beyond"):
-        implicit_records(replace(layout, max_dims=(None,)), (4,), address, FileBounds(end))
     for other in (replace(layout, filtered=True), replace(layout, sections=2)):
         with pytest.raises(Corrupt, match="sizes vary"):
             implicit_records(other, (4,), address, FileBounds(end))
