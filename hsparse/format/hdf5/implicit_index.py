@@ -30,8 +30,6 @@ def implicit_records(
             f"An extent of {list(counts)} chunks is beyond {layout.max_dims}, all of them allocated."
         )
     bounds.block(address, slots(layout) * layout.chunk_bytes, "space of implicitly indexed chunks")
-    if 0 in counts:
-        counts = [0] * layout.rank
     scaled = np.indices(counts, np.uint64).reshape(layout.rank, -1).T.copy()
     addresses = np.uint64(address) + number_chunks(layout, scaled) * np.uint64(layout.chunk_bytes)
     return dense_records(scaled, addresses, np.full(len(scaled), layout.chunk_bytes, np.uint64))

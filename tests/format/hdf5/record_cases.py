@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -119,33 +119,37 @@ def assert_damage_is_found(layout: IndexLayout, extent: tuple[int, ...], data: b
             load(layout, extent, data[:end])
 
 
-def reseal(data: bytearray, place: int, size: int) -> None:
-    """Give the block at `place` the checksum of what is in it now."""
-    data[place + size - 4 : place + size] = lookup3(bytes(data[place : place + size - 4])).to_bytes(
-        4, "little"
-    )
+def blocks_of(layout: IndexLayout, extent: tuple[int, ...], data: bytes) -> list[ByteRange]:
+    """Return the blocks that a reader asks for."""
+    return [block for wanted in steps_of(layout, extent, data) for block in wanted]
 
 
-def sealed_damage(
-    layout: IndexLayout,
-    extent: tuple[int, ...],
-    data: bytes,
-    changes: Callable[[ByteRange], list[tuple[int, int]]],
-) -> ChunkRecords | None:
-    """Return what is read from blocks that were changed by someone who computes checksums; None when refused.
+def resealed(data: bytes, block: ByteRange, changes: Sequence[tuple[int, bytes]]) -> bytes:
+    """Return the file with bytes put into places of a block, whose checksum is right again."""
+    content = bytearray(data[block.address : block.address + block.size - 4])
+    for place, value in changes:
+        content[place : place + len(value)] = value
+    assert len(content) == block.size - 4
+    sealed = bytes(content) + lookup3(content).to_bytes(4, "little")
+    return data[: block.address] + sealed + data[block.address + block.size :]
 
-    `changes` are the places in a block and the bytes to put there.
-    """
-    image = bytearray(data)
-    for wanted in steps_of(layout, extent, data):
-        for block in wanted:
-            for place, value in changes(block):
-                image[block.address + place % (block.size - 4)] = value
-            reseal(image, *block)
+
+def load_damaged(layout: IndexLayout, extent: tuple[int, ...], data: bytes) -> ChunkRecords | None:
+    """Return what is read, None when it is refused."""
     try:
-        return load(layout, extent, bytes(image))
+        return load(layout, extent, data)
     except Corrupt:
         return None
+
+
+def damage_sealed(
+    layout: IndexLayout, extent: tuple[int, ...], data: bytes, number: int, changes: Sequence[tuple[int, int]]
+) -> ChunkRecords | None:
+    """Return what is read after a block's bytes were changed by someone who computes checksums, None when refused."""
+    blocks = blocks_of(layout, extent, data)
+    block = blocks[number % len(blocks)]
+    values = [(place % (block.size - 4), bytes((value,))) for place, value in changes]
+    return load_damaged(layout, extent, resealed(data, block, values))
 
 
 structures = st.tuples(st.sampled_from([0, 2, 3]), st.booleans())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import h5py
@@ -65,6 +66,20 @@ def test_records_come_back(counts: list[int], filtered: bool, k: int, share: flo
     assert sizes == {24 + 2 * k * 8 + (2 * k + 1) * (16 + 8 * len(shape))}
 
 
+def test_nodes_of_a_level_know_their_neighbours() -> None:
+    layout = replace(make_layout(KIND, (10, 10), 0, False), k=2)
+    data = store(layout, make_records(layout, choose_scaled((10, 10), 1)))
+    steps = steps_of(layout, extent_of(layout, (10, 10)), data)
+    assert [len(step) for step in steps] == [1, 2, 7, 25]
+    for level, step in enumerate(steps):
+        places = [block.address for block in step]
+        for place, left, right in zip(places, [None, *places], [*places[1:], None], strict=False):
+            kind, found, entries, *links = struct.unpack_from("<BBHQQ", data, place + 4)
+            assert (kind, found) == (1, 3 - level)
+            assert 2 <= entries <= 4
+            assert links == [2**64 - 1 if link is None else link for link in (left, right)]
+
+
 def test_a_chunk_of_4_gib_has_no_record() -> None:
     layout = make_layout(KIND, (3,), 0, True)
     records = make_records(layout, np.array([[1]], np.uint64))
@@ -110,17 +125,25 @@ def test_damage_ends_in_an_error_or_an_answer(changes: list[tuple[int, int]]) ->
 def test_a_tree_that_leads_to_itself_is_refused() -> None:
     layout = replace(make_layout(KIND, (10, 10), 0, False), k=2)
     data = bytearray(store(layout, make_records(layout, choose_scaled((10, 10), 1))))
-    entries = int.from_bytes(data[ADDRESS + 6 : ADDRESS + 8], "little")
-    key = 8 + 3 * 8
-    first = data[ADDRESS + 24 + key : ADDRESS + 24 + key + 8]
-    for entry in range(1, entries):
-        place = ADDRESS + 24 + entry * (key + 8) + key
-        data[place : place + 8] = first
-    with pytest.raises(Corrupt):
+    child = ADDRESS + 24 + 8 + 3 * 8
+    data[child : child + 8] = ADDRESS.to_bytes(8, "little")
+    with pytest.raises(Corrupt, match="level 3"):
         load(layout, extent_of(layout, (10, 10)), bytes(data))
-    data[ADDRESS + 24 + key : ADDRESS + 24 + key + 8] = ADDRESS.to_bytes(8, "little")
-    with pytest.raises(Corrupt, match="level"):
-        load(layout, extent_of(layout, (10, 10)), bytes(data))
+
+
+def test_a_tree_whose_nodes_have_one_child_many_times_is_refused() -> None:
+    """Each level would multiply what is read: the file's size is the limit, before any memory is taken."""
+    layout = replace(make_layout(KIND, (10, 10), 0, False), k=2)
+    extent, entry = extent_of(layout, (10, 10)), 5 * 8
+    data = bytearray(store(layout, make_records(layout, choose_scaled((10, 10), 1))))
+    steps = steps_of(layout, extent, data)
+    for (node, *_), (child, *_) in pairwise(steps):
+        for number in range(data[node.address + 6]):
+            place = node.address + 24 + number * entry + entry - 8
+            data[place : place + 8] = child.address.to_bytes(8, "little")
+    leaf = steps[-1][0]
+    with pytest.raises(Corrupt, match="overlap"):
+        load(layout, extent, bytes(data[: leaf.address + leaf.size]))
 
 
 def test_a_file_that_ends_inside_a_node_is_corrupt() -> None:

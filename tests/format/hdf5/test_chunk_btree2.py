@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.format.hdf5.chunk_btree2 import HEADER, HEADER_SIZE, INFO
+from hsparse.errors import Corrupt
+from hsparse.format.hdf5.chunk_btree2 import HEADER, INFO
 from hsparse.format.hdf5.chunk_index import plan_index
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.index_kind import IndexKind
@@ -20,13 +21,15 @@ from tests.format.hdf5.host_file import assert_same, make_file, open_layout, rea
 from tests.format.hdf5.record_cases import (
     ADDRESS,
     assert_damage_is_found,
+    blocks_of,
     choose_scaled,
+    damage_sealed,
     extent_of,
     load,
     make_layout,
     make_records,
+    resealed,
     revisions,
-    sealed_damage,
     steps_of,
     store,
     structures,
@@ -120,27 +123,51 @@ def test_damage_with_right_checksums_ends_in_an_error_or_an_answer(
     counts = (20, 20)
     layout = make_layout(KIND, counts, 2, False)
     data = store(layout, make_records(layout, choose_scaled(counts, 0.5)))
-    blocks = iter(range(100))
-    found = sealed_damage(
-        layout, extent_of(layout, counts), data, lambda _: changes if next(blocks) == number else []
-    )
+    found = damage_sealed(layout, extent_of(layout, counts), data, number, changes)
     assert found is None or len(found) <= 200
 
 
-def test_a_tree_whose_nodes_have_one_child_many_times_is_refused() -> None:
-    """Each level would double what is read: the file's size is the limit, before any memory is taken."""
-    layout = make_layout(KIND, (20, 20), 0, False)
-    data = store(layout, make_records(layout, choose_scaled((20, 20), 1)))
-    root = ADDRESS + HEADER_SIZE
+@pytest.fixture
+def tree() -> tuple[Any, tuple[int, ...], bytes, list[Any]]:
+    """Layout, extent, file and blocks of a tree of two levels: header, root, leaves."""
+    counts = (20, 20)
+    layout = make_layout(KIND, counts, 0, False)
+    data = store(layout, make_records(layout, choose_scaled(counts, 1)))
+    extent = extent_of(layout, counts)
+    return layout, extent, data, blocks_of(layout, extent, data)
 
-    def same_child(block: Any) -> list[tuple[int, int]]:
-        if block.address != root:
-            return []
-        own = int.from_bytes(data[ADDRESS + 24 : ADDRESS + 26], "little")
-        first = 6 + own * 24
-        pointer = data[root + first : root + first + 8]
-        return [
-            (first + 9 * child + at, value) for child in range(1, own + 1) for at, value in enumerate(pointer)
-        ]
 
-    assert sealed_damage(layout, extent_of(layout, (20, 20)), data, same_child) is None
+def refuse(tree: Any, number: int, changes: list[tuple[int, bytes]], words: str) -> None:
+    layout, extent, data, blocks = tree
+    with pytest.raises(Corrupt, match=words):
+        load(layout, extent, resealed(data, blocks[number], changes))
+
+
+def test_records_that_are_not_in_order_are_corrupt(tree: Any) -> None:
+    _, _, data, (_, _, leaf, *_) = tree
+    first, second = (data[leaf.address + at : leaf.address + at + 24] for at in (6, 30))
+    refuse(tree, 2, [(6, second), (30, first)], "not in order")
+    refuse(tree, 2, [(6, second)], "not in order")
+
+
+def test_counts_that_contradict_one_another_are_corrupt(tree: Any) -> None:
+    _, _, data, (header, root, *_) = tree
+    own = data[header.address + 24]
+    first = 6 + own * 24
+    counts = [data[root.address + first + 9 * child + 8] for child in range(own + 1)]
+    assert sum(counts) + own == 400
+    refuse(tree, 1, [(first + 8, bytes((counts[0] - 1,)))], "399 records in and below it, not 400|checksum")
+    refuse(tree, 1, [(first + 8, b"\xff")], "records in and below it|has 255 records of 84")
+    refuse(tree, 0, [(26, (399).to_bytes(2, "little"))], "records in and below it, not 399")
+    refuse(tree, 0, [(24, b"\0")], "has 0 records")
+    refuse(tree, 0, [(24, b"\x3e")], "has 62 records of 61")
+    refuse(tree, 0, [(26, b"\xff" * 8)], "records, ")
+    refuse(tree, 0, [(12, b"\0")], "400 records, ")
+
+
+def test_children_that_are_the_same_are_corrupt(tree: Any) -> None:
+    _, _, data, (header, root, *_) = tree
+    own = data[header.address + 24]
+    first = 6 + own * 24
+    pointer = data[root.address + first : root.address + first + 9]
+    refuse(tree, 1, [(first + 9, pointer)], "not in order|records in and below it")

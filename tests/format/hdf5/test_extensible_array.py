@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.errors import Corrupt
 from hsparse.format.hdf5.chunk_index import plan_index
 from hsparse.format.hdf5.extensible_array import HEADER_SIZE
 from hsparse.format.hdf5.format_revision import FormatRevision
@@ -20,13 +21,15 @@ from hsparse.format.hdf5.index_layout import IndexLayout
 from tests.format.hdf5.host_file import assert_same, make_file, open_layout, read_records
 from tests.format.hdf5.record_cases import (
     assert_damage_is_found,
+    blocks_of,
     choose_scaled,
+    damage_sealed,
     extent_of,
     load,
     make_layout,
     make_records,
+    resealed,
     revisions,
-    sealed_damage,
     steps_of,
     store,
     structures,
@@ -122,10 +125,28 @@ def test_damage_is_found(structure: tuple[int, bool]) -> None:
 def test_damage_with_right_checksums_ends_in_an_error_or_an_answer(
     changes: list[tuple[int, int]], number: int
 ) -> None:
-    layout = make_layout(KIND, (5, 400), 2, False)
-    data = store(layout, make_records(layout, choose_scaled((5, 400), 0.4)))
-    blocks = iter(range(100))
-    found = sealed_damage(
-        layout, extent_of(layout, (5, 400)), data, lambda _: changes if next(blocks) == number else []
-    )
+    counts = (5, 400)
+    layout = make_layout(KIND, counts, 2, False)
+    data = store(layout, make_records(layout, choose_scaled(counts, 0.4)))
+    found = damage_sealed(layout, extent_of(layout, counts), data, number, changes)
     assert found is None or len(found) <= 2000
+
+
+def test_every_block_is_of_this_array() -> None:
+    counts = (400_000,)
+    layout = make_layout(KIND, counts, 2, False)
+    data = store(layout, make_records(layout, np.array(FAR, np.uint64)[:, None]))
+    for block in blocks_of(layout, extent_of(layout, counts), data)[1:]:
+        if data[block.address : block.address + 2] == b"EA":
+            other = resealed(data, block, [(6, b"\x29")])
+            with pytest.raises(Corrupt, match="belongs to the header at 41, not to the one at 40"):
+                load(layout, extent_of(layout, counts), other)
+
+
+def test_what_comes_after_the_highest_number_that_was_set_is_not_there() -> None:
+    counts = (50,)
+    layout = make_layout(KIND, counts, 0, False)
+    data = store(layout, make_records(layout, choose_scaled(counts, 1)))
+    header = blocks_of(layout, extent_of(layout, counts), data)[0]
+    found = load(layout, extent_of(layout, counts), resealed(data, header, [(12 + 32, b"\x14")]))
+    assert found.scaled[:, 0].tolist() == list(range(20))

@@ -21,13 +21,15 @@ from hsparse.format.hdf5.index_layout import IndexLayout
 from tests.format.hdf5.host_file import assert_same, make_file, open_layout, read_records
 from tests.format.hdf5.record_cases import (
     assert_damage_is_found,
+    blocks_of,
     choose_scaled,
+    damage_sealed,
     extent_of,
     load,
     make_layout,
     make_records,
+    resealed,
     revisions,
-    sealed_damage,
     steps_of,
     store,
     structures,
@@ -128,11 +130,30 @@ def test_damage_with_right_checksums_ends_in_an_error_or_an_answer(
     counts = (1500,)
     layout = make_layout(KIND, counts, 2, True)
     data = store(layout, make_records(layout, choose_scaled(counts, 0.7)))
-    blocks = iter(range(10))
-    found = sealed_damage(
-        layout,
-        extent_of(layout, counts),
-        data,
-        lambda _: changes if next(blocks) == number else [],
-    )
+    found = damage_sealed(layout, extent_of(layout, counts), data, number, changes)
     assert found is None or len(found) <= 1500
+
+
+def test_headers_and_data_blocks_that_contradict_the_dataset_are_corrupt() -> None:
+    for counts in ((3, 4), (1500,)):
+        layout = make_layout(KIND, counts, 2, False)
+        extent = extent_of(layout, counts)
+        data = store(layout, make_records(layout, choose_scaled(counts, 0.7)))
+        header, block, *_ = blocks_of(layout, extent, data)
+        for place, value, words in (
+            (8, b"\1", "has 1 elements|elements in pages"),
+            (7, b"\0", "pages of 2\\^0"),
+            (7, b"\x40", "pages of 2\\^64"),
+        ):
+            with pytest.raises(Corrupt, match=words):
+                load(layout, extent, resealed(data, header, [(place, value)]))
+        with pytest.raises(Corrupt, match="belongs to the header at 41, not to the one at 40"):
+            load(layout, extent, resealed(data, block, [(6, b"\x29")]))
+
+
+def test_an_array_without_data_has_no_chunks() -> None:
+    layout = make_layout(KIND, (3, 4), 2, False)
+    extent = extent_of(layout, (3, 4))
+    data = store(layout, make_records(layout, choose_scaled((3, 4), 0.7)))
+    header = blocks_of(layout, extent, data)[0]
+    assert len(load(layout, extent, resealed(data, header, [(16, b"\xff" * 8)]))) == 0

@@ -36,7 +36,9 @@ def test_contradictions_are_corrupt() -> None:
     address = layout.address or 0
     end = address + 5 * 8
     assert len(implicit_records(layout, (4,), address, FileBounds(end))) == 4
-    assert len(implicit_records(layout, (0,), address, FileBounds(end))) == 0
+    assert implicit_records(layout, (0,), address, FileBounds(end)).scaled.shape == (0, 1)
+    flat = replace(layout, chunk=(2, 3), max_dims=(9, 9))
+    assert implicit_records(flat, (4, 0), 0, FileBounds(2000)).scaled.shape == (0, 2)
     with pytest.raises(Corrupt, match="file's end"):
         implicit_records(layout, (4,), address, FileBounds(end - 1))
     with pytest.raises(Corrupt, match="beyond"):
