@@ -24,11 +24,18 @@ class Reader:
 
     data: memoryview
     place: int = 0
+    thing: str = "encoded selection"
+    """What the bytes are, for messages."""
+
+    @property
+    def left(self) -> int:
+        """The bytes not read yet."""
+        return len(self.data) - self.place
 
     def take(self, length: int, what: str) -> memoryview:
         if length > len(self.data) - self.place:
             raise Corrupt(
-                f"The encoded selection ends inside its {what}: {length} bytes are needed, "
+                f"The {self.thing} ends inside its {what}: {length} bytes are needed, "
                 f"{len(self.data) - self.place} are left."
             )
         self.place += length

@@ -1,0 +1,157 @@
+"""The extensible array: an index of chunks that may grow without limit in one dimension.
+
+H5.format.html, VII.D "The Extensible Array Index".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt
+from hsparse.format.buffer import Buffer
+from hsparse.format.hdf5.checked_block import PREFIX, open_block, open_page
+from hsparse.format.hdf5.chunk_order import locate_chunks
+from hsparse.format.hdf5.chunk_records import (
+    ChunkRecords,
+    Elements,
+    decode_records,
+    is_defined,
+    no_records,
+    sized_record_type,
+    view_elements,
+)
+from hsparse.format.hdf5.extensible_shape import ExtensibleShape, Level
+from hsparse.format.hdf5.file_bounds import UNDEFINED, FileBounds
+from hsparse.format.hdf5.index_layout import IndexLayout
+from hsparse.format.hdf5.reads import ByteRange, Reads
+
+HEADER = struct.Struct("<6B7Q")
+"""Bytes of a record, the shape's parameters; number and bytes of levels' blocks, number and bytes of data blocks,
+the highest number set and one, number of elements there is room for, address of the index block."""
+HEADER_SIZE = PREFIX + HEADER.size + 4
+ADDRESS = struct.Struct("<Q")
+
+
+class _DataBlock(NamedTuple):
+    """A data block to read: its level, the number of its first element, which of its pages were written."""
+
+    level: Level
+    address: int
+    first: int
+    pages: list[int]
+
+
+def read_extensible_array(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
+    """Read the extensible array at `address`; `Corrupt` when it is not one of such chunks."""
+    what = f"extensible array header at {address}"
+    (data,) = yield (bounds.block(address, HEADER_SIZE, "extensible array header"),)
+    size, bits, own, least, blocks, page, *_, last, _, block = HEADER.unpack(
+        open_block(data, b"EAHD", layout.client, what)
+    )
+    dtype = sized_record_type(layout, size, what)
+    shape = ExtensibleShape(bits, own, least, blocks, page)
+    if block == UNDEFINED:
+        return no_records(layout)
+    reader = _ArrayReader(layout, shape, address, dtype, bounds)
+    yield from reader.read(block)
+    numbers, elements = np.concatenate(reader.numbers), np.concatenate(reader.elements)
+    # As HDF5 does: what comes after the highest number that was set is not there.
+    set_before = numbers < np.uint64(last)
+    return decode_records(layout, elements[set_before], locate_chunks(layout, numbers[set_before]))
+
+
+@dataclass(slots=True)
+class _ArrayReader:
+    """Collects the numbers and records of an array's chunks."""
+
+    layout: IndexLayout
+    shape: ExtensibleShape
+    header: int
+    dtype: np.dtype[Any]
+    bounds: FileBounds
+    numbers: list[NDArray[np.uint64]] = field(default_factory=list)
+    elements: list[Elements] = field(default_factory=list)
+
+    def read(self, address: int) -> Reads[None]:
+        shape, levels = self.shape, self.shape.levels()
+        own = shape.index_elements * self.dtype.itemsize
+        size = shape.index_block_size(self.dtype.itemsize)
+        (data,) = yield (self.bounds.block(address, size, "extensible array index block"),)
+        content = self.open(data, b"EAIB", f"extensible array index block at {address}")
+        self.add(0, content[:own])
+        addresses = np.frombuffer(content[own:], "<u8").tolist()
+        blocks = [
+            _DataBlock(level, addresses[level.first_block + number], self.first(level, number), [])
+            for level in levels[: shape.direct]
+            for number in range(level.blocks)
+        ]
+        later = list(zip(levels[shape.direct :], addresses[shape.direct_blocks :], strict=True))
+        blocks.extend((yield from self.read_levels([entry for entry in later if entry[1] != UNDEFINED])))
+        yield from self.read_blocks([block for block in blocks if block.address != UNDEFINED])
+
+    def read_levels(self, levels: list[tuple[Level, int]]) -> Reads[list[_DataBlock]]:
+        """Return the data blocks of levels with blocks of their own, at these addresses."""
+        what = "extensible array super block"
+        ranges = tuple(
+            self.bounds.block(address, self.shape.level_size(level), what) for level, address in levels
+        )
+        found = (yield ranges) if ranges else ()
+        blocks: list[_DataBlock] = []
+        for (level, address), data in zip(levels, found, strict=True):
+            content = self.open(data, b"EASB", f"{what} at {address}")[self.shape.offset_width :]
+            bitmap = self.shape.bitmap_size(level)
+            pages = self.shape.pages(level)
+            bits = np.unpackbits(np.frombuffer(content[:bitmap], np.uint8), count=level.blocks * pages)
+            written = bits.reshape(level.blocks, pages)
+            addresses = np.frombuffer(content[bitmap:], "<u8").tolist()
+            blocks.extend(
+                _DataBlock(level, place, self.first(level, number), np.flatnonzero(written[number]).tolist())
+                for number, place in enumerate(addresses)
+            )
+        return blocks
+
+    def read_blocks(self, blocks: list[_DataBlock]) -> Reads[None]:
+        what = "extensible array data block"
+        ranges = tuple(place for block in blocks for place in self.ranges(block))
+        found = iter((yield ranges) if ranges else ())
+        for block in blocks:
+            content = self.open(next(found), b"EADB", f"{what} at {block.address}")[self.shape.offset_width :]
+            if not self.shape.pages(block.level):
+                self.add(block.first, content)
+            for page in block.pages:
+                data = open_page(next(found), f"page {page} of the {what} at {block.address}")
+                self.add(block.first + (page << self.shape.page_bits), data)
+
+    def ranges(self, block: _DataBlock) -> Iterator[ByteRange]:
+        """Yield the range of a data block, or that of its prefix and those of its pages."""
+        shape, what = self.shape, "extensible array data block"
+        size = self.dtype.itemsize
+        if not shape.pages(block.level):
+            yield self.bounds.block(block.address, shape.block_size(block.level, size), what)
+            return
+        prefix, page_size = shape.prefix_size + 4, (size << shape.page_bits) + 4
+        yield self.bounds.block(block.address, prefix, what)
+        for page in block.pages:
+            yield self.bounds.block(block.address + prefix + page * page_size, page_size, f"{what}'s page")
+
+    def open(self, data: Buffer, signature: bytes, what: str) -> memoryview:
+        content = open_block(data, signature, self.layout.client, what)
+        (owner,) = ADDRESS.unpack(content[: ADDRESS.size])
+        if owner != self.header:
+            raise Corrupt(f"The {what} belongs to the header at {owner}, not to the one at {self.header}.")
+        return content[ADDRESS.size :]
+
+    def first(self, level: Level, block: int) -> int:
+        return self.shape.index_elements + level.start + block * level.elements
+
+    def add(self, first: int, data: Buffer) -> None:
+        found = view_elements(data, self.dtype)
+        places = np.flatnonzero(is_defined(self.layout, found))
+        self.numbers.append(places.astype(np.uint64) + np.uint64(first))
+        self.elements.append(found[places])

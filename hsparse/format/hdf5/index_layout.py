@@ -1,0 +1,77 @@
+"""What a chunk index depends on: the part of a dataset's layout, dataspace and filters that it is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
+from hsparse.format.hdf5.index_kind import IndexKind
+
+DEFAULT_K = 32
+"""Half the entries of a v1 B-tree's node of chunks, unless the superblock says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLayout:
+    """A chunk index as the layout message names it, and what its records depend on.
+
+    Dense chunks have no `sections`; for structured ones `revision` says how their records are laid out.
+    `chunk` is in elements, without the element size, which is in bytes; None in `max_dims` is unlimited. `filtered`
+    says that the dataset has a filter, in any section. `message_version` is the layout message's, 5 for
+    structured chunks. `address` is None while nothing is allocated; `info` is the index information of the layout
+    message, which for a single chunk has its size. Addresses are relative to the file's base address.
+    """
+
+    kind: IndexKind
+    chunk: tuple[int, ...]
+    max_dims: tuple[int | None, ...]
+    element_size: int
+    filtered: bool = False
+    sections: int = 0
+    revision: FormatRevision = NEWEST
+    message_version: int = 4
+    address: int | None = None
+    info: bytes = b""
+    k: int = DEFAULT_K
+
+    @property
+    def rank(self) -> int:
+        return len(self.chunk)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """The size of a chunk with all elements, unfiltered, in bytes."""
+        return prod(self.chunk) * self.element_size
+
+    @property
+    def size_width(self) -> int:
+        """The bytes that the size of a chunk takes in a record.
+
+        One more than the bytes of the nominal size; 8 with a variable-length section, and in records of dense
+        chunks since version 5 of the layout message.
+        """
+        if self.sections == 3 or (not self.sections and self.message_version > 4):
+            return 8
+        return min(8, 1 + (self.chunk_bytes.bit_length() + 7) // 8)
+
+    @property
+    def counts(self) -> tuple[int | None, ...]:
+        """How many chunks there can be in each dimension, None without limit."""
+        return tuple(
+            None if limit is None else -(-limit // step)
+            for limit, step in zip(self.max_dims, self.chunk, strict=True)
+        )
+
+    @property
+    def client(self) -> int:
+        """What the records are of: dense chunks 0, filtered ones 1, structured ones 2 and 3."""
+        return 2 * bool(self.sections) + self.filtered
+
+    @property
+    def block_version(self) -> int:
+        """The version written into a structured index's header and into the blocks of arrays.
+
+        H5.format.html has 0 for dense chunks. RFC version 17 and the prototype have 1, version 28 returns to 0.
+        """
+        return int(bool(self.sections) and self.revision is not FormatRevision.RFC_2025_10)
