@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.stored_name import name_bytes, name_text
 from hsparse.format.hdf5.stored_type import (
     ANY,
     OBJECT,
@@ -22,6 +23,7 @@ from hsparse.format.hdf5.stored_type import (
     dims_of_array,
     names_of_enum,
 )
+from hsparse.format.hdf5.widths import width_of
 from hsparse.model.datatype import MAX_DEPTH
 from hsparse.model.element import MAX_ARRAY_RANK, element_of
 
@@ -135,7 +137,7 @@ def _decode_string(head: _Head, message: Reader) -> StoredType:
 
 def _decode_opaque(head: _Head, message: Reader) -> StoredType:
     tag = bytes(message.take(head.bits & 255, "opaque type's tag")).partition(b"\0")[0]
-    item = {"class": head.name, "size": head.size, "tag": tag.decode("utf-8", "surrogateescape")}
+    item = {"class": head.name, "size": head.size, "tag": name_text(tag)}
     return StoredType(item, head.size)
 
 
@@ -144,7 +146,7 @@ def _decode_compound(head: _Head, message: Reader) -> StoredType:
     parts, offsets = [], []
     for _ in range(head.bits & 0xFFFF):
         name = _name(head, message)
-        offset = message.number(4 if head.version < 3 else _width(head.size), "member's offset")
+        offset = message.number(4 if head.version < 3 else width_of(head.size), "member's offset")
         dims = _old_dims(message) if head.version == 1 else ()
         part = decode_datatype(message, head.depth + 1)
         if dims:
@@ -246,12 +248,7 @@ def _name(head: _Head, message: Reader) -> str:
     if length < 0:
         raise Corrupt(f"The {message.thing} ends inside the name of a member.")
     whole = length + 1 if head.version >= 3 else (length + 8) // 8 * 8
-    return bytes(message.take(whole, "member's name")[:length]).decode("utf-8", "surrogateescape")
-
-
-def _width(size: int) -> int:
-    """Return the bytes that members' offsets in `size` bytes take from version 3 on."""
-    return (size.bit_length() + 7) // 8
+    return name_text(message.take(whole, "member's name")[:length])
 
 
 _DECODERS: tuple[Callable[[_Head, Reader], StoredType], ...] = (
@@ -321,14 +318,14 @@ def _encode_string(stored: StoredType, version: int) -> bytes:
 
 
 def _encode_opaque(stored: StoredType, version: int) -> bytes:
-    tag = _bytes_of(stored.item.get("tag", ""))[:MAX_TAG]
+    tag = name_bytes(stored.item.get("tag", ""))[:MAX_TAG]
     tag += bytes(-len(tag) % 8)
     return _head(1, stored, len(tag)) + tag
 
 
 def _encode_compound(stored: StoredType, version: int) -> bytes:
     pieces = [_head(version, stored, _count(stored.parts))]
-    width = 4 if version < 3 else _width(stored.size)
+    width = 4 if version < 3 else width_of(stored.size)
     for field, part, offset in zip(stored.item["fields"], stored.parts, stored.offsets, strict=True):
         pieces += [_encode_name(field["name"], version), offset.to_bytes(width, "little")]
         pieces += [bytes(28)] if version == 1 else []
@@ -377,15 +374,8 @@ def _count(some: Any) -> int:
 
 
 def _encode_name(name: str, version: int) -> bytes:
-    data = _bytes_of(name)
+    data = name_bytes(name)
     return data + (b"\0" if version >= 3 else bytes(8 - len(data) % 8))
-
-
-def _bytes_of(text: str) -> bytes:
-    data = text.encode("utf-8", "surrogateescape")
-    if b"\0" in data:
-        raise BadRequest(f"The name {text!r} has a zero character, which ends a name in a file.")
-    return data
 
 
 _ENCODERS: dict[str, Callable[[StoredType, int], bytes]] = {

@@ -1,0 +1,85 @@
+"""The attribute message: name, datatype, dataspace and the elements' bytes.
+
+H5.format.html, IV.A.2.m (message 0x000C), versions 1 to 3. A datatype that is committed stands elsewhere: the
+message has where.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from hsparse.errors import Corrupt, TooLarge
+from hsparse.format.dataspace_message import Reader, decode_shape, encode_shape
+from hsparse.format.hdf5.datatype_message import decode_datatype, encode_datatype
+from hsparse.format.hdf5.shared_message import decode_shared, encode_shared
+from hsparse.format.hdf5.stored_name import name_bytes, name_text
+from hsparse.format.hdf5.stored_type import StoredType
+from hsparse.format.hdf5.widths import Widths
+from hsparse.model.dataspace import Shape, num_elements
+
+SHARED_TYPE, SHARED_SPACE = 1, 2
+MAX_PART = 65_535
+"""Bytes of a name, a datatype or a dataspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeMessage:
+    """`type` is an address where the datatype is committed. `data` may be longer than the elements."""
+
+    name: str
+    type: StoredType | int
+    shape: Shape
+    data: memoryview | bytes
+
+    def value(self, stored: StoredType) -> bytes:
+        """Return the elements' bytes, of the type at hand; raises `Corrupt` when there are too few."""
+        size = num_elements(self.shape) * stored.size
+        if size > len(self.data):
+            raise Corrupt(
+                f"The attribute {self.name!r} has {len(self.data)} bytes; its elements need {size}."
+            )
+        return bytes(self.data[:size])
+
+
+def decode_attribute(message: Reader, widths: Widths) -> AttributeMessage:
+    """Read an attribute; raises `Corrupt`."""
+    version, flags = message.numbers(2, 1, "attribute's header")
+    if not 1 <= version <= 3 or (version > 1 and flags & ~(SHARED_TYPE | SHARED_SPACE)):
+        raise Corrupt(f"The {message.thing} has an attribute of version {version} with flags {flags}.")
+    flags = flags if version > 1 else 0
+    sizes = message.numbers(3, 2, "attribute's header")
+    if version == 3:
+        message.take(1, "attribute's character set")
+    parts = []
+    for size, what in zip(sizes, ("name", "datatype", "dataspace"), strict=True):
+        data = message.take(size + (-size % 8 if version == 1 else 0), f"attribute's {what}")[:size]
+        parts.append(Reader(data, thing=f"attribute in the {message.thing}"))
+    name, datatype, dataspace = parts
+    if flags & SHARED_SPACE:
+        raise Corrupt(
+            f"The {message.thing} has an attribute whose dataspace is committed, which HDF5 has not."
+        )
+    shared = flags & SHARED_TYPE
+    return AttributeMessage(
+        name_text(bytes(name.data).partition(b"\0")[0]),
+        decode_shared(datatype, widths) if shared else decode_datatype(datatype),
+        decode_shape(dataspace, widths.length),
+        message.take(message.left, "attribute's value"),
+    )
+
+
+def encode_attribute(name: str, type: StoredType | int, shape: Shape, data: bytes) -> bytes:
+    """Return the message, version 3: the first with names that are not ASCII. `TooLarge` for a long name or type."""
+    title = name_bytes(name) + b"\0"
+    shared = isinstance(type, int)
+    datatype = encode_shared(type) if isinstance(type, int) else encode_datatype(type)
+    dataspace = encode_shape(shape)
+    for part, what in ((title, "name"), (datatype, "datatype"), (dataspace, "dataspace")):
+        if len(part) > MAX_PART:
+            raise TooLarge(
+                f"The {what} of attribute {name[:80]!r} has {len(part)} bytes; a file takes {MAX_PART}."
+            )
+    head = struct.pack("<BBHHH", 3, SHARED_TYPE if shared else 0, len(title), len(datatype), len(dataspace))
+    charset = bytes((0 if name.isascii() else 1,))
+    return head + charset + title + datatype + dataspace + data
