@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any, Literal
 
@@ -160,6 +161,9 @@ def _decode_compound(head: _Head, message: Reader) -> StoredType:
         fields.append({"name": name, "type": part.item})
         parts.append(part)
         offsets.append(offset)
+    ends = sorted((offset, offset + part.size) for part, offset in zip(parts, offsets, strict=True))
+    if any(end > begin for (_, end), (begin, _) in pairwise(ends)):
+        raise Corrupt(f"Members of a compound in the {message.thing} overlap.")
     if not fields or len({field["name"] for field in fields}) < len(fields):
         raise Corrupt(f"A compound in the {message.thing} has no members, or two of one name.")
     item = {"class": head.name, "fields": fields}

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.reads import Reads
-from hsparse.format.hdf5.stored_file import StoredFile, check_signature
+from hsparse.format.hdf5.stored_file import Walk, check_signature
 
 LEAST = 4096
 """Bytes of the smallest collection that libhdf5 makes."""
 MAX_OBJECTS = 65_535
 HEAD = 16
-"""Bytes before the first object, and before each object's bytes, with lengths of 8 bytes."""
+"""Bytes before the first object, and before each object's bytes: multiples of 8, whatever a length takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +36,23 @@ class GlobalHeap:
         return found
 
 
-def read_global_heap(file: StoredFile, address: int) -> Reads[GlobalHeap]:
-    """Read the collection at `address`; raises `Corrupt`."""
-    length = file.widths.length
+def read_global_heap(walk: Walk, address: int, guess: int = LEAST) -> Reads[GlobalHeap]:
+    """Read the collection at `address`, one of those that `walk` reads; raises `Corrupt`."""
+    length = walk.file.widths.length
 
     def whole(start: Reader) -> int:
-        return max(8 + length, int.from_bytes(start.data[8 : 8 + length], "little"))
+        return max(HEAD, int.from_bytes(start.data[8 : 8 + length], "little"))
 
-    reader = yield from file.read_sized(address, 8 + length, LEAST, whole, "global heap collection")
+    reader = yield from walk.read_sized(address, HEAD, guess, whole, "global heap collection")
     check_signature(reader, b"GCOL", 1)
-    reader.take(3 + length, "header")
+    reader.take(HEAD - 5, "header")
     objects: dict[int, memoryview] = {}
     # what is left may be too little for the object that says how much is free
-    while reader.left >= 8 + length:
+    while reader.left >= HEAD:
         number = reader.number(2, "object's number")
         reader.take(6, "object's header")
         size = reader.number(length, "object's size")
+        reader.take(HEAD - 8 - length, "object's header")
         if not number:
             break
         if number in objects:
