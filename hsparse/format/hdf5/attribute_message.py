@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.dataspace_message import Reader, decode_shape, encode_shape
-from hsparse.format.hdf5.datatype_message import decode_datatype, encode_datatype
-from hsparse.format.hdf5.shared_message import decode_shared, encode_shared
+from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.datatype_message import decode_datatype
+from hsparse.format.hdf5.shared_message import decode_shared
 from hsparse.format.hdf5.stored_name import name_bytes, name_text
 from hsparse.format.hdf5.stored_type import StoredType
 from hsparse.format.hdf5.widths import Widths
@@ -69,17 +70,20 @@ def decode_attribute(message: Reader, widths: Widths) -> AttributeMessage:
     )
 
 
-def encode_attribute(name: str, type: StoredType | int, shape: Shape, data: bytes) -> bytes:
-    """Return the message, version 3: the first with names that are not ASCII. `TooLarge` for a long name or type."""
+def encode_attribute(
+    name: str, datatype: Addressed, shape: Shape, data: Addressed, *, shared: bool = False
+) -> Addressed:
+    """Return the message, version 3: the first with names that are not ASCII.
+
+    `datatype` is its message or, `shared`, where that stands. `TooLarge` for a name or type beyond 65535 bytes.
+    """
     title = name_bytes(name) + b"\0"
-    shared = isinstance(type, int)
-    datatype = encode_shared(type) if isinstance(type, int) else encode_datatype(type)
     dataspace = encode_shape(shape)
-    for part, what in ((title, "name"), (datatype, "datatype"), (dataspace, "dataspace")):
-        if len(part) > MAX_PART:
+    sizes = [len(title), len(datatype.data), len(dataspace)]
+    for size, what in zip(sizes, ("name", "datatype", "dataspace"), strict=True):
+        if size > MAX_PART:
             raise TooLarge(
-                f"The {what} of attribute {name[:80]!r} has {len(part)} bytes; a file takes {MAX_PART}."
+                f"The {what} of attribute {name[:80]!r} has {size} bytes; a file takes {MAX_PART}."
             )
-    head = struct.pack("<BBHHH", 3, SHARED_TYPE if shared else 0, len(title), len(datatype), len(dataspace))
-    charset = bytes((0 if name.isascii() else 1,))
-    return head + charset + title + datatype + dataspace + data
+    head = struct.pack("<BBHHHB", 3, SHARED_TYPE if shared else 0, *sizes, 0 if name.isascii() else 1)
+    return Addressed.join((Addressed(head + title), datatype, Addressed(dataspace), data))

@@ -26,6 +26,9 @@ class StoredFill:
     writing: int = IF_SET
 
 
+ZEROS = StoredFill()
+
+
 def decode_fill(message: Reader) -> StoredFill:
     """Read message 0x0005; raises `Corrupt`."""
     version = message.number(1, "fill value's version")

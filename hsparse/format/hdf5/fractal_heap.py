@@ -50,7 +50,7 @@ class FractalHeap:
 
     @property
     def length_width(self) -> int:
-        return min(width_of(self.max_direct), width_of(self.max_managed))
+        return min((self.max_direct.bit_length() + 6) // 8, width_of(self.max_managed))
 
     @property
     def direct_rows(self) -> int:
