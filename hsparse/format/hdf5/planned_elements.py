@@ -87,8 +87,8 @@ class _Writing:
             found = Addressed(bytes(run))
         else:
             found = self.sequence(stored.parts[0], run)
-        if not found.data:
-            return
+        if not found.data and (stored.parts or stored.item["class"] == "H5T_REFERENCE"):
+            return  # text has an object though it is empty: without one it would be no text at all, NULL
         if stored.item["class"] != "H5T_REFERENCE":
             size = stored.parts[0].size if stored.parts else 1
             struct.pack_into("<I", out, place, len(found.data) // size)

@@ -59,6 +59,7 @@ def read_elements(
 
     Raises `Corrupt`, and `Unsupported` for types that hsparse has not.
     """
+    _check_known(stored)
     element = element_of(stored.item)
     count = prod(shape)
     if len(data) != count * stored.size:
@@ -67,8 +68,15 @@ def read_elements(
     column = yield from _Conversion(file, find, [file.size]).column(stored, rows)
     if isinstance(element, Fixed):
         joined = b"".join(column) if isinstance(column, list) else column.tobytes()
-        return np.frombuffer(joined, element.dtype.base).reshape(shape + element.dtype.shape)
+        return np.ndarray(shape, element.dtype, joined)  # an array type adds its dimensions
     return VariableArray.of(column if isinstance(column, list) else map(bytes, column), shape)
+
+
+def _check_known(stored: StoredType) -> None:
+    if "bits" in stored.item or stored.item["class"] == "H5T_COMPLEX":
+        raise Unsupported(f"Elements of type {stored.item} cannot be read.")
+    for part in stored.parts:
+        _check_known(part)
 
 
 class _Conversion(NamedTuple):
@@ -81,8 +89,6 @@ class _Conversion(NamedTuple):
     def column(self, stored: StoredType, rows: Bytes) -> Reads[Column]:
         item = stored.item
         kind = item["class"]
-        if "bits" in item or kind == "H5T_COMPLEX":
-            raise Unsupported(f"Elements of type {item} cannot be read.")
         if kind == "H5T_COMPOUND":
             return (yield from self._compound(stored, rows))
         if kind == "H5T_ARRAY":

@@ -133,6 +133,8 @@ def test_other_widths(tmp_path: Path, widths: tuple[int, int]) -> None:
             group.attrs["texts"] = ["one", "", "three"]
         else:
             write_types(group)
+            for name in ("region", "pieces"):  # which libhdf5 itself cannot follow then
+                del group.attrs[name]
         file.create_dataset("d", (3,), "i4", chunks=(2,), maxshape=(9,))
     compare(path)
 
