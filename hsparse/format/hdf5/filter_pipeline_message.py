@@ -15,6 +15,7 @@ from hsparse.model.filter import Filter
 from hsparse.model.filter_json import MAX_FILTERS, NAMES
 
 OPTIONAL = 1
+PREFIX = "H5Z_FILTER_"
 FIRST_NAMED = 256
 """Filters with smaller ids are HDF5's own, and have no name in version 2."""
 
@@ -65,6 +66,8 @@ def _encode_filter(filter: Filter, version: int) -> bytes:
 
 
 def _name(id: int) -> bytes:
-    """Return a filter's name and the zero that ends it, empty when it has no name here."""
-    names = [name for name, known in NAMES.items() if known == id and name.islower()]
-    return names[-1].encode() + b"\0" if names else b""
+    """Return a filter's name, as its plugin gives it, and the zero that ends it; empty when it has none here."""
+    names = [
+        name.removeprefix(PREFIX) for name, known in NAMES.items() if known == id and name.startswith(PREFIX)
+    ]
+    return names[0].lower().encode() + b"\0" if names else b""

@@ -75,14 +75,14 @@ class Walk:
 
     def read(self, address: int, size: int, what: str) -> Reads[Reader]:
         """Read as the file does; raises `Corrupt` where the walk has been before."""
-        self._add(address, size)
+        self._add(address, size, what)
         return (yield from self.file.read(address, size, what))
 
     def read_sized(
         self, address: int, least: int, guess: int, whole: Callable[[Reader], int], what: str
     ) -> Reads[Reader]:
         """Read as the file does; raises `Corrupt` where the walk has been before."""
-        self._add(address, least)
+        self._add(address, least, what)
 
         def counted(start: Reader) -> int:
             size = whole(start)
@@ -95,7 +95,8 @@ class Walk:
         """Return a guess that `count` structures may have at once, so that all take no more than the file."""
         return min(guess, self.file.size // max(1, count))
 
-    def _add(self, address: int, size: int) -> None:
+    def _add(self, address: int, size: int, what: str) -> None:
+        self.file.check(address, size, what)
         if address in self.seen:
             raise Corrupt(f"The {self.what} leads to address {address} twice.")
         self.seen.add(address)

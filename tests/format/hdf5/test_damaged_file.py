@@ -47,13 +47,24 @@ def sample(kind: str) -> bytes:
         libver = kind if kind in LIBVERS else "v108"
         with h5py.File(path, "w", libver=libver, track_order=kind == "tracked") as file:
             if kind == "dense":
-                for at in range(600):
+                for at in range(150):
                     file[f"l{at}"] = h5py.SoftLink("/" + "x" * 30)
                     file.attrs[f"a{at}"] = at
                 file.attrs["large"] = np.zeros(70_000, "u1")
             else:
                 write_everything(file)
         return path.read_bytes()
+
+
+@lru_cache
+def addresses(kind: str) -> list[int]:
+    """Return where in a file something stands that may be an address."""
+    whole = sample(kind)
+    return [
+        at
+        for at in range(8, len(whole) - 8)
+        if 48 <= int.from_bytes(whole[at : at + 8], "little") < len(whole)
+    ]
 
 
 def read_all(data: bytes) -> FileBytes:
@@ -139,11 +150,7 @@ def test_changed_bytes(kind: str, data: st.DataObject) -> None:
 def test_changed_addresses(kind: str, data: st.DataObject) -> None:
     """Exchange one thing that looks like an address for another: circles, and structures in each other's place."""
     whole = sample(kind)
-    places = [
-        at
-        for at in range(8, len(whole) - 8)
-        if 48 <= int.from_bytes(whole[at : at + 8], "little") < len(whole)
-    ]
+    places = addresses(kind)
     changed = bytearray(whole)
     for _ in range(data.draw(st.integers(1, 3))):
         to, source = data.draw(st.sampled_from(places)), data.draw(st.sampled_from(places))

@@ -68,9 +68,9 @@ def write_datasets(file: h5py.File) -> None:
     h5py.h5d.create(file.id, b"early", h5py.h5t.STD_I32LE, space, plist)
 
 
-def write_everything(file: h5py.File) -> None:
+def write_everything(file: h5py.File, track_order: bool = False) -> None:
     write_datasets(file)
-    group = file.create_group("group")
+    group = file.create_group("group", track_order=track_order)
     write_types(group)
     write_types(file["contiguous"].parent)
     group["again"] = file["contiguous"]
@@ -89,7 +89,7 @@ def write_everything(file: h5py.File) -> None:
 def test_everything(tmp_path: Path, libver: str, track_order: bool) -> None:
     path = tmp_path / "f.h5"
     with h5py.File(path, "w", libver=libver, track_order=track_order) as file:
-        write_everything(file)
+        write_everything(file, track_order)
     found = compare(path)
     assert found["/typed"].dataset is not None
     assert found["/typed"].dataset.committed == found["/type"].header.address
@@ -133,7 +133,9 @@ def test_other_widths(tmp_path: Path, widths: tuple[int, int]) -> None:
             group.attrs["texts"] = ["one", "", "three"]
         else:
             write_types(group)
-            for name in ("region", "pieces"):  # which libhdf5 itself cannot follow then
+            for name in (
+                ("region", "pieces", "object", "mixed") if widths[0] < 8 else ()
+            ):  # which libhdf5 itself cannot follow then
                 del group.attrs[name]
         file.create_dataset("d", (3,), "i4", chunks=(2,), maxshape=(9,))
     compare(path)
