@@ -1,7 +1,7 @@
 """The attribute message: name, datatype, dataspace and the elements' bytes.
 
 H5.format.html, IV.A.2.m (message 0x000C), versions 1 to 3. A datatype that is committed stands elsewhere: the
-message has where.
+message has where. In files that share messages a dataspace may stand elsewhere too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.dataspace_message import Reader, decode_shape, encode_shape
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.datatype_message import decode_datatype
-from hsparse.format.hdf5.shared_message import decode_shared
+from hsparse.format.hdf5.shared_message import Elsewhere, decode_shared
 from hsparse.format.hdf5.stored_name import name_bytes, name_text
 from hsparse.format.hdf5.stored_type import StoredType
 from hsparse.format.hdf5.widths import Widths
@@ -26,16 +26,16 @@ MAX_PART = 65_535
 
 @dataclass(frozen=True, slots=True)
 class AttributeMessage:
-    """`type` is an address where the datatype is committed. `data` may be longer than the elements."""
+    """`type` and `shape` tell where they are, if that is elsewhere. `data` may be longer than the elements."""
 
     name: str
-    type: StoredType | int
-    shape: Shape
+    type: StoredType | Elsewhere
+    shape: Shape | Elsewhere
     data: memoryview | bytes
 
-    def value(self, stored: StoredType) -> bytes:
-        """Return the elements' bytes, of the type at hand; raises `Corrupt` when there are too few."""
-        size = num_elements(self.shape) * stored.size
+    def value(self, stored: StoredType, shape: Shape) -> bytes:
+        """Return the elements' bytes, type and dataspace being at hand; raises `Corrupt` when there are too few."""
+        size = num_elements(shape) * stored.size
         if size > len(self.data):
             raise Corrupt(
                 f"The attribute {self.name!r} has {len(self.data)} bytes; its elements need {size}."
@@ -57,15 +57,10 @@ def decode_attribute(message: Reader, widths: Widths) -> AttributeMessage:
         data = message.take(size + (-size % 8 if version == 1 else 0), f"attribute's {what}")[:size]
         parts.append(Reader(data, thing=f"attribute in the {message.thing}"))
     name, datatype, dataspace = parts
-    if flags & SHARED_SPACE:
-        raise Corrupt(
-            f"The {message.thing} has an attribute whose dataspace is committed, which HDF5 has not."
-        )
-    shared = flags & SHARED_TYPE
     return AttributeMessage(
         name_text(bytes(name.data).partition(b"\0")[0]),
-        decode_shared(datatype, widths) if shared else decode_datatype(datatype),
-        decode_shape(dataspace, widths.length),
+        decode_shared(datatype, widths) if flags & SHARED_TYPE else decode_datatype(datatype),
+        decode_shared(dataspace, widths) if flags & SHARED_SPACE else decode_shape(dataspace, widths.length),
         message.take(message.left, "attribute's value"),
     )
 

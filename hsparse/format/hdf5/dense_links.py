@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hsparse.errors import Corrupt, Unsupported
+from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.btree_v2 import read_btree_v2
 from hsparse.format.hdf5.dense_storage import DenseStorage
 from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
 from hsparse.format.hdf5.object_header import SHARED
 from hsparse.format.hdf5.reads import Reads
+from hsparse.format.hdf5.shared_heap import read_shared
 from hsparse.format.hdf5.stored_file import StoredFile
 
 LINK_NAMES, LINK_ORDERS, ATTRIBUTE_NAMES, ATTRIBUTE_ORDERS = 5, 6, 8, 9
@@ -21,11 +22,12 @@ LINK_NAMES, LINK_ORDERS, ATTRIBUTE_NAMES, ATTRIBUTE_ORDERS = 5, 6, 8, 9
 LINK_ID, ATTRIBUTE_ID = 7, 8
 """Bytes of a heap id."""
 HASH = 4
+ATTRIBUTE = 0x0C
 
 
 @dataclass(frozen=True, slots=True)
 class DenseMessage:
-    """A link or attribute message from a heap; `order` is that of an attribute's creation."""
+    """A link or attribute message; `order` is that of an attribute's creation."""
 
     data: Reader
     order: int | None = None
@@ -41,14 +43,14 @@ def read_dense_links(file: StoredFile, storage: DenseStorage) -> Reads[list[Dens
 def read_dense_attributes(file: StoredFile, storage: DenseStorage) -> Reads[list[DenseMessage]]:
     """Read an object's attribute messages, in the order of their names' hashes; raises `Corrupt`."""
     records = yield from _records(file, storage, ATTRIBUTE_NAMES, ATTRIBUTE_ID + 1 + 4 + HASH)
-    if any(record[ATTRIBUTE_ID] & SHARED for record in records):
-        raise Unsupported(
-            f"The attributes in the heap at address {storage.heap} are shared messages; rewrite the file "
-            "without them (h5repack)."
-        )
-    ids = [record[:ATTRIBUTE_ID] for record in records]
-    orders = [int.from_bytes(record[ATTRIBUTE_ID + 1 : ATTRIBUTE_ID + 5], "little") for record in records]
-    messages = yield from _objects(file, storage, ids, "attribute")
+    own = [record for record in records if not record[ATTRIBUTE_ID] & SHARED]
+    others = [record for record in records if record[ATTRIBUTE_ID] & SHARED]
+    messages = yield from _objects(file, storage, [record[:ATTRIBUTE_ID] for record in own], "attribute")
+    if others:
+        messages += yield from read_shared(file, ATTRIBUTE, [record[:ATTRIBUTE_ID] for record in others])
+    orders = [
+        int.from_bytes(record[ATTRIBUTE_ID + 1 : ATTRIBUTE_ID + 5], "little") for record in own + others
+    ]
     return [DenseMessage(data, order) for data, order in zip(messages, orders, strict=True)]
 
 

@@ -5,26 +5,33 @@ H5.format.html, IV.A.2, "Shared Message", versions 1 to 3.
 
 from __future__ import annotations
 
-from hsparse.errors import Corrupt, Unsupported
+from typing import NamedTuple, TypeAlias
+
+from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.widths import Widths, address_bytes
 
 IN_HEAP, COMMITTED = 1, 2
+HEAP_ID = 8
 
 
-def decode_shared(message: Reader, widths: Widths) -> int:
-    """Return the address of the object header that has the message.
+class HeapId(NamedTuple):
+    """The id of a message in the file's heap of shared messages."""
 
-    Raises `Corrupt`, and `Unsupported` for messages in the heap, which only `H5Pset_shared_mesg_index` makes.
-    """
+    id: bytes
+
+
+Elsewhere: TypeAlias = int | HeapId
+"""Where a message stands: at the address of an object header, or in the heap."""
+
+
+def decode_shared(message: Reader, widths: Widths) -> Elsewhere:
+    """Return where the message is; raises `Corrupt`."""
     version, kind = message.numbers(2, 1, "shared message")
     if not 1 <= version <= 3:
         raise Corrupt(f"The {message.thing} has a shared message of version {version}; 1 to 3 exist.")
     if version == 3 and kind == IN_HEAP:
-        raise Unsupported(
-            f"The {message.thing} has a message in the file's heap of shared messages; rewrite the file "
-            "without them (h5repack)."
-        )
+        return HeapId(bytes(message.take(HEAP_ID, "id of a shared message")))
     if version == 1:
         message.take(6 + widths.length, "shared message")
     address = widths.read_address(message, "address of a shared message")

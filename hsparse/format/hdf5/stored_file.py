@@ -18,7 +18,8 @@ CHECKSUM = 4
 class StoredFile:
     """A file of `size` bytes, the first `base` of them a user block; addresses count from `base`.
 
-    `root` is the address of the root group's object header, `extension` that of the superblock extension.
+    `root` is the address of the root group's object header. `shared` are the heaps of shared messages: the types
+    of messages in it, a bit each, and its address.
     """
 
     size: int
@@ -26,7 +27,7 @@ class StoredFile:
     widths: Widths
     root: int
     version: int
-    extension: int | None = None
+    shared: tuple[tuple[int, int], ...] = ()
 
     def check(self, address: int, size: int, what: str) -> ByteRange:
         """Return where in the file a structure is; raises `Corrupt` where it is not wholly in it."""

@@ -6,7 +6,7 @@ Which messages make a group, a dataset or a committed datatype: H5.format.html, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeVar
@@ -26,7 +26,8 @@ from hsparse.format.hdf5.modification_time import decode_old_time, decode_time
 from hsparse.format.hdf5.object_header import Message, ObjectHeader, read_header
 from hsparse.format.hdf5.reads import Reads
 from hsparse.format.hdf5.reference_count import decode_reference_count
-from hsparse.format.hdf5.shared_message import decode_shared
+from hsparse.format.hdf5.shared_heap import read_shared
+from hsparse.format.hdf5.shared_message import Elsewhere, HeapId, decode_shared
 from hsparse.format.hdf5.stored_file import StoredFile
 from hsparse.format.hdf5.stored_name import name_text
 from hsparse.format.hdf5.stored_type import StoredType
@@ -157,8 +158,9 @@ class _Parts:
         message = self.all(kind)[0]
         if not message.shared:
             return decode(self.reader(message)), None
-        address = decode_shared(self.reader(message), self.file.widths)
-        return (yield from _read_elsewhere(self.file, address, kind, decode)), address
+        where = decode_shared(self.reader(message), self.file.widths)
+        found = yield from _read_elsewhere(self.file, where, kind, decode)
+        return found, where if isinstance(where, int) else None
 
     def maybe(self, kind: int, decode: Callable[[Reader], Found]) -> Reads[Found | None]:
         """Decode the first message of a type wherever it stands, None where there is none."""
@@ -168,13 +170,16 @@ class _Parts:
 
 
 def _read_elsewhere(
-    file: StoredFile, address: int, kind: int, decode: Callable[[Reader], Found]
+    file: StoredFile, where: Elsewhere, kind: int, decode: Callable[[Reader], Found]
 ) -> Reads[Found]:
-    """Decode the message that the object at `address` has for others."""
-    other = _Parts(file, (yield from read_header(file, address)))
+    """Decode a message that another object has for others, or the heap of shared messages."""
+    if not isinstance(where, int):
+        (data,) = yield from read_shared(file, kind, [memoryview(where.id)])
+        return decode(data)
+    other = _Parts(file, (yield from read_header(file, where)))
     found = [message for message in other.all(kind) if not message.shared]
     if not found:
-        raise Corrupt(f"The object header at address {address} has no message {kind:#04x} to share.")
+        raise Corrupt(f"The object header at address {where} has no message {kind:#04x} to share.")
     return decode(other.reader(found[0]))
 
 
@@ -211,26 +216,36 @@ def _read_attributes(parts: _Parts) -> Reads[tuple[StoredAttribute, ...]]:
     widths = parts.file.widths
     found: list[tuple[AttributeMessage, int | None]] = []
     for message in parts.all(ATTRIBUTE):
+        reader = parts.reader(message)
         if message.shared:
-            decode_shared(parts.reader(message), widths)
-            raise Corrupt(f"The object at address {parts.header.address} has an attribute that is another's.")
-        found.append((decode_attribute(parts.reader(message), widths), message.order))
+            where = decode_shared(reader, widths)
+            reader = yield from _read_elsewhere(parts.file, where, ATTRIBUTE, lambda found: found)
+        found.append((decode_attribute(reader, widths), message.order))
     storage = parts.one(ATTRIBUTE_INFO_KIND, lambda reader: decode_dense(reader, widths, ATTRIBUTE_INFO))
     dense = yield from read_dense_attributes(parts.file, storage or DenseStorage())
     tracked = storage is not None and storage.next_order is not None
     found += [(decode_attribute(one.data, widths), one.order if tracked else None) for one in dense]
-    committed = list({message.type for message, _ in found if isinstance(message.type, int)})
-    types = yield from together(
-        _read_elsewhere(parts.file, address, DATATYPE, decode_datatype) for address in committed
+    types = yield from _all_elsewhere(parts, DATATYPE, [one.type for one, _ in found], decode_datatype)
+    shapes = yield from _all_elsewhere(
+        parts, DATASPACE, [one.shape for one, _ in found], lambda reader: decode_shape(reader, widths.length)
     )
-    by_address = dict(zip(committed, types, strict=True))
-    return _in_order([_attribute(message, order, by_address) for message, order in found], parts)
+    attributes = []
+    for (one, order), stored, shape in zip(found, types, shapes, strict=True):
+        committed = one.type if isinstance(one.type, int) else None
+        attributes.append(
+            StoredAttribute(one.name, stored, shape, one.value(stored, shape), committed, order)
+        )
+    return _in_order(attributes, parts)
 
 
-def _attribute(message: AttributeMessage, order: int | None, types: dict[int, StoredType]) -> StoredAttribute:
-    committed = message.type if isinstance(message.type, int) else None
-    stored = types[message.type] if isinstance(message.type, int) else message.type
-    return StoredAttribute(message.name, stored, message.shape, message.value(stored), committed, order)
+def _all_elsewhere(
+    parts: _Parts, kind: int, found: Sequence[Found | Elsewhere], decode: Callable[[Reader], Found]
+) -> Reads[list[Found]]:
+    """Return messages that are at hand or not, those elsewhere read once each."""
+    places = list({one for one in found if isinstance(one, int | HeapId)})
+    read = yield from together(_read_elsewhere(parts.file, where, kind, decode) for where in places)
+    by_place = dict(zip(places, read, strict=True))
+    return [by_place[one] if isinstance(one, int | HeapId) else one for one in found]
 
 
 def _in_order(found: Iterable[Named], parts: _Parts) -> tuple[Named, ...]:

@@ -6,11 +6,13 @@ H5.format.html, II.A. It stands at byte 0 or, after a user block, at 512, 1024, 
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.reads import ByteRange, Reads
+from hsparse.format.hdf5.shared_heap import read_shared_table
 from hsparse.format.hdf5.stored_file import StoredFile, check_checksum
 from hsparse.format.hdf5.widths import Widths, address_bytes
 
@@ -33,8 +35,12 @@ def read_superblock(size: int) -> Reads[StoredFile]:
     version = reader.number(1, "version")
     if version > 3:
         raise Unsupported(f"The {reader.thing} has version {version}; 0 to 3 are known.")
-    read = _read_new if version > 1 else _read_old
-    return read(reader, size, base, version)
+    if version < 2:
+        return _read_old(reader, size, base, version)
+    file, extension = _read_new(reader, size, base, version)
+    if extension is None:
+        return file
+    return replace(file, shared=(yield from read_shared_table(file, extension)))
 
 
 def _find(size: int) -> Reads[int]:
@@ -69,14 +75,15 @@ def _read_old(reader: Reader, size: int, base: int, version: int) -> StoredFile:
     return StoredFile(size, base, widths, _present(reader, root), version)
 
 
-def _read_new(reader: Reader, size: int, base: int, version: int) -> StoredFile:
+def _read_new(reader: Reader, size: int, base: int, version: int) -> tuple[StoredFile, int | None]:
+    """Return the file, and the address of the superblock extension."""
     widths = _widths(reader)
     reader.take(1, "consistency flags")
     stored_base, extension, end, root = (widths.read_address(reader, "addresses") for _ in range(4))
     reader.take(4, "checksum")
     check_checksum(reader.data[: reader.place], reader.thing)
     _check_end(reader, size, base, stored_base, end)
-    return StoredFile(size, base, widths, _present(reader, root), version, extension)
+    return StoredFile(size, base, widths, _present(reader, root), version), extension
 
 
 def _check_end(reader: Reader, size: int, base: int, stored_base: int | None, end: int | None) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.hdf5.shared_message import decode_shared, encode_shared
+from hsparse.errors import Corrupt
+from hsparse.format.hdf5.shared_message import HeapId, decode_shared, encode_shared
 from hsparse.format.hdf5.widths import Widths
 from tests.format.hdf5.sample_messages import reader
 
@@ -19,9 +19,8 @@ def test_versions(data: bytes) -> None:
     assert decode_shared(reader(data), Widths()) == 800
 
 
-def test_the_heap_of_shared_messages_is_not_read() -> None:
-    with pytest.raises(Unsupported, match="h5repack"):
-        decode_shared(reader(b"\3\1" + bytes(8)), Widths())
+def test_a_message_in_the_heap_has_an_id() -> None:
+    assert decode_shared(reader(b"\3\1" + b"abcdefgh"), Widths()) == HeapId(b"abcdefgh")
 
 
 def test_corrupt() -> None:

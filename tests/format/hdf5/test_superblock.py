@@ -37,7 +37,7 @@ def test_our_own(version: int) -> None:
     data = encode_superblock(48, 1000, version)
     assert len(data) == SIZE_2
     found = FileBytes(data + bytes(1000 - SIZE_2)).open()
-    assert (found.version, found.root, found.extension) == (version, 48, None)
+    assert (found.version, found.root, found.shared) == (version, 48, ())
 
 
 def test_a_file_that_was_moved_behind_other_bytes() -> None:
