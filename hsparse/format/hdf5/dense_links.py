@@ -12,6 +12,7 @@ from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.btree_v2 import read_btree_v2
 from hsparse.format.hdf5.dense_storage import DenseStorage
 from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
+from hsparse.format.hdf5.message_kind import MessageKind
 from hsparse.format.hdf5.object_header import SHARED
 from hsparse.format.hdf5.reads import Reads
 from hsparse.format.hdf5.shared_heap import read_shared
@@ -22,7 +23,6 @@ LINK_NAMES, LINK_ORDERS, ATTRIBUTE_NAMES, ATTRIBUTE_ORDERS = 5, 6, 8, 9
 LINK_ID, ATTRIBUTE_ID = 7, 8
 """Bytes of a heap id."""
 HASH = 4
-ATTRIBUTE = 0x0C
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,9 @@ def read_dense_attributes(file: StoredFile, storage: DenseStorage) -> Reads[list
     others = [record for record in records if record[ATTRIBUTE_ID] & SHARED]
     messages = yield from _objects(file, storage, [record[:ATTRIBUTE_ID] for record in own], "attribute")
     if others:
-        messages += yield from read_shared(file, ATTRIBUTE, [record[:ATTRIBUTE_ID] for record in others])
+        messages += yield from read_shared(
+            file, MessageKind.ATTRIBUTE, [record[:ATTRIBUTE_ID] for record in others]
+        )
     orders = [
         int.from_bytes(record[ATTRIBUTE_ID + 1 : ATTRIBUTE_ID + 5], "little") for record in own + others
     ]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.message_kind import MessageKind
 from hsparse.format.hdf5.reads import Reads
 from hsparse.format.hdf5.stored_file import CHECKSUM, StoredFile, Walk, check_checksum, check_signature
 from hsparse.format.hdf5.together import together
 
-CONTINUATION = 0x10
 HIGHEST = 0x19
 """The highest message type that is known."""
 SHARED, REFUSE_UNKNOWN = 0x02, 0x80
@@ -85,7 +85,7 @@ def read_header(file: StoredFile, address: int) -> Reads[ObjectHeader]:
         onward = []
         for block in blocks:
             for message in _messages(block, form):
-                if message.kind == CONTINUATION:
+                if message.kind == MessageKind.CONTINUATION:
                     onward.append(_continued(walk, message, block))
                 elif message.kind:
                     _check_known(message, block)

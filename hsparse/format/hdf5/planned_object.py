@@ -33,29 +33,17 @@ from hsparse.format.hdf5.filter_pipeline_message import encode_pipeline
 from hsparse.format.hdf5.group_info import GroupInfo, encode_group_info
 from hsparse.format.hdf5.layout_message import Chunked, Contiguous, StoredLayout, encode_layout
 from hsparse.format.hdf5.link_message import External, Hard, Soft, StoredLink, UserDefined, encode_link
+from hsparse.format.hdf5.message_kind import MessageKind
 from hsparse.format.hdf5.object_header import SHARED
 from hsparse.format.hdf5.planned_header import MAX_MESSAGE, PlannedMessage, plan_header
 from hsparse.format.hdf5.planned_heap import plan_btree, plan_heap
 from hsparse.format.hdf5.reference_count import encode_reference_count
 from hsparse.format.hdf5.shared_message import encode_shared
 from hsparse.format.hdf5.stored_name import name_bytes
-from hsparse.format.hdf5.stored_object import (
-    ATTRIBUTE,
-    ATTRIBUTE_INFO_KIND,
-    DATASPACE,
-    DATATYPE,
-    FILL,
-    LAYOUT,
-    LINK,
-    LINK_INFO_KIND,
-    PIPELINE,
-    REFERENCE_COUNT,
-)
 from hsparse.format.hdf5.stored_type import StoredType
 from hsparse.model.dataspace import Shape
 from hsparse.model.filter import Filter
 
-GROUP_INFO = 0x0A
 MAX_COMPACT = 8
 """Links, or attributes, kept in the header: HDF5's default."""
 CONSTANT = 1
@@ -180,22 +168,24 @@ def _plan(one: PlannedObject, references: int) -> Iterator[Piece]:
     elif isinstance(one, PlannedDataset):
         messages += _dataset(one)
     else:
-        messages.append(PlannedMessage(DATATYPE, Addressed(encode_datatype(one.type)), CONSTANT))
+        messages.append(PlannedMessage(MessageKind.DATATYPE, Addressed(encode_datatype(one.type)), CONSTANT))
     messages += _attributes(one, dense)
     if references > 1:
-        messages.append(PlannedMessage(REFERENCE_COUNT, Addressed(encode_reference_count(references))))
+        messages.append(
+            PlannedMessage(MessageKind.REFERENCE_COUNT, Addressed(encode_reference_count(references)))
+        )
     yield plan_header(one.key, messages, attribute_order=one.ordered)
     yield from dense
 
 
 def _dataset(one: PlannedDataset) -> Iterator[PlannedMessage]:
-    yield PlannedMessage(DATASPACE, Addressed(encode_shape(one.shape)))
+    yield PlannedMessage(MessageKind.DATASPACE, Addressed(encode_shape(one.shape)))
     datatype, shared = _type(one.type, one.committed)
-    yield PlannedMessage(DATATYPE, datatype, CONSTANT | (SHARED if shared else 0))
-    yield PlannedMessage(FILL, Addressed(encode_fill(one.fill)), CONSTANT)
-    yield PlannedMessage(LAYOUT, one.layout)
+    yield PlannedMessage(MessageKind.DATATYPE, datatype, CONSTANT | (SHARED if shared else 0))
+    yield PlannedMessage(MessageKind.FILL, Addressed(encode_fill(one.fill)), CONSTANT)
+    yield PlannedMessage(MessageKind.LAYOUT, one.layout)
     if one.pipeline:
-        yield PlannedMessage(PIPELINE, Addressed(encode_pipeline(one.pipeline)), CONSTANT)
+        yield PlannedMessage(MessageKind.PIPELINE, Addressed(encode_pipeline(one.pipeline)), CONSTANT)
     yield from one.messages
 
 
@@ -212,7 +202,7 @@ def _links(group: PlannedGroup, dense: list[Piece]) -> Iterator[PlannedMessage]:
     next_order = count if group.ordered else None
     storage = DenseStorage(next_order=next_order, indexed=group.ordered)
     if count <= MAX_COMPACT:
-        yield PlannedMessage(LINK_INFO_KIND, Addressed(encode_dense(storage, LINK_INFO)))
+        yield PlannedMessage(MessageKind.LINK_INFO, Addressed(encode_dense(storage, LINK_INFO)))
     else:
         names = [name_bytes(link.name) for link in group.links]
         pieces, ids = plan_heap((group.key, "links"), found, LINK_ID)
@@ -222,9 +212,9 @@ def _links(group: PlannedGroup, dense: list[Piece]) -> Iterator[PlannedMessage]:
         dense += pieces
         dense += plan_btree((group.key, "links"), LINK_NAMES, _by_hash(records, names))
         dense += plan_btree((group.key, "links"), LINK_ORDERS, orders) if group.ordered else []
-    yield PlannedMessage(GROUP_INFO, Addressed(encode_group_info(GroupInfo())), CONSTANT)
+    yield PlannedMessage(MessageKind.GROUP_INFO, Addressed(encode_group_info(GroupInfo())), CONSTANT)
     if count <= MAX_COMPACT:
-        yield from (PlannedMessage(LINK, link) for link in found)
+        yield from (PlannedMessage(MessageKind.LINK, link) for link in found)
 
 
 def _link(link: PlannedLink, order: int | None) -> Addressed:
@@ -237,16 +227,18 @@ def _link(link: PlannedLink, order: int | None) -> Addressed:
 def _attributes(one: PlannedObject, dense: list[Piece]) -> Iterator[PlannedMessage]:
     """Yield the messages of an object's attributes; the pieces of dense storage are put to `dense`."""
     found = [_attribute(attribute) for attribute in one.attributes]
-    compact = len(found) <= MAX_COMPACT and all(len(data.data) <= MAX_MESSAGE for data, _ in found)
+    compact = len(found) <= MAX_COMPACT and all(len(data.data) <= MAX_MESSAGE for data in found)
     storage = DenseStorage(next_order=len(found) if one.ordered else None, indexed=one.ordered)
     if compact:
         if one.ordered:
-            yield PlannedMessage(ATTRIBUTE_INFO_KIND, Addressed(encode_dense(storage, ATTRIBUTE_INFO)))
-        yield from (PlannedMessage(ATTRIBUTE, data, 0, number) for number, (data, _) in enumerate(found))
+            yield PlannedMessage(MessageKind.ATTRIBUTE_INFO, Addressed(encode_dense(storage, ATTRIBUTE_INFO)))
+        yield from (
+            PlannedMessage(MessageKind.ATTRIBUTE, data, 0, number) for number, data in enumerate(found)
+        )
         return
     name = (one.key, "attributes")
     titles = [name_bytes(attribute.name) for attribute in one.attributes]
-    pieces, ids = plan_heap(name, [data for data, _ in found], ATTRIBUTE_ID)
+    pieces, ids = plan_heap(name, found, ATTRIBUTE_ID)
     heads = [id + struct.pack("<BI", 0, number if one.ordered else 0) for number, id in enumerate(ids)]
     records = [head + _hash(title) for head, title in zip(heads, titles, strict=True)]
     yield _info(name, storage, pieces, (ATTRIBUTE_NAMES, ATTRIBUTE_ORDERS), ATTRIBUTE_INFO)
@@ -255,9 +247,9 @@ def _attributes(one: PlannedObject, dense: list[Piece]) -> Iterator[PlannedMessa
     dense += plan_btree(name, ATTRIBUTE_ORDERS, heads) if one.ordered else []
 
 
-def _attribute(attribute: PlannedAttribute) -> tuple[Addressed, bool]:
+def _attribute(attribute: PlannedAttribute) -> Addressed:
     datatype, shared = _type(attribute.type, attribute.committed)
-    return encode_attribute(attribute.name, datatype, attribute.shape, attribute.data, shared=shared), shared
+    return encode_attribute(attribute.name, datatype, attribute.shape, attribute.data, shared=shared)
 
 
 def _info(
@@ -270,7 +262,8 @@ def _info(
     begin = len(data) - 8 * count
     places = tuple((begin + 8 * number, key) for number, key in enumerate(keys[:count]))
     return PlannedMessage(
-        ATTRIBUTE_INFO_KIND if order_width == ATTRIBUTE_INFO else LINK_INFO_KIND, Addressed(data, places)
+        MessageKind.ATTRIBUTE_INFO if order_width == ATTRIBUTE_INFO else MessageKind.LINK_INFO,
+        Addressed(data, places),
     )
 
 

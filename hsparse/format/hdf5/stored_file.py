@@ -87,6 +87,7 @@ class Walk:
 
         def counted(start: Reader) -> int:
             size = whole(start)
+            self.file.check(address, size, what)
             self._spend(address, size - least)
             return size
 

@@ -22,6 +22,7 @@ from hsparse.format.hdf5.fill_value_message import StoredFill, decode_fill, deco
 from hsparse.format.hdf5.filter_pipeline_message import decode_pipeline
 from hsparse.format.hdf5.layout_message import Contiguous, StoredLayout, decode_layout
 from hsparse.format.hdf5.link_message import StoredLink, decode_link
+from hsparse.format.hdf5.message_kind import MessageKind
 from hsparse.format.hdf5.modification_time import decode_old_time, decode_time
 from hsparse.format.hdf5.object_header import Message, ObjectHeader, read_header
 from hsparse.format.hdf5.reads import Reads
@@ -37,9 +38,6 @@ from hsparse.format.hdf5.together import together
 from hsparse.model.dataspace import Shape
 from hsparse.model.filter import Filter
 
-DATASPACE, LINK_INFO_KIND, DATATYPE, OLD_FILL, FILL, LINK, EXTERNAL = 1, 2, 3, 4, 5, 6, 7
-LAYOUT, PIPELINE, ATTRIBUTE, COMMENT, OLD_TIME, SYMBOL_TABLE, TIME = 8, 0x0B, 0x0C, 0x0D, 0x0E, 0x11, 0x12
-ATTRIBUTE_INFO_KIND, REFERENCE_COUNT = 0x15, 0x16
 Found = TypeVar("Found")
 
 
@@ -123,9 +121,9 @@ def read_object(file: StoredFile, address: int) -> Reads[StoredObject]:
     elif kind == ObjectKind.DATASET:
         dataset = yield from _read_dataset(parts)
     else:
-        stored, _ = yield from parts.read(DATATYPE, decode_datatype)
-    references = parts.one(REFERENCE_COUNT, decode_reference_count) or header.references or 1
-    comment = parts.one(COMMENT, lambda reader: name_text(bytes(reader.data).partition(b"\0")[0]))
+        stored, _ = yield from parts.read(MessageKind.DATATYPE, decode_datatype)
+    references = parts.one(MessageKind.REFERENCE_COUNT, decode_reference_count) or header.references or 1
+    comment = parts.one(MessageKind.COMMENT, lambda reader: name_text(bytes(reader.data).partition(b"\0")[0]))
     modified = _modified(parts)
     return StoredObject(header, kind, attributes, links, dataset, stored, references, modified, comment)
 
@@ -184,30 +182,30 @@ def _read_elsewhere(
 
 
 def _kind(parts: _Parts) -> ObjectKind:
-    if parts.has(SYMBOL_TABLE) or parts.has(LINK_INFO_KIND):
+    if parts.has(MessageKind.SYMBOL_TABLE) or parts.has(MessageKind.LINK_INFO):
         return ObjectKind.GROUP
-    if not parts.has(DATATYPE):
+    if not parts.has(MessageKind.DATATYPE):
         raise Corrupt(
             f"The object header at address {parts.header.address} is of no group, dataset or datatype."
         )
-    return ObjectKind.DATASET if parts.has(DATASPACE) else ObjectKind.DATATYPE
+    return ObjectKind.DATASET if parts.has(MessageKind.DATASPACE) else ObjectKind.DATATYPE
 
 
 def _modified(parts: _Parts) -> int | None:
     times = parts.header.times
     if times is not None:
         return times[1]
-    found = parts.one(TIME, decode_time)
-    return parts.one(OLD_TIME, decode_old_time) if found is None else found
+    found = parts.one(MessageKind.TIME, decode_time)
+    return parts.one(MessageKind.OLD_TIME, decode_old_time) if found is None else found
 
 
 def _read_links(parts: _Parts) -> Reads[tuple[StoredLink, ...]]:
     widths = parts.file.widths
-    table = parts.one(SYMBOL_TABLE, lambda reader: decode_symbol_table(reader, widths))
+    table = parts.one(MessageKind.SYMBOL_TABLE, lambda reader: decode_symbol_table(reader, widths))
     if table is not None:
         return _in_order((yield from read_symbol_table(parts.file, table)), parts)
-    links = [decode_link(parts.reader(message), widths) for message in parts.all(LINK)]
-    storage = parts.one(LINK_INFO_KIND, lambda reader: decode_dense(reader, widths, LINK_INFO))
+    links = [decode_link(parts.reader(message), widths) for message in parts.all(MessageKind.LINK)]
+    storage = parts.one(MessageKind.LINK_INFO, lambda reader: decode_dense(reader, widths, LINK_INFO))
     dense = yield from read_dense_links(parts.file, storage or DenseStorage())
     return _in_order([*links, *(decode_link(one.data, widths) for one in dense)], parts)
 
@@ -215,19 +213,26 @@ def _read_links(parts: _Parts) -> Reads[tuple[StoredLink, ...]]:
 def _read_attributes(parts: _Parts) -> Reads[tuple[StoredAttribute, ...]]:
     widths = parts.file.widths
     found: list[tuple[AttributeMessage, int | None]] = []
-    for message in parts.all(ATTRIBUTE):
+    for message in parts.all(MessageKind.ATTRIBUTE):
         reader = parts.reader(message)
         if message.shared:
             where = decode_shared(reader, widths)
-            reader = yield from _read_elsewhere(parts.file, where, ATTRIBUTE, lambda found: found)
+            reader = yield from _read_elsewhere(parts.file, where, MessageKind.ATTRIBUTE, lambda found: found)
         found.append((decode_attribute(reader, widths), message.order))
-    storage = parts.one(ATTRIBUTE_INFO_KIND, lambda reader: decode_dense(reader, widths, ATTRIBUTE_INFO))
+    storage = parts.one(
+        MessageKind.ATTRIBUTE_INFO, lambda reader: decode_dense(reader, widths, ATTRIBUTE_INFO)
+    )
     dense = yield from read_dense_attributes(parts.file, storage or DenseStorage())
     tracked = storage is not None and storage.next_order is not None
     found += [(decode_attribute(one.data, widths), one.order if tracked else None) for one in dense]
-    types = yield from _all_elsewhere(parts, DATATYPE, [one.type for one, _ in found], decode_datatype)
+    types = yield from _all_elsewhere(
+        parts, MessageKind.DATATYPE, [one.type for one, _ in found], decode_datatype
+    )
     shapes = yield from _all_elsewhere(
-        parts, DATASPACE, [one.shape for one, _ in found], lambda reader: decode_shape(reader, widths.length)
+        parts,
+        MessageKind.DATASPACE,
+        [one.shape for one, _ in found],
+        lambda reader: decode_shape(reader, widths.length),
     )
     attributes = []
     for (one, order), stored, shape in zip(found, types, shapes, strict=True):
@@ -261,19 +266,23 @@ def _in_order(found: Iterable[Named], parts: _Parts) -> tuple[Named, ...]:
 
 def _read_dataset(parts: _Parts) -> Reads[StoredDataset]:
     widths, file = parts.file.widths, parts.file
-    stored, committed = yield from parts.read(DATATYPE, decode_datatype)
-    shape, _ = yield from parts.read(DATASPACE, lambda reader: decode_shape(reader, widths.length))
-    layout = parts.one(LAYOUT, lambda reader: decode_layout(reader, widths))
+    stored, committed = yield from parts.read(MessageKind.DATATYPE, decode_datatype)
+    shape, _ = yield from parts.read(
+        MessageKind.DATASPACE, lambda reader: decode_shape(reader, widths.length)
+    )
+    layout = parts.one(MessageKind.LAYOUT, lambda reader: decode_layout(reader, widths))
     if layout is None:
         raise Corrupt(f"The dataset at address {parts.header.address} has no layout.")
     if isinstance(layout, Contiguous) and layout.address is not None:
         file.check(layout.address, layout.size or 0, "contiguous data")
-    fill = yield from parts.maybe(FILL, decode_fill)
-    old_fill = yield from parts.maybe(OLD_FILL, decode_old_fill)
-    pipeline = yield from parts.maybe(PIPELINE, decode_pipeline)
+    fill = yield from parts.maybe(MessageKind.FILL, decode_fill)
+    old_fill = yield from parts.maybe(MessageKind.OLD_FILL, decode_old_fill)
+    pipeline = yield from parts.maybe(MessageKind.PIPELINE, decode_pipeline)
     external: tuple[ExternalFile, ...] = ()
-    if parts.has(EXTERNAL):
-        external = yield from read_external_files(file, parts.reader(parts.all(EXTERNAL)[0]))
+    if parts.has(MessageKind.EXTERNAL_FILES):
+        external = yield from read_external_files(
+            file, parts.reader(parts.all(MessageKind.EXTERNAL_FILES)[0])
+        )
     return StoredDataset(
         stored, shape, layout, fill or old_fill or StoredFill(), pipeline or (), external, committed
     )

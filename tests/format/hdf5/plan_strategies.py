@@ -56,6 +56,13 @@ def links(keys: list[Key], most: int = 30) -> st.SearchStrategy[list[PlannedLink
     )
 
 
+def soft(count: int) -> list[PlannedLink]:
+    return [
+        PlannedLink(f"link {number * 7919 % 1_000_003}", Soft("/" + "x" * (number % 40)))
+        for number in range(count)
+    ]
+
+
 def numbers(most: int = 30) -> st.SearchStrategy[list[PlannedAttribute]]:
     return st.dictionaries(TITLES, st.integers(0, 2**31 - 1), max_size=most).map(
         lambda some: [number(name, value) for name, value in some.items()]

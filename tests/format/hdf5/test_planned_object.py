@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.file_plan import FilePlan, Piece
+from hsparse.format.hdf5.file_plan import Piece
 from hsparse.format.hdf5.fill_value_message import StoredFill
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.layout_message import BTREE_1, Chunked, ChunkIndex, Compact, Contiguous
@@ -43,6 +43,7 @@ from tests.format.hdf5.plan_strategies import (
     number,
     numbers,
     simple,
+    soft,
     write,
 )
 
@@ -52,13 +53,6 @@ COMPOUND = {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": INT}, {"na
 
 def group(some: list[PlannedLink], ordered: bool = False) -> list[PlannedObject]:
     return [PlannedGroup("root", some, ordered=ordered)]
-
-
-def soft(count: int) -> list[PlannedLink]:
-    return [
-        PlannedLink(f"link {number * 7919 % 1_000_003}", Soft("/" + "x" * (number % 40)))
-        for number in range(count)
-    ]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -189,31 +183,6 @@ def test_large_attributes(tmp_path: Path) -> None:
         plan_file([PlannedGroup("root", (), [some])], "root")
 
 
-def test_any_range_is_served() -> None:
-    plan = plan_file([PlannedGroup("root", soft(20), [number("n", 1)])], "root")
-    whole = plan.read(0, plan.size)
-    assert len(whole) == plan.size
-    for start in range(0, plan.size, 37):
-        for stop in (start, start + 1, start + 100, plan.size + 5):
-            assert plan.read(start, stop) == whole[start:stop]
-
-
-def test_data_of_others_are_not_read() -> None:
-    stored = stored_type(INT)
-    objects = [
-        PlannedGroup("root", [PlannedLink("d", LeadsTo("d"))]),
-        PlannedDataset("d", stored, simple(10), plan_layout(Contiguous(0, 40), "data")),
-    ]
-    plan = plan_file(objects, "root", [Piece("data", 40)])
-    address = plan.address_of("data")
-    assert [(start, piece.key) for start, piece in plan.pieces_in(address, address + 8)] == [
-        (address, "data")
-    ]
-    assert len(plan.read(0, address)) == address
-    with pytest.raises(BadRequest, match="'data' are not in the plan"):
-        plan.read(0, plan.size)
-
-
 def test_what_leads_nowhere() -> None:
     with pytest.raises(BadRequest, match="leads to 'other', which is not in it"):
         plan_file(group([PlannedLink("l", LeadsTo("other"))]), "root")
@@ -224,8 +193,6 @@ def test_what_leads_nowhere() -> None:
     plan = plan_file([dataset], "root")
     with pytest.raises(BadRequest, match="The file has no 'data'"):
         plan.read(0, plan.size)
-    with pytest.raises(BadRequest, match="same key"):
-        FilePlan([Piece("a", 1), Piece("a", 1)], "a")
 
 
 def test_a_name_that_would_end_early() -> None:

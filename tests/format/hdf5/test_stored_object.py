@@ -152,20 +152,6 @@ def test_a_user_block(tmp_path: Path, libver: str) -> None:
     compare(path)
 
 
-def test_external_files(tmp_path: Path) -> None:
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w") as file:
-        file.create_dataset(
-            "d", (10,), "i4", external=[("one.bin", 4, 20), ("two.bin", 0, h5py.h5f.UNLIMITED)]
-        )
-    dataset = walk(path)["/d"].dataset
-    assert dataset is not None
-    assert [(one.name, one.offset, one.size) for one in dataset.external] == [
-        ("one.bin", 4, 20),
-        ("two.bin", 0, None),
-    ]
-
-
 def test_a_virtual_dataset(tmp_path: Path) -> None:
     path = tmp_path / "f.h5"
     with h5py.File(path, "w", libver="latest") as file:
