@@ -20,7 +20,7 @@ from hsparse.format.hdf5.dense_storage import ATTRIBUTE_INFO, LINK_INFO, DenseSt
 from hsparse.format.hdf5.external_files import ExternalFile, read_external_files
 from hsparse.format.hdf5.fill_value_message import StoredFill, decode_fill, decode_old_fill
 from hsparse.format.hdf5.filter_pipeline_message import decode_pipeline
-from hsparse.format.hdf5.layout_message import Contiguous, StoredLayout, decode_layout
+from hsparse.format.hdf5.layout_message import Contiguous, StoredLayout, Structured, decode_layout
 from hsparse.format.hdf5.link_message import StoredLink, decode_link
 from hsparse.format.hdf5.message_kind import MessageKind
 from hsparse.format.hdf5.modification_time import decode_old_time, decode_time
@@ -63,7 +63,10 @@ class StoredAttribute:
 
 @dataclass(frozen=True, slots=True)
 class StoredDataset:
-    """What a dataset is made of; `external` has its data where that is in other files."""
+    """What a dataset is made of; `external` has its data where that is in other files.
+
+    Filters of structured chunks are not in `pipeline`, but in the object's header as they are.
+    """
 
     type: StoredType
     shape: Shape
@@ -277,7 +280,9 @@ def _read_dataset(parts: _Parts) -> Reads[StoredDataset]:
         file.check(layout.address, layout.size or 0, "contiguous data")
     fill = yield from parts.maybe(MessageKind.FILL, decode_fill)
     old_fill = yield from parts.maybe(MessageKind.OLD_FILL, decode_old_fill)
-    pipeline = yield from parts.maybe(MessageKind.PIPELINE, decode_pipeline)
+    # a structured chunk's filters are by section, in a version of the message that is not HDF5's own
+    stock = not isinstance(layout, Structured)
+    pipeline = (yield from parts.maybe(MessageKind.PIPELINE, decode_pipeline)) if stock else ()
     external: tuple[ExternalFile, ...] = ()
     if parts.has(MessageKind.EXTERNAL_FILES):
         external = yield from read_external_files(

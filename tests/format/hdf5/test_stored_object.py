@@ -5,16 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.hdf5.layout_message import Virtual
+from hsparse.format.hdf5.layout_message import Structured, Virtual
 from hsparse.format.hdf5.link_message import Hard
 from hsparse.format.hdf5.stored_object import ObjectKind, read_object
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
 
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests/data/golden"
+ANNDATA = ROOT / "hsparse/cli/data/pbmc68k_reduced.h5ad"
 LIBVERS = ["earliest", "v108", "v110", "latest"]
 
 
@@ -150,6 +154,33 @@ def test_a_user_block(tmp_path: Path, libver: str) -> None:
     data = path.read_bytes()
     assert FileBytes(data).open().base == 2048
     compare(path)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.h5")), ids=lambda path: path.stem)
+def test_structured_chunks_are_told_as_they_are(path: Path) -> None:
+    datasets = [one.dataset for one in walk(path).values() if one.dataset]
+    layouts = [one.layout for one in datasets if isinstance(one.layout, Structured)]
+    assert layouts
+    assert all(layout.message[:2] == b"\5\4" for layout in layouts)
+
+
+def test_an_anndata_file() -> None:
+    assert len(compare(ANNDATA)) == 44
+
+
+def test_a_netcdf_file(tmp_path: Path) -> None:
+    path = tmp_path / "f.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("time")
+        file.createDimension("größe", 3)
+        variable = file.createGroup("g").createVariable(
+            "v", "f4", ("time", "größe"), zlib=True, fill_value=-1
+        )
+        variable.units = "m"
+        variable[0:2] = np.ones((2, 3))
+        file.createVariable("s", str, ("größe",))
+    found = compare(path)
+    assert {"DIMENSION_LIST", "units", "_FillValue"} <= {one.name for one in found["/g/v"].attributes}
 
 
 def test_a_virtual_dataset(tmp_path: Path) -> None:
