@@ -68,7 +68,9 @@ def _read_old(reader: Reader, size: int, base: int, version: int) -> StoredFile:
     reader.take(4, "versions")
     widths = _widths(reader)
     reader.take(1 + 2 + 2 + 4 + (4 if version == 1 else 0), "group parameters")
-    stored_base, _, end, _ = (widths.read_address(reader, "addresses") for _ in range(4))
+    stored_base, _, end, driver = (widths.read_address(reader, "addresses") for _ in range(4))
+    if driver is not None:
+        raise Unsupported(f"The {reader.thing} is of one of several files; join them first (h5repack).")
     _check_end(reader, size, base, stored_base, end)
     widths.read_address(reader, "root entry")
     root = widths.read_address(reader, "root entry")

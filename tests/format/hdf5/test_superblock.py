@@ -66,3 +66,10 @@ def test_widths_that_nobody_writes() -> None:
     data[44:] = lookup3(bytes(data[:44])).to_bytes(4, "little")
     with pytest.raises(Unsupported, match="addresses of 16 bytes"):
         FileBytes(bytes(data)).open()
+
+
+def test_one_of_several_files(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f%d.h5", "w", driver="family", memb_size=10_000, libver="earliest") as file:
+        file["d"] = [1, 2, 3]
+    with pytest.raises(Unsupported, match="one of several files"):
+        FileBytes((tmp_path / "f0.h5").read_bytes()).open()
