@@ -1,7 +1,8 @@
 """The dataspace message, and the H5Sencode image that begins with it.
 
-HDF5 File Format Specification, "The Dataspace Message", versions 1 and 2. An H5Sencode image is: message
-id 1, encode version 0, size of lengths 8, length of the message (4 bytes), the message, the selection.
+HDF5 File Format Specification, "The Dataspace Message" (H5.format.html, IV.A.2.b), versions 1 and 2. An
+H5Sencode image is: message id 1, encode version 0, size of lengths 8, length of the message (4 bytes), the
+message, the selection.
 """
 
 from __future__ import annotations
@@ -10,11 +11,20 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hsparse.errors import Corrupt
+from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.buffer import Buffer
+from hsparse.model.dataspace import (
+    MAX_EXTENT,
+    MAX_RANK,
+    UNLIMITED,
+    Shape,
+    dims_of,
+    max_dims_of,
+    num_elements,
+)
 
-SIMPLE = 1
-"""The type byte of version 2 for a dataspace with dimensions; 0 is scalar, 2 is null."""
+SCALAR, SIMPLE, NULL = range(3)
+"""The type byte of version 2."""
 MAX_DIMS_FLAG = 1
 
 
@@ -56,16 +66,74 @@ class Reader:
             )
 
 
+def encode_dataspace(
+    dims: Sequence[int] | None, max_dims: Sequence[int] | None = None, version: int = 1, width: int = 8
+) -> bytes:
+    """Return the message, numbers in `width` bytes; `dims` are None of a null dataspace, which version 1 has not.
+
+    `max_dims` are `dims` by default; the highest number there is is unlimited.
+    """
+    rank = len(dims or ())
+    flags = MAX_DIMS_FLAG if rank else 0
+    if version == 2:
+        head = bytes((2, rank, flags, NULL if dims is None else SIMPLE if rank else SCALAR))
+    elif dims is None:
+        raise BadRequest("A null dataspace has no message of version 1; use version 2.")
+    else:
+        head = struct.pack("<BBB5x", 1, rank, flags)
+    numbers = (*(dims or ()), *(dims or () if max_dims is None else max_dims))
+    return head + b"".join(number.to_bytes(width, "little") for number in numbers)
+
+
+def encode_shape(shape: Shape, version: int = 1) -> bytes:
+    """Return the message of a dataspace in HDF5/JSON; a null one is of version 2 always."""
+    dims = dims_of(shape)
+    limits = [2**64 - 1 if limit is None else limit for limit in max_dims_of(shape)]
+    return encode_dataspace(dims, limits or None, 2 if dims is None else version)
+
+
+def decode_shape(message: Reader, width: int = 8) -> Shape:
+    """Read a message, numbers of `width` bytes; bytes may follow it. Raises `Corrupt`.
+
+    Maximum dimensions are in the result where they differ from the extent: libhdf5 writes them always.
+    """
+    dims, limits = _decode(message, width)
+    if dims is None:
+        return {"class": "H5S_NULL"}
+    if not dims:
+        return {"class": "H5S_SCALAR"}
+    shape: Shape = {"class": "H5S_SIMPLE", "dims": list(dims)}
+    if max(dims) > MAX_EXTENT or num_elements(shape) > MAX_EXTENT:
+        raise Corrupt(f"The {message.thing} has extent {list(dims)}: more than 2^63-1 elements.")
+    if limits is not None and limits != dims:
+        unlimited = 2 ** (8 * width) - 1
+        if any(limit < dim for limit, dim in zip(limits, dims, strict=True)):
+            raise Corrupt(f"The {message.thing} has extent {list(dims)} beyond its maximum {list(limits)}.")
+        shape["maxdims"] = [UNLIMITED if limit == unlimited else limit for limit in limits]
+    return shape
+
+
+def _decode(message: Reader, width: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """Return the extent, None of a null dataspace, and the maximum dimensions where they are given."""
+    version, rank, flags = message.numbers(3, 1, "dataspace message")
+    if version not in (1, 2):
+        raise Corrupt(f"The dataspace message has version {version}; 1 and 2 exist.")
+    if rank > MAX_RANK or flags & ~MAX_DIMS_FLAG:
+        raise Corrupt(f"The dataspace message has rank {rank} and flags {flags}; neither is possible.")
+    kind = message.number(5 if version == 1 else 1, "dataspace message")
+    if version == 2 and kind == NULL and not rank:
+        return None, None
+    if version == 2 and kind != (SIMPLE if rank else SCALAR):
+        raise Corrupt(f"The dataspace message of rank {rank} has type {kind}.")
+    dims = message.numbers(rank, width, "dataspace dimensions")
+    return dims, message.numbers(rank, width, "maximum dimensions") if flags & MAX_DIMS_FLAG else None
+
+
 def encode_image(
     dims: Sequence[int], max_dims: Sequence[int] | None, selection: bytes, message_version: int = 1
 ) -> bytes:
     """Return an H5Sencode image; `max_dims` are `dims` by default, 2^64-1 is unlimited."""
-    rank = len(dims)
-    if message_version == 1:
-        head = struct.pack("<BBB5x", 1, rank, MAX_DIMS_FLAG if rank else 0)
-    else:
-        head = struct.pack("<BBBB", 2, rank, MAX_DIMS_FLAG if rank else 0, SIMPLE if rank else 0)
-    message = head + struct.pack(f"<{2 * rank}Q", *dims, *(dims if max_dims is None else max_dims))
+    message = encode_dataspace(dims, max_dims, message_version)
     return struct.pack("<BBBI", 1, 0, 8, len(message)) + message + selection
 
 
@@ -80,16 +148,8 @@ def decode_image(data: Buffer) -> tuple[tuple[int, ...], Reader]:
         raise Corrupt(f"The encoded selection begins with {head.hex(' ')}, not with 01 00 08.")
     length = reader.number(4, "header")
     message = Reader(reader.take(length, "dataspace message"))
-    version, rank, flags = message.numbers(3, 1, "dataspace message")
-    if version not in (1, 2):
-        raise Corrupt(f"The dataspace message has version {version}; 1 and 2 exist.")
-    if rank > 32 or flags & ~MAX_DIMS_FLAG:
-        raise Corrupt(f"The dataspace message has rank {rank} and flags {flags}; neither is possible.")
-    kind = message.number(5 if version == 1 else 1, "dataspace message")
-    if version == 2 and kind != (SIMPLE if rank else 0):
-        raise Corrupt(f"The dataspace message of rank {rank} has type {kind}.")
-    dims = message.numbers(rank, 8, "dataspace dimensions")
-    if flags & MAX_DIMS_FLAG:
-        message.take(8 * rank, "maximum dimensions")
+    dims, _ = _decode(message, 8)
+    if dims is None:
+        raise Corrupt("The dataspace message of rank 0 has type 2.")
     message.done("dataspace message")
     return dims, reader

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import h5py
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import decode_image, encode_image
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.dataspace_message import (
+    Reader,
+    decode_image,
+    decode_shape,
+    encode_dataspace,
+    encode_image,
+    encode_shape,
+)
 
 ALL = bytes.fromhex("03000000 01000000 00000000 00000000")
 EXAMPLE = bytes.fromhex(
@@ -78,3 +87,49 @@ def test_null_dataspace_is_corrupt() -> None:
 def test_cut_short(length: int) -> None:
     with pytest.raises(Corrupt, match="ends inside"):
         decode_image(EXAMPLE[:length])
+
+
+def message(data: bytes) -> Reader:
+    return Reader(memoryview(data), thing="test")
+
+
+SHAPES = [
+    {"class": "H5S_SCALAR"},
+    {"class": "H5S_SIMPLE", "dims": [3, 0, 2**40]},
+    {"class": "H5S_SIMPLE", "dims": [3, 4], "maxdims": ["H5S_UNLIMITED", 4]},
+    {"class": "H5S_SIMPLE", "dims": [3], "maxdims": [7]},
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("version", [1, 2])
+def test_shapes(shape: dict[str, Any], version: int) -> None:
+    data = encode_shape(shape, version)
+    assert data[0] == version
+    assert decode_shape(message(data)) == shape
+    space = h5py.h5s.decode(b"\1\0\x08" + len(data).to_bytes(4, "little") + data + ALL)
+    assert list(space.get_simple_extent_dims()) == shape.get("dims", [])
+
+
+def test_a_null_dataspace() -> None:
+    data = encode_shape({"class": "H5S_NULL"})
+    assert data == h5py.h5s.create(h5py.h5s.NULL).encode()[7:11]
+    assert decode_shape(message(data)) == {"class": "H5S_NULL"}
+    with pytest.raises(BadRequest, match="use version 2"):
+        encode_dataspace(None)
+
+
+def test_narrow_numbers() -> None:
+    data = encode_dataspace((3, 4), (2**16 - 1, 4), 1, 2)
+    assert decode_shape(message(data), 2) == {
+        "class": "H5S_SIMPLE",
+        "dims": [3, 4],
+        "maxdims": ["H5S_UNLIMITED", 4],
+    }
+
+
+def test_extents_that_no_dataspace_has() -> None:
+    with pytest.raises(Corrupt, match="more than 2\\^63-1 elements"):
+        decode_shape(message(encode_dataspace((2**40, 2**40))))
+    with pytest.raises(Corrupt, match="beyond its maximum"):
+        decode_shape(message(encode_dataspace((5,), (4,))))

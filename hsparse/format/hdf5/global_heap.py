@@ -1,0 +1,81 @@
+"""Global heap collections: the bytes of elements of variable length, and of region references.
+
+H5.format.html, III.E. An element has the collection's address and the number of its object there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hsparse.errors import Corrupt
+from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.reads import Reads
+from hsparse.format.hdf5.stored_file import Walk, check_signature
+
+LEAST = 4096
+"""Bytes of the smallest collection that libhdf5 makes."""
+MAX_OBJECTS = 65_535
+HEAD = 16
+"""Bytes before the first object, and before each object's bytes: multiples of 8, whatever a length takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalHeap:
+    """A collection's objects by number."""
+
+    address: int
+    objects: Mapping[int, memoryview]
+
+    def __getitem__(self, number: int) -> memoryview:
+        """Return an object; raises `Corrupt` where there is none."""
+        found = self.objects.get(number)
+        if found is None:
+            raise Corrupt(f"The global heap collection at address {self.address} has no object {number}.")
+        return found
+
+
+def read_global_heap(walk: Walk, address: int, guess: int = LEAST) -> Reads[GlobalHeap]:
+    """Read the collection at `address`, one of those that `walk` reads; raises `Corrupt`."""
+    length = walk.file.widths.length
+
+    def whole(start: Reader) -> int:
+        return max(HEAD, int.from_bytes(start.data[8 : 8 + length], "little"))
+
+    reader = yield from walk.read_sized(address, HEAD, guess, whole, "global heap collection")
+    check_signature(reader, b"GCOL", 1)
+    reader.take(HEAD - 5, "header")
+    objects: dict[int, memoryview] = {}
+    # what is left may be too little for the object that says how much is free
+    while reader.left >= HEAD:
+        number = reader.number(2, "object's number")
+        reader.take(6, "object's header")
+        size = reader.number(length, "object's size")
+        reader.take(HEAD - 8 - length, "object's header")
+        if not number:
+            break
+        if number in objects:
+            raise Corrupt(f"The {reader.thing} has two objects {number}.")
+        objects[number] = reader.take(size, f"object {number}")
+        reader.take(min(-size % 8, reader.left), f"object {number}")
+    return GlobalHeap(address, objects)
+
+
+def collection_size(sizes: Sequence[int]) -> int:
+    """Return the bytes of a collection of objects of these sizes."""
+    used = HEAD + sum(HEAD + size + -size % 8 for size in sizes)
+    return max(LEAST, used)
+
+
+def encode_global_heap(objects: Sequence[bytes]) -> bytes:
+    """Return a collection whose objects are numbered from 1."""
+    size = collection_size([len(data) for data in objects])
+    pieces = [struct.pack("<4sB3xQ", b"GCOL", 1, size)]
+    for number, data in enumerate(objects, 1):
+        pieces += [struct.pack("<HH4xQ", number, 1, len(data)), data, bytes(-len(data) % 8)]
+    free = size - sum(map(len, pieces))
+    if free >= HEAD:
+        pieces.append(struct.pack("<HH4xQ", 0, 0, free))
+        free -= HEAD
+    return b"".join((*pieces, bytes(free)))

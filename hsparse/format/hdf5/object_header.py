@@ -1,0 +1,170 @@
+"""Object headers, versions 1 and 2: the messages that say what an object is.
+
+H5.format.html, IV.A.1.a (version 1, without checksum) and IV.A.1.b (version 2), continuation blocks included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.message_kind import MessageKind
+from hsparse.format.hdf5.reads import Reads
+from hsparse.format.hdf5.stored_file import CHECKSUM, StoredFile, Walk, check_checksum, check_signature
+from hsparse.format.hdf5.together import together
+
+HIGHEST = 0x19
+"""The highest message type that is known."""
+SHARED, REFUSE_UNKNOWN = 0x02, 0x80
+"""Flags of messages: kept elsewhere; whoever does not know the type must not open the object."""
+GUESS = 512
+PREFIX_1 = 16
+LEAST = 11
+"""Bytes of the shortest header, one of version 2 without messages."""
+SIZE_BITS, ATTRIBUTE_ORDER, ATTRIBUTE_INDEX, PHASES, TIMES = 3, 4, 8, 16, 32
+"""Flags of version 2: the bytes of the first block's size, and which fields there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message's type, flags and bytes; `order` is that of its creation, where attributes' order is tracked."""
+
+    kind: int
+    flags: int
+    data: memoryview
+    order: int | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Say whether the bytes only tell where the message is."""
+        return bool(self.flags & SHARED)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectHeader:
+    """An object's messages in file order, without continuations and gaps.
+
+    `references` is the number of hard links in version 1; version 2 has a message for it. `times` are access,
+    modification, change and birth in seconds since 1970, where version 2 has them.
+    """
+
+    address: int
+    version: int
+    messages: tuple[Message, ...]
+    references: int | None = None
+    times: tuple[int, ...] | None = None
+    attribute_order: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How messages look in one header."""
+
+    version: int
+    ordered: bool = False
+
+    @property
+    def overhead(self) -> int:
+        """The bytes before a message."""
+        return 8 if self.version == 1 else 6 if self.ordered else 4
+
+
+def read_header(file: StoredFile, address: int) -> Reads[ObjectHeader]:
+    """Read the object header at `address`; raises `Corrupt`, and `Unsupported` for messages that must be known."""
+    walk = file.walk(f"object header at address {address}")
+    first = yield from walk.read_sized(address, LEAST, GUESS, _whole, "object header")
+    if bytes(first.data[:4]) == b"OHDR":
+        header, form, body = _begin_2(first, address)
+    else:
+        header, form, body = _begin_1(first, address)
+    messages: list[Message] = []
+    blocks = [body]
+    while blocks:
+        onward = []
+        for block in blocks:
+            for message in _messages(block, form):
+                if message.kind == MessageKind.CONTINUATION:
+                    onward.append(_continued(walk, message, block))
+                elif message.kind:
+                    _check_known(message, block)
+                    messages.append(message)
+        found = yield from together(onward)
+        blocks = [_opened(block, form) for block in found]
+    return ObjectHeader(
+        address, form.version, tuple(messages), header.references, header.times, header.attribute_order
+    )
+
+
+def _whole(start: Reader) -> int:
+    """Return the bytes of the prefix and the first block."""
+    if bytes(start.data[:4]) != b"OHDR":
+        return PREFIX_1 + int.from_bytes(start.data[8:12], "little")
+    flags = start.data[5]
+    width = 1 << (flags & SIZE_BITS)
+    place = 6 + _optional(flags)
+    start.take(place, "prefix")
+    return place + width + start.number(width, "size of the first block") + CHECKSUM
+
+
+def _optional(flags: int) -> int:
+    """Return the bytes of the prefix's optional fields."""
+    return (16 if flags & TIMES else 0) + (4 if flags & PHASES else 0)
+
+
+def _begin_1(first: Reader, address: int) -> tuple[ObjectHeader, _Form, Reader]:
+    version, _ = first.numbers(2, 1, "prefix")
+    if version != 1:
+        raise Corrupt(f"The {first.thing} begins with {version}: no object header of version 1 or 2.")
+    first.take(2, "prefix")
+    references = first.number(4, "prefix")
+    first.take(8, "prefix")
+    header = ObjectHeader(address, 1, (), references)
+    return header, _Form(1), Reader(first.data[PREFIX_1:], thing=first.thing)
+
+
+def _begin_2(first: Reader, address: int) -> tuple[ObjectHeader, _Form, Reader]:
+    check_signature(first, b"OHDR", 2)
+    check_checksum(first.data, first.thing)
+    flags = first.number(1, "prefix")
+    times = first.numbers(4, 4, "times") if flags & TIMES else None
+    first.take((4 if flags & PHASES else 0) + (1 << (flags & SIZE_BITS)), "prefix")
+    ordered = bool(flags & ATTRIBUTE_ORDER)
+    header = ObjectHeader(address, 2, (), None, times, ordered)
+    return header, _Form(2, ordered), Reader(first.data[first.place : -CHECKSUM], thing=first.thing)
+
+
+def _opened(block: Reader, form: _Form) -> Reader:
+    """Return the messages' bytes of a continuation block."""
+    if form.version == 1:
+        return block
+    check_signature(block, b"OCHK", None)
+    check_checksum(block.data, block.thing)
+    return Reader(block.data[4:-CHECKSUM], thing=block.thing)
+
+
+def _messages(block: Reader, form: _Form) -> Iterator[Message]:
+    while block.left >= form.overhead:
+        kind = block.number(2 if form.version == 1 else 1, "message")
+        size = block.number(2, "message")
+        flags = block.number(1, "message")
+        block.take(3 if form.version == 1 else 0, "message")
+        order = block.number(2, "message") if form.ordered else None
+        yield Message(kind, flags, block.take(size, f"message of type {kind:#04x}"), order)
+
+
+def _continued(walk: Walk, message: Message, block: Reader) -> Reads[Reader]:
+    reader = Reader(message.data, thing=block.thing)
+    address = walk.file.widths.read_address(reader, "continuation's address")
+    size = walk.file.widths.read_length(reader, "continuation's length")
+    if address is None or size < 8:
+        raise Corrupt(f"The {block.thing} continues at address {address} with {size} bytes.")
+    return walk.read(address, size, "object header's continuation")
+
+
+def _check_known(message: Message, block: Reader) -> None:
+    if message.kind > HIGHEST and message.flags & REFUSE_UNKNOWN:
+        raise Unsupported(
+            f"The {block.thing} has a message of type {message.kind:#04x}, which is not known here."
+        )

@@ -1,0 +1,118 @@
+"""A datatype as a file has it: its HDF5/JSON item, and where the parts of an element lie in the element's bytes.
+
+An element of a file may have gaps, and its parts of variable length are references into a global heap; so its
+size and its fields' places are not those of `hsparse.model.element`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from hsparse.errors import BadRequest, Unsupported
+from hsparse.model.element import element_of
+
+OBJECT_REFERENCE_SIZE = 8
+REGION_REFERENCE_SIZE = 12
+VARIABLE_SIZE = 16
+"""Bytes of a sequence or string of variable length: its count, and address and index in a global heap."""
+OBJECT, REGION, ANY = "H5T_STD_REF_OBJ", "H5T_STD_REF_DSETREG", "H5T_STD_REF"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredType:
+    """`size` bytes of an element of type `item` (not to be modified).
+
+    `parts` are a compound's members, or the base of an enum, array, sequence or complex number; `offsets` are
+    those of a compound's members, in bytes. The item of a number that no predefined type describes has no base
+    but `size`, `bits` and `properties`, the fields of its datatype message: no server has such a type, but a
+    file written with it has it again.
+    """
+
+    item: Any
+    size: int
+    parts: tuple[StoredType, ...] = ()
+    offsets: tuple[int, ...] = ()
+
+
+def stored_type(item: Any) -> StoredType:
+    """Return a valid type item's elements without gaps; `Unsupported` names a part that no file can have."""
+    if isinstance(item, str):
+        return stored_type({"class": _class_of(item), "base": item})
+    if item["class"] == "H5T_COMPOUND":
+        return _compound(item)
+    if item["class"] in ("H5T_VLEN", "H5T_ARRAY", "H5T_ENUM", "H5T_COMPLEX"):
+        base = stored_type(item["base"])
+        if item["class"] == "H5T_VLEN":
+            size = VARIABLE_SIZE
+        elif item["class"] == "H5T_ARRAY":
+            size = prod(dims_of_array(item)) * base.size
+        else:
+            size = base.size * (2 if item["class"] == "H5T_COMPLEX" else 1)
+        return StoredType({**item, "base": base.item}, size, (base,))
+    return StoredType(item, _size(item))
+
+
+def dims_of_array(item: Any) -> tuple[int, ...]:
+    """Return the dimensions of an array type's item."""
+    dims = item["dims"]
+    return (dims,) if isinstance(dims, int) else tuple(dims)
+
+
+def names_of_enum(item: Any) -> dict[str, int]:
+    """Return an enum item's values by name."""
+    mapping = item["mapping"] if "mapping" in item else item["members"]
+    if isinstance(mapping, dict):
+        return mapping
+    return {one["name"]: one["value"] for one in mapping}
+
+
+def is_packed(stored: StoredType) -> bool:
+    """Say whether elements have no gaps, at any depth."""
+    end = 0
+    for part, offset in zip(stored.parts, stored.offsets, strict=False):
+        if offset != end:
+            return False
+        end += part.size
+    whole = stored.size == end or not stored.offsets
+    return whole and all(map(is_packed, stored.parts))
+
+
+def _compound(item: Any) -> StoredType:
+    parts = tuple(stored_type(field["type"]) for field in item["fields"])
+    offsets, end = [], 0
+    for part in parts:
+        offsets.append(end)
+        end += part.size
+    pairs = zip(item["fields"], parts, strict=True)
+    fields = [{"name": field["name"], "type": part.item} for field, part in pairs]
+    return StoredType({**item, "fields": fields}, end, parts, tuple(offsets))
+
+
+def _size(item: Any) -> int:
+    kind = item["class"]
+    if "bits" in item:
+        return int(item["size"])
+    if kind == "H5T_STRING":
+        return VARIABLE_SIZE if item["length"] == "H5T_VARIABLE" else int(item["length"])
+    if kind == "H5T_OPAQUE":
+        return int(item["size"])
+    if kind == "H5T_REFERENCE":
+        sizes = {OBJECT: OBJECT_REFERENCE_SIZE, REGION: REGION_REFERENCE_SIZE}
+        if item["base"] not in sizes:
+            raise Unsupported(
+                f"References of type {item['base']} cannot be written; use {OBJECT} or {REGION}."
+            )
+        return sizes[item["base"]]
+    return element_of(item).dtype.itemsize
+
+
+def _class_of(name: str) -> str:
+    if name.startswith("H5T_IEEE_F"):
+        return "H5T_FLOAT"
+    if name.startswith("H5T_STD_B"):
+        return "H5T_BITFIELD"
+    if name.startswith(("H5T_STD_I", "H5T_STD_U")):
+        return "H5T_INTEGER"
+    raise BadRequest(f"{name} is not the name of a predefined type.")

@@ -1,0 +1,108 @@
+"""The superblock, versions 0 to 3: where a file begins, and where its root group is.
+
+H5.format.html, II.A. It stands at byte 0 or, after a user block, at 512, 1024, 2048 and so on.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.checksum import lookup3
+from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.reads import ByteRange, Reads
+from hsparse.format.hdf5.shared_heap import read_shared_table
+from hsparse.format.hdf5.stored_file import StoredFile, check_checksum
+from hsparse.format.hdf5.widths import Widths, address_bytes
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+LONGEST = 8 + 16 + 4 + 4 * 8 + 40
+"""Bytes of version 1 with addresses of 8 bytes."""
+FIRST_USER_BLOCK = 512
+WIDTHS = (2, 4, 8)
+SIZE_2 = 48
+"""Bytes of versions 2 and 3 with addresses of 8 bytes."""
+
+
+def read_superblock(size: int) -> Reads[StoredFile]:
+    """Find and read the superblock of a file of `size` bytes; raises `Corrupt`, and `Unsupported` for versions
+    and widths that no known library writes."""
+    base = yield from _find(size)
+    (data,) = yield (ByteRange(base, min(LONGEST, size - base)),)
+    reader = Reader(memoryview(data), thing=f"superblock at byte {base}")
+    reader.take(len(SIGNATURE), "signature")
+    version = reader.number(1, "version")
+    if version > 3:
+        raise Unsupported(f"The {reader.thing} has version {version}; 0 to 3 are known.")
+    if version < 2:
+        return _read_old(reader, size, base, version)
+    file, extension = _read_new(reader, size, base, version)
+    if extension is None:
+        return file
+    return replace(file, shared=(yield from read_shared_table(file, extension)))
+
+
+def _find(size: int) -> Reads[int]:
+    places = [0]
+    while (place := max(FIRST_USER_BLOCK, 2 * places[-1])) + len(SIGNATURE) <= size:
+        places.append(place)
+    if size >= len(SIGNATURE):
+        found = yield tuple(ByteRange(place, len(SIGNATURE)) for place in places)
+        for place, data in zip(places, found, strict=True):
+            if bytes(data) == SIGNATURE:
+                return place
+    raise Corrupt("The file is no HDF5 file: no superblock is at byte 0, 512, 1024 and so on.")
+
+
+def _widths(reader: Reader) -> Widths:
+    widths = Widths(*reader.numbers(2, 1, "widths"))
+    if not set(widths) <= set(WIDTHS):
+        raise Unsupported(
+            f"The {reader.thing} has addresses of {widths.address} bytes, lengths of {widths.length}."
+        )
+    return widths
+
+
+def _read_old(reader: Reader, size: int, base: int, version: int) -> StoredFile:
+    reader.take(4, "versions")
+    widths = _widths(reader)
+    reader.take(1 + 2 + 2 + 4 + (4 if version == 1 else 0), "group parameters")
+    stored_base, _, end, driver = (widths.read_address(reader, "addresses") for _ in range(4))
+    if driver is not None:
+        raise Unsupported(f"The {reader.thing} is of one of several files; join them first (h5repack).")
+    _check_end(reader, size, base, stored_base, end)
+    widths.read_address(reader, "root entry")
+    root = widths.read_address(reader, "root entry")
+    return StoredFile(size, base, widths, _present(reader, root), version)
+
+
+def _read_new(reader: Reader, size: int, base: int, version: int) -> tuple[StoredFile, int | None]:
+    """Return the file, and the address of the superblock extension."""
+    widths = _widths(reader)
+    reader.take(1, "consistency flags")
+    stored_base, extension, end, root = (widths.read_address(reader, "addresses") for _ in range(4))
+    reader.take(4, "checksum")
+    check_checksum(reader.data[: reader.place], reader.thing)
+    _check_end(reader, size, base, stored_base, end)
+    return StoredFile(size, base, widths, _present(reader, root), version), extension
+
+
+def _check_end(reader: Reader, size: int, base: int, stored_base: int | None, end: int | None) -> None:
+    """Refuse a file that is shorter than its superblock says. Both addresses count from byte 0."""
+    expected = base + _present(reader, end) - _present(reader, stored_base)
+    if expected > size:
+        raise Corrupt(f"The file has {size} bytes, its superblock says {expected}: it was cut short.")
+
+
+def _present(reader: Reader, address: int | None) -> int:
+    if address is None:
+        raise Corrupt(f"The {reader.thing} has no address of the root group, or no beginning or end.")
+    return address
+
+
+def encode_superblock(root: int, end: int, version: int = 2) -> bytes:
+    """Return 48 bytes: version 2 (read by HDF5 1.8) or 3 (by 1.10); addresses as for a file without user block."""
+    head = SIGNATURE + struct.pack("<BBBB", version, 8, 8, 0)
+    body = head + address_bytes(0) + address_bytes(None) + address_bytes(end) + address_bytes(root)
+    return body + struct.pack("<I", lookup3(body))

@@ -1,0 +1,61 @@
+"""Files in memory, read by this package's readers and walked from the root."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from hsparse.format.hdf5.link_message import Hard
+from hsparse.format.hdf5.reads import ByteRange, Reads, run_reads
+from hsparse.format.hdf5.stored_file import StoredFile
+from hsparse.format.hdf5.stored_object import StoredObject, read_object
+from hsparse.format.hdf5.superblock import read_superblock
+from hsparse.format.hdf5.together import together
+
+Found = TypeVar("Found")
+
+
+class FileBytes:
+    """A file's bytes, and how much was asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = memoryview(data)
+        self.steps = 0
+        self.bytes_read = 0
+
+    def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[memoryview]:
+        self.steps += 1
+        for address, size in wanted:
+            assert address >= 0
+            assert size >= 0
+            assert address + size <= len(self.data)
+            self.bytes_read += size
+        return [self.data[address : address + size] for address, size in wanted]
+
+    def run(self, reads: Reads[Found]) -> Found:
+        return run_reads(reads, self.fetch)
+
+    def open(self) -> StoredFile:
+        return self.run(read_superblock(len(self.data)))
+
+
+def walk(path_or_data: Path | bytes) -> dict[str, StoredObject]:
+    """Return every object by the shortest of its paths."""
+    data = path_or_data if isinstance(path_or_data, bytes) else path_or_data.read_bytes()
+    source = FileBytes(data)
+    file = source.open()
+    found: dict[str, StoredObject] = {}
+    seen = {file.root}
+    level = {"/": file.root}
+    while level:
+        objects = source.run(together(read_object(file, address) for address in level.values()))
+        below = {}
+        for path, one in zip(level, objects, strict=True):
+            found[path] = one
+            for link in one.links:
+                if isinstance(link.target, Hard) and link.target.address not in seen:
+                    seen.add(link.target.address)
+                    below[path.rstrip("/") + "/" + link.name] = link.target.address
+        level = below
+    return found

@@ -1,0 +1,62 @@
+"""Attribute messages, against libhdf5's."""
+
+from __future__ import annotations
+
+import pytest
+
+from hsparse.errors import Corrupt, TooLarge
+from hsparse.format.dataspace_message import encode_dataspace
+from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.attribute_message import decode_attribute, encode_attribute
+from hsparse.format.hdf5.datatype_message import encode_datatype
+from hsparse.format.hdf5.shared_message import encode_shared
+from hsparse.format.hdf5.stored_type import StoredType, stored_type
+from hsparse.format.hdf5.widths import Widths
+from tests.format.hdf5.plan_strategies import INT, SCALAR, simple
+from tests.format.hdf5.sample_messages import messages, reader
+
+STORED = stored_type(INT)
+DATATYPE = Addressed(encode_datatype(STORED))
+
+
+def test_messages_of_libhdf5() -> None:
+    found = messages(0x0C)
+    assert {data[0] for data in found} == {1, 2, 3}
+    for data in found:
+        message = decode_attribute(reader(data), Widths())
+        assert message.name
+        if isinstance(message.type, StoredType):
+            datatype = Addressed(encode_datatype(message.type))
+            again = encode_attribute(message.name, datatype, message.shape, Addressed(bytes(message.data)))
+            assert decode_attribute(reader(again.data), Widths()) == message
+
+
+def test_version_2_has_no_padding() -> None:
+    datatype, space = DATATYPE.data, encode_dataspace((2,))
+    sizes = b"".join(len(part).to_bytes(2, "little") for part in (b"ab\0", datatype, space))
+    data = b"\2\0" + sizes + b"ab\0" + datatype + space + bytes(8)
+    message = decode_attribute(reader(data), Widths())
+    assert (message.name, message.type, message.shape) == ("ab", STORED, simple(2))
+    assert message.value(STORED, simple(2)) == bytes(8)
+
+
+def test_a_committed_type_is_an_address() -> None:
+    data = encode_attribute("a", Addressed(encode_shared(800)), SCALAR, Addressed(b"abcd"), shared=True)
+    message = decode_attribute(reader(data.data), Widths())
+    assert message.type == 800
+    assert message.value(STORED, SCALAR) == b"abcd"
+
+
+def test_corrupt() -> None:
+    data = encode_attribute("a", DATATYPE, simple(3), Addressed(bytes(11))).data
+    with pytest.raises(Corrupt, match="'a' has 11 bytes; its elements need 12"):
+        decode_attribute(reader(data), Widths()).value(STORED, simple(3))
+    with pytest.raises(Corrupt, match="version 4"):
+        decode_attribute(reader(b"\4" + data[1:]), Widths())
+    with pytest.raises(Corrupt, match="ends inside its attribute's datatype"):
+        decode_attribute(reader(data[:12]), Widths())
+
+
+def test_too_large() -> None:
+    with pytest.raises(TooLarge, match="name of attribute 'aaa"):
+        encode_attribute("a" * 65535, DATATYPE, SCALAR, Addressed(bytes(4)))

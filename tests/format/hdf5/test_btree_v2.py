@@ -1,0 +1,81 @@
+"""Version 2 B-trees that are planned, and damaged; libhdf5's are read in `test_stored_object`."""
+
+from __future__ import annotations
+
+import pytest
+
+from hsparse.errors import Corrupt
+from hsparse.format.checksum import lookup3
+from hsparse.format.hdf5.btree_v2 import read_btree_v2
+from hsparse.format.hdf5.file_plan import FilePlan
+from hsparse.format.hdf5.planned_heap import MAX_LEAF, plan_btree
+from hsparse.format.hdf5.planned_object import PlannedGroup, plan_file
+from tests.format.hdf5.file_walk import FileBytes
+
+KIND = 6
+
+
+def planned(count: int) -> tuple[bytearray, FilePlan]:
+    records = [number.to_bytes(15, "big") for number in range(count)]
+    plan = plan_file([PlannedGroup("root")], "root", plan_btree("t", KIND, records))
+    return bytearray(plan.read(0, plan.size)), plan
+
+
+def read(data: bytes, plan: FilePlan, kind: int = KIND) -> list[int]:
+    source = FileBytes(data)
+    records = source.run(read_btree_v2(source.open(), plan.address_of(("t", KIND)), kind))
+    return [int.from_bytes(record, "big") for record in records]
+
+
+def sealed(data: bytearray, start: int, size: int) -> bytes:
+    """Return the bytes with the checksum at the end of a structure made right."""
+    data[start + size - 4 : start + size] = lookup3(bytes(data[start : start + size - 4])).to_bytes(
+        4, "little"
+    )
+    return bytes(data)
+
+
+@pytest.mark.parametrize("count", [1, 2, 1000, MAX_LEAF, MAX_LEAF + 1, MAX_LEAF + 2, 2 * MAX_LEAF + 2])
+def test_records_come_in_order(count: int) -> None:
+    assert read(*planned(count)) == list(range(count))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (5, 5, "of type 5, depth 0"),
+        (10, 0, "records of 0"),
+        (13, 1, "of type 6, depth 256"),
+        (24, 9, "node at address .* does not have the checksum"),
+        (26, 11, "says 11 records and has 10"),
+        (31, 1, "more than the file has"),
+    ],
+)
+def test_headers_that_are_refused(place: int, value: int, words: str) -> None:
+    data, plan = planned(10)
+    start = plan.address_of(("t", KIND))
+    data[start + place] = value
+    with pytest.raises(Corrupt, match=words):
+        read(sealed(data, start, 38), plan)
+
+
+def test_an_empty_tree() -> None:
+    data, plan = planned(10)
+    start = plan.address_of(("t", KIND))
+    data[start + 16 : start + 24] = b"\xff" * 8
+    assert read(sealed(data, start, 38), plan) == []
+
+
+def test_a_child_that_is_there_twice() -> None:
+    data, plan = planned(MAX_LEAF + 2)
+    start = plan.address_of(("t", KIND, 0))
+    pointers = start + 6 + 15
+    data[pointers + 10 : pointers + 20] = data[pointers : pointers + 10]
+    with pytest.raises(Corrupt, match="twice"):
+        read(sealed(data, start, 6 + 15 + 20 + 4), plan)
+
+
+def test_another_type() -> None:
+    data, plan = planned(3)
+    with pytest.raises(Corrupt, match="type 5 is needed"):
+        read(bytes(data), plan, 5)

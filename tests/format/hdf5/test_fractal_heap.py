@@ -1,0 +1,123 @@
+"""Heap ids of every kind, and headers that are refused. Heaps of libhdf5 are read in `test_stored_object`."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import pytest
+
+from hsparse.errors import Corrupt, HsparseError, Unsupported
+from hsparse.format.checksum import lookup3
+from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.file_plan import FilePlan
+from hsparse.format.hdf5.fractal_heap import FractalHeap, read_fractal_heap, read_heap_objects
+from hsparse.format.hdf5.planned_heap import plan_heap
+from hsparse.format.hdf5.planned_object import PlannedGroup, plan_file
+from hsparse.format.hdf5.stored_file import StoredFile
+from tests.format.hdf5.file_walk import FileBytes, walk
+
+OBJECTS = [b"one", b"three", b"x" * 700]
+
+
+def planned() -> tuple[FileBytes, StoredFile, int, list[memoryview]]:
+    """Return a file, a heap's address in it, and its objects' ids."""
+    pieces, ids = plan_heap("h", [Addressed(data) for data in OBJECTS], 8)
+    root = plan_file([PlannedGroup("root")], "root").pieces[1]
+    plan = FilePlan([root, *pieces], "root")
+    source = FileBytes(plan.read(0, plan.size))
+    return source, source.open(), plan.address_of(("h", "heap")), [memoryview(id) for id in ids]
+
+
+def opened() -> tuple[FileBytes, FractalHeap, list[memoryview]]:
+    source, file, address, ids = planned()
+    return source, source.run(read_fractal_heap(file, address)), ids
+
+
+def read(source: FileBytes, heap: FractalHeap, ids: list[memoryview]) -> list[bytes]:
+    return [bytes(data) for data in source.run(read_heap_objects(heap, ids))]
+
+
+def test_managed_objects() -> None:
+    source, heap, ids = opened()
+    assert read(source, heap, ids) == OBJECTS
+    assert read(source, heap, ids[::-1] + ids[:1]) == [*OBJECTS[::-1], OBJECTS[0]]
+    assert read(source, heap, []) == []
+
+
+def test_tiny_objects() -> None:
+    source, heap, _ = opened()
+    assert read(source, heap, [memoryview(b"\x22abc" + bytes(4))]) == [b"abc"]
+    long = replace(heap, id_length=40)
+    assert read(source, long, [memoryview(b"\x20\x1d" + b"y" * 38)]) == [b"y" * 30]
+    with pytest.raises(Corrupt, match="tiny object of 16 bytes"):
+        read(source, heap, [memoryview(b"\x2f" + bytes(7))])
+
+
+def test_huge_objects_by_address() -> None:
+    source, heap, _ = opened()
+    direct = replace(heap, id_length=17)
+    assert read(source, direct, [memoryview(b"\x10" + struct.pack("<QQ", 0, 8))]) == [b"\x89HDF\r\n\x1a\n"]
+    with pytest.raises(Corrupt, match="huge object at address 10 has"):
+        read(source, direct, [memoryview(b"\x10" + struct.pack("<QQ", 10, 10**9))])
+    with pytest.raises(Corrupt, match="no B-tree of them"):
+        read(source, heap, [memoryview(b"\x10" + bytes(7))])
+
+
+@pytest.mark.parametrize("libver", ["v108", "latest"])
+def test_huge_objects_by_key(tmp_path: Path, libver: str) -> None:
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w", libver=libver) as file:
+        for number in range(5):
+            file.attrs[f"a{number}"] = [number] * 20_000
+    attributes = walk(path)["/"].attributes
+    expected = [struct.pack("<q", number) * 20_000 for number in range(5)]
+    assert [one.data for one in attributes] == expected
+
+
+@pytest.mark.parametrize(
+    ("id", "words"),
+    [
+        (b"\x40" + bytes(7), "has no id 40"),
+        (b"\x30" + bytes(7), "has no id 30"),
+        (b"\x00" * 7, "has no id 00"),
+        (struct.pack("<BI", 0, 3) + b"\5\0\0", "no object of 5 bytes at 3"),
+        (struct.pack("<BI", 0, 1000) + b"\xff\0\0", "no object of 255 bytes at 1000"),
+        (struct.pack("<BI", 0, 5000) + b"\5\0\0", "no object of 5 bytes at 5000"),
+        (struct.pack("<BI", 0, 17) + b"\xff\xff\xff", "larger than the file"),
+    ],
+)
+def test_ids_that_are_none(id: bytes, words: str) -> None:
+    source, heap, _ = opened()
+    with pytest.raises(Corrupt, match=words):
+        read(source, heap, [memoryview(id)])
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "error", "words"),
+    [
+        (7, 20, Unsupported, "has filters"),
+        (110, 3, Corrupt, "no powers of two"),
+        (128, 70, Corrupt, "70 bits of space"),
+        (5, 3, Corrupt, "ids of 3 bytes"),
+    ],
+)
+def test_headers_that_are_refused(place: int, value: int, error: type[HsparseError], words: str) -> None:
+    source, _, address, _ = planned()
+    changed = bytearray(source.data)
+    changed[address + place] = value
+    header = bytes(changed[address : address + 142])
+    changed[address + 142 : address + 146] = lookup3(header).to_bytes(4, "little")
+    damaged = FileBytes(bytes(changed))
+    with pytest.raises(error, match=words):
+        damaged.run(read_fractal_heap(damaged.open(), address))
+
+
+def test_checksums() -> None:
+    source, file, address, _ = planned()
+    changed = bytearray(source.data)
+    changed[address + 20] ^= 1
+    with pytest.raises(Corrupt, match=f"fractal heap header at address {address} does not have the checksum"):
+        FileBytes(bytes(changed)).run(read_fractal_heap(file, address))
