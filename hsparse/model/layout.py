@@ -134,7 +134,13 @@ def shown_layout(record: Json) -> Json:
 def is_sparse(record: Json) -> bool:
     """Say whether the dataset's chunks are sparse structured chunks."""
     layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
-    return layout.get("class") == STRUCTURED and SPARSE_DATA in layout.get("flags", ())
+    return is_structured(record) and SPARSE_DATA in layout.get("flags", ())
+
+
+def is_structured(record: Json) -> bool:
+    """Say whether the dataset's chunks are structured chunks, sparse or dense."""
+    layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
+    return bool(layout.get("class") == STRUCTURED)
 
 
 def chunk_spec(record: Json) -> ChunkSpec:
@@ -143,6 +149,7 @@ def chunk_spec(record: Json) -> ChunkSpec:
     fixed = [
         chunk_dims(record),
         is_sparse(record),
+        is_structured(record),
         is_linked(record),
         record["type"],
         properties.get("filters") or [],
@@ -155,18 +162,22 @@ def chunk_spec(record: Json) -> ChunkSpec:
 
 @lru_cache(maxsize=4096)
 def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
-    dims, sparse, linked, item, filters, initializer, fill = json.loads(text)
+    dims, sparse, structured, linked, item, filters, initializer, fill = json.loads(text)
     datatype = parse_type(item)
-    size = datatype.guessed_size
-    chunk_bytes = prod(dims) * size
-    if sparse or linked:  # what lies in a file has gone through HDF5's own filters
+    chunk_bytes = prod(dims) * datatype.guessed_size
+    if structured or linked:  # what lies in a file has gone through HDF5's own filters
         pipelines = parse_filters(
-            filters, size, sparse=sparse, chunk_bytes=chunk_bytes, record_size=record_size(dims)
+            filters,
+            datatype.element.file_size,
+            sparse=sparse,
+            chunk_bytes=chunk_bytes,
+            record_size=record_size(dims),
+            heap=structured and datatype.is_variable,
         )
     else:
-        pipelines = (parse_stored(filters, size, chunk_bytes),)
-    if datatype.is_variable:
-        pipelines = tuple(without_shuffles(pipeline) for pipeline in pipelines)
+        pipelines = (parse_stored(filters, datatype.guessed_size, chunk_bytes),)
+        if datatype.is_variable:
+            pipelines = tuple(without_shuffles(pipeline) for pipeline in pipelines)
     arange = parse_initializer(initializer, len(dims), datatype.element, sparse=sparse)
     return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation, arange)
 
@@ -249,14 +260,16 @@ def _structured(asked: Json, shape: Shape, datatype: Datatype) -> Json:
         raise BadRequest(f"A scalar or null dataspace cannot have the layout {STRUCTURED}.")
     if VL_DATA in flags and not datatype.is_variable:
         raise BadRequest(f"The flag {VL_DATA} needs a variable-length type.")
-    if datatype.is_variable:
-        raise Unsupported(f"Variable-length types in structured chunks ({VL_DATA}) are not supported.")
-    if SPARSE_DATA not in flags:
+    if not flags or (SPARSE_DATA not in flags and not datatype.is_variable):
         raise Unsupported(f"Structured chunks without {SPARSE_DATA} are not supported; use {CHUNKED}.")
     dims = _chunk(asked, shape)
     if prod(dims) > MAX_CHUNK_ELEMENTS:
         raise BadRequest(
             f"A chunk of {list(dims)} has {prod(dims)} elements; the limit is {MAX_CHUNK_ELEMENTS}."
+        )
+    if SPARSE_DATA not in flags and prod(dims) * datatype.guessed_size > MAX_CHUNK_BYTES:
+        raise BadRequest(
+            f"A chunk of {list(dims)} has {prod(dims) * datatype.guessed_size} bytes; the limit is {MAX_CHUNK_BYTES}."
         )
     return {"class": STRUCTURED, "dims": list(dims), "flags": list(dict.fromkeys(flags))}
 
