@@ -146,7 +146,7 @@ class Chunks:
         self, message: ReadSparseVariable
     ) -> tuple[SparseVariableValues | int | None, ...]:
         """Answer `ReadSparseVariable`."""
-        room = message.limit
+        room, alone = message.limit, len(message.parts) == 1
 
         async def read(part: Part) -> SparseVariableValues | int | None:
             nonlocal room
@@ -156,13 +156,13 @@ class Chunks:
             if value is None:
                 return None
             found = await self._workers.run(
-                value.nbytes, variable_changes.defined, value, part.selection, room
+                value.nbytes, variable_changes.defined, value, part.selection, room, alone
             )
-            if found is None:
-                return None
-            nbytes = found if isinstance(found, int) else found.nbytes
-            room -= nbytes  # others may have taken of it meanwhile
-            return found if room >= 0 else nbytes
+            if found is None or isinstance(found, int):
+                room -= found or 0
+                return found
+            room -= found.nbytes  # others may have taken of it meanwhile
+            return found if room >= 0 or alone else found.nbytes
 
         return tuple(await self._each(read, message.parts, VARIABLE_AT_ONCE))
 

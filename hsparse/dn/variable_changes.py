@@ -19,7 +19,6 @@ from hsparse.model.variable_fields import Fields
 from hsparse.wire.message import Part, SparseVariableValues
 
 Change = Callable[[VariableArray | None], tuple[VariableArray, None]]
-OFFSET_BYTES = 4
 SparseChange = Callable[[SparseVariableChunk | None], tuple[SparseVariableChunk | None, None]]
 
 
@@ -53,21 +52,20 @@ def _selected(
 
 
 def defined(
-    chunk: SparseVariableChunk, selection: Selection, limit: int
+    chunk: SparseVariableChunk, selection: Selection, limit: int, alone: bool
 ) -> SparseVariableValues | int | None:
     """Return the defined elements inside the selection, ascending; None where there are none.
 
-    Where they have more than `limit` bytes: how many.
+    Where they have more than `limit` bytes: how many. With `alone` a single element has no limit.
     """
-    mask = None if selection.is_all else selection.contains(chunk.offsets)
-    count = len(chunk.offsets) if mask is None else int(np.count_nonzero(mask))
+    mask = selection.contains(chunk.offsets)
+    count = int(np.count_nonzero(mask))
     if not count:
         return None
-    sizes = chunk.values.sizes if mask is None else chunk.values.sizes[mask]
-    nbytes = int(sizes.sum(dtype=np.int64)) + OFFSET_BYTES * count
-    if nbytes > limit:
+    nbytes = int(chunk.values.sizes[mask].sum(dtype=np.int64)) + chunk.offsets.itemsize * count
+    if nbytes > limit and not (alone and count == 1):
         return nbytes
-    some = chunk if mask is None else chunk.select(mask)
+    some = chunk if count == len(mask) else chunk.select(mask)
     return SparseVariableValues(some.offsets, some.values)
 
 

@@ -23,9 +23,9 @@ from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.heap_form import HeapForm, OpenHeap, Places
 from hsparse.format.heap_set import HeapSet
 from hsparse.format.packed_heap import PackedHeap
-from hsparse.model.counted import skipper
+from hsparse.model.counted import prefixed, skipper
 from hsparse.model.element import COUNT, Array, Element, Fixed, Record, Region, Sequence, Text
-from hsparse.model.variable_array import VariableArray, ends, take
+from hsparse.model.variable_array import VariableArray, ends, runs_mask, take
 
 Bytes = NDArray[np.uint8]
 
@@ -211,7 +211,9 @@ class _Walk:
             )
             order = np.argsort(begins, kind="stable") if len(plain) > 1 else slice(None)
             begins, sizes, where = begins[order], sizes[order], where[order]
-            image[_mask(where, sizes, len(image))] = self.counted[_mask(begins, sizes, len(self.counted))]
+            image[runs_mask(where, sizes, len(image))] = self.counted[
+                runs_mask(begins, sizes, len(self.counted))
+            ]
         target = image.data
         for some, where in zip(self.found, places, strict=True):
             if some.source is not self.counted:
@@ -219,18 +221,6 @@ class _Walk:
                     where.tolist(), _pieces(some.source, some.begins, some.sizes), strict=True
                 ):
                     target[begin : begin + len(piece)] = piece
-
-
-def _mask(begins: Places, sizes: Places, total: int) -> NDArray[np.bool_]:
-    """Return which of `total` bytes are in runs that ascend and do not overlap."""
-    lengths = np.empty(2 * len(begins) + 1, np.int64)
-    stops = begins + sizes
-    lengths[1:-1:2] = sizes
-    lengths[0] = begins[0] if len(begins) else total
-    lengths[2::2] = np.append(begins[1:], total)[: len(begins)] - stops
-    inside = np.zeros(len(lengths), np.bool_)
-    inside[1::2] = True
-    return np.repeat(inside, lengths)
 
 
 def _pieces(source: Bytes, begins: Places, sizes: Places) -> Iterator[memoryview]:
@@ -263,11 +253,11 @@ class _Reader:
         base = element.base if isinstance(element, Sequence) else None
         if base is None or isinstance(base, Fixed):
             heap, sizes = self._payloads(rows, 1 if base is None else base.file_size, depth)
-            return _prefixed(heap, sizes)
+            return prefixed(heap, sizes)
         heap, sizes = self._payloads(rows, base.file_size, depth)
         inner = self.counted(base, heap.reshape(-1, base.file_size), depth + 1)
         edges = np.append(0, np.cumsum(sizes // base.file_size))
-        return _prefixed(inner.heap, np.diff(inner.offsets[edges].astype(np.int64)))
+        return prefixed(inner.heap, np.diff(inner.offsets[edges].astype(np.int64)))
 
     def _record(self, element: Record, rows: Bytes, depth: int) -> VariableArray:
         columns = []
@@ -311,13 +301,3 @@ def _merged(parts: Iterable[Element]) -> list[Element]:
 def _grouped(array: VariableArray, count: int) -> VariableArray:
     """Return each `count` neighbours as one element."""
     return VariableArray((array.size // count,), array.offsets.reshape(-1)[::count], array.heap)
-
-
-def _prefixed(heap: Bytes, sizes: Places) -> VariableArray:
-    """Return runs of `sizes: (k,)` bytes as elements, each behind its count."""
-    offsets = ends(sizes + COUNT)
-    result = np.empty(int(offsets[-1]), np.uint8)
-    counts = _mask(offsets[:-1].astype(np.int64), np.full(len(sizes), COUNT), len(result))
-    result[counts] = sizes.astype("<u4").view(np.uint8)
-    result[~counts] = heap
-    return VariableArray((len(sizes),), offsets, result)

@@ -283,6 +283,9 @@ async def test_sparse_words_that_are_too_many_are_told_in_bytes(node: DataNode) 
     half = Part((0, 0), WANTED[1])
     (some,) = await node.send(ReadSparseVariable(spec, (half,), 1))
     assert some == sum(len(word) + 4 for word in words(WANTED[0], "x")[1:3, 2:5])
+    (one,) = await node.send(ReadSparseVariable(spec, (Part((0, 0), at(7)),), 1))
+    assert isinstance(one, SparseVariableValues), "one element alone comes, however large it is"
+    assert list(one.values) == [text("x" * 7)]
 
 
 async def test_a_sparse_chunk_beyond_the_limit_is_refused(node: DataNode) -> None:

@@ -324,7 +324,7 @@ class ReadSparseVariable(Message[tuple[SparseVariableValues | int | None, ...]])
     """Read the defined elements of sparse chunks of a variable-length type inside each part's selection.
 
     Where the parts together would have more than `limit` bytes, places and values, some are only their number of
-    bytes, as `ReadVariable` has it.
+    bytes, as `ReadVariable` has it; but a single element of a single part comes whatever it has.
     """
 
     spec: ChunkSpec
