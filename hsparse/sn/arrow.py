@@ -14,12 +14,28 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest
 from hsparse.model.element import Element
 from hsparse.model.variable_array import VariableArray, join
+from hsparse.sn.arrow_number import as_numbers, is_number
 from hsparse.sn.arrow_reader import Column, read_batches
-from hsparse.sn.arrow_type import TYPES, as_numbers, number_type
-from hsparse.sn.arrow_variable import variable_column, variable_type, variable_values
+from hsparse.sn.arrow_variable import Kind, numbers_of, variable_buffers, variable_kind, variable_values
 
 VALUE = "value"
 Array = NDArray[Any]
+
+
+TYPES: dict[str, Any] = {
+    "i1": na.int8,
+    "i2": na.int16,
+    "i4": na.int32,
+    "i8": na.int64,
+    "u1": na.uint8,
+    "u2": na.uint16,
+    "u4": na.uint32,
+    "u8": na.uint64,
+    "f2": na.float16,
+    "f4": na.float32,
+    "f8": na.float64,
+}
+RUNS = {Kind.UTF8: na.string, Kind.BINARY: na.binary}
 
 
 class ArrowWriter:
@@ -32,12 +48,9 @@ class ArrowWriter:
 
     def __init__(self, extent: tuple[int, ...], dtype: np.dtype[Any], element: Element | None = None) -> None:
         self._dim_types = [np.dtype("u4" if length <= 2**32 else "u8") for length in extent]
-        self._value = number_type(dtype)
+        self._is_number = is_number(dtype)
         self._element = element
-        if element is not None:
-            value_type = variable_type(element)
-        else:
-            value_type = self._value or na.fixed_size_binary(dtype.itemsize)
+        value_type = _fixed_type(dtype) if element is None else _variable_type(element)
         fields = {f"dim_{i}": _kind(kind) for i, kind in enumerate(self._dim_types)}
         self._schema = na.c_schema(na.struct({**fields, VALUE: value_type}))
         self._value_schema = na.c_schema(value_type)
@@ -70,8 +83,8 @@ class ArrowWriter:
     def _values(self, values: Array | VariableArray) -> Any:
         if isinstance(values, VariableArray):
             assert self._element is not None
-            return variable_column(self._value_schema, values, self._element)
-        native = values.dtype if self._value is None else values.dtype.newbyteorder("=")
+            return _variable_column(self._value_schema, values, self._element)
+        native = values.dtype.newbyteorder("=") if self._is_number else values.dtype
         data = np.ascontiguousarray(values, native).view(np.uint8)
         return na.c_array_from_buffers(self._value_schema, len(values), [None, data])
 
@@ -84,6 +97,24 @@ class ArrowWriter:
 
 def _kind(dtype: np.dtype[Any]) -> Any:
     return TYPES[dtype.str[1:]]()
+
+
+def _fixed_type(dtype: np.dtype[Any]) -> Any:
+    return _kind(dtype) if is_number(dtype) else na.fixed_size_binary(dtype.itemsize)
+
+
+def _variable_type(element: Element) -> Any:
+    numbers = numbers_of(element)
+    return RUNS[variable_kind(element)]() if numbers is None else na.list_(_kind(numbers))
+
+
+def _variable_column(schema: Any, values: VariableArray, element: Element) -> Any:
+    offsets, data = variable_buffers(values, element)
+    numbers = numbers_of(element)
+    if numbers is None:
+        return na.c_array_from_buffers(schema, values.size, [None, offsets, data])
+    child = na.c_array_from_buffers(na.c_schema(_kind(numbers)), len(data), [None, data])
+    return na.c_array_from_buffers(schema, values.size, [None, offsets], children=[child])
 
 
 def read_arrow(data: bytes | bytearray, rank: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
@@ -123,7 +154,7 @@ def _coords(length: int, columns: dict[str, Column], rank: int) -> NDArray[np.ui
 
 def _values(length: int, columns: dict[str, Column], dtype: np.dtype[Any]) -> Array:
     values = _plain(columns, VALUE)
-    if number_type(dtype) is not None:
+    if is_number(dtype):
         return as_numbers(values, dtype)
     if values.dtype != np.uint8 or values.shape != (length, dtype.itemsize):
         raise BadRequest(f"Column value must be fixed-size binary of {dtype.itemsize} bytes.")

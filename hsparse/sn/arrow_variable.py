@@ -6,9 +6,9 @@ Anything else is a `binary` element with the bytes of its counted form.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
-import nanoarrow as na
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,36 +16,46 @@ from hsparse.errors import BadRequest
 from hsparse.model.counted import prefixed, split, unprefixed
 from hsparse.model.element import Element, Fixed, Sequence, Text
 from hsparse.model.variable_array import VariableArray
+from hsparse.sn.arrow_number import as_numbers, is_number
 from hsparse.sn.arrow_reader import Column
-from hsparse.sn.arrow_type import as_numbers, number_type
 
 
-def variable_type(element: Element) -> Any:
-    """Return the Arrow type of such elements."""
+class Kind(Enum):
+    """What a column's elements are."""
+
+    UTF8 = "utf8"
+    BINARY = "binary"
+    LIST = "list"
+
+
+def variable_kind(element: Element) -> Kind:
+    """Return what a column of such elements holds."""
     if isinstance(element, Text):
-        return na.string() if _is_utf8(element) else na.binary()
-    numbers = _numbers(element)
-    return na.binary() if numbers is None else na.list_(number_type(numbers))
+        return Kind.UTF8 if dict(element.dtype.metadata or {}).get("vlen") is str else Kind.BINARY
+    return Kind.BINARY if numbers_of(element) is None else Kind.LIST
 
 
-def variable_column(schema: Any, values: VariableArray, element: Element) -> Any:
-    """Return elements, (n,), as an Arrow array; `BadRequest` for text that is no UTF-8 where it must be."""
-    numbers = _numbers(element)
-    if numbers is not None:
-        data, sizes = unprefixed(values)
-        native = data.view(numbers).astype(numbers.newbyteorder("="))
-        child = na.c_array_from_buffers(na.c_schema(number_type(numbers)), len(native), [None, native])
-        offsets = _offsets(sizes // numbers.itemsize)
-        return na.c_array_from_buffers(schema, values.size, [None, offsets], children=[child])
-    if not isinstance(element, Text):
-        return na.c_array_from_buffers(
-            schema, values.size, [None, values.offsets.astype(np.int32), values.heap]
-        )
+def numbers_of(element: Element) -> np.dtype[Any] | None:
+    """Return the type of the numbers of which elements are sequences, None for other elements."""
+    base = element.base if isinstance(element, Sequence) else None
+    return base.dtype if isinstance(base, Fixed) and is_number(base.dtype) else None
+
+
+def variable_buffers(values: VariableArray, element: Element) -> tuple[NDArray[np.int32], NDArray[Any]]:
+    """Return the offsets, (n + 1,), of elements, (n,), in a column's bytes or numbers, and these.
+
+    `BadRequest` for text that is no UTF-8 where it must be.
+    """
+    numbers = numbers_of(element)
+    if numbers is None and not isinstance(element, Text):
+        return values.offsets.astype(np.int32), values.heap
     data, sizes = unprefixed(values)
+    if numbers is not None:
+        return _offsets(sizes // numbers.itemsize), data.view(numbers).astype(numbers.newbyteorder("="))
     offsets = _offsets(sizes)
-    if _is_utf8(element):
+    if variable_kind(element) is Kind.UTF8:
         _check_utf8(data, offsets)
-    return na.c_array_from_buffers(schema, values.size, [None, offsets, data])
+    return offsets, data
 
 
 def variable_values(column: Column, element: Element) -> VariableArray:
@@ -56,7 +66,7 @@ def variable_values(column: Column, element: Element) -> VariableArray:
         )
     first, last = int(column.offsets[0]), int(column.offsets[-1])
     data, sizes = column.values[first:last], np.diff(column.offsets)
-    numbers = _numbers(element)
+    numbers = numbers_of(element)
     if numbers is not None:
         if not column.is_list:
             raise BadRequest(f"Column value must hold lists of {numbers}.")
@@ -70,16 +80,6 @@ def variable_values(column: Column, element: Element) -> VariableArray:
     if not np.array_equal(found.sizes, sizes):
         raise BadRequest("Column value must hold elements in counted form, each the bytes of one.")
     return found
-
-
-def _is_utf8(element: Text) -> bool:
-    return dict(element.dtype.metadata or {}).get("vlen") is str
-
-
-def _numbers(element: Element) -> np.dtype[Any] | None:
-    """Return the type of the numbers of which elements are sequences, None for other elements."""
-    base = element.base if isinstance(element, Sequence) else None
-    return base.dtype if isinstance(base, Fixed) and number_type(base.dtype) is not None else None
 
 
 def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -1,34 +1,20 @@
-"""Numbers in Arrow: their types, and numbers of one type as another."""
+"""Numbers that Arrow has, and numbers of one type as another."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import nanoarrow as na
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
 
-TYPES: dict[str, Any] = {
-    "i1": na.int8,
-    "i2": na.int16,
-    "i4": na.int32,
-    "i8": na.int64,
-    "u1": na.uint8,
-    "u2": na.uint16,
-    "u4": na.uint32,
-    "u8": na.uint64,
-    "f2": na.float16,
-    "f4": na.float32,
-    "f8": na.float64,
-}
+NUMBERS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"})
 
 
-def number_type(dtype: np.dtype[Any]) -> Any:
-    """Return the Arrow type of a number, None for anything else."""
-    make = TYPES.get(dtype.str[1:]) if dtype.names is None and dtype.subdtype is None else None
-    return None if make is None else make()
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Say whether Arrow has numbers of the type, in the machine's byte order."""
+    return dtype.names is None and dtype.subdtype is None and dtype.str[1:] in NUMBERS
 
 
 def as_numbers(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
