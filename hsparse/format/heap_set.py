@@ -81,8 +81,9 @@ class HeapSet:
         """Read where every object is; `Corrupt` when the collections do not hold together."""
         view = memoryview(section).cast("B")
         keys, begins = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        end = 0
-        for slot, (begin, length) in enumerate(_directory(view)):
+        directory = _directory(view)
+        end = HEAD.size + FRAME * len(directory)
+        for slot, (begin, length) in enumerate(directory):
             if not begin and not length:
                 continue
             if begin < end or length < FRAME or begin + length > len(view):
