@@ -14,6 +14,7 @@ from nanoarrow import ipc
 
 from hsparse.errors import BadRequest
 from hsparse.model.datatype import parse_type
+from hsparse.model.element import Text
 from hsparse.model.variable_array import VariableArray
 from hsparse.sn.arrow import ArrowWriter, read_variable_arrow
 from hsparse.sn.arrow_variable import Kind, variable_kind
@@ -42,6 +43,29 @@ def test_what_is_written_is_read(drawn: tuple[Any, list[bytes]]) -> None:
     coords, found = read_variable_arrow(data, 2, element)
     assert coords.tolist() == [[n, n + 2**33] for n in range(len(values))] * 2
     assert list(found) == values * 2
+
+
+@pytest.mark.parametrize(
+    ("item", "values"),
+    [
+        (TEXT, ["ä", "", "text"]),
+        (text("H5T_VARIABLE", "H5T_CSET_ASCII"), ["a", "", "text"]),
+        (INTS, [[1, 2], [], [65535]]),
+        (STEPPED, [[1.5], [], [-2.0, 0.5]]),
+        (LISTS, [[[1], []], [], [[2, 3]]]),
+    ],
+)
+def test_nanoarrow_reads_what_is_written(item: Any, values: list[Any]) -> None:
+    element = parse_type(item).element
+    writer = ArrowWriter((10,), np.dtype(object), element)
+    array = VariableArray.of([counted(item, value) for value in values])
+    data = writer.batch([np.arange(3)], array) + writer.end()
+    rows = na.ArrayStream.from_readable(data).read_all().to_pylist()
+    assert [row["dim_0"] for row in rows] == [0, 1, 2]
+    if variable_kind(element) is Kind.BINARY:
+        plain = isinstance(element, Text)
+        values = [value.encode() if plain else counted(item, value) for value in values]
+    assert [row["value"] for row in rows] == values
 
 
 def stream(kind: Any, values: list[Any]) -> bytes:
