@@ -210,6 +210,8 @@ class Chunks:
                 start = spec.fill_of(part.scaled) if spec.arange else fill
                 change = dense_changes.write(spec, part, as_type(values, sent), start, message.fields)
             blind = part.full and not message.drop_fill and not message.fields
+            if datatype.is_variable:  # a change that may be refused needs to know what stays then
+                blind = blind and variable_changes.surely_fits(spec, part.selection, values)
             base = Base.IGNORED if blind else Base.NEEDED
             nbytes = _nbytes(spec, part, datatype)
             async with self._work(nbytes):

@@ -13,7 +13,7 @@ from hsparse.errors import TooLarge
 from hsparse.format.selection import Selection, lookup
 from hsparse.format.sparse_variable_chunk import SparseVariableChunk
 from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.layout import MAX_CHUNK_BYTES
+from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
 from hsparse.model.variable_array import VariableArray, take, taken_sizes
 from hsparse.model.variable_fields import Fields
 from hsparse.wire.message import Part, SparseVariableValues
@@ -104,7 +104,9 @@ def define(
             keep = ~_equal(new, fill)
             offsets = offsets[np.broadcast_to(keep, offsets.shape)]
             new = new if new.size == 1 else new.reshape((new.size,))[keep]
-        return (base.merge(offsets, new) if len(offsets) else chunk), None
+        if not len(offsets):
+            return chunk, None
+        return base.merge(offsets, new, spec.datatype.element.references), None
 
     return change
 
@@ -117,6 +119,13 @@ def _equal(values: VariableArray, one: VariableArray) -> NDArray[np.bool_]:
         windows = sliding_window_view(values.heap, size) if equal.any() else np.empty((0, size), np.uint8)
         equal[equal] = (windows[values.offsets[:-1][equal]] == one.heap).all(axis=1)
     return equal
+
+
+def surely_fits(spec: ChunkSpec, selection: Selection, values: VariableArray) -> bool:
+    """Say whether a chunk of these elements alone is not too large, so that writing them raises nothing."""
+    nbytes = len(values.heap) if values.size == selection.size else len(values.heap) * selection.size
+    references = selection.size * spec.datatype.element.references
+    return nbytes <= MAX_CHUNK_BYTES and (not spec.sparse or references <= MAX_REFERENCES)
 
 
 def trim(

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.buffer import Buffer
 from hsparse.format.heap_form import HeapDraft, Places
+from hsparse.model.layout import MAX_REFERENCES
 
 HEAD = struct.Struct("<4sB3xI")
 COLLECTION = np.dtype([("magic", "S4"), ("version", "<u4"), ("length", "<u8")])
@@ -38,6 +39,7 @@ FRAME = 16
 MAGIC, COLLECTION_MAGIC = b"HGLS", b"GCOL"
 VERSION = 1
 MAX_SLOTS = 65536
+MAX_INDEX = 65535
 SLOT_BYTES = 512 * 1024
 """How long a collection may grow; a payload that does not fit into one has a collection of its own."""
 
@@ -82,7 +84,7 @@ class HeapSet:
         view = memoryview(section).cast("B")
         keys, begins = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         directory = _directory(view)
-        end = HEAD.size + FRAME * len(directory)
+        end, count = HEAD.size + FRAME * len(directory), 0
         for slot, (begin, length) in enumerate(directory):
             if not begin and not length:
                 continue
@@ -94,6 +96,9 @@ class HeapSet:
             indexes, places = _objects(view[begin:end], slot)
             keys.append(indexes | slot << 16)
             begins.append(places + begin)
+            count += len(places)
+            if count > MAX_REFERENCES:
+                raise Corrupt(f"it has more than {MAX_REFERENCES} objects")
         return OpenHeapSet.of(view, np.concatenate(keys), np.concatenate(begins))
 
 
@@ -185,6 +190,8 @@ def _objects(data: memoryview, slot: int) -> tuple[Places, Places]:
     heads: list[int] = []
     at = 2
     while at + 1 < end:
+        if len(heads) > MAX_INDEX:
+            raise Corrupt(f"slot {slot} has more than {MAX_INDEX} objects")
         heads.append(at)
         at += 2 + (words[at + 1] + 7 >> 3)
     places = np.array(heads, np.int64) * 8

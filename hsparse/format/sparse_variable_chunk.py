@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
 from hsparse.format.sparse_chunk import Offsets, SparseChunk
-from hsparse.model.layout import MAX_CHUNK_BYTES
+from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
 from hsparse.model.variable_array import VariableArray, take, taken_sizes
 
 
@@ -35,12 +35,13 @@ class SparseVariableChunk:
         """The memory the columns take, in bytes."""
         return self.offsets.nbytes + self.values.nbytes
 
-    def merge(self, offsets: NDArray[Any], values: VariableArray) -> SparseVariableChunk:
+    def merge(self, offsets: NDArray[Any], values: VariableArray, references: int = 1) -> SparseVariableChunk:
         """Define elements: `offsets: (m,)` in any order, `values` one each or one for all; of a repeated offset
         the last wins.
 
         What no element has any more is left out. `BadRequest` when an offset is outside the chunk, `TooLarge` when
-        the values would have more bytes than a chunk may have.
+        the values would have more bytes than a chunk may have or, with so many `references` an element, more of
+        these.
         """
         if not len(offsets):
             return self
@@ -49,10 +50,10 @@ class SparseVariableChunk:
         numbers = SparseChunk(self.dims, self.offsets, np.arange(count)).merge(offsets, count + new)
         parts = [self.values, values]
         nbytes = int(taken_sizes(parts, numbers.values).sum(dtype=np.int64))
-        if nbytes > MAX_CHUNK_BYTES:
+        if nbytes > MAX_CHUNK_BYTES or len(numbers.offsets) * references > MAX_REFERENCES:
             raise TooLarge(
-                f"A chunk would have {nbytes} bytes; the limit is {MAX_CHUNK_BYTES}: make the dataset's chunks "
-                "smaller."
+                f"A chunk would have {nbytes} bytes and {len(numbers.offsets) * references} strings and sequences; "
+                f"the limits are {MAX_CHUNK_BYTES} and {MAX_REFERENCES}: make the dataset's chunks smaller."
             )
         return SparseVariableChunk(self.dims, numbers.offsets, take(parts, numbers.values))
 

@@ -23,8 +23,8 @@ from hsparse.model.filter import Filter
 from hsparse.model.layout import MAX_CHUNK_BYTES
 from hsparse.model.variable_array import VariableArray
 
-MAX_SECTION = 8 * MAX_CHUNK_BYTES
-"""The most bytes of a section: what is 5 bytes in counted form is a reference of 16, and 24 on the heap."""
+MAX_SECTION = 5 * MAX_CHUNK_BYTES
+"""The most bytes of a section: a count of 4 bytes is a reference of 16, beside frames of `MAX_REFERENCES` objects."""
 NAMES = (name_section(1).capitalize(), name_section(2).capitalize())
 
 Pipelines = Sequence[tuple[Filter, ...]]

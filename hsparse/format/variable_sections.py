@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from hsparse.errors import Corrupt
+from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.heap_form import HeapForm, OpenHeap, Places
@@ -25,6 +25,7 @@ from hsparse.format.heap_set import HeapSet
 from hsparse.format.packed_heap import PackedHeap
 from hsparse.model.counted import prefixed, skipper
 from hsparse.model.element import COUNT, Array, Element, Fixed, Record, Region, Sequence, Text
+from hsparse.model.layout import MAX_REFERENCES
 from hsparse.model.variable_array import VariableArray, ends, runs_mask, take
 
 Bytes = NDArray[np.uint8]
@@ -44,10 +45,12 @@ def encode_elements(
 ) -> tuple[Buffer, Buffer]:
     """Return the elements with their references, and the heap, both without checksums.
 
-    The heap has no bytes when there is no payload. `TooLarge` when the form has no room for so many.
+    The heap has no bytes when there is no payload. `TooLarge` for more than `MAX_REFERENCES` references, those on the
+    heap counted.
     """
+    walk = _Walk(array.heap, array.size * element.references)
+    _check_references(walk.references)
     rows = np.zeros((array.size, element.file_size), np.uint8)
-    walk = _Walk(array.heap)
     walk.fill(element, array.offsets[:-1].astype(np.int64), rows)
     return byte_view(rows), byte_view(walk.heap(FORMS[revision]))
 
@@ -100,6 +103,7 @@ class _Walk:
     """Goes through elements of a counted heap, part by part, and collects what belongs on the heap."""
 
     counted: Bytes
+    references: int
     found: list[_Payloads] = field(default_factory=list)
 
     def fill(self, element: Element, at: Places, rows: Bytes) -> Places:
@@ -154,6 +158,7 @@ class _Walk:
                 counts = lengths // base.dtype.itemsize
             else:
                 starts, counts = self._inside(base, begins, stops)
+                self.references += len(starts) * base.references
                 inner = np.zeros((len(starts), base.file_size), np.uint8)
                 self.fill(base, starts, inner)
                 source, lengths = inner.reshape(-1), counts * base.file_size
@@ -167,6 +172,7 @@ class _Walk:
     def _inside(self, base: Element, begins: Places, stops: Places) -> tuple[Places, Places]:
         """Return where the elements of sequences begin, and how many each sequence has."""
         skip, data = skipper(base), self.counted.data
+        most = (MAX_REFERENCES - self.references) // base.references
         starts: list[int] = []
         counts = []
         for at, stop in zip(begins.tolist(), stops.tolist(), strict=True):
@@ -174,6 +180,8 @@ class _Walk:
             while at < stop:
                 starts.append(at)
                 at = skip(data, at, stop)
+                if len(starts) > most:
+                    _check_references(self.references + len(starts) * base.references)
             counts.append(len(starts) - before)
         return np.array(starts, np.int64), np.array(counts, np.int64)
 
@@ -226,6 +234,14 @@ class _Walk:
                     target[begin : begin + len(piece)] = piece
 
 
+def _check_references(count: int) -> None:
+    if count > MAX_REFERENCES:
+        raise TooLarge(
+            f"A chunk would have {count} strings and sequences; the limit is {MAX_REFERENCES}: make the dataset's "
+            "chunks smaller."
+        )
+
+
 def _pieces(source: Bytes, begins: Places, sizes: Places) -> Iterator[memoryview]:
     return map(source.data.__getitem__, map(slice, begins.tolist(), (begins + sizes).tolist()))
 
@@ -241,6 +257,7 @@ class _Reader:
     heap: OpenHeap
     names: tuple[str, str]
     read: int = 0
+    references: int = 0
 
     def counted(self, element: Element, rows: Bytes, depth: int) -> VariableArray:
         """Return the counted form of `rows: (k, file size)`, (k,)."""
@@ -276,6 +293,9 @@ class _Reader:
     def _payloads(self, references: Bytes, itemsize: int, depth: int) -> tuple[Bytes, Places]:
         """Return what references lead to, one after the other, and its sizes."""
         name = self.names[min(depth, 1)]
+        self.references += len(references)
+        if self.references > MAX_REFERENCES:
+            raise Corrupt(f"{name} has more than {MAX_REFERENCES} references with those before it.")
         try:
             begins, sizes = self.heap.find(references, itemsize)
         except Corrupt as error:

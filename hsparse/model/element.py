@@ -40,6 +40,11 @@ class Fixed:
         """The bytes it takes in an HDF5 file's elements, what is on a heap not counted."""
         return self.dtype.itemsize
 
+    @property
+    def references(self) -> int:
+        """How many references to a heap it has there, those on the heap not counted."""
+        return 0
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -48,6 +53,7 @@ class Text:
     dtype: Dtype
     least: int = COUNT
     file_size: int = REFERENCE
+    references: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,7 @@ class Region:
     dtype: Dtype
     least: int = COUNT
     file_size: int = REFERENCE
+    references: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,7 @@ class Sequence:
     base: Element
     least: int = COUNT
     file_size: int = REFERENCE
+    references: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,10 @@ class Array:
     def file_size(self) -> int:
         return prod(self.dims) * self.base.file_size
 
+    @property
+    def references(self) -> int:
+        return prod(self.dims) * self.base.references
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -101,6 +113,10 @@ class Record:
     @property
     def file_size(self) -> int:
         return sum(part.file_size for part in self.parts)
+
+    @property
+    def references(self) -> int:
+        return sum(part.references for part in self.parts)
 
 
 Element: TypeAlias = Fixed | Text | Region | Sequence | Array | Record

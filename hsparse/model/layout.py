@@ -45,6 +45,8 @@ VL_DATA = "H5D_VL_DATA"
 MAX_COMPACT = 65536
 MAX_CHUNK_BYTES = 128 * 1024 * 1024
 MAX_CHUNK_ELEMENTS = 2**32 - 1
+MAX_REFERENCES = 2**22
+"""References of a structured chunk to its heap: each takes some 150 bytes while the chunk is encoded."""
 Json = dict[str, Any]
 
 
@@ -267,11 +269,19 @@ def _structured(asked: Json, shape: Shape, datatype: Datatype) -> Json:
         raise BadRequest(
             f"A chunk of {list(dims)} has {prod(dims)} elements; the limit is {MAX_CHUNK_ELEMENTS}."
         )
-    if SPARSE_DATA not in flags and prod(dims) * datatype.guessed_size > MAX_CHUNK_BYTES:
-        raise BadRequest(
-            f"A chunk of {list(dims)} has {prod(dims) * datatype.guessed_size} bytes; the limit is {MAX_CHUNK_BYTES}."
-        )
+    if SPARSE_DATA not in flags:
+        _check_dense_references(dims, datatype)
     return {"class": STRUCTURED, "dims": list(dims), "flags": list(dict.fromkeys(flags))}
+
+
+def _check_dense_references(dims: tuple[int, ...], datatype: Datatype) -> None:
+    nbytes, references = prod(dims) * datatype.guessed_size, prod(dims) * datatype.element.references
+    if nbytes > MAX_CHUNK_BYTES:
+        raise BadRequest(f"A chunk of {list(dims)} has {nbytes} bytes; the limit is {MAX_CHUNK_BYTES}.")
+    if references > MAX_REFERENCES:
+        raise BadRequest(
+            f"A chunk of {list(dims)} has {references} strings and sequences; the limit is {MAX_REFERENCES}."
+        )
 
 
 def _chunk(asked: Json, shape: Shape) -> tuple[int, ...]:

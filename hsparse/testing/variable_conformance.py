@@ -160,6 +160,27 @@ async def test_a_chunk_beyond_the_limit_is_refused(node: DataNode) -> None:
     assert await node.send(ReadVariable(spec, (part,), ROOM)) == (None,)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+async def test_what_is_refused_leaves_what_was_there(node: DataNode, sparse: bool) -> None:
+    """Also where a write covers the whole chunk, which is not loaded for it, and others are under way."""
+    spec = about(sparse=sparse)
+    part = Part((0, 0), WANTED[0], full=True)
+    values = words(WANTED[0], "x")
+    await node.send(WriteChunks(spec, (part,), (values,)))
+    large = VariableArray.of([text("x" * (16 << 20))])
+    one = VariableArray.of([text("one")])
+    refused, done = await asyncio.gather(
+        node.send(WriteChunks(spec, (part,), (large,))),
+        node.send(WriteChunks(spec, (Part((0, 0), at(3)),), (one,))),
+        return_exceptions=True,
+    )
+    assert isinstance(refused, TooLarge)
+    assert done is None
+    model = list(values)
+    model[3] = text("one")
+    assert await read(node, spec, WANTED[0]) == model
+
+
 async def places_and_words(
     node: DataNode, spec: ChunkSpec, selection: Selection = WANTED[0]
 ) -> dict[int, bytes]:

@@ -87,6 +87,14 @@ def test_more_collections_than_slots() -> None:
         HeapSet().draft(sizes, sizes)
 
 
+def test_more_objects_than_indexes() -> None:
+    count = 70_000
+    collection = struct.pack("<4sIQ", b"GCOL", 1, 16 + 16 * count) + struct.pack("<HHIQ", 1, 0, 0, 0) * count
+    image = HEAD.pack(b"HGLS", 1, 1) + struct.pack("<QQ", 28, len(collection)) + collection
+    with pytest.raises(Corrupt, match="65535 objects"):
+        HeapSet().open(image)
+
+
 def changed(place: int, value: bytes) -> bytes:
     image, _ = drafted([b"abc", b"defgh"])
     return image[:place] + value + image[place + len(value) :]

@@ -51,3 +51,7 @@ def test_what_does_not_fit() -> None:
         written(empty, [(24, b"")])
     with pytest.raises(TooLarge, match="smaller"):
         empty.merge(np.arange(24), VariableArray.of([bytes(6 << 20)]))
+    with pytest.raises(TooLarge, match="4194305 strings"):
+        SparseVariableChunk.empty((2**23,)).merge(np.arange(2**22 + 1), VariableArray.of([bytes(4)]))
+    with pytest.raises(TooLarge, match="strings"):
+        empty.merge(np.arange(24), VariableArray.of([bytes(4)]), references=2**20)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.errors import Corrupt
+from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.variable_sections import decode_elements, encode_elements
 from hsparse.model.datatype import parse_type
@@ -200,3 +200,19 @@ def test_free_space_at_the_end_of_a_collection() -> None:
         assert list(decode_elements(fixed, bytes(grown), element, NAMES)) == [b"\3\0\0\0abc"]
     grown[68] = 1  # an index, but no object behind it: not looked at
     assert list(decode_elements(fixed, bytes(grown), element, NAMES)) == [b"\3\0\0\0abc"]
+
+
+def test_more_references_than_a_chunk_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those inside sequences count too, and bound the memory that either way takes."""
+    sections = {}
+    for size in (8, 9):
+        array = array_of(LISTS, [[[1]] * size])
+        sections[size] = encode_elements(array, parse_type(LISTS).element)
+    monkeypatch.setattr("hsparse.format.variable_sections.MAX_REFERENCES", 9)
+    for item, values in ((LISTS, [[[1]] * 9]), (TEXT, ["a"] * 10), (LISTS, [[]] * 10)):
+        with pytest.raises(TooLarge, match="limit is 9"):
+            encode_elements(array_of(item, values), parse_type(item).element)
+    encode_elements(array_of(LISTS, [[[1]] * 8]), parse_type(LISTS).element)
+    decode_elements(*sections[8], parse_type(LISTS).element, NAMES)
+    with pytest.raises(Corrupt, match="Section 2 has more than 9 references"):
+        decode_elements(*sections[9], parse_type(LISTS).element, NAMES)
