@@ -3,8 +3,8 @@
 An element has the bytes of its file datatype: parts of fixed size as they are, and for each string or sequence a
 reference to the heap (`hsparse.format.heap_form`). The payload of a sequence whose elements have such parts
 themselves is those elements with their references. Region references, which HDF5 keeps on a heap of the file, are
-sequences of bytes here. The library's type conversion decides what is null: an empty sequence, but not an empty
-string; and the order of the heap: element by element, what a payload refers to before it.
+sequences of bytes here. As the library's type conversion has it, an empty sequence is a null reference and an empty
+string is not. The heap is in order: element by element, what a payload refers to before it.
 """
 
 from __future__ import annotations

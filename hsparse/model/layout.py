@@ -46,7 +46,7 @@ MAX_COMPACT = 65536
 MAX_CHUNK_BYTES = 128 * 1024 * 1024
 MAX_CHUNK_ELEMENTS = 2**32 - 1
 MAX_REFERENCES = 2**22
-"""References of a structured chunk to its heap: each takes some 150 bytes while the chunk is encoded."""
+"""References of a structured chunk to its heap: each takes some 200 bytes while the chunk is encoded."""
 Json = dict[str, Any]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -84,6 +86,30 @@ def test_the_bytes_of_sequences_of_sequences() -> None:
     assert bytes(heap)[44:] == struct.pack(
         "<HHIQ4s4xHHIQIHH8x16x", 1, 0, 0, 4, b"\0\1\0\2", 2, 0, 0, 32, 2, 0, 1
     )
+
+
+@pytest.mark.parametrize(
+    ("item", "dtype", "values"),
+    [
+        (TEXT, h5py.string_dtype(), ["", "a", ""]),
+        (INTS, h5py.vlen_dtype(np.dtype(">u2")), [[], [7], []]),
+    ],
+    ids=["strings", "sequences"],
+)
+def test_what_is_null_is_libhdf5s_choice(item: Any, dtype: Any, values: list[Any]) -> None:
+    """Its references to a heap of the file are of the same size, count first, and zero where they are null."""
+    column = np.empty(3, object)
+    column[:] = [np.array(value, ">u2") if isinstance(value, list) else value for value in values]
+    file = io.BytesIO()
+    with h5py.File(file, "w") as made:
+        dataset = made.create_dataset("d", (3,), dtype)
+        dataset[...] = column
+        place = dataset.id.get_offset()
+    theirs = [file.getvalue()[place + 16 * row : place + 16 * row + 16] for row in range(3)]
+    fixed, _ = encode_elements(array_of(item, values), parse_type(item).element)
+    ours = [bytes(fixed[16 * row : 16 * row + 16]) for row in range(3)]
+    assert [any(one) for one in ours] == [any(one) for one in theirs]
+    assert [one[:4] for one in ours] == [one[:4] for one in theirs]
 
 
 def test_nothing_but_empty_sequences_have_no_heap() -> None:
