@@ -127,11 +127,13 @@ class _Walk:
     def _fill_arrays(self, element: Array, at: Places, rows: Bytes) -> Places:
         count, size = prod(element.dims), element.base.file_size
         starts, stops = self._members(element.base, at, count)
-        # Splitting the last axis gives a view; joining the first two would not.
-        for number in range(count) if count <= len(at) else ():
-            self.fill(element.base, starts[:, number], rows[:, number * size : (number + 1) * size])
-        for row in range(len(at)) if count > len(at) else ():
-            self.fill(element.base, starts[row], rows[row].reshape(count, size))
+        # All elements in one go would need a copy of `rows`: its first two axes cannot be joined in a view.
+        if count <= len(at):
+            for number in range(count):
+                self.fill(element.base, starts[:, number], rows[:, number * size : (number + 1) * size])
+        else:
+            for row in range(len(at)):
+                self.fill(element.base, starts[row], rows[row].reshape(count, size))
         return stops
 
     def _members(self, base: Element, at: Places, count: int) -> tuple[Places, Places]:
@@ -191,11 +193,9 @@ class _Walk:
             return np.zeros(0, np.uint8)
         # Of a sequence and its last element, which end together, the element was found first.
         order = np.argsort(np.concatenate([some.keys for some in self.found]), kind="stable")
-        sizes, counts = (
-            np.concatenate([getattr(some, name) for some in self.found])[order]
-            for name in ("sizes", "counts")
-        )
-        draft = form.draft(sizes, counts)
+        sizes = np.concatenate([some.sizes for some in self.found])
+        counts = np.concatenate([some.counts for some in self.found])
+        draft = form.draft(sizes[order], counts[order])
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         places = []

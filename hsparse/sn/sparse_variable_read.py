@@ -125,12 +125,13 @@ async def answer_sparse_variable(
     chunks = VariableFanout(context.service.owners, dataset)
     datatype = dataset.spec.datatype
     limit = settings.max_request_size if media is Media.BINARY else min(settings.max_request_size, MOST_JSON)
-    read = SparseVariableRead(dataset, chunks, min(settings.page_size, limit))
     if media is Media.ARROW:
+        read = SparseVariableRead(dataset, chunks, settings.page_size)
         async with context.service.answers.hold(PAGES_AT_ONCE * settings.page_size):
             return await respond_stream(context.request, media, read.arrow(selection))
     expected = max(SMALL, 4 * selection.size * datatype.guessed_size)
     for room in sorted({min(limit, expected), limit}):
+        read = SparseVariableRead(dataset, chunks, min(settings.page_size, room))
         async with context.service.answers.hold(room):
             found = await read.whole(selection, room)
             if found is None:
