@@ -16,7 +16,11 @@ from hsparse.config import Settings
 from hsparse.errors import ErrorKind
 from hsparse.format.filters import CODECS
 from hsparse.format.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
+from hsparse.format.sparse_variable_chunk import SparseVariableChunk
 from hsparse.format.structured_footer import MAX_FOOTER, footer_size
+from hsparse.format.structured_variable_chunk import encode_sparse_variable
+from hsparse.model.datatype import parse_type
+from hsparse.model.variable_array import VariableArray
 from hsparse.sn.metrics import METRICS
 from hsparse.sn.routes import ROUTES
 from hsparse.wire.status import STATUS
@@ -137,14 +141,22 @@ def test_the_format_page_has_every_filter() -> None:
 
 
 def test_the_bytes_on_the_format_page_are_those_of_the_chunk_it_tells_of() -> None:
-    (dump,) = blocks("docs/format.md", "hex")
-    data = bytes.fromhex(" ".join(line[:50].strip() for line in dump.splitlines()))
+    data, words = (
+        bytes.fromhex(" ".join(line[:50].strip() for line in dump.splitlines()))
+        for dump in blocks("docs/format.md", "hex")
+    )
     dtype, pipelines = np.dtype("<i2"), ((), ())
     chunk = SparseChunk((4, 4), np.array([1, 6, 15], np.uint32), np.array([10, 20, -1], dtype))
     assert encode_sparse(chunk, pipelines) == data
     assert decode_sparse(data, (4, 4), dtype, pipelines).values.tolist() == [10, 20, -1]
+    element = parse_type(
+        {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
+    ).element
+    values = VariableArray.of([b"\2\0\0\0cd", bytes(4)])
+    variable = SparseVariableChunk((4, 4), np.array([1, 6], np.uint32), values)
+    assert encode_sparse_variable(variable, element, ((), (), ())) == words
     text = " ".join(page("docs/format.md").split())
-    assert f"length of the whole footer: {footer_size(2)} " in text
+    assert f"length of the whole footer: {footer_size(2)} for two sections, {footer_size(3)} " in text
     assert f"last {MAX_FOOTER} bytes" in text
 
 

@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import Corrupt, Unsupported
+from hsparse.errors import Corrupt
 from hsparse.format.dense_chunk import decode_dense, encode_dense
 from hsparse.format.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
+from hsparse.format.sparse_variable_chunk import SparseVariableChunk
+from hsparse.format.structured_variable_chunk import (
+    decode_dense_variable,
+    decode_sparse_variable,
+    encode_dense_variable,
+    encode_sparse_variable,
+)
 from hsparse.format.variable_chunk import decode_variable, encode_variable
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.datatype import Datatype
@@ -72,19 +79,27 @@ class DenseCodec:
 
 @dataclass(frozen=True, slots=True)
 class VariableCodec:
-    """Dense chunks of `spec`, whose elements have no fixed size, for the object of `key`."""
+    """Dense chunks of `spec`, whose elements have no fixed size, for the object of `key`.
+
+    As structured chunks where the layout says so, else as HSDS has them.
+    """
 
     key: str
     spec: ChunkSpec
     element: Element
 
     def decode(self, data: bytes) -> VariableArray:
+        spec = self.spec
         try:
-            return decode_variable(data, self.spec.dims, self.element, self.spec.filters[0])
+            if spec.structured:
+                return decode_dense_variable(data, spec.dims, self.element, spec.filters)
+            return decode_variable(data, spec.dims, self.element, spec.filters[0])
         except Corrupt as error:
             raise Corrupt(f"The chunk object {self.key} is corrupt: {error.message}") from error
 
     def encode(self, value: VariableArray) -> Buffer:
+        if self.spec.structured:
+            return encode_dense_variable(value, self.element, self.spec.filters)
         return encode_variable(value, self.spec.filters[0])
 
     def nbytes(self, value: VariableArray, stored: int) -> int:
@@ -94,11 +109,36 @@ class VariableCodec:
         return nbytes
 
 
-def codec_for(key: str, spec: ChunkSpec, datatype: Datatype) -> SparseCodec | DenseCodec | VariableCodec:
-    """Return the codec of the chunk at `key`; `Unsupported` for sparse chunks of a variable-length type."""
-    if not datatype.is_variable:
-        codec = SparseCodec if spec.sparse else DenseCodec
-        return codec(key, spec, datatype.stored)
-    if spec.sparse:
-        raise Unsupported("Sparse chunks of a variable-length datatype are not supported.")
-    return VariableCodec(key, spec, datatype.element)
+@dataclass(frozen=True, slots=True)
+class SparseVariableCodec:
+    """Structured chunks of `spec`, whose elements have no fixed size, for the object of `key`."""
+
+    key: str
+    spec: ChunkSpec
+    element: Element
+
+    def decode(self, data: bytes) -> SparseVariableChunk:
+        try:
+            return decode_sparse_variable(data, self.spec.dims, self.element, self.spec.filters)
+        except Corrupt as error:
+            raise Corrupt(f"The chunk object {self.key} is corrupt: {error.message}") from error
+
+    def encode(self, value: SparseVariableChunk) -> Buffer:
+        return encode_sparse_variable(value, self.element, self.spec.filters)
+
+    def nbytes(self, value: SparseVariableChunk, stored: int) -> int:
+        return value.nbytes
+
+    def work(self, nbytes: int) -> int:
+        return nbytes
+
+
+def codec_for(
+    key: str, spec: ChunkSpec, datatype: Datatype
+) -> SparseCodec | DenseCodec | VariableCodec | SparseVariableCodec:
+    """Return the codec of the chunk at `key`."""
+    if datatype.is_variable:
+        variable = SparseVariableCodec if spec.sparse else VariableCodec
+        return variable(key, spec, datatype.element)
+    codec = SparseCodec if spec.sparse else DenseCodec
+    return codec(key, spec, datatype.stored)

@@ -20,6 +20,7 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.query import bind_query
 from hsparse.format.sparse_chunk import SparseChunk
+from hsparse.format.sparse_variable_chunk import SparseVariableChunk
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.datatype import Datatype
 from hsparse.model.objid import chunk_key, chunk_prefix
@@ -36,8 +37,10 @@ from hsparse.wire.message import (
     Part,
     ReadChunks,
     ReadSparse,
+    ReadSparseVariable,
     ReadVariable,
     SparseValues,
+    SparseVariableValues,
     TrimChunks,
     UpdateElements,
     WriteChunks,
@@ -112,6 +115,7 @@ class Chunks:
         """Answer `ReadVariable`."""
         spec = message.spec
         datatype = spec.datatype
+        fill = spec.variable_fill
         room = message.limit
 
         async def read(part: Part) -> VariableArray | int | None:
@@ -122,16 +126,19 @@ class Chunks:
                 value = await self._load(spec, part, datatype)
             if value is None:
                 return None
-            nbytes = await self._workers.run(value.nbytes, variable_changes.nbytes_of, value, part.selection)
+            weight = value.nbytes + part.selection.size
+            nbytes = await self._workers.run(weight, variable_changes.nbytes_of, value, part.selection, fill)
             room -= nbytes
             if room < 0:
                 return nbytes
-            return await self._workers.run(value.nbytes, variable_changes.read, value, part.selection)
+            return await self._workers.run(weight, variable_changes.read, value, part.selection, fill)
 
         return tuple(await self._each(read, message.parts, VARIABLE_AT_ONCE))
 
     async def read_sparse(self, message: ReadSparse) -> tuple[SparseValues | None, ...]:
         """Answer `ReadSparse`."""
+        if message.spec.datatype.is_variable and not message.places_only:
+            raise BadRequest("Elements of variable length are read by ReadSparseVariable.")
 
         async def read(part: Part) -> SparseValues | None:
             value = await self._load_sparse(message.spec, part)
@@ -142,6 +149,30 @@ class Chunks:
             )
 
         return tuple(await self._each(read, message.parts))
+
+    async def read_sparse_variable(
+        self, message: ReadSparseVariable
+    ) -> tuple[SparseVariableValues | int | None, ...]:
+        """Answer `ReadSparseVariable`."""
+        room, alone = message.limit, len(message.parts) == 1
+
+        async def read(part: Part) -> SparseVariableValues | int | None:
+            nonlocal room
+            if room < 0:
+                return 0
+            value: SparseVariableChunk | None = await self._load(message.spec, part, message.spec.datatype)
+            if value is None:
+                return None
+            found = await self._workers.run(
+                value.nbytes, variable_changes.defined, value, part.selection, room, alone
+            )
+            if found is None or isinstance(found, int):
+                room -= found or 0
+                return found
+            room -= found.nbytes  # others may have taken of it meanwhile
+            return found if room >= 0 or alone else found.nbytes
+
+        return tuple(await self._each(read, message.parts, VARIABLE_AT_ONCE))
 
     async def count(self, message: CountDefined) -> tuple[int, ...]:
         """Answer `CountDefined`."""
@@ -172,7 +203,11 @@ class Chunks:
         async def write(item: tuple[Part, Any]) -> None:
             part, values = item
             change: Any
-            if datatype.is_variable:
+            if datatype.is_variable and spec.sparse:
+                change = variable_changes.define(
+                    spec, part.selection, values, fill, message.drop_fill, fields
+                )
+            elif datatype.is_variable:
                 change = variable_changes.write(spec, part, values, fill, fields)
             elif spec.sparse:
                 typed = as_type(values, sent)
@@ -183,6 +218,8 @@ class Chunks:
                 start = spec.fill_of(part.scaled) if spec.arange else fill
                 change = dense_changes.write(spec, part, as_type(values, sent), start, message.fields)
             blind = part.full and not message.drop_fill and not message.fields
+            if datatype.is_variable:  # a change that may be refused needs to know what stays then
+                blind = blind and variable_changes.surely_fits(spec, part.selection, values)
             base = Base.IGNORED if blind else Base.NEEDED
             nbytes = _nbytes(spec, part, datatype)
             async with self._work(nbytes):
@@ -262,10 +299,10 @@ class Chunks:
         await self._settle(spec.dataset)
 
         def change(scaled: tuple[int, ...], stop: list[int]) -> Callable[[Any], tuple[Any, None]]:
-            if datatype.is_variable:
-                return variable_changes.trim(stop, fill)
             if spec.sparse:
                 return sparse_changes.trim(spec, stop)
+            if datatype.is_variable:
+                return variable_changes.trim(stop, fill)
             return dense_changes.trim(stop, spec.fill_of(scaled) if spec.arange else fill)
 
         async def trim(scaled: tuple[int, ...]) -> None:
@@ -300,8 +337,8 @@ class Chunks:
             value = await owned.read()
         return spec.fill_of(part.scaled) if value is None and spec.arange else value
 
-    async def _load_sparse(self, spec: ChunkSpec, part: Part) -> SparseChunk | None:
-        value: SparseChunk | None = await self._load(spec, part, spec.datatype)
+    async def _load_sparse(self, spec: ChunkSpec, part: Part) -> SparseChunk | SparseVariableChunk | None:
+        value: SparseChunk | SparseVariableChunk | None = await self._load(spec, part, spec.datatype)
         return value
 
     async def _apply(

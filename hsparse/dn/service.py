@@ -34,6 +34,7 @@ from hsparse.wire.message import (
     ReadLinked,
     ReadObjects,
     ReadSparse,
+    ReadSparseVariable,
     ReadVariable,
     TrimChunks,
     UpdateElements,
@@ -82,6 +83,8 @@ class DataService:
                 return await self._chunks.read_variable(message)
             case ReadSparse():
                 return await self._chunks.read_sparse(message)
+            case ReadSparseVariable():
+                return await self._chunks.read_sparse_variable(message)
             case CountDefined():
                 return await self._chunks.count(message)
             case WriteChunks():

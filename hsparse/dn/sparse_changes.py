@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from hsparse.format.fields import set_fields
 from hsparse.format.selection import Boxes, Orthogonal, Selection, Span, lookup
 from hsparse.format.sparse_chunk import SparseChunk
+from hsparse.format.sparse_variable_chunk import SparseVariableChunk
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.wire.message import SparseValues
 
 Array = NDArray[Any]
 Change = Callable[[SparseChunk | None], tuple[SparseChunk | None, None]]
+Chunk = TypeVar("Chunk", SparseChunk, SparseVariableChunk)
 
 
 def read(chunk: SparseChunk, selection: Selection, fill: Array) -> Array | None:
@@ -24,7 +26,7 @@ def read(chunk: SparseChunk, selection: Selection, fill: Array) -> Array | None:
         return None
     result = np.full(selection.size, fill, fill.dtype)
     if _ascending(selection):
-        found = _inside(chunk, selection)
+        found = inside(chunk, selection)
         if not len(found.offsets):
             return None
         result[selection.order_of(found.offsets)] = found.values
@@ -34,15 +36,25 @@ def read(chunk: SparseChunk, selection: Selection, fill: Array) -> Array | None:
     return result.reshape(selection.shape)
 
 
-def defined(chunk: SparseChunk, selection: Selection, places_only: bool) -> SparseValues | None:
-    """Return the defined elements inside the selection, ascending; None where there are none."""
-    found = _inside(chunk, selection)
+def defined(
+    chunk: SparseChunk | SparseVariableChunk, selection: Selection, places_only: bool
+) -> SparseValues | None:
+    """Return the defined elements inside the selection, ascending; None where there are none.
+
+    Of a variable-length type `places_only` must be set.
+    """
+    if isinstance(chunk, SparseVariableChunk):
+        assert places_only
+        found = SparseChunk(chunk.dims, chunk.offsets, np.zeros(len(chunk.offsets), "V1"))
+    else:
+        found = chunk
+    found = inside(found, selection)
     if not len(found.offsets):
         return None
-    return SparseValues(found.offsets, found.values[:0]) if places_only else found
+    return SparseValues(found.offsets, found.values[:0] if places_only else found.values)
 
 
-def count(chunk: SparseChunk, selection: Selection) -> int:
+def count(chunk: SparseChunk | SparseVariableChunk, selection: Selection) -> int:
     """Return the number of defined elements inside the selection."""
     return (
         len(chunk.offsets) if selection.is_all else int(np.count_nonzero(selection.contains(chunk.offsets)))
@@ -85,10 +97,10 @@ def write(
     return change
 
 
-def erase(selection: Selection) -> Change:
+def erase(selection: Selection) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:
     """Return the change that makes the selected elements undefined."""
 
-    def change(chunk: SparseChunk | None) -> tuple[SparseChunk | None, None]:
+    def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
         if chunk is None:
             return None, None
         gone = selection.contains(chunk.offsets)
@@ -97,11 +109,11 @@ def erase(selection: Selection) -> Change:
     return change
 
 
-def trim(spec: ChunkSpec, stop: list[int]) -> Change:
+def trim(spec: ChunkSpec, stop: list[int]) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:
     """Return the change that makes undefined what lies at or beyond `stop` in any dimension."""
     inside = Orthogonal.box(spec.dims, (0,) * len(spec.dims), tuple(map(min, stop, spec.dims)))
 
-    def change(chunk: SparseChunk | None) -> tuple[SparseChunk | None, None]:
+    def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
         if chunk is None:
             return None, None
         keep = inside.contains(chunk.offsets)
@@ -117,11 +129,9 @@ def _ascending(selection: Selection) -> TypeGuard[Orthogonal | Boxes]:
     return isinstance(selection, Boxes)
 
 
-def _inside(chunk: SparseChunk, selection: Selection) -> SparseValues:
-    if selection.is_all:
-        return SparseValues(chunk.offsets, chunk.values)
-    mask = selection.contains(chunk.offsets)
-    return SparseValues(chunk.offsets[mask], chunk.values[mask])
+def inside(chunk: Chunk, selection: Selection) -> Chunk:
+    """Return the chunk with only its elements inside the selection."""
+    return chunk if selection.is_all else chunk.select(selection.contains(chunk.offsets))
 
 
 def _bits(values: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What reads and writes do to a dense chunk of a variable-length type. Its columns are never modified."""
+"""What reads and writes do to chunks of a variable-length type. Their columns are never modified."""
 
 from __future__ import annotations
 
@@ -6,31 +6,67 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
-from hsparse.format.selection import Selection
+from hsparse.format.selection import Selection, lookup
+from hsparse.format.sparse_variable_chunk import SparseVariableChunk
 from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.layout import MAX_CHUNK_BYTES
+from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
 from hsparse.model.variable_array import VariableArray, take, taken_sizes
 from hsparse.model.variable_fields import Fields
-from hsparse.wire.message import Part
+from hsparse.wire.message import Part, SparseVariableValues
 
 Change = Callable[[VariableArray | None], tuple[VariableArray, None]]
+SparseChange = Callable[[SparseVariableChunk | None], tuple[SparseVariableChunk | None, None]]
 
 
-def read(array: VariableArray, selection: Selection) -> VariableArray:
-    """Return the selected elements in the selection's shape."""
-    if selection.is_all:
-        return array.reshape(selection.shape)
-    return take([array], _places(selection).reshape(selection.shape))
+def read(
+    value: VariableArray | SparseVariableChunk, selection: Selection, fill: VariableArray
+) -> VariableArray | None:
+    """Return the selected elements in the selection's shape, the fill value where undefined; None if all is."""
+    if isinstance(value, VariableArray) and selection.is_all:
+        return value.reshape(selection.shape)
+    parts, index = _selected(value, selection, fill)
+    if isinstance(value, SparseVariableChunk) and not index.any():
+        return None
+    return take(parts, index.reshape(selection.shape))
 
 
-def nbytes_of(array: VariableArray, selection: Selection) -> int:
+def nbytes_of(value: VariableArray | SparseVariableChunk, selection: Selection, fill: VariableArray) -> int:
     """Return the bytes that the selected elements have together."""
-    if selection.is_all:
-        return len(array.heap)
-    return int(taken_sizes([array], _places(selection)).sum(dtype=np.int64))
+    if isinstance(value, VariableArray) and selection.is_all:
+        return len(value.heap)
+    return int(taken_sizes(*_selected(value, selection, fill)).sum(dtype=np.int64))
+
+
+def _selected(
+    value: VariableArray | SparseVariableChunk, selection: Selection, fill: VariableArray
+) -> tuple[list[VariableArray], NDArray[np.intp]]:
+    """Return what `take` is given to read the selection, flat; 0 stands for the fill value of a sparse chunk."""
+    if isinstance(value, VariableArray):
+        return [value], _places(selection)
+    there, places = lookup(selection, value.offsets)
+    return [fill, value.values], np.where(there, places + 1, 0)
+
+
+def defined(
+    chunk: SparseVariableChunk, selection: Selection, limit: int, alone: bool
+) -> SparseVariableValues | int | None:
+    """Return the defined elements inside the selection, ascending; None where there are none.
+
+    Where they have more than `limit` bytes: how many. With `alone` a single element has no limit.
+    """
+    mask = selection.contains(chunk.offsets)
+    count = int(np.count_nonzero(mask))
+    if not count:
+        return None
+    nbytes = int(chunk.values.sizes[mask].sum(dtype=np.int64)) + chunk.offsets.itemsize * count
+    if nbytes > limit and not (alone and count == 1):
+        return nbytes
+    some = chunk if count == len(mask) else chunk.select(mask)
+    return SparseVariableValues(some.offsets, some.values)
 
 
 def write(
@@ -47,6 +83,49 @@ def write(
         return _checked([old, new], index.reshape(spec.dims)), None
 
     return change
+
+
+def define(
+    spec: ChunkSpec,
+    selection: Selection,
+    values: VariableArray,
+    fill: VariableArray,
+    drop_fill: bool,
+    fields: Fields | None,
+) -> SparseChange:
+    """Return the change that defines the selected elements of a sparse chunk, as `sparse_changes.write` does."""
+
+    def change(chunk: SparseVariableChunk | None) -> tuple[SparseVariableChunk | None, None]:
+        base = SparseVariableChunk.empty(spec.dims) if chunk is None else chunk
+        offsets, new = selection.offsets().astype(np.uint32), values
+        if fields is not None:
+            new = fields.merge(take(*_selected(base, selection, fill)), values)
+        if drop_fill:
+            keep = ~_equal(new, fill)
+            offsets = offsets[np.broadcast_to(keep, offsets.shape)]
+            new = new if new.size == 1 else new.reshape((new.size,))[keep]
+        if not len(offsets):
+            return chunk, None
+        return base.merge(offsets, new, spec.datatype.element.references), None
+
+    return change
+
+
+def _equal(values: VariableArray, one: VariableArray) -> NDArray[np.bool_]:
+    """Return which elements, (n,), are byte by byte the one."""
+    size = len(one.heap)
+    equal: NDArray[np.bool_] = values.sizes == size
+    if size:
+        windows = sliding_window_view(values.heap, size) if equal.any() else np.empty((0, size), np.uint8)
+        equal[equal] = (windows[values.offsets[:-1][equal]] == one.heap).all(axis=1)
+    return equal
+
+
+def surely_fits(spec: ChunkSpec, selection: Selection, values: VariableArray) -> bool:
+    """Say whether a chunk of these elements alone is not too large, so that writing them raises nothing."""
+    nbytes = len(values.heap) if values.size == selection.size else len(values.heap) * selection.size
+    references = selection.size * spec.datatype.element.references
+    return nbytes <= MAX_CHUNK_BYTES and (not spec.sparse or references <= MAX_REFERENCES)
 
 
 def trim(

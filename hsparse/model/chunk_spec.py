@@ -22,7 +22,8 @@ class ChunkSpec:
     `type` is the HDF5/JSON type item. `dims` are the chunk's dimensions in elements, `fill` is one
     element's bytes in the file type, in counted form where their number varies (empty: all zero).
     `filters` has one pipeline a section: one for a dense chunk, two for a sparse one (selection, fixed-size
-    values). `generation` rises when a shrink of the dataset's extent begins, and when it is finished.
+    values), three for a structured one of a variable-length type, sparse or dense (with the heap).
+    `generation` rises when a shrink of the dataset's extent begins, and when it is finished.
     `arange` is what unwritten elements are instead of the fill value (`hsparse.model.initializer`).
     """
 
@@ -39,6 +40,11 @@ class ChunkSpec:
     def datatype(self) -> Datatype:
         """The type of an element as it is stored."""
         return parse_type(self.type)
+
+    @property
+    def structured(self) -> bool:
+        """Say whether chunks are structured chunks: sparse ones are, and dense ones may be."""
+        return self.sparse or len(self.filters) > 1
 
     @property
     def dtype(self) -> np.dtype[Any]:

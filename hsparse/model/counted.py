@@ -15,10 +15,11 @@ from struct import Struct
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
 from hsparse.model.element import COUNT, Array, Element, Fixed, Record, Region, Sequence, Text
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.variable_array import VariableArray, ends, runs_mask
 
 _READ = Struct("<I").unpack_from
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -58,6 +59,27 @@ def bounds(array: VariableArray, element: Record) -> np.ndarray[Any, np.dtype[np
             places.append(at)
         result[row] = places
     return result
+
+
+def prefixed(data: NDArray[np.uint8], sizes: NDArray[np.int64]) -> VariableArray:
+    """Return strings or sequences, (n,), of which `data` has the bytes, of `sizes: (n,)`, without counts."""
+    offsets = ends(sizes + COUNT)
+    heap = np.empty(int(offsets[-1]), np.uint8)
+    counts = _counts(offsets)
+    heap[counts] = sizes.astype("<u4").view(np.uint8)
+    heap[~counts] = data
+    return VariableArray((len(sizes),), offsets, heap)
+
+
+def unprefixed(array: VariableArray) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the bytes and sizes of strings or sequences: the inverse of `prefixed`."""
+    return array.heap[~_counts(array.offsets)], array.sizes.astype(np.int64) - COUNT
+
+
+def _counts(offsets: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Return which bytes of elements that begin with a count are those counts."""
+    begins = offsets[:-1].astype(np.int64)
+    return runs_mask(begins, np.full(len(begins), COUNT), int(offsets[-1]))
 
 
 @lru_cache(maxsize=1024)

@@ -19,6 +19,8 @@ MAX_ARRAY_RANK = 32
 """Dimensions that arrays in arrays may have together: numpy has 64, a dataspace 32."""
 COUNT = 4
 """Bytes of the count before a variable-length part."""
+REFERENCE = 16
+"""Bytes of the reference to a heap that an HDF5 file has in place of a variable-length part."""
 Dtype: TypeAlias = np.dtype[Any]
 
 
@@ -33,6 +35,16 @@ class Fixed:
         """The fewest bytes it may take in counted form."""
         return self.dtype.itemsize
 
+    @property
+    def file_size(self) -> int:
+        """The bytes it takes in an HDF5 file's elements, what is on a heap not counted."""
+        return self.dtype.itemsize
+
+    @property
+    def references(self) -> int:
+        """How many references to a heap it has there, those on the heap not counted."""
+        return 0
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -40,6 +52,8 @@ class Text:
 
     dtype: Dtype
     least: int = COUNT
+    file_size: int = REFERENCE
+    references: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,8 @@ class Region:
 
     dtype: Dtype
     least: int = COUNT
+    file_size: int = REFERENCE
+    references: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +73,8 @@ class Sequence:
     dtype: Dtype
     base: Element
     least: int = COUNT
+    file_size: int = REFERENCE
+    references: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +89,14 @@ class Array:
     def least(self) -> int:
         return prod(self.dims) * self.base.least
 
+    @property
+    def file_size(self) -> int:
+        return prod(self.dims) * self.base.file_size
+
+    @property
+    def references(self) -> int:
+        return prod(self.dims) * self.base.references
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -83,6 +109,14 @@ class Record:
     @property
     def least(self) -> int:
         return sum(part.least for part in self.parts)
+
+    @property
+    def file_size(self) -> int:
+        return sum(part.file_size for part in self.parts)
+
+    @property
+    def references(self) -> int:
+        return sum(part.references for part in self.parts)
 
 
 Element: TypeAlias = Fixed | Text | Region | Sequence | Array | Record

@@ -95,32 +95,37 @@ def parse_filters(
     sparse: bool,
     chunk_bytes: int,
     record_size: int = 1,
+    heap: bool = False,
 ) -> tuple[tuple[Filter, ...], ...]:
     """Return one pipeline a section: one for a dense layout; for a sparse one selection, fixed-size values.
 
+    With `heap`, that of variable-length parts is a third; the selection's is empty where the layout is dense.
     `items` are `creationProperties.filters`: objects, ids or names. `element_size` and `chunk_bytes` are of
     the datatype and of a chunk with all elements; `record_size` is of one record of an encoded selection
-    and takes the element's place in section 0 (see `record_size`). A sparse dataset without any filter
-    gets a compressed selection; `none` prevents that. `BadRequest` names what is wrong, `Unsupported` a
-    filter that is not available.
+    and takes the element's place in section 0 (see `record_size`). A structured chunk without any filter
+    gets a compressed selection and compressed references; `none` prevents that. `BadRequest` names what is
+    wrong, `Unsupported` a filter that is not available.
     """
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
         raise BadRequest(f"filters must be a list, not {items!r}.")
-    told = (_Local(record_size, chunk_bytes), _Local(element_size, chunk_bytes))
-    if not sparse:
+    told = (_Local(record_size, chunk_bytes), _Local(element_size, chunk_bytes), _Local(1, chunk_bytes))
+    if not sparse and not heap:
         return (_dense_pipeline(items, told[1]),)
+    there = tuple(number for number, has in enumerate((sparse, True, heap)) if has)
+    pipelines: tuple[list[Filter], ...] = ([], [], [])
     if not items:
-        selection = Filter(SHUFFLE, (record_size,)), Filter(DEFLATE, (DEFAULT_SELECTION_LEVEL,))
-        return selection, ()
-    pipelines: tuple[list[Filter], ...] = ([], [])
+        for number in there[: len(there) - 1]:  # of places and references, not of values
+            pipelines[number].append(Filter(SHUFFLE, (told[number].element_size,)))
+            pipelines[number].append(Filter(DEFLATE, (DEFAULT_SELECTION_LEVEL,)))
     for item in items:
         asked = _read(item)
-        for number in _sections_of(item, asked.name):
+        for number in _sections_of(item, asked.name, there):
             if asked.id:
                 pipelines[number].append(_filter(asked, told[number]))
     for pipeline in pipelines:
         _check_length(pipeline)
-    return tuple(tuple(pipeline) for pipeline in pipelines)
+    found = tuple(tuple(pipeline) for pipeline in pipelines)
+    return (*found[:2], without_shuffles(found[2])) if heap else found[:2]
 
 
 def without_shuffles(pipeline: tuple[Filter, ...]) -> tuple[Filter, ...]:
@@ -167,18 +172,20 @@ def _check_length(pipeline: Sequence[Filter]) -> None:
         raise BadRequest(f"A pipeline has {len(pipeline)} filters; at most {MAX_FILTERS} are allowed.")
 
 
-def _sections_of(item: Any, name: str) -> tuple[int, ...]:
-    """Return the sections an item is about: all, when it names none."""
+def _sections_of(item: Any, name: str, there: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the sections an item is about, of those that are there: all, when it names none."""
     section = item.get("section") if isinstance(item, dict) else None
     if section is None:
-        return 0, 1
+        return there
     if section not in SECTIONS:
         raise BadRequest(
             f"The filter {name} names the section {section!r}; use one of {', '.join(SECTIONS)}."
         )
-    if section == "H5_SECTION_VL":
-        raise BadRequest(f"The filter {name} names H5_SECTION_VL; data of fixed size has no such section.")
-    return (SECTIONS.index(section),)
+    number = SECTIONS.index(section)
+    if number not in there:
+        what = "data of fixed size" if number == 2 else "a dense layout"
+        raise BadRequest(f"The filter {name} names {section}; {what} has no such section.")
+    return (number,)
 
 
 def _read(item: Any) -> _Asked:

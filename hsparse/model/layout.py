@@ -45,6 +45,8 @@ VL_DATA = "H5D_VL_DATA"
 MAX_COMPACT = 65536
 MAX_CHUNK_BYTES = 128 * 1024 * 1024
 MAX_CHUNK_ELEMENTS = 2**32 - 1
+MAX_REFERENCES = 2**22
+"""References of a structured chunk to its heap: each takes some 200 bytes while the chunk is encoded."""
 Json = dict[str, Any]
 
 
@@ -134,7 +136,13 @@ def shown_layout(record: Json) -> Json:
 def is_sparse(record: Json) -> bool:
     """Say whether the dataset's chunks are sparse structured chunks."""
     layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
-    return layout.get("class") == STRUCTURED and SPARSE_DATA in layout.get("flags", ())
+    return is_structured(record) and SPARSE_DATA in layout.get("flags", ())
+
+
+def is_structured(record: Json) -> bool:
+    """Say whether the dataset's chunks are structured chunks, sparse or dense."""
+    layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
+    return bool(layout.get("class") == STRUCTURED)
 
 
 def chunk_spec(record: Json) -> ChunkSpec:
@@ -143,6 +151,7 @@ def chunk_spec(record: Json) -> ChunkSpec:
     fixed = [
         chunk_dims(record),
         is_sparse(record),
+        is_structured(record),
         is_linked(record),
         record["type"],
         properties.get("filters") or [],
@@ -155,18 +164,22 @@ def chunk_spec(record: Json) -> ChunkSpec:
 
 @lru_cache(maxsize=4096)
 def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
-    dims, sparse, linked, item, filters, initializer, fill = json.loads(text)
+    dims, sparse, structured, linked, item, filters, initializer, fill = json.loads(text)
     datatype = parse_type(item)
-    size = datatype.guessed_size
-    chunk_bytes = prod(dims) * size
-    if sparse or linked:  # what lies in a file has gone through HDF5's own filters
+    chunk_bytes = prod(dims) * datatype.guessed_size
+    if structured or linked:  # what lies in a file has gone through HDF5's own filters
         pipelines = parse_filters(
-            filters, size, sparse=sparse, chunk_bytes=chunk_bytes, record_size=record_size(dims)
+            filters,
+            datatype.element.file_size,
+            sparse=sparse,
+            chunk_bytes=chunk_bytes,
+            record_size=record_size(dims),
+            heap=structured and datatype.is_variable,
         )
     else:
-        pipelines = (parse_stored(filters, size, chunk_bytes),)
-    if datatype.is_variable:
-        pipelines = tuple(without_shuffles(pipeline) for pipeline in pipelines)
+        pipelines = (parse_stored(filters, datatype.guessed_size, chunk_bytes),)
+        if datatype.is_variable:
+            pipelines = tuple(without_shuffles(pipeline) for pipeline in pipelines)
     arange = parse_initializer(initializer, len(dims), datatype.element, sparse=sparse)
     return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation, arange)
 
@@ -249,16 +262,26 @@ def _structured(asked: Json, shape: Shape, datatype: Datatype) -> Json:
         raise BadRequest(f"A scalar or null dataspace cannot have the layout {STRUCTURED}.")
     if VL_DATA in flags and not datatype.is_variable:
         raise BadRequest(f"The flag {VL_DATA} needs a variable-length type.")
-    if datatype.is_variable:
-        raise Unsupported(f"Variable-length types in structured chunks ({VL_DATA}) are not supported.")
-    if SPARSE_DATA not in flags:
+    if not flags or (SPARSE_DATA not in flags and not datatype.is_variable):
         raise Unsupported(f"Structured chunks without {SPARSE_DATA} are not supported; use {CHUNKED}.")
     dims = _chunk(asked, shape)
     if prod(dims) > MAX_CHUNK_ELEMENTS:
         raise BadRequest(
             f"A chunk of {list(dims)} has {prod(dims)} elements; the limit is {MAX_CHUNK_ELEMENTS}."
         )
+    if SPARSE_DATA not in flags:
+        _check_dense_references(dims, datatype)
     return {"class": STRUCTURED, "dims": list(dims), "flags": list(dict.fromkeys(flags))}
+
+
+def _check_dense_references(dims: tuple[int, ...], datatype: Datatype) -> None:
+    nbytes, references = prod(dims) * datatype.guessed_size, prod(dims) * datatype.element.references
+    if nbytes > MAX_CHUNK_BYTES:
+        raise BadRequest(f"A chunk of {list(dims)} has {nbytes} bytes; the limit is {MAX_CHUNK_BYTES}.")
+    if references > MAX_REFERENCES:
+        raise BadRequest(
+            f"A chunk of {list(dims)} has {references} strings and sequences; the limit is {MAX_REFERENCES}."
+        )
 
 
 def _chunk(asked: Json, shape: Shape) -> tuple[int, ...]:

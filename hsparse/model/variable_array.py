@@ -95,15 +95,28 @@ def taken_sizes(parts: Sequence[VariableArray], index: Index) -> NDArray[np.uint
 
 def take(parts: Sequence[VariableArray], index: Index) -> VariableArray:
     """Return the elements at `index`, in its shape, where `parts` are numbered through, one after the other."""
-    whole = parts[0] if len(parts) == 1 else _joined(parts)
+    # A copy costs less than telling for each run whose it is.
+    whole = parts[0] if len(parts) == 1 else join(parts)
     flat = index.reshape(-1)
     offsets = ends(whole.sizes[flat])
     heap = b"".join(_pieces(whole, flat)) if len(flat) else b""
     return VariableArray(index.shape, offsets, np.frombuffer(heap, np.uint8))
 
 
-def _joined(parts: Sequence[VariableArray]) -> VariableArray:
-    """Return all elements in one row: a copy costs less than telling for each run whose it is."""
+def runs_mask(begins: NDArray[np.int64], sizes: NDArray[np.int64], total: int) -> NDArray[np.bool_]:
+    """Return which of `total` bytes are in runs that ascend and do not overlap."""
+    lengths = np.empty(2 * len(begins) + 1, np.int64)
+    stops = begins + sizes
+    lengths[1:-1:2] = sizes
+    lengths[0] = begins[0] if len(begins) else total
+    lengths[2::2] = np.append(begins[1:], total)[: len(begins)] - stops
+    inside = np.zeros(len(lengths), np.bool_)
+    inside[1::2] = True
+    return np.repeat(inside, lengths)
+
+
+def join(parts: Sequence[VariableArray]) -> VariableArray:
+    """Return the elements of all parts, one at least, in one row."""
     offsets = ends(np.concatenate([part.sizes for part in parts]))
     return VariableArray((len(offsets) - 1,), offsets, np.concatenate([part.heap for part in parts]))
 

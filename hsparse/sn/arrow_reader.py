@@ -1,7 +1,8 @@
 """Reading an Arrow IPC stream ("Arrow Columnar Format", Serialization and Interprocess Communication).
 
 Bytes from anyone are read here, so nothing in them is believed: every offset and length is checked against
-the bytes there are. Only flat columns of a fixed width are given; others are stepped over.
+the bytes there are. Columns of a fixed width, of strings and binary elements, and lists of numbers are given; other
+flat columns are stepped over.
 """
 
 from __future__ import annotations
@@ -20,9 +21,15 @@ CONTINUATION = 0xFFFFFFFF
 SCHEMA, RECORD_BATCH = 1, 3
 """Message.fbs: the kinds of `MessageHeader` a stream without dictionaries has."""
 INT, FLOAT, FIXED_SIZE_BINARY = 2, 3, 15
+RUNS = {4: "<i4", 5: "<i4", 19: "<i8", 20: "<i8"}
+"""Binary, utf8 and their large forms: elements are runs of bytes, their offsets of this type."""
+LISTS = {12: "<i4", 21: "<i8"}
 """Schema.fbs: the members of `Type` that are read."""
-BUFFERS = {1: 0, 2: 2, 3: 2, 4: 3, 5: 3, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 2, 15: 2, 18: 2, 19: 3, 20: 3}
-"""How many buffers a column of each `Type` without children has."""
+BUFFERS = {1: 0, 2: 2, 3: 2, 4: 3, 5: 3, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 2, 15: 2, 18: 2, 19: 3, 20: 3} | {
+    12: 2,
+    21: 2,
+}
+"""How many buffers a column of each `Type` that can be read or stepped over has, a list's child not counted."""
 MAX_FIELDS = 1024
 MAX_NAME = 1024
 """Offsets may meet: without limits a small schema has many fields that share one long name."""
@@ -31,10 +38,16 @@ FLOATS = ("<f2", "<f4", "<f8")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of one batch: (n,) numbers, (n, width) bytes, or None for a type that is not read."""
+    """A column of one batch: (n,) numbers, (n, width) bytes, or None for a type that is not read.
+
+    With `offsets: (n + 1,) int64`, ascending, element i is `values[offsets[i]:offsets[i + 1]]`: bytes, or a list of
+    numbers.
+    """
 
     values: NDArray[Any] | None
     nulls: int
+    offsets: NDArray[np.int64] | None = None
+    is_list: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,10 @@ class _Field:
     dtype: np.dtype[Any] | None
     width: int
     """Bytes of a fixed-size binary element, 0 for numbers."""
+    offset: np.dtype[Any] | None = None
+    """The type of offsets, where elements have no fixed width."""
+    child: _Field | None = None
+    """What a list is of."""
 
 
 def read_batches(data: bytes | bytearray) -> Iterator[tuple[int, dict[str, Column]]]:
@@ -90,11 +107,26 @@ def _fields(schema: _Table) -> list[_Field]:
     return [_field(schema.data, place) for place in places]
 
 
-def _field(data: memoryview, place: int) -> _Field:
+def _field(data: memoryview, place: int, depth: int = 0) -> _Field:
     table = _Table(data, place)
     name, kind, of_kind = table.text(0), table.number(2, "<B", 0), table.table(3)
-    if kind not in BUFFERS or table.table(4) is not None:
+    children = table.tables(5)
+    if (
+        kind not in BUFFERS
+        or table.table(4) is not None
+        or len(children) != (kind in LISTS)
+        or depth > (kind not in LISTS)
+    ):
         raise ValueError(f"column {name!r} is nested or has a dictionary, which is not supported")
+    if kind in LISTS:
+        child = _field(data, children[0], depth + 1)
+        return _Field(name, BUFFERS[kind], None, 0, np.dtype(LISTS[kind]), child)
+    if kind in RUNS:
+        return _Field(name, BUFFERS[kind], np.dtype(np.uint8), 0, np.dtype(RUNS[kind]))
+    return _fixed_field(name, kind, of_kind)
+
+
+def _fixed_field(name: str, kind: int, of_kind: _Table | None) -> _Field:
     dtype, width = None, 0
     if kind == INT and of_kind is not None:
         bits, signed = of_kind.number(0, "<i", 0), of_kind.number(1, "<B", 0)
@@ -118,24 +150,64 @@ def _batch(header: _Table, fields: list[_Field], body: memoryview) -> tuple[int,
         raise ValueError("it is compressed, which is not supported; write it uncompressed")
     length = header.number(0, "<q", 0)
     nodes, buffers = header.pairs(1), header.pairs(2)
-    if len(nodes) != len(fields) or len(buffers) != sum(field.buffers for field in fields):
+    flat = [one for field in fields for one in (field, field.child) if one is not None]
+    if len(nodes) != len(flat) or len(buffers) != sum(field.buffers for field in flat):
         raise ValueError("a record batch does not have the columns of the schema")
+    parts = _Parts(body, iter(nodes), iter(buffers))
     columns: dict[str, Column] = {}
-    at = 0
-    for field, (count, nulls) in zip(fields, nodes, strict=True):
+    for field in fields:
+        count, column = parts.column(field)
         if count != length:
             raise ValueError(f"column {field.name!r} has {count} elements of {length}")
-        values = None
-        if field.dtype is not None:
-            size = count * (field.width or field.dtype.itemsize)
-            offset, present = buffers[at + 1]
-            if present < size:
-                raise ValueError(f"column {field.name!r} has {present} bytes of {size}")
-            values = np.frombuffer(_part(body, offset, size), field.dtype)
-            values = values.reshape(count, field.width) if field.width else values
-        columns.setdefault(field.name, Column(values, nulls))
-        at += field.buffers
+        columns.setdefault(field.name, column)
     return length, columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What is left of a batch's nodes (length, nulls) and buffers (offset, length), in the order of columns."""
+
+    body: memoryview
+    nodes: Iterator[tuple[int, int]]
+    buffers: Iterator[tuple[int, int]]
+
+    def column(self, field: _Field) -> tuple[int, Column]:
+        """Take a column's nodes and buffers, and return its length and what it holds."""
+        count, nulls = next(self.nodes)
+        some = [next(self.buffers) for _ in range(field.buffers)]
+        if count < 0:
+            raise ValueError(f"column {field.name!r} has {count} elements")
+        if field.child is not None:
+            length, child = self.column(field.child)
+            offsets = self._offsets(field, some[1], count, length)
+            values = None if child.offsets is not None else child.values
+            return count, Column(values, nulls + child.nulls, offsets, is_list=True)
+        if field.offset is not None:
+            offsets = self._offsets(field, some[1], count, some[2][1])
+            return count, Column(np.frombuffer(_part(self.body, *some[2]), np.uint8), nulls, offsets)
+        if field.dtype is None:
+            return count, Column(None, nulls)
+        values = self._numbers(field, some[1], count * (field.width or 1), field.dtype)
+        return count, Column(values.reshape(count, field.width) if field.width else values, nulls)
+
+    def _offsets(self, field: _Field, buffer: tuple[int, int], count: int, end: int) -> NDArray[np.int64]:
+        """Return checked offsets into `end` elements or bytes."""
+        assert field.offset is not None
+        if not count and not buffer[1]:  # as it may be of a column without elements
+            return np.zeros(1, np.int64)
+        offsets = self._numbers(field, buffer, count + 1, field.offset).astype(np.int64)
+        if int(offsets[0]) < 0 or int(offsets[-1]) > end or (offsets[1:] < offsets[:-1]).any():
+            raise ValueError(f"the offsets of column {field.name!r} do not ascend to at most {end}")
+        return offsets
+
+    def _numbers(
+        self, field: _Field, buffer: tuple[int, int], count: int, dtype: np.dtype[Any]
+    ) -> NDArray[Any]:
+        offset, present = buffer
+        size = count * dtype.itemsize
+        if present < size:
+            raise ValueError(f"column {field.name!r} has {present} bytes of {size}")
+        return np.frombuffer(_part(self.body, offset, size), dtype)
 
 
 # --- FlatBuffers ("FlatBuffers Internals") --------------------------------------------------------

@@ -42,9 +42,9 @@ class SparseRead:
         async for shares in self._chunks.batches(selection):
             first = 0
             while first < len(shares):
-                until = _run(shares, first, room)
+                until = run_of(shares, first, room)
                 found = await self._chunks.read_sparse(shares[first:until], places_only=places_only)
-                yield self._piece(shares[first:until], found)
+                yield self._piece(shares[first:until], found, places_only)
                 # How many elements are defined is not known before; the run just read is the best guess.
                 selected = sum(share.selection.size for share in shares[first:until])
                 defined = sum(len(item.offsets) for item in found if item is not None)
@@ -76,7 +76,7 @@ class SparseRead:
                     f"The answer has more than {self._limit} bytes (max_request_size): select less, or ask "
                     "for application/vnd.apache.arrow.stream, which is not limited."
                 )
-            places.append(_coords(columns_))
+            places.append(coords_of(columns_))
             values.append(some)
         extent = self._dataset.extent
         coords = np.concatenate(places) if places else np.zeros((0, len(extent)), np.uint64)
@@ -86,29 +86,39 @@ class SparseRead:
     def _width(self, places_only: bool) -> int:
         return 8 * len(self._dataset.extent) + (0 if places_only else self._dataset.dtype.itemsize)
 
-    def _piece(self, shares: Sequence[Share], found: Sequence[SparseValues | None]) -> Piece:
+    def _piece(
+        self, shares: Sequence[Share], found: Sequence[SparseValues | None], places_only: bool
+    ) -> Piece:
         """Put chunk offsets into the dataset's coordinates."""
-        extent, dims, dtype = self._dataset.extent, self._dataset.spec.dims, self._dataset.dtype
+        dtype = self._dataset.dtype
         there = [(share, item) for share, item in zip(shares, found, strict=True) if item is not None]
-        total = sum(len(item.offsets) for _, item in there)
-        places: list[Array] = [np.empty(total, np.uint32 if n <= 2**32 else np.uint64) for n in extent]
-        at = 0
-        for share, item in there:
-            until = at + len(item.offsets)
-            for dim, column in enumerate(columns(item.offsets, dims)):
-                # In the coordinates' own type: a chunk's offsets have 32 bits, and beyond 2^32 they would wrap.
-                origin = places[dim].dtype.type(share.scaled[dim] * dims[dim])
-                np.add(column, origin, out=places[dim][at:until], casting="unsafe")
-            at = until
-        parts = [as_type(item.values, dtype) for _, item in there]
+        places = coordinates(self._dataset, [(share, item.offsets) for share, item in there])
+        parts = [] if places_only else [as_type(item.values, dtype) for _, item in there]
         return places, np.concatenate(parts) if parts else np.zeros(0, dtype)
 
 
-def _coords(places: list[Array]) -> NDArray[np.uint64]:
+def coordinates(dataset: Dataset, there: Sequence[tuple[Share, NDArray[np.uint32]]]) -> list[Array]:
+    """Return the dataset's coordinates of chunk offsets, one (n,) array a dimension."""
+    extent, dims = dataset.extent, dataset.spec.dims
+    total = sum(len(offsets) for _, offsets in there)
+    places: list[Array] = [np.empty(total, np.uint32 if n <= 2**32 else np.uint64) for n in extent]
+    at = 0
+    for share, offsets in there:
+        until = at + len(offsets)
+        for dim, column in enumerate(columns(offsets, dims)):
+            # In the coordinates' own type: a chunk's offsets have 32 bits, and beyond 2^32 they would wrap.
+            origin = places[dim].dtype.type(share.scaled[dim] * dims[dim])
+            np.add(column, origin, out=places[dim][at:until], casting="unsafe")
+        at = until
+    return places
+
+
+def coords_of(places: list[Array]) -> NDArray[np.uint64]:
+    """Return coordinates as rows, (n, rank)."""
     return np.stack(places, axis=1).astype(np.uint64) if places else np.zeros((0, 0), np.uint64)
 
 
-def _run(shares: Sequence[Share], first: int, room: int) -> int:
+def run_of(shares: Sequence[Share], first: int, room: int) -> int:
     """Return the end of the run of shares from `first` that select at most `room` elements, one at least."""
     total = shares[first].selection.size
     until = first + 1

@@ -28,6 +28,7 @@ from hsparse.sn.media import Media, accepted, sent
 from hsparse.sn.query_values import answer_query, change_by_query
 from hsparse.sn.respond import respond
 from hsparse.sn.sparse_read import SparseRead
+from hsparse.sn.sparse_variable_read import answer_sparse_variable
 from hsparse.sn.stream import AT_ONCE, respond_stream
 from hsparse.sn.value_json import respond_values
 from hsparse.sn.variable_fanout import VariableFanout, aside
@@ -159,7 +160,7 @@ async def put_value(context: Context) -> web.StreamResponse:
             raise BadRequest("drop_fill is about whole elements; leave out fields.")
         if isinstance(values, VariableArray):
             variable = VariableFanout(context.service.owners, target)
-            await variable.write_variable(selection, values, fields)
+            await variable.write_variable(selection, values, fields, drop_fill=drop_fill)
             return
         chunks = ChunkFanout(context.service.owners, target)
         await chunks.write(selection, values, drop_fill=drop_fill, fields=fields)
@@ -220,6 +221,8 @@ async def _answer_json(
 async def answer_sparse(context: Context, dataset: Dataset, selection: Selection) -> web.StreamResponse:
     """Answer with the defined elements of the selection: places and values."""
     dataset.require_sparse()
+    if dataset.is_variable:
+        return await answer_sparse_variable(context, dataset, selection)
     settings = context.service.settings
     chunks = ChunkFanout(context.service.owners, dataset)
     read = SparseRead(dataset, chunks, settings.page_size, settings.max_request_size)

@@ -15,7 +15,7 @@ from hsparse.format.selection import Selection
 from hsparse.model.variable_array import MAX_HEAP, VariableArray, take
 from hsparse.sn.chunk_fanout import MOST_CHUNKS, ChunkFanout, parts_of
 from hsparse.wire.gather import gather_all
-from hsparse.wire.message import ReadVariable, WriteChunks
+from hsparse.wire.message import ReadSparseVariable, ReadVariable, SparseVariableValues, WriteChunks
 
 Part: TypeAlias = VariableArray | int | None
 INLINE = 1 << 14
@@ -85,8 +85,22 @@ class VariableFanout(ChunkFanout):
             return 0
         return max(1, min(selection.size // 2, limit * max(1, known) * 3 // (4 * total)))
 
+    async def read_sparse_variable(
+        self, shares: Sequence[Share], limit: int
+    ) -> list[SparseVariableValues | int | None]:
+        """Return the defined elements of each share, see `ReadSparseVariable`."""
+        spec = self._dataset.spec
+        return await self._owners.gather(
+            shares, self._key, lambda some: ReadSparseVariable(spec, parts_of(some), limit)
+        )
+
     async def write_variable(
-        self, selection: Selection, values: VariableArray, fields: Sequence[str] = ()
+        self,
+        selection: Selection,
+        values: VariableArray,
+        fields: Sequence[str] = (),
+        *,
+        drop_fill: bool = False,
     ) -> None:
         """Write `values`, of the selection's shape or one element for all; durable when it returns.
 
@@ -103,7 +117,8 @@ class VariableFanout(ChunkFanout):
                         self._dataset.spec,
                         tuple(self._write_part(shares[i]) for i in some),
                         tuple(parts[i] for i in some),
-                        fields=tuple(fields),
+                        drop_fill,
+                        tuple(fields),
                     )
                 )
                 for node, some in self._owners.split(shares, self._key)

@@ -16,9 +16,9 @@ from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.fields import packed_type, parse_fields
 from hsparse.format.select_syntax import parse_select
 from hsparse.format.selection import Orthogonal, Points, Selection, Span
-from hsparse.format.structured_region import decode_region
+from hsparse.format.structured_region import decode_region, decode_variable_region
 from hsparse.model.json_form import Values
-from hsparse.sn.arrow import read_arrow
+from hsparse.sn.arrow import read_arrow, read_variable_arrow
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset
 from hsparse.sn.json_body import read_object
@@ -103,14 +103,25 @@ def selected_values(context: Context, body: WriteBody, dataset: Dataset) -> tupl
     return selection, _values(context, body, dataset, selection, fields)
 
 
-def _arrow(data: bytes | bytearray, dataset: Dataset) -> tuple[Selection, NDArray[Any]]:
-    coords, values = read_arrow(data, len(dataset.extent), dataset.dtype)
+def _arrow(data: bytes | bytearray, dataset: Dataset) -> tuple[Selection, Values]:
+    coords: NDArray[np.uint64]
+    values: Values
+    rank = len(dataset.extent)
+    if dataset.is_variable:
+        coords, values = read_variable_arrow(data, rank, dataset.spec.datatype.element)
+    else:
+        coords, values = read_arrow(data, rank, dataset.dtype)
     return Points(dataset.extent, coords), values
 
 
-def _structured(data: bytes | bytearray, dataset: Dataset) -> tuple[Selection, NDArray[Any]]:
+def _structured(data: bytes | bytearray, dataset: Dataset) -> tuple[Selection, Values]:
+    selection: Selection
+    values: Values
     try:
-        selection, values = decode_region(data, dataset.dtype)
+        if dataset.is_variable:
+            selection, values = decode_variable_region(data, dataset.spec.datatype.element)
+        else:
+            selection, values = decode_region(data, dataset.dtype)
     except Corrupt as error:
         raise BadRequest(f"The body is not a structured chunk's bytes: {error.message}") from error
     if selection.extent != dataset.extent:

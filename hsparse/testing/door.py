@@ -9,9 +9,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.testing.sparse_model import Coord
+from hsparse.model.variable_array import VariableArray
+from hsparse.testing.sparse_model import Coord, element_bytes
 
-Array: TypeAlias = NDArray[Any]
+Array: TypeAlias = NDArray[Any] | VariableArray
 Found: TypeAlias = dict[Coord, bytes]
 """Defined elements: one element's bytes by coordinates."""
 
@@ -24,7 +25,8 @@ class NotDone(Exception):
 class Kind:
     """A dataset to create: its HDF5/JSON type, extent (unlimited), chunk and creation properties.
 
-    `fill` is one element's bytes, `most` the largest extent a test gives a dimension.
+    `fill` is one element's bytes, `most` the largest extent a test gives a dimension. `flags` are the structured
+    chunk's, if the layout is not the one that `sparse` means.
     """
 
     type: Any
@@ -34,11 +36,13 @@ class Kind:
     fill: bytes = b""
     filters: list[Any] = field(default_factory=list)
     sparse: bool = True
+    flags: tuple[str, ...] = ()
 
     @property
     def layout(self) -> dict[str, Any]:
-        if self.sparse:
-            return {"class": "H5D_STRUCT_CHUNK", "dims": list(self.chunk), "flags": ["H5D_SPARSE_DATA"]}
+        flags = list(self.flags) or (["H5D_SPARSE_DATA"] if self.sparse else [])
+        if flags:
+            return {"class": "H5D_STRUCT_CHUNK", "dims": list(self.chunk), "flags": flags}
         return {"class": "H5D_CHUNKED", "dims": list(self.chunk)}
 
 
@@ -109,6 +113,6 @@ class Door(Protocol):
 def found_elements(coords: NDArray[np.uint64], values: Array) -> Found:
     """Return coordinates `(n, rank)` and values `(n,)` as a dict; none may come twice."""
     places = [tuple(coord) for coord in coords.tolist()]
-    found = dict(zip(places, (value.tobytes() for value in values.reshape(-1, 1)), strict=True))
+    found = dict(zip(places, element_bytes(values), strict=True))
     assert len(found) == len(places), "a defined element was told twice"
     return found

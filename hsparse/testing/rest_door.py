@@ -10,8 +10,14 @@ import numpy as np
 from hsparse.format.encoded_selection import decode_first
 from hsparse.format.selection import Points
 from hsparse.format.selection_json import parse_selection_json
-from hsparse.format.structured_region import decode_region, encode_region
+from hsparse.format.structured_region import (
+    decode_region,
+    decode_variable_region,
+    encode_region,
+    encode_variable_region,
+)
 from hsparse.model.datatype import parse_type
+from hsparse.model.variable_array import VariableArray
 from hsparse.testing.door import Array, Found, Kind, NotDone, Place, found_elements
 from hsparse.testing.rest_client import BINARY, Reply
 from hsparse.testing.sparse_model import Coord
@@ -66,14 +72,14 @@ class RestDoor:
 
     async def write(self, id: str, place: Place, values: Array, drop_fill: bool) -> None:
         options: dict[str, Any] = {"drop_fill": 1} if drop_fill else {}
-        data = values.tobytes()
+        data = values.heap.tobytes() if isinstance(values, VariableArray) else values.tobytes()
         body: Any = data
         if place.points is None:
             options["select"] = place.select
         elif self._kinds[id].sparse and self._other():
             points = Points(await self.extent(id), np.array(place.points, np.uint64))
             options["sparse"] = 1
-            body = encode_region(points, values)
+            body = self._region(id, points, values)
         else:
             body = {"points": place.points, "value_base64": base64.b64encode(data).decode()}
             options["headers"] = JSON
@@ -109,8 +115,11 @@ class RestDoor:
 
     async def read_sparse(self, id: str, place: Place | None = None) -> Found:
         reply = await self._read(id, place, sparse=1)
-        dtype = parse_type(self._kinds[id].type).dtype
-        selection, values = decode_region(reply.body, dtype)
+        datatype = parse_type(self._kinds[id].type)
+        if datatype.is_variable:
+            places, elements = decode_variable_region(reply.body, datatype.element)
+            return found_elements(places.coords(), elements)
+        selection, values = decode_region(reply.body, datatype.dtype)
         return found_elements(selection.coords(), values)
 
     async def read_dense(self, id: str, place: Place | None = None) -> bytes:
@@ -126,6 +135,11 @@ class RestDoor:
             return _checked(await self._rest("GET", path, accept=BINARY, **options))
         body = {"points": place.points}
         return _checked(await self._rest("POST", path, body, accept=BINARY, headers=JSON, **options))
+
+    def _region(self, id: str, points: Points, values: Array) -> bytes:
+        if isinstance(values, VariableArray):
+            return encode_variable_region(points, values, parse_type(self._kinds[id].type).element)
+        return encode_region(points, values)
 
     def _other(self) -> bool:
         self._turn += 1

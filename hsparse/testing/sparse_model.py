@@ -13,14 +13,24 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.model.json_form import Values
+from hsparse.model.variable_array import VariableArray
+
 Coord: TypeAlias = tuple[int, ...]
+
+
+def element_bytes(values: Values) -> list[bytes]:
+    """Return each element's bytes."""
+    if isinstance(values, VariableArray):
+        return list(values)
+    return [value.tobytes() for value in values.reshape(-1, 1)]
 
 
 class SparseModel:
     """A dataset as HDF5 has it: an element is defined once written, until erased or shrunk away.
 
     Of a dense dataset (`sparse=False`) the same holds, but that nobody can ask which elements are defined.
-    `fill` is one element's bytes.
+    `fill` is one element's bytes, which must be given for a variable-length type.
     """
 
     def __init__(
@@ -32,7 +42,7 @@ class SparseModel:
         self.sparse = sparse
         self.elements: dict[Coord, bytes] = {}
 
-    def write(self, coords: Iterable[Coord], values: NDArray[Any], *, drop_fill: bool = False) -> None:
+    def write(self, coords: Iterable[Coord], values: Values, *, drop_fill: bool = False) -> None:
         """Define elements, H5Dwrite; of one given twice the last value wins.
 
         `values` has one element a coordinate, or one for all. With `drop_fill` those equal to the fill
@@ -59,9 +69,12 @@ class SparseModel:
 
     def read(self, coords: Iterable[Coord] | None = None) -> NDArray[Any]:
         """Return values `(n,)`, H5Dread: the fill value where undefined; all in row-major order by default."""
+        return np.frombuffer(self.packed(coords), np.uint8).view(self.dtype)
+
+    def packed(self, coords: Iterable[Coord] | None = None) -> bytes:
+        """Return the same as the elements' bytes, one after the other."""
         places = itertools.product(*map(range, self.extent)) if coords is None else coords
-        data = b"".join(self.elements.get(coord, self.fill) for coord in places)
-        return np.frombuffer(data, np.uint8).view(self.dtype)
+        return b"".join(self.elements.get(coord, self.fill) for coord in places)
 
     def copy(self) -> SparseModel:
         """Return a model that changes on its own: what an operation would make of this one."""
@@ -69,9 +82,9 @@ class SparseModel:
         other.elements = dict(self.elements)
         return other
 
-    def _paired(self, coords: Iterable[Coord], values: NDArray[Any]) -> Iterable[tuple[Coord, bytes]]:
+    def _paired(self, coords: Iterable[Coord], values: Values) -> Iterable[tuple[Coord, bytes]]:
         places = [self._checked(coord) for coord in coords]
-        column = [item.tobytes() for item in values.reshape(-1, 1)]
+        column = element_bytes(values)
         return zip(places, column * len(places) if len(column) == 1 else column, strict=True)
 
     def _checked(self, coord: Coord) -> Coord:

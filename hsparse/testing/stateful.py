@@ -168,7 +168,7 @@ class SparseMachine(RuleBasedStateMachine):
         """Values of a place, the fill value where undefined."""
         self._turn(data)
         place, subject = data.draw(places(self.subject.model.extent)), self.subject
-        expected = subject.model.read(place.coords).tobytes()
+        expected = subject.model.packed(place.coords)
         assert self.world.run(self.door.read_dense(subject.id, place)) == expected
 
     @invariant()
@@ -193,7 +193,7 @@ class SparseMachine(RuleBasedStateMachine):
 
     @invariant()
     def dense_equal(self) -> None:
-        assert self.world.run(self.door.read_dense(self.subject.id)) == self.subject.model.read().tobytes()
+        assert self.world.run(self.door.read_dense(self.subject.id)) == self.subject.model.packed()
 
     def teardown(self) -> None:
         """Look at every dataset once more with cold caches, unless something failed before."""

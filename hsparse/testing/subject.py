@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from hsparse.testing.door import Door, Kind, Place
-from hsparse.testing.sparse_model import Coord, SparseModel
+from hsparse.model.counted import split
+from hsparse.model.datatype import parse_type
+from hsparse.model.variable_array import VariableArray
+from hsparse.testing.door import Array, Door, Kind, Place
+from hsparse.testing.random_element import random_element
+from hsparse.testing.sparse_model import Coord, SparseModel, element_bytes
 
 COMPOUND = {
     "class": "H5T_COMPOUND",
     "fields": [{"name": "count", "type": "H5T_STD_I16BE"}, {"name": "weight", "type": "H5T_IEEE_F32LE"}],
 }
 TEXT = {"class": "H5T_STRING", "length": 5, "charSet": "H5T_CSET_ASCII", "strPad": "H5T_STR_NULLPAD"}
+WORDS = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
+LISTS = {
+    "class": "H5T_COMPOUND",
+    "fields": [
+        {"name": "count", "type": "H5T_STD_U16LE"},
+        {
+            "name": "lists",
+            "type": {"class": "H5T_VLEN", "base": {"class": "H5T_VLEN", "base": "H5T_STD_I32BE"}},
+        },
+        {"name": "words", "type": {"class": "H5T_ARRAY", "base": WORDS, "dims": [2]}},
+    ],
+}
 DEFLATE = {"class": "H5Z_FILTER_DEFLATE", "level": 1}
 SHUFFLE = {"class": "H5Z_FILTER_SHUFFLE"}
 VALUES_ONLY = {"class": "H5Z_FILTER_LZF", "section": "H5_SECTION_FIXED"}
+HEAP_ONLY = {"class": "H5Z_FILTER_DEFLATE", "level": 1, "section": "H5_SECTION_VL"}
 
 KINDS: dict[str, Kind] = {
     "line": Kind("H5T_STD_I32LE", (20,), (7,), 40),
@@ -35,6 +52,11 @@ KINDS: dict[str, Kind] = {
     "dense": Kind(
         "H5T_STD_I64BE", (8, 6), (3, 4), 12, np.array(-1, ">i8").tobytes(), filters=[DEFLATE], sparse=False
     ),
+    "words": Kind(WORDS, (9, 6), (4, 3), 12, b"\4\0\0\0none", filters=[SHUFFLE, DEFLATE]),
+    "lists": Kind(LISTS, (14,), (6,), 20, bytes(14), flags=("H5D_SPARSE_DATA", "H5D_VL_DATA")),
+    "dense words": Kind(
+        WORDS, (5, 4), (2, 3), 8, b"\1\0\0\0f", filters=[HEAP_ONLY], sparse=False, flags=("H5D_VL_DATA",)
+    ),
 }
 """Datasets of rank 1 to 4: types, byte orders, filters and fill values differ."""
 
@@ -47,7 +69,7 @@ class Write:
     """Write `values: (n,)` to a place."""
 
     place: Place
-    values: NDArray[Any]
+    values: Array
     drop_fill: bool
 
     def apply(self, model: SparseModel) -> None:
@@ -133,10 +155,14 @@ class Subject:
         """Return what is there; of a dense dataset what differs from the fill, and what the model has."""
         if self.model.sparse:
             return await door.read_sparse(self.id)
-        values = np.frombuffer(await door.read_dense(self.id), np.uint8).view(self.model.dtype)
-        column = (value.tobytes() for value in values.reshape(-1, 1))
+        data, datatype = await door.read_dense(self.id), parse_type(self.kind.type)
+        values: Array
+        if datatype.is_variable:
+            values = split(data, datatype.element, (math.prod(self.model.extent),))
+        else:
+            values = np.frombuffer(data, np.uint8).view(self.model.dtype)
         places = itertools.product(*map(range, self.model.extent))
-        both = zip(places, column, strict=True)
+        both = zip(places, element_bytes(values), strict=True)
         return {
             coord: value for coord, value in both if coord in self.model.elements or value != self.model.fill
         }
@@ -176,10 +202,15 @@ def writes(draw: st.DrawFn, subject: Subject) -> Write:
     """Writes whose values are often the fill value."""
     place = draw(places(subject.model.extent))
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    count, dtype = len(place.coords), subject.model.dtype
-    values = np.frombuffer(generator.bytes(count * dtype.itemsize), np.uint8).view(dtype).copy()
-    values[generator.random(count) < 0.3] = np.frombuffer(subject.model.fill, np.uint8).view(dtype)[0]
-    return Write(place, values, subject.kind.sparse and draw(st.booleans()))
+    drop_fill = subject.kind.sparse and draw(st.booleans())
+    count, datatype = len(place.coords), parse_type(subject.kind.type)
+    like_fill = generator.random(count) < 0.3
+    column = [
+        subject.model.fill if same else random_element(datatype.element, generator) for same in like_fill
+    ]
+    if datatype.is_variable:
+        return Write(place, VariableArray.of(column), drop_fill)
+    return Write(place, np.frombuffer(b"".join(column), np.uint8).view(datatype.dtype), drop_fill)
 
 
 def value_changes(subject: Subject) -> st.SearchStrategy[Write | Erase]:

@@ -12,13 +12,24 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.errors import Moved, TooLarge, Unsupported
+from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.selection import Boxes, Orthogonal, Points, Selection, Span
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.objid import new_id, new_root_id
 from hsparse.model.variable_array import VariableArray
-from hsparse.wire.message import DataNode, Part, ReadVariable, TrimChunks, WriteChunks
+from hsparse.wire.message import (
+    CountDefined,
+    DataNode,
+    EraseChunks,
+    Part,
+    ReadSparse,
+    ReadSparseVariable,
+    ReadVariable,
+    SparseVariableValues,
+    TrimChunks,
+    WriteChunks,
+)
 
 CLOCK = SystemClock()
 TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
@@ -42,9 +53,12 @@ def text(value: str) -> bytes:
     return len(data).to_bytes(4, "little") + data
 
 
-def about(kind: object = TEXT, fill: bytes = b"", *, sparse: bool = False) -> ChunkSpec:
+def about(
+    kind: object = TEXT, fill: bytes = b"", *, sparse: bool = False, structured: bool = False
+) -> ChunkSpec:
     dataset = new_id("datasets", new_root_id(CLOCK), CLOCK)
-    return ChunkSpec(dataset, kind, DIMS, sparse, fill, ((Filter(1, (1,)),),))
+    pipelines = ((Filter(1, (1,)),),) * (3 if structured or sparse else 1)
+    return ChunkSpec(dataset, kind, DIMS, sparse, fill, pipelines)
 
 
 def words(selection: Selection, mark: str) -> VariableArray:
@@ -61,9 +75,10 @@ async def read(node: DataNode, spec: ChunkSpec, selection: Selection) -> list[by
     return list(got)
 
 
+@pytest.mark.parametrize("structured", [False, True])
 @pytest.mark.parametrize("selection", WANTED, ids=lambda s: type(s).__name__)
-async def test_words_against_a_list(node: DataNode, selection: Selection) -> None:
-    spec = about(fill=text("fill"))
+async def test_words_against_a_list(node: DataNode, selection: Selection, structured: bool) -> None:
+    spec = about(fill=text("fill"), structured=structured)
     model = [spec.fill] * 20
     assert await read(node, spec, selection) == [spec.fill] * selection.size
     for chosen, mark in ((WANTED[1], "ä"), (selection, "b")):
@@ -145,7 +160,163 @@ async def test_a_chunk_beyond_the_limit_is_refused(node: DataNode) -> None:
     assert await node.send(ReadVariable(spec, (part,), ROOM)) == (None,)
 
 
-async def test_sparse_words_are_refused(node: DataNode) -> None:
+@pytest.mark.parametrize("sparse", [False, True])
+async def test_what_is_refused_leaves_what_was_there(node: DataNode, sparse: bool) -> None:
+    """Also where a write covers the whole chunk, which is not loaded for it, and others are under way."""
+    spec = about(sparse=sparse)
+    part = Part((0, 0), WANTED[0], full=True)
+    values = words(WANTED[0], "x")
+    await node.send(WriteChunks(spec, (part,), (values,)))
+    large = VariableArray.of([text("x" * (16 << 20))])
+    one = VariableArray.of([text("one")])
+    refused, done = await asyncio.gather(
+        node.send(WriteChunks(spec, (part,), (large,))),
+        node.send(WriteChunks(spec, (Part((0, 0), at(3)),), (one,))),
+        return_exceptions=True,
+    )
+    assert isinstance(refused, TooLarge)
+    assert done is None
+    model = list(values)
+    model[3] = text("one")
+    assert await read(node, spec, WANTED[0]) == model
+
+
+async def places_and_words(
+    node: DataNode, spec: ChunkSpec, selection: Selection = WANTED[0]
+) -> dict[int, bytes]:
+    """Return the defined words, which must be told alike by every message about them."""
+    parts = (Part((0, 0), selection),)
+    (found,) = await node.send(ReadSparseVariable(spec, parts, ROOM))
+    (places,) = await node.send(ReadSparse(spec, parts, places_only=True))
+    (count,) = await node.send(CountDefined(spec, parts))
+    if found is None:
+        assert (places, count) == (None, 0)
+        return {}
+    assert not isinstance(found, int)
+    assert places is not None
+    assert found.offsets.tolist() == places.offsets.tolist() == sorted(set(found.offsets.tolist()))
+    assert len(places.values) == 0
+    assert count == len(found.offsets) == found.values.size
+    return dict(zip(found.offsets.tolist(), found.values, strict=True))
+
+
+async def define(
+    node: DataNode, spec: ChunkSpec, selection: Selection, *words: str, drop_fill: bool = False
+) -> None:
+    values = VariableArray.of([text(word) for word in words])
+    values = values if values.size == 1 else values.reshape(selection.shape)
+    await node.send(WriteChunks(spec, (Part((0, 0), selection),), (values,), drop_fill))
+
+
+def at(*offsets: int) -> Points:
+    return Points(DIMS, np.array([divmod(offset, 5) for offset in offsets], np.uint64))
+
+
+@pytest.mark.parametrize("selection", WANTED, ids=lambda s: type(s).__name__)
+async def test_sparse_words_against_a_dict(node: DataNode, selection: Selection) -> None:
+    spec = about(fill=text("fill"), sparse=True)
+    model: dict[int, bytes] = {}
+    assert await places_and_words(node, spec) == {}
+    for chosen, mark in ((WANTED[1], "ä"), (selection, "b"), (WANTED[3], "c")):
+        values = words(chosen, mark)
+        model |= dict(zip(chosen.offsets().tolist(), values, strict=True))
+        await node.send(WriteChunks(spec, (Part((0, 0), chosen, chosen.is_all),), (values,)))
+    for wanted in WANTED:
+        offsets = wanted.offsets().tolist()
+        assert await read(node, spec, wanted) == [model.get(offset, spec.fill) for offset in offsets]
+        inside = {offset: model[offset] for offset in offsets if offset in model}
+        assert await places_and_words(node, spec, wanted) == inside
+    await node.send(EraseChunks(spec, (Part((0, 0), WANTED[1]),)))
+    for offset in WANTED[1].offsets().tolist():
+        model.pop(offset, None)
+    assert await places_and_words(node, spec) == model
+    await node.send(EraseChunks(spec, (Part((0, 0), WANTED[0]),)))
+    assert await places_and_words(node, spec) == {}
+    assert await read(node, spec, WANTED[0]) == [spec.fill] * 20
+
+
+async def test_sparse_words_like_the_fill_value(node: DataNode) -> None:
+    spec = about(fill=text("fill"), sparse=True)
+    await define(node, spec, at(1, 3, 5, 5), "one", "fill", "fill", "last", drop_fill=True)
+    await define(node, spec, at(7, 8), "fill", drop_fill=True)
+    assert await places_and_words(node, spec) == {1: text("one"), 5: text("last")}
+    await define(node, spec, at(1, 9), "fill")
+    await define(node, spec, at(1), "fill", drop_fill=True)
+    await define(node, spec, at(2, 4), "same", drop_fill=True)
+    assert await places_and_words(node, spec) == {
+        1: text("fill"),
+        2: text("same"),
+        4: text("same"),
+        5: text("last"),
+        9: text("fill"),
+    }
+
+
+async def test_fields_of_sparse_pairs(node: DataNode) -> None:
+    spec = about(PAIR, fill=b"\7" + text("f"), sparse=True)
+
+    async def write(selection: Selection, *values: bytes, fields: tuple[str, ...] = ()) -> None:
+        part = Part((0, 0), selection)
+        await node.send(WriteChunks(spec, (part,), (VariableArray.of(values),), fields=fields))
+
+    await write(at(3, 4), b"\1" + text("a"), b"\2" + text("b"))
+    await write(at(4, 6), b"\5", fields=("n",))
+    await write(at(6), text("last"), fields=("t",))
+    assert await places_and_words(node, spec) == {
+        3: b"\1" + text("a"),
+        4: b"\5" + text("b"),
+        6: b"\5" + text("last"),
+    }
+
+
+async def test_sparse_words_written_at_once_all_stay(node: DataNode) -> None:
     spec = about(sparse=True)
-    with pytest.raises(Unsupported):
-        await node.send(ReadVariable(spec, (Part((0, 0), WANTED[0]),), ROOM))
+    await asyncio.gather(*(define(node, spec, at(n), str(n) * n) for n in range(20)))
+    assert await places_and_words(node, spec) == {n: text(str(n) * n) for n in range(20)}
+
+
+async def test_trimmed_sparse_words(node: DataNode) -> None:
+    old = about(sparse=True)
+    whole = WANTED[0]
+    values = words(whole, "x")
+    parts = (Part((0, 0), whole), Part((1, 0), whole))
+    await node.send(WriteChunks(old, parts, (values, values)))
+    new = replace(old, generation=1)
+    await node.send(TrimChunks(new, (3, 2), ((0, 0), (1, 0))))
+    kept = {n: word for n, word in enumerate(values) if n // 5 < 3 and n % 5 < 2}
+    assert await places_and_words(node, new) == kept
+    assert await node.send(ReadSparseVariable(new, parts[1:], ROOM)) == (None,)
+    with pytest.raises(Moved):
+        await node.send(EraseChunks(old, parts))
+
+
+async def test_sparse_words_that_are_too_many_are_told_in_bytes(node: DataNode) -> None:
+    spec = about(sparse=True)
+    parts = tuple(Part((0, n), WANTED[0]) for n in range(12))
+    values = words(WANTED[0], "x")
+    await node.send(WriteChunks(spec, parts, (values,) * 12))
+    full = len(values.heap) + 20 * 4
+    got = await node.send(ReadSparseVariable(spec, parts, 12 * full))
+    assert [isinstance(part, SparseVariableValues) for part in got] == [True] * 12
+    got = await node.send(ReadSparseVariable(spec, parts, 3 * full))
+    assert sum(isinstance(part, SparseVariableValues) for part in got) <= 3
+    assert {part for part in got if isinstance(part, int)} <= {full, 0}
+    half = Part((0, 0), WANTED[1])
+    (some,) = await node.send(ReadSparseVariable(spec, (half,), 1))
+    assert some == sum(len(word) + 4 for word in words(WANTED[0], "x")[1:3, 2:5])
+    (one,) = await node.send(ReadSparseVariable(spec, (Part((0, 0), at(7)),), 1))
+    assert isinstance(one, SparseVariableValues), "one element alone comes, however large it is"
+    assert list(one.values) == [text("x" * 7)]
+
+
+async def test_a_sparse_chunk_beyond_the_limit_is_refused(node: DataNode) -> None:
+    spec = about(sparse=True)
+    with pytest.raises(TooLarge, match="chunk"):
+        await define(node, spec, WANTED[0], "x" * (16 << 20))
+    assert await places_and_words(node, spec) == {}
+
+
+async def test_sparse_words_are_not_read_as_numbers(node: DataNode) -> None:
+    spec = about(sparse=True)
+    with pytest.raises(BadRequest, match="ReadSparseVariable"):
+        await node.send(ReadSparse(spec, (Part((0, 0), WANTED[0]),)))

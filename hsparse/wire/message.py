@@ -270,6 +270,19 @@ class SparseValues:
 
 
 @dataclass(frozen=True, slots=True)
+class SparseVariableValues:
+    """The same of a variable-length type: `values` has shape (n,)."""
+
+    offsets: NDArray[np.uint32]
+    values: VariableArray
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the places and of the values' heap."""
+        return self.offsets.nbytes + len(self.values.heap)
+
+
+@dataclass(frozen=True, slots=True)
 class ReadChunks(Message[tuple[NDArray[Any] | None, ...]]):
     """Read values: for each part an array of the selection's shape, None where all is fill value.
 
@@ -298,12 +311,25 @@ class ReadVariable(Message[tuple[VariableArray | int | None, ...]]):
 class ReadSparse(Message[tuple[SparseValues | None, ...]]):
     """Read the defined elements of sparse chunks inside each part's selection.
 
-    With `places_only` the values are empty.
+    With `places_only`, which alone there is for variable-length types, the values are empty.
     """
 
     spec: ChunkSpec
     parts: tuple[Part, ...]
     places_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSparseVariable(Message[tuple[SparseVariableValues | int | None, ...]]):
+    """Read the defined elements of sparse chunks of a variable-length type inside each part's selection.
+
+    Where the parts together would have more than `limit` bytes, places and values, some are only their number of
+    bytes, as `ReadVariable` has it; but a single element of a single part comes whatever it has.
+    """
+
+    spec: ChunkSpec
+    parts: tuple[Part, ...]
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,3 +216,40 @@ def test_a_sparse_dataset_through_chunks(files: Files) -> None:
         np.testing.assert_array_equal(file["s"][...], model)
         np.testing.assert_array_equal(file["s"][490:550, 50:130], model[490:550, 50:130])
         np.testing.assert_array_equal(file["s"][[0, 505, 999], 400:500], model[[0, 505, 999], 400:500])
+
+
+FLAGS = [["H5D_SPARSE_DATA"], ["H5D_SPARSE_DATA", "H5D_VL_DATA"], ["H5D_VL_DATA"]]
+
+
+@pytest.mark.parametrize("flags", FLAGS, ids=["sparse", "sparse, named", "dense"])
+def test_variable_length_data_in_structured_chunks(files: Files, flags: list[str]) -> None:
+    """Undefined elements are the fill value, here none: empty."""
+    layout = {"class": "H5D_STRUCT_CHUNK", "dims": [40, 8], "flags": flags}
+    rng = np.random.default_rng(0)
+    words = np.full((200, 20), "", object)
+    lists = np.empty((500,), object)
+    for place in range(500):
+        lists[place] = np.zeros(0, "<i4")
+    with files("w") as file:
+        text = file.create_dataset("t", words.shape, h5pyd.string_dtype(), chunks=layout)
+        numbers = file.create_dataset(
+            "n", lists.shape, h5pyd.special_dtype(vlen=np.dtype("<i4")), chunks=layout | {"dims": [70]}
+        )
+        for row, column in ((0, 0), (70, 6), (180, 12)):
+            part = np.array([["ä" * int(n) for n in row] for row in rng.integers(0, 9, (20, 8))], object)
+            words[row : row + 20, column : column + 8] = part
+            text[row : row + 20, column : column + 8] = part
+        for place in (3, 69, 71, 499):
+            lists[place] = rng.integers(-9, 9, place % 7 + 1).astype("<i4")
+            numbers[place] = lists[place]
+    with files("r") as file:
+        np.testing.assert_array_equal(as_text(file["t"][...]), words)
+        np.testing.assert_array_equal(as_text(file["t"][75:95, 4:9]), words[75:95, 4:9])
+        for got, wanted in zip(file["n"][...], lists, strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+
+def as_text(values: np.ndarray) -> np.ndarray:
+    """Return strings where h5pyd gives bytes, and "" where it gives 0."""
+    flat = [word.decode() if isinstance(word, bytes) else word or "" for word in values.reshape(-1)]
+    return np.array(flat, object).reshape(values.shape)

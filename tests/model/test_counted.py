@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hsparse.errors import BadRequest
-from hsparse.model.counted import bounds, split
+from hsparse.model.counted import bounds, prefixed, split, unprefixed
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Record
 from hsparse.model.json_form import from_json, to_json
@@ -163,3 +163,12 @@ def test_what_h5json_appends_to_arrays_is_dropped() -> None:
     assert to_json(found, element) == [[0, ["ab", ""]], [1, ["ab", "c"]], [2, ["ab", "cc"]]]
     with pytest.raises(BadRequest):
         split(data + b"\1", element, (3,))
+
+
+@given(st.lists(st.binary(max_size=5), max_size=6))
+def test_counts_before_runs(runs: list[bytes]) -> None:
+    data, sizes = np.frombuffer(b"".join(runs), np.uint8), np.array([len(run) for run in runs], np.int64)
+    array = prefixed(data, sizes)
+    assert list(array) == [struct.pack("<I", len(run)) + run for run in runs]
+    back, lengths = unprefixed(array)
+    assert (back.tobytes(), lengths.tolist()) == (data.tobytes(), sizes.tolist())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from h5json.hdf5dtype import check_dtype, createDataType
@@ -84,3 +85,32 @@ def test_a_boolean_is_what_h5py_writes_as_one() -> None:
 def test_what_is_refused(item: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         element_of(item)
+
+
+FILE_TYPES = [
+    (TEXT, h5py.string_dtype()),
+    ({"class": "H5T_VLEN", "base": "H5T_IEEE_F64LE"}, h5py.vlen_dtype(np.dtype("<f8"))),
+    (
+        {
+            "class": "H5T_COMPOUND",
+            "fields": [
+                {"name": "n", "type": "H5T_STD_U16LE"},
+                {"name": "t", "type": TEXT},
+                {"name": "a", "type": {"class": "H5T_ARRAY", "dims": [3], "base": TEXT}},
+            ],
+        },
+        np.dtype([("n", "<u2"), ("t", h5py.string_dtype()), ("a", h5py.string_dtype(), (3,))]),
+    ),
+    ({"class": "H5T_ARRAY", "dims": [2, 3], "base": "H5T_STD_I32LE"}, np.dtype(("<i4", (2, 3)))),
+]
+
+
+@pytest.mark.parametrize(("item", "dtype"), FILE_TYPES, ids=range(len(FILE_TYPES)))
+def test_the_bytes_of_an_element_in_a_file(item: Any, dtype: Any) -> None:
+    """libhdf5 tells how many it takes for a dataset's elements, its heaps not counted."""
+    with h5py.File("none.h5", "w", driver="core", backing_store=False) as file:
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        space = h5py.h5s.create_simple((7,))
+        dataset = h5py.h5d.create(file.id, b"d", h5py.h5t.py_create(dtype, logical=True), space, properties)
+        assert dataset.get_storage_size() == 7 * element_of(item).file_size

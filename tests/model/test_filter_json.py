@@ -145,6 +145,31 @@ def test_a_section_that_is_not_there_is_refused(section: Any, message: str) -> N
         sparse({**SHUFFLE, "section": section})
 
 
+def variable(*items: Any, is_sparse: bool = True) -> tuple[tuple[Filter, ...], ...]:
+    return parse_filters(items, 16, sparse=is_sparse, chunk_bytes=4000, record_size=6, heap=True)
+
+
+def test_variable_length_data_has_a_third_section() -> None:
+    """References are of one size and can be shuffled, what is on the heap cannot."""
+    level = Filter(1, (9,))
+    assert variable(SHUFFLE, DEFLATE) == ((Filter(2, (6,)), level), (Filter(2, (16,)), level), (level,))
+    assert variable(SHUFFLE, DEFLATE, is_sparse=False) == ((), (Filter(2, (16,)), level), (level,))
+    assert variable({**DEFLATE, "section": "H5_SECTION_VL"}) == ((), (), (level,))
+    assert variable({**DEFLATE, "section": "H5_SECTION_FIXED"}) == ((), (level,), ())
+    assert variable("blosc")[2] == (Filter(32001, (2, 2, 1, 4000, 5, 1, 0)),)
+    with pytest.raises(BadRequest, match="dense layout"):
+        variable({**DEFLATE, "section": "H5_SECTION_SELECTION"}, is_sparse=False)
+
+
+def test_places_and_references_are_compressed_by_default() -> None:
+    places, references, values = variable()
+    assert places == (Filter(2, (6,)), Filter(1, (2,)))
+    assert references == (Filter(2, (16,)), Filter(1, (2,)))
+    assert values == ()
+    assert variable(is_sparse=False) == ((), references, ())
+    assert variable("none") == ((), (), ())
+
+
 @pytest.mark.parametrize("name", ["szip", "nbit", "scaleoffset", "snappy"])
 def test_filters_of_the_api_that_do_not_work_are_told(name: str) -> None:
     for item in (name, {"class": f"H5Z_FILTER_{name.upper()}"}):
@@ -187,10 +212,11 @@ json = st.recursive(
 )
 
 
-@given(st.lists(json, max_size=3), st.booleans())
-def test_any_json_is_parsed_or_refused(items: list[Any], is_sparse: bool) -> None:
+@given(st.lists(json, max_size=3), st.booleans(), st.booleans())
+def test_any_json_is_parsed_or_refused(items: list[Any], is_sparse: bool, heap: bool) -> None:
     with contextlib.suppress(BadRequest, Unsupported):
-        assert len(parse_filters(items, 4, sparse=is_sparse, chunk_bytes=4)) == 1 + is_sparse
+        pipelines = parse_filters(items, 4, sparse=is_sparse, chunk_bytes=4, heap=heap)
+        assert len(pipelines) == (3 if heap else 1 + is_sparse)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, Unsupported
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
-from hsparse.model.layout import chunk_dims, chunk_spec, is_sparse, parse_layout, shown_layout
+from hsparse.model.layout import (
+    chunk_dims,
+    chunk_spec,
+    is_sparse,
+    is_structured,
+    parse_layout,
+    shown_layout,
+)
 
 MIN, MAX = 1 << 20, 1 << 22
 ID = "d-00000000-00000001-0000-000000-000001"
@@ -95,6 +102,39 @@ def test_structured_chunks_are_never_changed(dims: list[int]) -> None:
     assert is_sparse(record)
     assert chunk_spec(record).sparse
     assert len(chunk_spec(record).filters) == 2
+
+
+TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
+VL = {"class": "H5D_STRUCT_CHUNK", "dims": [4, 4], "flags": ["H5D_VL_DATA"]}
+
+
+def test_structured_chunks_of_variable_length_types() -> None:
+    for flags in (["H5D_SPARSE_DATA"], ["H5D_SPARSE_DATA", "H5D_VL_DATA"]):
+        record = made(SPARSE | {"flags": flags}, {"shape": [9, 9]}, TEXT)
+        spec = chunk_spec(record)
+        assert (spec.sparse, spec.structured, len(spec.filters)) == (True, True, 3)
+        assert shown_layout(record)["flags"] == flags
+    record = made(VL, {"shape": [9, 9]}, TEXT)
+    assert (is_structured(record), is_sparse(record)) == (True, False)
+    spec = chunk_spec(record)
+    assert (spec.sparse, spec.structured, len(spec.filters)) == (False, True, 3)
+    plain = chunk_spec(made(None, {"shape": [9, 9]}, TEXT))
+    assert (plain.structured, len(plain.filters)) == (False, 1)
+
+
+@pytest.mark.parametrize(
+    ("layout", "kind", "error"),
+    [
+        (VL, "H5T_STD_I8LE", BadRequest),
+        (SPARSE | {"flags": ["H5D_SPARSE_DATA", "H5D_VL_DATA"]}, "H5T_STD_I8LE", BadRequest),
+        (VL | {"flags": []}, TEXT, Unsupported),
+        (VL | {"flags": []}, "H5T_STD_I8LE", Unsupported),
+        (VL | {"dims": [2**11, 2**11]}, TEXT, BadRequest),
+    ],
+)
+def test_flags_that_do_not_fit_the_type(layout: Any, kind: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        made(layout, {"shape": [2**11, 2**11]}, kind)
 
 
 def test_a_fixed_dimension_bounds_the_chunk() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.model.variable_array import VariableArray, ends, take, taken_sizes
+from hsparse.model.variable_array import VariableArray, ends, join, runs_mask, take, taken_sizes
 
 PIECES = st.lists(st.binary(max_size=5), max_size=8)
 
@@ -26,6 +26,27 @@ def test_taking_from_several(parts: list[list[bytes]], data: st.DataObject) -> N
     sizes = taken_sizes(arrays, np.array(index, np.intp))
     assert sizes.tolist() == [len(model[at]) for at in index] == found.sizes.tolist()
     assert found.nbytes == found.offsets.nbytes + sum(map(len, found))
+
+
+@given(st.lists(PIECES, min_size=1, max_size=4))
+def test_joining(parts: list[list[bytes]]) -> None:
+    found = join([VariableArray.of(part) for part in parts])
+    assert list(found) == [piece for part in parts for piece in part]
+    assert found.shape == (found.size,)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=6), st.integers(0, 4))
+def test_which_bytes_are_in_runs(pairs: list[tuple[int, int]], rest: int) -> None:
+    """Runs may touch and be empty."""
+    model: list[bool] = []
+    begins = []
+    for gap, size in pairs:
+        model += [False] * gap
+        begins.append(len(model))
+        model += [True] * size
+    model += [False] * rest
+    sizes = np.array([size for _, size in pairs], np.int64)
+    assert runs_mask(np.array(begins, np.int64), sizes, len(model)).tolist() == model
 
 
 def test_indexing_like_numpy() -> None:

@@ -133,7 +133,14 @@ async def test_sparse(rest: RestClient, node: DataNode) -> None:
         ({"type": F64, "shape": [9, 20], "creationProperties": {"layout": SPARSE}}, 400),
         ({"type": F64, "shape": [20], "creationProperties": {"layout": SPARSE}}, 400),
         ({"type": F64, "creationProperties": {"layout": SPARSE}}, 400),
-        ({"type": VARIABLE, "shape": [20, 20], "creationProperties": {"layout": SPARSE}}, 400),
+        (
+            {
+                "type": VARIABLE,
+                "shape": [2**11, 2**11],
+                "creationProperties": {"layout": SPARSE | {"dims": [2**11, 2**11], "flags": ["H5D_VL_DATA"]}},
+            },
+            400,
+        ),
         ({"type": F64, "shape": [20, 20], "creationProperties": {"layout": SPARSE | {"flags": ["X"]}}}, 400),
         ({"type": F64, "shape": [20, 20], "creationProperties": {"layout": SPARSE | {"flags": []}}}, 400),
         (

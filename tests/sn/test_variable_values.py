@@ -320,8 +320,9 @@ async def test_bodies_that_are_refused(client: RestClient, body: Any) -> None:
 
 
 async def test_what_is_not_supported_and_what_is_no_text(client: RestClient) -> None:
+    layout = sparse(3) | {"flags": []}
     reply = await client(
-        "POST", "/datasets", {"type": TEXT, "shape": [9], "creationProperties": {"layout": sparse(3)}}
+        "POST", "/datasets", {"type": TEXT, "shape": [9], "creationProperties": {"layout": layout}}
     )
     assert (reply.status, reply["error"]["kind"]) == (400, "unsupported")
     path = await create(client, [1], TEXT)

@@ -25,7 +25,9 @@ from hsparse.wire.message import (
     Part,
     PutAttributes,
     ReadObjects,
+    ReadSparseVariable,
     SparseValues,
+    SparseVariableValues,
     TrimChunks,
     WriteChunks,
 )
@@ -53,6 +55,7 @@ SPEC = ChunkSpec(
         ),
         TrimChunks(SPEC, (3, 3), ((0, 0), (1, 2))),
         FindElements(SPEC, (), "a > 1 & s == b'x'", 5, True, ("a", "s"), True),
+        ReadSparseVariable(SPEC, (), 4096),
         Outcome({"a": []}, True, False, None),
         Outcome(failure=Failure("gone", "It is gone.")),
         (None, 1, "x", 2.5, True),
@@ -164,3 +167,10 @@ def test_a_variable_array_that_lies_is_no_frame() -> None:
     assert cut != data
     with pytest.raises(BadRequest):
         decode(cut)
+
+
+def test_sparse_values_of_variable_length_come_back() -> None:
+    values = VariableArray.of([b"a", b"bcd"])
+    back, told = same((SparseVariableValues(np.array([3, 9], np.uint32), values), 77))  # type: ignore[misc]
+    assert (back.offsets.tolist(), list(back.values), told) == ([3, 9], list(values), 77)
+    assert back.nbytes == 2 * 4 + 4
