@@ -16,6 +16,8 @@ from hsparse.sn.attributes import (
     put_attribute_value,
     put_attributes,
 )
+from hsparse.sn.chunk_value import get_chunk_value, put_chunk_value
+from hsparse.sn.chunks import get_chunk, get_chunk_selection, get_chunks
 from hsparse.sn.datasets import (
     delete_dataset,
     get_dataset,
@@ -119,4 +121,14 @@ VALUE_ROUTES = (
     Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),
 )
 
-ROUTES: tuple[Route, ...] = DOMAIN_ROUTES + OBJECT_ROUTES + LINK_ROUTES + ATTRIBUTE_ROUTES + VALUE_ROUTES
+CHUNK_ROUTES = (
+    Route("GET", "/datasets/{id}/chunks", get_chunks, Right.READ),
+    Route("GET", "/datasets/{id}/chunks/selection", get_chunk_selection, Right.READ),
+    Route("GET", "/datasets/{id}/chunks/{chunk}", get_chunk, Right.READ),
+    Route("GET", "/datasets/{id}/chunks/{chunk}/value", get_chunk_value, Right.READ),
+    Route("PUT", "/datasets/{id}/chunks/{chunk}/value", put_chunk_value, Right.UPDATE),
+)
+
+ROUTES: tuple[Route, ...] = (
+    DOMAIN_ROUTES + OBJECT_ROUTES + LINK_ROUTES + ATTRIBUTE_ROUTES + VALUE_ROUTES + CHUNK_ROUTES
+)
