@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from h5json import objid as h5id
@@ -99,7 +100,7 @@ def chunk_key(dataset: str, scaled: tuple[int, ...]) -> str:
     return chunk_prefix(dataset) + chunk_name(scaled)
 
 
-def chunk_name(scaled: tuple[int, ...]) -> str:
+def chunk_name(scaled: Sequence[int]) -> str:
     """Return what a chunk is called in its dataset, and its key ends in: `<i>_<j>_<k>`, of a scalar `0`."""
     return "_".join(map(str, scaled)) or "0"
 

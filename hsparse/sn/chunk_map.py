@@ -28,11 +28,9 @@ from hsparse.sn.file_rights import FileRights
 from hsparse.sn.json_stream import enclosed, encode_floats, respond_parts
 from hsparse.sn.kerchunk import References
 from hsparse.sn.mapped import Mapped, mapped_objects
-from hsparse.sn.stored_chunks import Json, Order, StoredChunks, Wanted
+from hsparse.sn.stored_chunks import MAP_PAGE, Json, Order, StoredChunks, Wanted
 
 VERSION = 1
-PAGE = 5000
-"""Chunks asked for at a time."""
 TOLD = (
     ErrorKind.BAD_REQUEST,
     ErrorKind.FORBIDDEN,
@@ -122,7 +120,7 @@ async def _rows(chunks: StoredChunks, page: tuple[list[Json], bool]) -> AsyncGen
 
 
 def _first(after: tuple[int, ...] = ()) -> Wanted:
-    return Wanted(None, Order.NATIVE, after, 0, PAGE)
+    return Wanted(None, Order.NATIVE, after, 0, MAP_PAGE)
 
 
 async def _domain(

@@ -17,10 +17,9 @@ from hsparse.model.zarr_array import GROUP, is_scale, scales_of, zarr_array, zar
 from hsparse.sn.dataset import Dataset
 from hsparse.sn.json_stream import encode_floats
 from hsparse.sn.mapped import Mapped
-from hsparse.sn.stored_chunks import Json, Order, StoredChunks, Wanted
+from hsparse.sn.stored_chunks import MAP_PAGE, Json, Order, StoredChunks, Wanted
 from hsparse.sn.walk import hard_links
 
-PAGE = 5000
 Members = AsyncGenerator[bytes, None]
 
 
@@ -38,7 +37,7 @@ class References:
         after: tuple[int, ...] = ()
         more = True
         while more:
-            rows, more = await chunks.page(Wanted(None, Order.NATIVE, after, 0, PAGE))
+            rows, more = await chunks.page(Wanted(None, Order.NATIVE, after, 0, MAP_PAGE))
             for row in rows:
                 yield self._chunk(prefix, row)
             after = tuple(rows[-1]["scaled"]) if rows else ()

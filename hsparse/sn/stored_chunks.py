@@ -14,7 +14,7 @@ from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED, ChunkRows
 from hsparse.format.grid import Grid
 from hsparse.format.selection import Selection
 from hsparse.model.filter_json import SECTIONS
-from hsparse.model.objid import chunk_key, map_key
+from hsparse.model.objid import chunk_key, chunk_name, chunk_prefix, map_key
 from hsparse.sn.chunk_fanout import list_chunks
 from hsparse.sn.dataset import Dataset
 from hsparse.sn.owners import Owners
@@ -24,6 +24,8 @@ Json = dict[str, Any]
 Scaled = tuple[int, ...]
 MOST_CHUNKS = 1 << 20
 """The most chunks whose coordinates are in memory at a time."""
+MAP_PAGE = 1999
+"""Chunks asked for at a time where all are: one fewer than two pages of a listing have, so that no third is asked for."""
 
 
 class Order(StrEnum):
@@ -105,14 +107,22 @@ class OwnChunks:
         return found[(found < counts).all(axis=1)]
 
     def _shown(self, rows: ChunkRows) -> list[Json]:
-        id, sparse = self._dataset.id, self._dataset.spec.sparse
-        found: list[Json] = []
-        for scaled, size, etag in zip(rows.scaled.tolist(), rows.size.tolist(), rows.etags, strict=True):
-            found.append(
-                place(self.grid, scaled)
-                | {"bucket": self._bucket, "key": chunk_key(id, tuple(scaled)), "address": 0, "size": size}
-                | ({"etag": etag} if sparse else {"filter_mask": 0, "etag": etag})
-            )
+        sparse, prefix = self._dataset.spec.sparse, chunk_prefix(self._dataset.id)
+        offsets = rows.scaled * np.array(self.grid.chunk, np.uint64)
+        columns = (rows.scaled.tolist(), offsets.tolist(), rows.size.tolist(), rows.etags)
+        found: list[Json] = [
+            {
+                "scaled": scaled,
+                "offset": offset,
+                "bucket": self._bucket,
+                "key": prefix + chunk_name(scaled),
+                "address": 0,
+                "size": size,
+                **({} if sparse else {"filter_mask": 0}),
+                "etag": etag,
+            }
+            for scaled, offset, size, etag in zip(*columns, strict=True)
+        ]
         if sparse:
             for shown, table, defined in zip(
                 found, rows.sections.tolist(), rows.defined.tolist(), strict=True
