@@ -64,8 +64,12 @@ class HeldMap:
         `check` raises when nothing is to be put any more. A put that fails is no failure of the request: the next
         one puts again.
         """
-        known = await self.rows()
-        self._rows = await self._workers.run(known.nbytes + new.nbytes, known.merge, new)
+        while True:
+            known = await self.rows()
+            merged = await self._workers.run(known.nbytes + new.nbytes, known.merge, new)
+            if self._rows is known:  # nobody else has added rows meanwhile
+                break
+        self._rows = merged
         self._new += len(new)
         if self._new > max(FEW, len(self._rows) // SHARE) and self._saving is None:
             check()

@@ -12,7 +12,7 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, NotFound
+from hsparse.errors import BadRequest, NotFound, TooLarge
 from hsparse.format.boxes import Boxes
 from hsparse.format.grid import Grid
 from hsparse.format.merged_boxes import merge, row_runs
@@ -25,6 +25,7 @@ from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import chunk_name
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset, until_current
+from hsparse.sn.json_body import MOST_JSON
 from hsparse.sn.linked_index import LinkedIndex
 from hsparse.sn.respond import respond
 from hsparse.sn.stored_chunks import Json, Order, OwnChunks, Scaled, StoredChunks, Wanted, place
@@ -90,9 +91,22 @@ async def get_chunk_selection(context: Context) -> web.StreamResponse:
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         chunks = chunks_of(context, dataset)
-        return respond({"selection": selection_json(covered(chunks.grid, await chunks.scaled()))})
+        selection = covered(chunks.grid, await chunks.scaled())
+        if isinstance(selection, Boxes):
+            check_json(context, selection.starts.nbytes + selection.stops.nbytes)
+        return respond({"selection": selection_json(selection)})
 
     return await until_current(context, read)
+
+
+def check_json(context: Context, nbytes: int) -> None:
+    """Raise `TooLarge` for coordinates of so many bytes, which JSON cannot have."""
+    limit = min(context.service.settings.max_request_size, MOST_JSON)
+    if nbytes > limit:
+        raise TooLarge(
+            f"The blocks of stored chunks have coordinates of {nbytes} bytes, more than an answer in JSON may have "
+            f"({limit}, of max_request_size): ask for pages of chunks."
+        )
 
 
 def requested_chunk(context: Context, dataset: Dataset, grid: Grid) -> Scaled:

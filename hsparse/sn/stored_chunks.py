@@ -25,7 +25,7 @@ Scaled = tuple[int, ...]
 MOST_CHUNKS = 1 << 20
 """The most chunks whose coordinates are in memory at a time."""
 MAP_PAGE = 1999
-"""Chunks asked for at a time where all are: one fewer than two pages of a listing have, so that no third is asked for."""
+"""Chunks asked for at a time where all are: one fewer than two pages of a listing have, which spares a third."""
 
 
 class Order(StrEnum):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -178,6 +180,65 @@ async def test_variable_length_chunks_in_counted_form(client: RestClient, store:
     whole = (await client("GET", f"{one}/chunks/0/value")).body
     assert "extent" in await refused(client, store, f"{two}/chunks/1", whole)
     assert "no chunk" in await refused(client, store, f"{two}/chunks/0", whole[:-1])
+
+
+# --- against libhdf5 ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+async def test_dense_chunks_go_from_a_file_and_back(
+    client: RestClient, tmp_path: Path, checksum: bool
+) -> None:
+    """The same filters: chunks are what libhdf5 writes and reads, filter mask and all."""
+    values = np.random.default_rng(1).integers(0, 50, (40, 60)).astype("<i4")
+    options: Any = {"chunks": (16, 32), "shuffle": True, "compression": "gzip", "compression_opts": 4}
+    filters = [*DEFLATE, "fletcher32"] if checksum else DEFLATE
+    path = await create(
+        client,
+        [40, 60],
+        INT,
+        layout={"class": "H5D_CHUNKED", "dims": [16, 32]},
+        filters=filters,
+        maxdims=[0, 0],
+    )
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        one = file.create_dataset("one", data=values, fletcher32=checksum, **options)
+        file.flush()
+        for number in range(one.id.get_num_chunks()):
+            offset = one.id.get_chunk_info(number).chunk_offset
+            mask, data = one.id.read_direct_chunk(offset)
+            name = "_".join(str(at // step) for at, step in zip(offset, (16, 32), strict=True))
+            reply = await client("PUT", f"{path}/chunks/{name}/value", data, filter_mask=mask)
+            assert reply.status == 200, reply.body
+        assert (await read(client, path, "<i4", (40, 60)) == values).all()
+        two = file.create_dataset("two", values.shape, "<i4", fletcher32=checksum, **options)
+        for row in (await client("GET", f"{path}/chunks"))["chunks"]:
+            name = "_".join(map(str, row["scaled"]))
+            reply = await client("GET", f"{path}/chunks/{name}/value")
+            two.id.write_direct_chunk(tuple(row["offset"]), reply.body, row["filter_mask"])
+        assert (two[:] == values).all()
+
+
+async def test_a_selection_that_libhdf5_encoded(client: RestClient) -> None:
+    path = await create(client, [32, 32], "H5T_IEEE_F64LE", layout=sparse(16, 16), filters=["none"])
+    space = h5py.h5s.create_simple((16, 16))
+    space.select_hyperslab((1, 2), (2, 3), (3, 5), (2, 1))
+    space.select_hyperslab((15, 15), (1, 1), op=h5py.h5s.SELECT_OR)
+    where = space.encode()
+    where += struct.pack("<I", lookup3(where))
+    count = space.get_select_npoints()
+    values = np.arange(1.0, count + 1)
+    sizes = f"{len(where)},{values.nbytes}"
+    options = {"section_size": sizes, "section_unfiltered_size": sizes}
+    reply = await client("PUT", f"{path}/chunks/1_0/value", where + values.tobytes(), **options)
+    assert reply.status == 200, reply.body
+    assert (await client("GET", f"{path}/chunks/1_0"))["defined"] == count
+    found = (await read(client, path, "<f8", (32, 32)))[16:, :16]
+    marked = np.zeros((16, 16), bool)
+    marked[np.ix_([1, 2, 4, 5], [2, 7, 12])] = True
+    marked[15, 15] = True
+    assert (found[marked] == values).all()
+    assert not found[~marked].any()
 
 
 # --- what is refused ------------------------------------------------------------------------------
