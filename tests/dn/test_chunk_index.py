@@ -35,6 +35,7 @@ from hsparse.wire.message import (
     Part,
     WriteChunks,
 )
+from tests.conftest import MakeStore
 
 DATASET = "d-00000000-00000001-0000-000000-000001"
 DIMS = (4,)
@@ -304,4 +305,25 @@ async def test_a_cache_of_no_room_changes_no_answer(node: DataService, store: Co
     for _ in range(2):
         assert await defined(other) == dict.fromkeys(range(COUNT), 1)
     assert store.calls["get_range"] == COUNT
+    await other.close()
+
+
+# --- every store ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["memory", "posix", "s3"])
+async def test_etags_of_listings_are_those_of_reads(make_store: MakeStore, kind: str) -> None:
+    """What a map knows is found again in the listing of any store, and what was changed is not."""
+    store = CountingStore(await make_store(kind, 40))
+    node = DataService(store, SystemClock())
+    await write(node, range(100))
+    expected = dict.fromkeys(range(100), 1)
+    assert await defined(node) == expected
+    await write(node, [7], 2)
+    other = await restarted(store)
+    assert await defined(other) == expected | {7: 2}
+    assert store.calls["get_range"] == 1
+    assert (await other.send(FindChunk(SPARSE, (7,)))).etags == (
+        (await store.get(chunk_key(DATASET, (7,)))).etag,
+    )
     await other.close()
