@@ -44,8 +44,10 @@ class Stack:
         self.store = CountingStore(MemoryStore())
         self.dataset = ""
         self.kind = kind
+        self.is_sparse = False
 
     async def start(self, layout: dict[str, Any]) -> Stack:
+        self.is_sparse = "flags" in layout
         await self.open()
         assert (await self._rest("PUT", "/", {})).status == 201
         self.dataset = await self.create([40], layout)
@@ -275,6 +277,38 @@ async def test_erasing_what_is_not_there_only_looks_whether_that_is_so(sparse: S
     assert (await sparse.ask("DELETE", path, select="[7:8]")).chunks == {"get_range": 1}
     await sparse.cold()
     assert (await sparse.ask("DELETE", path, select="[7:8]")).chunks == {"get": 1}
+
+
+# --- chunks as they are stored --------------------------------------------------------------------
+
+
+async def test_queries_about_chunks_read_footers_alone_and_once(stack: Stack) -> None:
+    await stack.write(0, 40)
+    await stack.cold()
+    path = f"/datasets/{stack.dataset}/chunks"
+    footers = {"get": 1, "get_range": 4} if stack.is_sparse else {}  # the get looks for a map
+    assert (await stack.ask("GET", path)).chunks == {"list": 2} | footers
+    assert (await stack.ask("GET", path, order="coord")).chunks == {"list": 2}
+    assert (await stack.ask("GET", path, count_only=1)).chunks == {"list": 2}
+    assert (await stack.ask("GET", f"{path}/selection")).chunks == {"list": 2}
+    assert (await stack.ask("GET", f"{path}/2")).chunks == {"get_range": 1}
+
+
+async def test_a_direct_read_is_one_get_and_a_direct_write_one_put(stack: Stack) -> None:
+    await stack.write(0, 20)
+    path = f"/datasets/{stack.dataset}/chunks"
+    reply = await stack.reply("GET", f"{path}/1/value")
+    assert stack.store.calls == {"get": 1}
+    names = ("filter_mask", "section_size", "section_unfiltered_size")
+    headers = {name: reply.headers.get(f"X-Hdf-{name.replace('_', '-')}") for name in names}
+    options = {name: value for name, value in headers.items() if value is not None}
+    for name, puts in (("1", {"put_if_match": 1}), ("2", {"put_if_absent": 1}), ("2", {"put_if_match": 1})):
+        assert (await stack.ask("PUT", f"{path}/{name}/value", reply.body, **options)).chunks == puts
+    await stack.cold()
+    asked = await stack.ask("PUT", f"{path}/2/value", reply.body, **options)
+    # As any write of a whole chunk that is not known; the record tells the dataset's generation.
+    assert asked.chunks == {"put_if_absent": 1, "get_range": 1, "put_if_match": 1}
+    assert await stack.read(20, 30) == {}
 
 
 # --- the extent -----------------------------------------------------------------------------------

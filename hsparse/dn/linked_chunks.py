@@ -25,7 +25,7 @@ from hsparse.model.objid import chunk_key
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.budget import Budget
 from hsparse.wire.gather import gather_all, gather_each
-from hsparse.wire.message import Part, ReadLinked
+from hsparse.wire.message import Part, ReadLinked, ReadPiece
 
 MIB = 1024 * 1024
 BATCH = 32 * MIB
@@ -80,6 +80,11 @@ class LinkedChunks:
     async def inspect(self, uri: str) -> LinkedFile:
         """Answer `InspectFile`."""
         return await self._files.inspect(uri)
+
+    async def read_piece(self, message: ReadPiece) -> NDArray[np.uint8]:
+        """Answer `ReadPiece`."""
+        stop = message.offset + message.size
+        return np.frombuffer(await self._files.read(message.file, message.offset, stop), np.uint8)
 
     async def read(self, message: ReadLinked) -> tuple[Array | None, ...]:
         """Answer `ReadLinked`; parts are worked on in the order in which they lie in their files."""

@@ -55,9 +55,17 @@ class Base(Enum):
     """Nothing: the change replaces the value whatever it is, and never raises."""
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded(Generic[V]):
+    """A value that a change returns with the object's very bytes, to be stored instead of what a codec makes."""
+
+    value: V
+    data: Buffer
+
+
 @dataclass(slots=True)
 class _Waiting(Generic[V]):
-    change: Callable[[V | None], tuple[V | None, Any]]
+    change: Callable[[V | None], tuple[V | Encoded[V] | None, Any]]
     weight: int
     base: Base
     done: asyncio.Future[Any]
@@ -120,12 +128,17 @@ class Owned(Generic[V]):
         return await asyncio.shield(self._loading)
 
     async def apply(
-        self, change: Callable[[V | None], tuple[V | None, T]], *, weight: int = 0, base: Base = Base.NEEDED
+        self,
+        change: Callable[[V | None], tuple[V | Encoded[V] | None, T]],
+        *,
+        weight: int = 0,
+        base: Base = Base.NEEDED,
     ) -> T:
         """Change the value and return the change's result once the new value is durable.
 
         `change` takes the value (None: there is no object) and returns the new one (None: delete it; the
-        same object: nothing to store) and a result; what it raises is raised here and changes nothing.
+        same object: nothing to store; `Encoded`: with its bytes) and a result; what it raises is raised here and
+        changes nothing.
         `weight` is about how many bytes it works on.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -219,15 +232,23 @@ class Owned(Generic[V]):
 
     def _apply_group(self, group: list[_Waiting[V]], value: V | None) -> _Group[V]:
         before = value
+        data: Buffer | None = None
         results: list[Any] = []
         for waiting in group:
             try:
-                value, result = waiting.change(value)
+                new, result = waiting.change(value)
             except HsparseError as error:
                 result = error
+            else:
+                if isinstance(new, Encoded):
+                    value, data = new.value, new.data
+                elif new is not value:
+                    value, data = new, None
             results.append(result)
         changed = value is not None and (value is not before or before is None)
-        return _Group(value, self._codec.encode(value) if changed and value is not None else None, results)
+        if data is None and changed and value is not None:
+            data = self._codec.encode(value)
+        return _Group(value, data, results)
 
     async def _put(self, state: _State[V], group: _Group[V], base: Base) -> bool:
         """Store what the group made; False when there was nothing to store."""

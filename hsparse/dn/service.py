@@ -6,7 +6,9 @@ from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
 from hsparse.dn.cache import Cache
+from hsparse.dn.chunk_index import ChunkIndex
 from hsparse.dn.chunks import Chunks
+from hsparse.dn.direct_chunks import DirectChunks
 from hsparse.dn.fences import Fences
 from hsparse.dn.foreign_summaries import ForeignSummaries
 from hsparse.dn.linked_chunks import LinkedChunks
@@ -20,25 +22,31 @@ from hsparse.wire.budget import Budget
 from hsparse.wire.message import (
     Bury,
     ChangeObjects,
+    CountChunks,
     CountDefined,
     DeleteTree,
     EraseChunks,
+    FindChunk,
     FindElements,
     Forget,
     GetInfo,
     InspectFile,
+    ListChunks,
     ListKeys,
     Message,
     NodeInfo,
     ReadChunks,
+    ReadDirect,
     ReadLinked,
     ReadObjects,
+    ReadPiece,
     ReadSparse,
     ReadSparseVariable,
     ReadVariable,
     TrimChunks,
     UpdateElements,
     WriteChunks,
+    WriteDirect,
 )
 
 R = TypeVar("R")
@@ -60,6 +68,8 @@ class DataService:
         fences = Fences(self._records.generation)
         pending = Budget(settings.pending_size)
         self._chunks = Chunks(store, self._cache, self._workers, pending, fences, summaries)
+        self._index = ChunkIndex(store, self._cache, self._workers, fences)
+        self._direct = DirectChunks(store, self._cache, self._workers, pending, fences, summaries)
         self._linked = LinkedChunks(store, self._cache, self._workers, fences)
         self._start_time = clock.now()
 
@@ -77,6 +87,8 @@ class DataService:
                 return await self._chunks.read(message)
             case ReadLinked():
                 return await self._linked.read(message)
+            case ReadPiece():
+                return await self._linked.read_piece(message)
             case InspectFile(uri):
                 return await self._linked.inspect(uri)
             case ReadVariable():
@@ -97,6 +109,16 @@ class DataService:
                 return await self._chunks.erase(message)
             case TrimChunks():
                 return await self._chunks.trim(message)
+            case ListChunks():
+                return await self._index.list(message)
+            case CountChunks():
+                return await self._index.count(message)
+            case FindChunk():
+                return await self._index.find(message)
+            case ReadDirect():
+                return await self._direct.read(message)
+            case WriteDirect():
+                return await self._direct.write(message)
             case ListKeys():
                 return await self._records.list(message)
             case DeleteTree(id):

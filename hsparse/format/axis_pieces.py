@@ -58,6 +58,15 @@ def chunks_of(axis: Axis, chunk: int) -> NDArray[np.int64]:
     return np.unique(ax.indices(axis) // np.uint64(chunk)).astype(np.int64)
 
 
+def met_chunks(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of `chunks`, (k,) numbers in any order, an axis over an extent of `length` meets."""
+    if not isinstance(axis, Span):
+        return np.isin(chunks, axis.astype(np.int64) // chunk)
+    ends = np.where(chunks < length // chunk, np.minimum(chunks + 1, length // chunk) * chunk, length)
+    met: NDArray[np.bool_] = axis.below(ends) > axis.below(chunks * chunk)
+    return met
+
+
 def pieces(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64] | None = None) -> list[Piece]:
     """Cut an axis over an extent of `length`; the pieces come in the order of their chunks.
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.axis_pieces import Piece, as_place, count_pieces, pieces
+from hsparse.format.axis_pieces import Piece, as_place, count_pieces, met_chunks, pieces
 from hsparse.format.boxes import Boxes
 from hsparse.format.grid import Grid
 from hsparse.format.orthogonal import Orthogonal
@@ -65,6 +65,20 @@ def count_chunks(selection: Selection, grid: Grid) -> int:
     if not selection.size:
         return 0
     return int(np.unique(_numbers(_cut_boxes(selection, grid)[1])[0]).size)
+
+
+def met(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which of the chunks at `scaled`, (k, rank) uint64 and all of the grid, the selection meets."""
+    if selection.size == 0 or not len(scaled):
+        return np.zeros(len(scaled), np.bool_)
+    if isinstance(selection, Points):
+        return _member(scaled.astype(np.int64), grid.scaled(selection.coordinates).astype(np.int64))
+    if not isinstance(selection, Orthogonal):
+        return _member(scaled.astype(np.int64), _cut_boxes(selection, grid)[1].astype(np.int64))
+    found = np.ones(len(scaled), np.bool_)
+    for dim, axis in enumerate(selection.axes):
+        found &= met_chunks(axis, grid.chunk[dim], grid.extent[dim], scaled[:, dim].astype(np.int64))
+    return found
 
 
 # --- orthogonal -----------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.encoded_selection import decode_offsets, encode_offsets
-from hsparse.format.structured_chunk import METADATA_FIXED, build, open_chunk
-from hsparse.format.structured_footer import Footer, seal, unseal
+from hsparse.format.structured_chunk import METADATA_FIXED, Section, build, open_chunk
+from hsparse.format.structured_footer import seal, unseal
 from hsparse.model.filter import Filter
 
 Offsets = NDArray[np.uint32]
@@ -138,27 +138,41 @@ def decode_sparse(
     if dtype.hasobject:
         raise Unsupported("Sparse chunks of a variable-length datatype are not supported.")
     content, footer = unseal(data)
-    count = _count(footer, dims, dtype.itemsize)
-    selection, values = open_chunk(content, footer.sections, METADATA_FIXED, pipelines)
+    chunk = open_sparse(content, footer.sections, dims, dtype, pipelines)
+    if len(chunk.offsets) != footer.defined:
+        raise Corrupt(
+            f"Section 0 (selection) has {len(chunk.offsets)} elements, the footer {footer.defined}."
+        )
+    return chunk
+
+
+def open_sparse(
+    content: Buffer,
+    sections: Sequence[Section],
+    dims: tuple[int, ...],
+    dtype: np.dtype[Any],
+    pipelines: Sequence[tuple[Filter, ...]],
+) -> SparseChunk:
+    """Read a chunk as an HDF5 file holds it, without footer, given its sections; `Corrupt` as `decode_sparse`."""
+    count = _count(sections, dims, dtype.itemsize)
+    selection, values = open_chunk(content, sections, METADATA_FIXED, pipelines)
     try:
         offsets, order = decode_offsets(selection, dims, count)
     except Corrupt as error:
         raise Corrupt(f"Section 0 (selection) does not decode: {error.message}") from error
-    if len(offsets) != footer.defined:
-        raise Corrupt(f"Section 0 (selection) has {len(offsets)} elements, the footer {footer.defined}.")
     column: Values = np.ndarray((count,), dtype, values)
     if order is not None:
         column = column[order]
-    elif np.may_share_memory(column, np.frombuffer(data, np.uint8)):
+    elif np.may_share_memory(column, np.frombuffer(content, np.uint8)):
         column = column.copy()  # a view would keep the whole object in memory
     return SparseChunk(dims, offsets, column)
 
 
-def _count(footer: Footer, dims: tuple[int, ...], itemsize: int) -> int:
+def _count(sections: Sequence[Section], dims: tuple[int, ...], itemsize: int) -> int:
     """Return the number of values; `Corrupt` when the sections are larger than such a chunk's can be."""
-    if len(footer.sections) != 2:
-        raise Corrupt(f"The chunk has {len(footer.sections)} sections; fixed-size sparse data has 2.")
-    selection, values = footer.sections
+    if len(sections) != 2:
+        raise Corrupt(f"The chunk has {len(sections)} sections; fixed-size sparse data has 2.")
+    selection, values = sections
     count, rest = divmod(values.unfiltered, itemsize)
     if rest or count > math.prod(dims):
         raise Corrupt(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from h5json import objid as h5id
@@ -11,6 +12,7 @@ from hsparse.clock import Clock
 from hsparse.errors import BadRequest
 
 COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
+MAP_FOLDER = ".map/"
 _ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6}")
 
 
@@ -95,7 +97,26 @@ def tree_prefix(id: str) -> str:
 
 def chunk_key(dataset: str, scaled: tuple[int, ...]) -> str:
     """Return the key of a chunk: `db/<uuid1>/d/<uuid2>/<i>_<j>_<k>`; of a scalar dataset's only one, `0`."""
-    return chunk_prefix(dataset) + ("_".join(map(str, scaled)) or "0")
+    return chunk_prefix(dataset) + chunk_name(scaled)
+
+
+def chunk_name(scaled: Sequence[int]) -> str:
+    """Return what a chunk is called in its dataset, and its key ends in: `<i>_<j>_<k>`, of a scalar `0`."""
+    return "_".join(map(str, scaled)) or "0"
+
+
+def map_key(dataset: str) -> str:
+    """Return the key of a dataset's chunk map.
+
+    It has so many components that no server of schema v2 takes it for a chunk's, which has five or six; and it is
+    below the dataset's prefix, so that it goes with the chunks.
+    """
+    return f"{chunk_prefix(dataset)}{MAP_FOLDER}v1/rows"
+
+
+def is_map_key(key: str) -> bool:
+    """Say whether a key below a domain's prefix is a chunk map's."""
+    return f"/{MAP_FOLDER}" in key
 
 
 def chunk_of_key(key: str) -> tuple[int, ...] | None:

@@ -67,7 +67,7 @@ class ChunkFanout:
     async def existing(self) -> NDArray[np.uint64]:
         """Return the scaled coordinates of the stored chunks, (k, rank) uint64."""
         if self._existing is None:
-            linked = self._linked()
+            linked = self.linked()
             self._existing = (
                 await list_chunks(self._owners, self._dataset) if linked is None else await linked.existing()
             )
@@ -103,7 +103,7 @@ class ChunkFanout:
     ) -> list[Found | None]:
         """Return what a query finds in each share, see `FindElements`."""
         spec, names = self._dataset.spec, tuple(fields)
-        linked = self._linked()
+        linked = self.linked()
         if linked is not None:
             question = LinkedQuestion(query, spec.dtype, limit, names, places_only)
             return [None if part is None else question.answer(part) for part in await linked.read(shares)]
@@ -125,7 +125,7 @@ class ChunkFanout:
 
     async def _read(self, shares: Sequence[Share], fields: tuple[str, ...]) -> list[NDArray[Any] | None]:
         """Return each share's values, None where there are none."""
-        linked = self._linked()
+        linked = self.linked()
         if linked is not None:
             whole = await linked.read(shares)
             return [None if part is None else pick_fields(part, fields) for part in whole]
@@ -134,7 +134,7 @@ class ChunkFanout:
             shares, self._key, lambda some: ReadChunks(spec, parts_of(some), fields)
         )
 
-    def _linked(self) -> LinkedRead | None:
+    def linked(self) -> LinkedRead | None:
         """Return how the dataset is read when its data stays in a file."""
         if not is_linked(self._dataset.record):
             return None
@@ -220,8 +220,11 @@ def parts_of(shares: Sequence[Share]) -> tuple[Part, ...]:
     return tuple(Part(share.scaled, share.selection, share.full) for share in shares)
 
 
-async def list_chunks(owners: Owners, dataset: Dataset) -> NDArray[np.uint64]:
-    """Return the scaled coordinates of a dataset's stored chunks, (k, rank) uint64, in key order."""
+async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None) -> NDArray[np.uint64]:
+    """Return the scaled coordinates of a dataset's stored chunks, (k, rank) uint64, in key order.
+
+    `TooLarge` when there are more than `most`.
+    """
     found: list[tuple[int, ...]] = []
     marker = ""
     rank = len(dataset.extent)
@@ -231,6 +234,8 @@ async def list_chunks(owners: Owners, dataset: Dataset) -> NDArray[np.uint64]:
             scaled = chunk_of_key(key)
             if scaled is not None and len(scaled) == max(rank, 1):
                 found.append(scaled[:rank])
+        if most is not None and len(found) > most:
+            raise TooLarge(f"{dataset.id} has more than {most} stored chunks; ask for pages of them.")
         if not listing.more:
             return np.array(found, np.uint64).reshape(len(found), rank)
         marker = listing.keys[-1]

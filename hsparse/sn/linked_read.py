@@ -72,13 +72,45 @@ class LinkedRead:
             if prod(counts) > MOST_PIECES:
                 raise TooLarge(f"The selection meets more than {MOST_PIECES} chunks; select less at a time.")
             return _all_places(counts).astype(np.uint64)
-        rank = len(counts)
+        found = await self.pieces()
+        return np.unique(found // self._factors(), axis=0).astype(np.uint64).reshape(-1, len(counts))
+
+    # --- what the file has ------------------------------------------------------------------------
+
+    @property
+    def piece_dims(self) -> tuple[int, ...]:
+        """The dimensions of a piece: of the file's chunks or, where it has none, of all there is."""
+        return self._dataset.extent if self._layout["class"] == CONTIGUOUS_REF else self._piece
+
+    async def pieces(self) -> NDArray[np.int64]:
+        """Return the coordinates of the pieces inside the extent, (n, rank), counted in pieces; in any order.
+
+        What is contiguous in a file is one piece.
+        """
+        if self._layout["class"] == CONTIGUOUS_REF:
+            there = self._layout["size"] > 0 and prod(self._dataset.extent) > 0
+            return np.zeros((int(there), len(self._dataset.extent)), np.int64)
         if self._layout["class"] == CHUNKED_REF:
             found = self._listed_coords()
         else:
             found = await (await self._table()).coords()
-        inside = (found < np.array(self._pieces_grid().counts)).all(axis=1)
-        return np.unique(found[inside] // self._factors(), axis=0).astype(np.uint64).reshape(-1, rank)
+        return found[(found < np.array(self._pieces_grid().counts)).all(axis=1)]
+
+    async def places(self, coords: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str] | None]:
+        """Return offset, size and filter mask of the pieces at `coords`, (n, 3), and the URIs of their files.
+
+        A size of 0 says that there is no piece. No URIs: all are in the one file of the layout. The reader's right to
+        files that a chunk table names is looked at.
+        """
+        if self._layout["class"] == CONTIGUOUS_REF:
+            here = [self._layout["offset"], self._layout["size"], 0]
+            return np.array([here] * len(coords), np.int64).reshape(-1, 3), None
+        if self._layout["class"] == CHUNKED_REF:
+            return self._listed(coords), None
+        entries, uris = await (await self._table()).entries(coords)
+        if uris is not None:
+            await self._files([uri for uri in uris if uri])
+        return entries, uris
 
     # --- where pieces are -------------------------------------------------------------------------
 

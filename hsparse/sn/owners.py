@@ -50,6 +50,10 @@ class Owners:
         """Send a message that any data node can answer."""
         return await next(iter(self.nodes.values())).send(message)
 
+    async def ask_owner(self, name: str, message: Message[T]) -> T:
+        """Send a message to the owner of `name`."""
+        return await self.nodes[self.membership.owner(name)].send(message)
+
     async def ask_all(self, message: Message[T]) -> list[T]:
         """Send a message to every data node."""
         return list(await gather_all([node.send(message) for node in self.nodes.values()]))

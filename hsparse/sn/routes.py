@@ -17,6 +17,9 @@ from hsparse.sn.attributes import (
     put_attribute_value,
     put_attributes,
 )
+from hsparse.sn.chunk_map import get_dataset_map, get_map
+from hsparse.sn.chunk_value import get_chunk_value, put_chunk_value
+from hsparse.sn.chunks import get_chunk, get_chunk_selection, get_chunks
 from hsparse.sn.datasets import (
     delete_dataset,
     get_dataset,
@@ -121,7 +124,19 @@ VALUE_ROUTES = (
     Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),
 )
 
-ROUTES: tuple[Route, ...] = DOMAIN_ROUTES + ATTRIBUTE_ROUTES + OBJECT_ROUTES + VALUE_ROUTES + LINK_ROUTES
+CHUNK_ROUTES = (
+    Route("GET", "/datasets/{id}/chunks", get_chunks, Right.READ),
+    Route("GET", "/datasets/{id}/chunks/selection", get_chunk_selection, Right.READ),
+    Route("GET", "/datasets/{id}/chunks/{chunk}", get_chunk, Right.READ),
+    Route("GET", "/datasets/{id}/chunks/{chunk}/value", get_chunk_value, Right.READ),
+    Route("PUT", "/datasets/{id}/chunks/{chunk}/value", put_chunk_value, Right.UPDATE),
+    Route("GET", "/datasets/{id}/map", get_dataset_map, Right.READ),
+    Route("GET", "/map", get_map, Right.READ),
+)
+
+ROUTES: tuple[Route, ...] = (
+    DOMAIN_ROUTES + ATTRIBUTE_ROUTES + OBJECT_ROUTES + VALUE_ROUTES + LINK_ROUTES + CHUNK_ROUTES
+)
 """Those of one collection are tried in this order, so what is asked most stands first."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hsparse.errors import ErrorKind
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
-from hsparse.model.objid import chunk_of_key, chunk_prefix, domain_prefix
+from hsparse.model.objid import chunk_of_key, chunk_prefix, domain_prefix, is_map_key
 from hsparse.sn.linked_counts import linked_counts
 from hsparse.sn.owners import Owners
 from hsparse.sn.walk import READS_AT_ONCE
@@ -45,7 +45,7 @@ class _Tally:
 
     def add(self, key: str, size: int, modified: float) -> None:
         name = key.rpartition("/")[2]
-        if name == SUMMARY:
+        if name == SUMMARY or is_map_key(key):
             return
         self.modified = max(self.modified, modified)
         if name in (".group.json", ".datatype.json"):
@@ -87,7 +87,7 @@ async def scan_domain(owners: Owners, root: str) -> Record:
     async for page in _pages(owners, domain_prefix(root)):
         for key, size, modified in page:
             tally.add(key, size, modified)
-            if not key.endswith(SUMMARY):
+            if not key.endswith(SUMMARY) and not is_map_key(key):
                 digest.update(f"{key} {size} {modified}\n".encode())
         count += await _fold(owners, tally.finished(), sums, datasets)
     count += await _fold(owners, tally.finished(all=True), sums, datasets)

@@ -37,12 +37,12 @@ class MemoryStore:
 
     async def get(self, key: str) -> Stored:
         found = self._find(key)
-        return Stored(found.data, found.etag)
+        return Stored(found.data, found.etag, len(found.data))
 
     async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
         found = self._find(key)
         first, count = resolve_range(key, start, length, len(found.data))
-        return Stored(found.data[first : first + count], found.etag)
+        return Stored(found.data[first : first + count], found.etag, len(found.data))
 
     async def put(self, key: str, data: Buffer) -> str:
         return self._store(check_key(key), data)

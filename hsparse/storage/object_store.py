@@ -15,10 +15,14 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object (or a range of one) as read: its bytes, and the etag of the state they belong to."""
+    """An object (or a range of one) as read: its bytes, the etag of the state they belong to, and that state's size.
+
+    `size` is that of the whole object, in bytes, also of a range.
+    """
 
     data: bytes
     etag: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)

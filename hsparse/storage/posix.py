@@ -192,7 +192,7 @@ class PosixStore:
         after = os.fstat(file)
         if len(data) < count or file_etag(after) != file_etag(status) or is_half_written(after):
             return None
-        return Stored(data, file_etag(status))
+        return Stored(data, file_etag(status), status.st_size)
 
     def _settled(self, items: Iterator[Item]) -> Iterator[Item]:
         """Yield what is listed as it is when no put is in the middle of it."""

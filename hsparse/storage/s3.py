@@ -146,7 +146,7 @@ class S3Store:
         # Some servers refuse a suffix longer than the object, which RFC 9110, 14.1.2 makes all of it.
         whole = await self.get(key)
         first, count = resolve_range(key, start, length, len(whole.data))
-        return Stored(whole.data[first : first + count], whole.etag)
+        return Stored(whole.data[first : first + count], whole.etag, whole.size)
 
     async def put(self, key: str, data: Buffer) -> str:
         return await self._put(key, data, {})
@@ -186,17 +186,19 @@ class S3Store:
 
     async def _get(self, key: str) -> Stored:
         reply = await self._client.get_object(Bucket=self.name, Key=key)
-        return Stored(await _body(reply), _etag(reply))
+        data = await _body(reply)
+        return Stored(data, _etag(reply), len(data))
 
     async def _get_range(self, key: str, start: int, length: int | None) -> Stored:
         end = "" if length is None else start + length - 1
         span = f"bytes={start}" if start < 0 else f"bytes={start}-{end}"
         reply = await self._client.get_object(Bucket=self.name, Key=key, Range=span)
         data = await _body(reply)
-        if "ContentRange" not in reply:  # a server may answer with the whole object
-            first, count = resolve_range(key, start, length, len(data))
-            data = data[first : first + count]
-        return Stored(data, _etag(reply))
+        if "ContentRange" in reply:
+            return Stored(data, _etag(reply), _whole_size(reply["ContentRange"], key))
+        # A server may answer with the whole object.
+        first, count = resolve_range(key, start, length, len(data))
+        return Stored(data[first : first + count], _etag(reply), len(data))
 
     async def _list(self, prefix: str, request: dict[str, Any]) -> dict[str, Any]:
         return await self._run(prefix, lambda: self._client.list_objects_v2(**request))
@@ -319,6 +321,16 @@ async def _body(reply: dict[str, Any]) -> bytes:
 
 def _etag(reply: dict[str, Any]) -> str:
     return str(reply["ETag"]).strip('"')
+
+
+def _whole_size(content_range: str, key: str) -> int:
+    """Return the size of the object that `bytes 0-99/1234` is about (RFC 9110, 14.4)."""
+    size = content_range.rpartition("/")[2]
+    if not size.isdigit():
+        raise StoreFailed(
+            f"The answer to a range of {key!r} does not tell the object's size; check the endpoint."
+        )
+    return int(size)
 
 
 def _page(reply: dict[str, Any], prefix: str, start_after: str) -> Page:

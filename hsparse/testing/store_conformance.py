@@ -77,7 +77,7 @@ async def test_get_returns_what_was_put(store: ObjectStore) -> None:
     etag = await store.put("a/b", b"first")
     assert etag
     stored = await store.get("a/b")
-    assert (stored.data, stored.etag) == (b"first", etag)
+    assert (stored.data, stored.etag, stored.size) == (b"first", etag, 5)
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
@@ -138,7 +138,7 @@ async def test_get_range(store: ObjectStore) -> None:
         (-100, None, data),
     ]:
         stored = await store.get_range("a", start, length)
-        assert (stored.data, stored.etag) == (expected, etag), (start, length)
+        assert (stored.data, stored.etag, stored.size) == (expected, etag, 100), (start, length)
 
 
 async def test_bad_ranges(store: ObjectStore) -> None:
@@ -198,7 +198,7 @@ async def test_put_if_absent(store: ObjectStore) -> None:
     with pytest.raises(PreconditionFailed, match="a/b"):
         await store.put_if_absent("a/b", b"second")
     stored = await store.get("a/b")
-    assert (stored.data, stored.etag) == (b"first", etag)
+    assert (stored.data, stored.etag, stored.size) == (b"first", etag, 5)
     await store.delete("a/b")
     await store.put_if_absent("a/b", b"third")
     assert (await store.get("a/b")).data == b"third"

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import ERRORS, ErrorKind, HsparseError
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.linked_pieces import Pieces
 from hsparse.format.selection import Selection
 from hsparse.model.chunk_spec import ChunkSpec
@@ -435,6 +436,84 @@ class Bury(Message[None]):
     dataset: str
 
 
+# --- chunks as they are stored ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPage:
+    """Some of the stored chunks that were asked for; `more` when the limit cut them."""
+
+    rows: ChunkRows
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListChunks(Message[ChunkPage]):
+    """List the stored chunks inside `extent` that a selection of it meets; all, without one.
+
+    They come in the order of their keys or, with `by_coords`, in row-major order of their coordinates: those after
+    the chunk `after` (empty: from the first), without the first `skip`, at most `limit`. Any data node can; the
+    owner of the dataset's chunk map has that in memory.
+    """
+
+    spec: ChunkSpec
+    extent: tuple[int, ...]
+    selection: Selection | None = None
+    by_coords: bool = False
+    after: tuple[int, ...] = ()
+    skip: int = 0
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CountChunks(Message[int]):
+    """Count the stored chunks inside `extent` that a selection of it meets; all, without one."""
+
+    spec: ChunkSpec
+    extent: tuple[int, ...]
+    selection: Selection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindChunk(Message[ChunkRows]):
+    """Look at one chunk: one row, or none where it is not stored."""
+
+    spec: ChunkSpec
+    scaled: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectChunk:
+    """A chunk's bytes as they are stored, `data: (n,) uint8`, without a footer, and its one row."""
+
+    data: NDArray[np.uint8]
+    row: ChunkRows
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDirect(Message[DirectChunk | None]):
+    """Read a chunk's bytes as they are stored; None where it is not."""
+
+    spec: ChunkSpec
+    scaled: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDirect(Message[None]):
+    """Store a chunk's bytes, `data: (n,) uint8`, as they are; durable when answered.
+
+    `sections: (k, 3) uint64` are as in `ChunkRows`: of a dense chunk one, whose unfiltered size is not looked at.
+    `BadRequest` says why the bytes are no such chunk inside `extent`; then nothing was changed. A dense chunk whose
+    mask is not 0 is put through the whole pipeline first: its object has no place for a mask.
+    """
+
+    spec: ChunkSpec
+    extent: tuple[int, ...]
+    scaled: tuple[int, ...]
+    data: NDArray[np.uint8]
+    sections: NDArray[np.uint64]
+
+
 # --- chunks whose data stays in files ---------------------------------------------------------------
 
 
@@ -452,6 +531,15 @@ class ReadLinked(Message[tuple[NDArray[Any] | None, ...]]):
     pieces: Pieces
     files: tuple[LinkedFile, ...]
     piece: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPiece(Message[NDArray[np.uint8]]):
+    """Read `size` bytes of a file from `offset`, (size,) uint8, as they are; refused as `ReadLinked` is."""
+
+    file: LinkedFile
+    offset: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)

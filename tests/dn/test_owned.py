@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hsparse.dn.owned import Base, Owned
+from hsparse.dn.owned import Base, Encoded, Owned
 from hsparse.dn.workers import Workers
 from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed
 from hsparse.storage.memory import MemoryStore
@@ -273,3 +273,33 @@ async def test_endless_contention_ends_as_busy(owned: Owned[str], store: Countin
         await Owned(KEY, Contended(inner), TextCodec(), workers).apply(add("a"))
     workers.close()
     assert (await inner.get(KEY)).data == b"somebody else"
+
+
+async def test_bytes_that_come_with_a_value_are_stored_as_they_are(
+    owned: Owned[str], store: CountingStore
+) -> None:
+    await owned.apply(lambda value: (Encoded("a", b"A!"), None), base=Base.IGNORED)
+    assert (await store.store.get(KEY)).data == b"A!"
+    assert await owned.read() == "a"
+    assert await owned.apply(add("b")) == "b"
+    assert (await store.store.get(KEY)).data == b"a,b"
+
+
+async def test_in_a_group_the_last_change_decides_what_is_encoded(
+    owned: Owned[str], faulty: FaultyStore, store: CountingStore
+) -> None:
+    def given(value: str | None) -> tuple[Encoded[str], None]:
+        return Encoded("a", b"A!"), None
+
+    def same(value: str | None) -> tuple[str | None, None]:
+        return value, None
+
+    for changes, expected in (((add("x"), given, same), b"A!"), ((given, add("b")), b"a,b")):
+        fault = faulty.hang("puts")
+        first = asyncio.create_task(owned.apply(add("first")))
+        await fault.entered.wait()
+        rest = [asyncio.create_task(owned.apply(change)) for change in changes]
+        await asyncio.sleep(0)
+        fault.release()
+        await asyncio.gather(first, *rest)
+        assert (await store.store.get(KEY)).data == expected

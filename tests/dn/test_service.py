@@ -19,6 +19,7 @@ from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.sn.remote_node import RemoteNode
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
+from hsparse.testing.chunk_query_conformance import *  # noqa: F403
 from hsparse.testing.node_conformance import *  # noqa: F403
 from hsparse.testing.variable_conformance import *  # noqa: F403
 from hsparse.wire.message import DataNode, GetInfo, Part, TrimChunks, WriteChunks

@@ -13,7 +13,7 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.boxes import Boxes
 from hsparse.format.grid import Grid
 from hsparse.format.orthogonal import Orthogonal
-from hsparse.format.plan import Share, count_chunks, plan
+from hsparse.format.plan import Share, count_chunks, met, plan
 from hsparse.format.points import Points
 from hsparse.format.selection import Selection, gather
 from tests.format.selection_strategies import any_selections, extents, grids, iterate, orthogonals
@@ -57,6 +57,9 @@ def test_existing_chunks_only(data: st.DataObject) -> None:
     some = data.draw(st.lists(st.sampled_from(every), max_size=6))
     existing = np.array(some, np.uint64).reshape(len(some), len(grid.chunk))
     expected = [share for share in plan(selection, grid) if share.scaled in some]
+    if grid.chunk:
+        wanted = {share.scaled for share in expected}
+        assert met(selection, grid, existing).tolist() == [tuple(one) in wanted for one in some]
     found = plan(selection, grid, existing)
     assert [share.scaled for share in found] == [share.scaled for share in expected]
     for one, other in zip(found, expected, strict=True):

@@ -72,6 +72,14 @@ PARAMETERS: dict[str, list[Any]] = {
     "append_dim": [0, 1],
     "Marker": ["number", "g", "dense"],
     "Limit": [0, 1, 2],
+    "chunk": ["0_0", "1_1", "0", "2"],
+    "marker": ["0_0", "0"],
+    "limit": [1, 2],
+    "index": [0, 1],
+    "filter_mask": ["0", "0,0", "1"],
+    "section_size": ["4,8", "90,4"],
+    "section_unfiltered_size": ["4,8", "90,4"],
+    "base": ["s3://x/"],
 }
 SMALL = {"type": "integer", "minimum": 0, "maximum": 12}
 PAIR = {"type": "array", "items": SMALL, "minItems": 2, "maxItems": 2}

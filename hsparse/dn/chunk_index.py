@@ -1,0 +1,208 @@
+"""Which chunks of a dataset are stored, and what their footers say: answers to the chunk queries.
+
+The store's listing tells which chunks there are, always; the chunk map tells of those whose etags it knows, so that
+only the footers of the others are read. Dense chunks have none.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.dn.cache import Cache
+from hsparse.dn.chunk_listing import listed_chunks
+from hsparse.dn.fences import Fences
+from hsparse.dn.held_map import HeldMap
+from hsparse.dn.workers import Workers
+from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
+from hsparse.format.chunk_map import ChunkMap, digests
+from hsparse.format.chunk_rows import ChunkRows, row_names
+from hsparse.format.grid import Grid
+from hsparse.format.structured_footer import MAX_FOOTER, Footer, read_footer
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.objid import chunk_key, map_key
+from hsparse.storage.object_store import ObjectStore, Stored
+from hsparse.wire.gather import gather_each
+from hsparse.wire.message import ChunkPage, CountChunks, FindChunk, ListChunks
+
+FOOTERS_AT_ONCE = 32
+MOST_LISTED = 100_000
+"""The most rows of one answer."""
+HELD_BATCH = 10_000
+"""Rows that are gathered before they are put in order of coordinates: no more than these and the answer's are held."""
+
+
+class ChunkIndex:
+    """The stored chunks of datasets, over the node's store; maps are in its cache."""
+
+    def __init__(self, store: ObjectStore, cache: Cache, workers: Workers, fences: Fences) -> None:
+        self._store = store
+        self._cache = cache
+        self._workers = workers
+        self._fences = fences
+
+    async def list(self, message: ListChunks) -> ChunkPage:
+        """Answer `ListChunks`."""
+        self._fences.check(message.spec)
+        if not 0 < message.limit <= MOST_LISTED:
+            raise BadRequest(f"A page of chunks has 1 to {MOST_LISTED} of them, not {message.limit}.")
+        page = await (self._by_coords(message) if message.by_coords else self._in_order(message))
+        if not message.spec.sparse:
+            return page
+        return ChunkPage(await self._described(message.spec, message.extent, page.rows), page.more)
+
+    async def count(self, message: CountChunks) -> int:
+        """Answer `CountChunks`."""
+        spec = message.spec
+        self._fences.check(spec)
+        grid = Grid(message.extent, spec.dims)
+        count = 0
+        async for rows in listed_chunks(self._store, spec.dataset, grid, message.selection):
+            count += len(rows)
+        return count
+
+    async def find(self, message: FindChunk) -> ChunkRows:
+        """Answer `FindChunk`: one range read, of the last bytes."""
+        spec = message.spec
+        self._fences.check(spec)
+        key = chunk_key(spec.dataset, message.scaled)
+        rank = len(spec.dims)
+        try:
+            tail = await self._store.get_range(key, -MAX_FOOTER if spec.sparse else -1)
+        except NotFound:
+            return ChunkRows.of((), rank, (), ())
+        except BadRequest as error:
+            raise Corrupt(f"The chunk object {key} is corrupt: it is empty.") from error
+        rows = ChunkRows.of((message.scaled,), rank, (tail.size,), (tail.etag,))
+        if not spec.sparse:
+            return rows
+        return rows.described(*footer_columns([read_chunk_footer(key, tail, spec)], len(spec.filters)))
+
+    # --- order --------------------------------------------------------------------------------------
+
+    async def _in_order(self, message: ListChunks) -> ChunkPage:
+        """Return a page in the order of keys: nothing is listed but that page."""
+        spec, grid = message.spec, Grid(message.extent, message.spec.dims)
+        parts: list[ChunkRows] = []
+        count, skip = 0, message.skip
+        pages = listed_chunks(self._store, spec.dataset, grid, message.selection, message.after)
+        async with aclosing(pages):
+            async for rows in pages:
+                passed = min(skip, len(rows))
+                skip -= passed
+                rows = rows.take(np.arange(passed, len(rows)))
+                parts.append(rows)
+                count += len(rows)
+                if count > message.limit:
+                    break
+        return _cut(ChunkRows.joined(parts, len(spec.dims)), message.limit)
+
+    async def _by_coords(self, message: ListChunks) -> ChunkPage:
+        """Return a page in row-major order of coordinates; all has to be listed, but only so much is held."""
+        spec, grid = message.spec, Grid(message.extent, message.spec.dims)
+        most, rank = message.skip + message.limit + 1, len(spec.dims)
+        if most > 2 * MOST_LISTED:
+            raise BadRequest(f"An index by coordinates is at most {MOST_LISTED}; begin behind a marker.")
+        after = row_names(np.array([message.after], np.uint64)) if message.after else None
+        held: list[ChunkRows] = []
+        count = 0
+        pages = listed_chunks(self._store, spec.dataset, grid, message.selection)
+        async with aclosing(pages):
+            async for rows in pages:
+                if after is not None:
+                    rows = rows.take(np.flatnonzero(row_names(rows.scaled) > after))
+                held.append(rows)
+                count += len(rows)
+                if count > most + HELD_BATCH:
+                    held = [_first(held, rank, most)]
+                    count = len(held[0])
+        rows = _first(held, rank, most)
+        return _cut(rows.take(np.arange(min(message.skip, len(rows)), len(rows))), message.limit)
+
+    # --- what footers say ---------------------------------------------------------------------------
+
+    async def _described(self, spec: ChunkSpec, extent: tuple[int, ...], rows: ChunkRows) -> ChunkRows:
+        """Return rows with what their footers say: from the map, and read where that is of another state.
+
+        A chunk that is gone meanwhile has no row; one that was stored anew is told as it is now.
+        """
+        rank, sections = len(spec.dims), len(spec.filters)
+        key = map_key(spec.dataset)
+        make = partial(HeldMap, key, rank, sections, self._store, self._workers)
+        with self._cache.use(key, make) as held:
+            known = await held.rows()
+            places = known.find(rows.scaled, digests(rows.etags))
+            unknown = np.flatnonzero(places < 0)
+            table = np.zeros((len(rows), sections, 3), np.uint64)
+            defined = np.zeros(len(rows), np.uint64)
+            good = places >= 0
+            table[good], defined[good] = known.sections[places[good]], known.defined[places[good]]
+            described = rows.described(table, defined)
+            if not len(unknown):
+                return described
+            there, read = await self._read_footers(spec, rows.take(unknown))
+            new = ChunkMap(read.scaled, digests(read.etags), read.sections, read.defined)
+            counts = Grid(extent, spec.dims).counts
+            await held.add(new, counts, partial(self._fences.check, spec))
+            order = np.concatenate((np.flatnonzero(good), unknown[there]))
+            both = ChunkRows.joined((described.take(np.flatnonzero(good)), read), rank)
+            return both.take(np.argsort(order, kind="stable"))
+
+    async def _read_footers(self, spec: ChunkSpec, rows: ChunkRows) -> tuple[NDArray[np.intp], ChunkRows]:
+        """Return which of the rows are still there, and these as they are now."""
+        keys = [chunk_key(spec.dataset, tuple(scaled)) for scaled in rows.scaled.tolist()]
+
+        async def read(key: str) -> Stored | None:
+            try:
+                return await self._store.get_range(key, -MAX_FOOTER)
+            except NotFound:
+                return None
+            except BadRequest as error:
+                raise Corrupt(f"The chunk object {key} is corrupt: it is empty.") from error
+
+        tails = await gather_each(read, keys, FOOTERS_AT_ONCE)
+        there = np.array([place for place, tail in enumerate(tails) if tail is not None], np.intp)
+        found = [tail for tail in tails if tail is not None]
+        footers = [
+            read_chunk_footer(keys[place], tail, spec)
+            for place, tail in zip(there.tolist(), found, strict=True)
+        ]
+        now = ChunkRows.of(
+            rows.scaled[there].tolist(),
+            len(spec.dims),
+            [tail.size for tail in found],
+            [tail.etag for tail in found],
+        )
+        return there, now.described(*footer_columns(footers, len(spec.filters)))
+
+
+def read_chunk_footer(key: str, tail: Stored, spec: ChunkSpec) -> Footer:
+    """Return the footer at the end of a chunk's object; `Corrupt` names the object."""
+    try:
+        footer = read_footer(tail.data, tail.size)
+        if len(footer.sections) != len(spec.filters):
+            raise Corrupt(f"It has {len(footer.sections)} sections, not {len(spec.filters)}.")
+    except (Corrupt, Unsupported) as error:
+        raise type(error)(f"The chunk object {key} is corrupt: {error.message}") from error
+    return footer
+
+
+def footer_columns(footers: list[Footer], sections: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return what footers say as columns of `ChunkRows`: `sections` and `defined`."""
+    table = [[(one.size, one.unfiltered, one.mask) for one in footer.sections] for footer in footers]
+    return (
+        np.array(table, np.uint64).reshape(len(footers), sections, 3),
+        np.array([footer.defined for footer in footers], np.uint64),
+    )
+
+
+def _first(parts: list[ChunkRows], rank: int, most: int) -> ChunkRows:
+    rows = ChunkRows.joined(parts, rank)
+    return rows.take(np.argsort(row_names(rows.scaled), kind="stable")[:most])
+
+
+def _cut(rows: ChunkRows, limit: int) -> ChunkPage:
+    return ChunkPage(rows.take(np.arange(min(limit, len(rows)))), len(rows) > limit)

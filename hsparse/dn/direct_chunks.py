@@ -1,0 +1,111 @@
+"""Chunks read and written as they are stored: H5Dread_chunk, H5Dwrite_chunk and their structured forms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hsparse.dn import dense_changes, variable_changes
+from hsparse.dn.cache import Cache
+from hsparse.dn.chunk_codec import codec_for
+from hsparse.dn.chunk_index import footer_columns
+from hsparse.dn.fences import Fences
+from hsparse.dn.foreign_summaries import ForeignSummaries
+from hsparse.dn.owned import Base, Encoded, Owned
+from hsparse.dn.workers import Workers
+from hsparse.errors import BadRequest, Corrupt, NotFound
+from hsparse.format.chunk_rows import UNFILTERED, ChunkRows
+from hsparse.format.direct_chunk import GivenChunk, check_direct
+from hsparse.format.grid import Grid
+from hsparse.format.structured_footer import unseal
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.objid import chunk_key
+from hsparse.model.variable_array import VariableArray
+from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.budget import Budget
+from hsparse.wire.message import DirectChunk, ReadDirect, WriteDirect
+
+
+class DirectChunks:
+    """Chunks as they are stored, over the node's cache and store."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        cache: Cache,
+        workers: Workers,
+        pending: Budget,
+        fences: Fences,
+        summaries: ForeignSummaries,
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._workers = workers
+        self._pending = pending
+        self._fences = fences
+        self._summaries = summaries
+
+    async def read(self, message: ReadDirect) -> DirectChunk | None:
+        """Answer `ReadDirect`: one get. Of a structured chunk every byte is checked."""
+        spec = message.spec
+        self._fences.check(spec)
+        key = chunk_key(spec.dataset, message.scaled)
+        try:
+            stored = await self._store.get(key)
+        except NotFound:
+            return None
+        row = ChunkRows.of((message.scaled,), len(spec.dims), (stored.size,), (stored.etag,))
+        if not spec.sparse:
+            return DirectChunk(np.frombuffer(stored.data, np.uint8), row)
+        try:
+            content, footer = await self._workers.run(len(stored.data), unseal, stored.data)
+        except Corrupt as error:
+            raise Corrupt(f"The chunk object {key} is corrupt: {error.message}") from error
+        row = row.described(*footer_columns([footer], len(footer.sections)))
+        return DirectChunk(np.frombuffer(content, np.uint8), row)
+
+    async def write(self, message: WriteDirect) -> None:
+        """Answer `WriteDirect`: checked, then put as any write of a whole chunk is."""
+        spec, scaled = message.spec, message.scaled
+        grid = Grid(message.extent, spec.dims)
+        if not grid.holds(scaled):
+            raise BadRequest(f"There is no chunk {list(scaled)}: the dataset has {list(grid.counts)} chunks.")
+        await self._summaries.remove(spec.dataset)
+        await self._fences.learn(spec.dataset)
+        self._fences.check(spec)
+        if spec.sparse:
+            unfiltered = sum(message.sections[:, UNFILTERED].tolist())
+        else:
+            unfiltered = math.prod(spec.dims) * spec.datatype.guessed_size
+        nbytes = 2 * len(message.data) + unfiltered
+        async with self._pending.hold(nbytes):
+            given = await self._workers.run(nbytes, _checked, message, grid.clipped(scaled))
+            value: Any = given.value if given.data is None else Encoded(given.value, given.data)
+            self._fences.check(spec)
+            key = chunk_key(spec.dataset, scaled)
+            codec: Any = codec_for(key, spec, spec.datatype)
+            with self._cache.use(key, lambda: Owned(key, self._store, codec, self._workers)) as owned:
+                await owned.apply(lambda _: (value, None), weight=nbytes, base=Base.IGNORED)
+
+
+def _checked(message: WriteDirect, stop: tuple[int, ...]) -> GivenChunk:
+    spec = message.spec
+    given = check_direct(spec, message.data.tobytes(), message.sections, stop)
+    if not spec.sparse and stop != spec.dims and not _is_filled(spec, message.scaled, given.value, stop):
+        raise BadRequest(
+            f"Elements beyond the extent, which has {list(stop)} of the chunk, must be the fill value: they would "
+            "be there when the dataset grows."
+        )
+    return given
+
+
+def _is_filled(spec: ChunkSpec, scaled: tuple[int, ...], value: Any, stop: tuple[int, ...]) -> bool:
+    """Say whether a dense chunk is as a shrink to `stop` would leave it: nothing but fill values beyond."""
+    if isinstance(value, VariableArray):
+        trimmed = variable_changes.trim(list(stop), spec.variable_fill)(value)[0]
+        assert trimmed is not None
+        return np.array_equal(trimmed.offsets, value.offsets) and np.array_equal(trimmed.heap, value.heap)
+    array, _ = dense_changes.trim(list(stop), spec.fill_of(scaled))(value)
+    return array is not None and array.tobytes() == value.tobytes()

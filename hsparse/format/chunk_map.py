@@ -1,0 +1,158 @@
+"""The chunk map of a dataset: what the footers of its structured chunks say, in one object beside them.
+
+A row is good as long as its chunk's object has the etag that it had when its footer was read. Little-endian:
+
+| bytes | content |
+| --- | --- |
+| 8 | `hsparsem` |
+| 4 | version, 1 |
+| 4 | rank |
+| 4 | number of sections |
+| 4 | number of rows n |
+| 8n | the digest of each chunk's etag: BLAKE2b of 8 bytes |
+| rest | the other columns, 8 bytes a number, one after the other, through shuffle (8) and zstd |
+| 4 | CRC-32 of all before it |
+
+The other columns are the scaled coordinates, a column a dimension; the number of defined elements; and of each
+section stored size, unfiltered size and filter mask. Rows are in row-major order of the coordinates, each once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt
+from hsparse.format.buffer import Buffer
+from hsparse.format.checksum import crc32
+from hsparse.format.chunk_rows import row_names
+from hsparse.format.filters import decode, encode
+from hsparse.model.filter import Filter
+
+MAGIC = b"hsparsem"
+VERSION = 1
+HEAD = struct.Struct("<8sIIII")
+PIPELINE = (Filter(2, (8,), optional=False), Filter(32015, (3,), optional=False))
+MOST_ROWS = 1 << 20
+"""Chunks a map tells of, the first in row-major order: what is beyond is read from the chunks each time."""
+MOST_RANK = 32
+MOST_SECTIONS = 3
+
+Column = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkMap:
+    """Rows in row-major order of `scaled: (n, rank) uint64`, each chunk once.
+
+    `digest: (n,) uint64` is of the chunk's etag; `sections: (n, k, 3)` and `defined: (n,)`, both uint64, are as in
+    `ChunkRows`.
+    """
+
+    scaled: Column
+    digest: Column
+    sections: Column
+    defined: Column
+
+    def __len__(self) -> int:
+        return len(self.digest)
+
+    @classmethod
+    def empty(cls, rank: int, sections: int) -> ChunkMap:
+        return cls(
+            np.zeros((0, rank), np.uint64),
+            np.zeros(0, np.uint64),
+            np.zeros((0, sections, 3), np.uint64),
+            np.zeros(0, np.uint64),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the columns take."""
+        return self.scaled.nbytes + self.digest.nbytes + self.sections.nbytes + self.defined.nbytes
+
+    def find(self, scaled: Column, digest: Column) -> NDArray[np.intp]:
+        """Return the row of each chunk at `scaled`, (m, rank), whose etag's digest is as given; -1: none is good."""
+        if not len(self):
+            return np.full(len(scaled), -1, np.intp)
+        names, wanted = row_names(self.scaled), row_names(scaled)
+        place = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
+        good = (names[place] == wanted) & (self.digest[place] == digest)
+        return np.where(good, place, -1).astype(np.intp)
+
+    def merge(self, new: ChunkMap) -> ChunkMap:
+        """Return this map with the rows of `new`, in any order there, in the place of older ones."""
+        names = np.concatenate((row_names(new.scaled), row_names(self.scaled)))
+        _, first = np.unique(names, return_index=True)
+        both = [
+            np.concatenate(pair)
+            for pair in (
+                (new.scaled, self.scaled),
+                (new.digest, self.digest),
+                (new.sections, self.sections),
+                (new.defined, self.defined),
+            )
+        ]
+        return ChunkMap(*(column[first[:MOST_ROWS]] for column in both))
+
+    def inside(self, counts: tuple[int, ...]) -> ChunkMap:
+        """Return the rows of the chunks of a grid that has `counts` chunks in each dimension."""
+        keep = (self.scaled < np.array(counts, np.uint64)).all(axis=1)
+        if keep.all():
+            return self
+        return ChunkMap(self.scaled[keep], self.digest[keep], self.sections[keep], self.defined[keep])
+
+
+def digests(etags: Iterable[str]) -> Column:
+    """Return the digest of each etag, (n,) uint64."""
+    return np.frombuffer(b"".join(blake2b(etag.encode(), digest_size=8).digest() for etag in etags), "<u8")
+
+
+def encode_map(rows: ChunkMap) -> bytes:
+    """Return the object of a map."""
+    count, rank = rows.scaled.shape
+    sections = rows.sections.shape[1]
+    table = np.empty((rank + 1 + 3 * sections, count), "<u8")
+    table[:rank] = rows.scaled.T
+    table[rank] = rows.defined
+    table[rank + 1 :] = rows.sections.reshape(count, 3 * sections).T
+    packed, _ = encode(PIPELINE, table.tobytes())
+    head = HEAD.pack(MAGIC, VERSION, rank, sections, count)
+    body = b"".join((head, rows.digest.astype("<u8").tobytes(), packed))
+    return body + struct.pack("<I", crc32(body))
+
+
+def decode_map(data: Buffer, rank: int, sections: int) -> ChunkMap:
+    """Return the map of chunks of `rank` dimensions and so many sections; `Corrupt` for anything else.
+
+    Of each row there are 8 bytes at least that no filter makes smaller: that bounds the memory.
+    """
+    view = memoryview(data)
+    if len(view) < HEAD.size + 4 or struct.unpack("<I", view[-4:])[0] != crc32(view[:-4]):
+        raise Corrupt("The chunk map is damaged: its checksum does not match.")
+    magic, version, *shape, count = HEAD.unpack_from(view)
+    if (magic, version, shape) != (MAGIC, VERSION, [rank, sections]) or rank > MOST_RANK:
+        raise Corrupt(
+            f"The chunk map is not of {rank} dimensions and {sections} sections, version {VERSION}."
+        )
+    start = HEAD.size + 8 * count
+    if count > MOST_ROWS or start > len(view) - 4:
+        raise Corrupt(f"The chunk map has {len(view)} bytes: too few for {count} rows.")
+    columns = rank + 1 + 3 * sections
+    content = decode(PIPELINE, view[start:-4], 0, 8 * count * columns)
+    table = np.frombuffer(content, "<u8").reshape(columns, count).astype(np.uint64)
+    scaled = np.ascontiguousarray(table[:rank].T)
+    names = row_names(scaled)
+    if (names[1:] <= names[:-1]).any():
+        raise Corrupt("The chunk map is damaged: its rows are not in order.")
+    return ChunkMap(
+        scaled,
+        np.frombuffer(view[HEAD.size : start], "<u8").astype(np.uint64),
+        np.ascontiguousarray(table[rank + 1 :].T).reshape(count, sections, 3),
+        np.ascontiguousarray(table[rank]),
+    )

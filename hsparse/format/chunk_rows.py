@@ -1,0 +1,85 @@
+"""Stored chunks by column: what the chunk index of an HDF5 file would say of them.
+
+RFC "Chunk query functionality in HDF5" (2018), `H5D_chunk_info_t`; for structured chunks `H5D_struct_chunk_info_t`
+of the sparse storage API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+SIZE, UNFILTERED, MASK = range(3)
+"""The columns of a section."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkRows:
+    """Some stored chunks of one dataset, in any order.
+
+    `scaled: (n, rank) uint64` are scaled coordinates, `size: (n,) uint64` the bytes of their objects, `etags` (n)
+    those objects' etags. `sections: (n, k, 3) uint64` has stored size, unfiltered size (both in bytes) and filter
+    mask of each section, `defined: (n,) uint64` the number of defined elements; of dense chunks k is 0, and so is
+    `defined`. Sections follow each other without gaps from the object's first byte.
+    """
+
+    scaled: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+    etags: tuple[str, ...]
+    sections: NDArray[np.uint64]
+    defined: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.scaled)
+
+    @classmethod
+    def of(
+        cls, scaled: Sequence[Sequence[int]], rank: int, size: Sequence[int], etags: Sequence[str]
+    ) -> ChunkRows:
+        """Return rows of which nothing is known but what a listing tells."""
+        count = len(scaled)
+        return cls(
+            np.array(scaled, np.uint64).reshape(count, rank),
+            np.array(size, np.uint64),
+            tuple(etags),
+            np.zeros((count, 0, 3), np.uint64),
+            np.zeros(count, np.uint64),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[ChunkRows], rank: int) -> ChunkRows:
+        """Return all rows of `parts`, which know equally much, in turn."""
+        if not parts:
+            return cls.of((), rank, (), ())
+        return cls(
+            np.concatenate([part.scaled for part in parts]),
+            np.concatenate([part.size for part in parts]),
+            tuple(etag for part in parts for etag in part.etags),
+            np.concatenate([part.sections for part in parts]),
+            np.concatenate([part.defined for part in parts]),
+        )
+
+    def take(self, places: NDArray[np.intp]) -> ChunkRows:
+        """Return the rows at `places`, (m,), in that order."""
+        return ChunkRows(
+            self.scaled[places],
+            self.size[places],
+            tuple(self.etags[place] for place in places.tolist()),
+            self.sections[places],
+            self.defined[places],
+        )
+
+    def described(self, sections: NDArray[np.uint64], defined: NDArray[np.uint64]) -> ChunkRows:
+        """Return the rows with what is known of structured chunks."""
+        return ChunkRows(self.scaled, self.size, self.etags, sections, defined)
+
+
+def row_names(scaled: NDArray[np.uint64]) -> NDArray[np.bytes_]:
+    """Return one name a row of `scaled`, (n, rank) uint64: names sort and compare as coordinates, row-major."""
+    rank = max(scaled.shape[1], 1)
+    wide = np.zeros((len(scaled), rank), ">u8")
+    wide[:, : scaled.shape[1]] = scaled
+    return wide.view(f"S{8 * rank}").reshape(len(scaled))

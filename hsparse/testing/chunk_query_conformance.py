@@ -1,0 +1,169 @@
+"""What every `DataNode` must answer to queries about stored chunks, as tests over a fixture `node`.
+
+A test module of an implementation imports all of these by `*`, beside those of
+`hsparse.testing.node_conformance`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hsparse.errors import BadRequest, Gone, Moved
+from hsparse.format.chunk_rows import SIZE, UNFILTERED
+from hsparse.format.selection import Orthogonal, Points
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.objid import map_key, tree_prefix
+from hsparse.testing.node_conformance import DIMS, spec
+from hsparse.wire.message import (
+    Bury,
+    CountChunks,
+    DataNode,
+    DeleteTree,
+    FindChunk,
+    ListChunks,
+    ListKeys,
+    Part,
+    ReadChunks,
+    ReadDirect,
+    TrimChunks,
+    WriteChunks,
+    WriteDirect,
+)
+
+EXTENT = (60, 100)
+STORED = [(0, 1), (2, 0), (2, 10), (2, 9), (9, 12)]
+BY_KEY = [(0, 1), (2, 0), (2, 10), (2, 9), (9, 12)]
+
+
+async def stored(node: DataNode, *, sparse: bool) -> ChunkSpec:
+    """Write one element into each of `STORED`; return what the chunks are."""
+    about = spec(sparse=sparse)
+    first = Orthogonal.box(DIMS, (0, 0), (1, 2))
+    parts = tuple(Part(scaled, first) for scaled in STORED)
+    await node.send(WriteChunks(about, parts, (np.array([[1.0, 2.0]]),) * len(parts)))
+    return about
+
+
+async def listed(node: DataNode, about: ChunkSpec, message: ListChunks) -> list[tuple[int, ...]]:
+    """Return the coordinates of all pages."""
+    found: list[tuple[int, ...]] = []
+    while True:
+        page = await node.send(replace(message, after=found[-1] if found else ()))
+        found += [tuple(scaled) for scaled in page.rows.scaled.tolist()]
+        if not page.more:
+            return found
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("limit", [1, 2, 5, 1000])
+async def test_stored_chunks_are_listed_in_both_orders(node: DataNode, sparse: bool, limit: int) -> None:
+    about = await stored(node, sparse=sparse)
+    message = ListChunks(about, EXTENT, limit=limit)
+    assert await listed(node, about, message) == BY_KEY
+    assert await listed(node, about, replace(message, by_coords=True)) == sorted(STORED)
+    assert await node.send(CountChunks(about, EXTENT)) == len(STORED)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+async def test_rows_say_what_the_object_is(node: DataNode, sparse: bool) -> None:
+    about = await stored(node, sparse=sparse)
+    page = await node.send(ListChunks(about, EXTENT, skip=3, limit=1))
+    assert page.more
+    (one,) = page.rows.scaled.tolist()
+    found = await node.send(FindChunk(about, tuple(one)))
+    listing = await node.send(ListKeys(tree_prefix(about.dataset)))
+    assert found.scaled.tolist() == [one]
+    assert found.etags == page.rows.etags
+    assert (
+        found.size.tolist()
+        == page.rows.size.tolist()
+        == [listing.sizes[listing.keys.index(_key(about, one))]]
+    )
+    assert found.sections.tolist() == page.rows.sections.tolist()
+    assert found.defined.tolist() == page.rows.defined.tolist() == [2 if sparse else 0]
+    assert found.sections.shape == (1, 2 if sparse else 0, 3)
+    if sparse:
+        assert found.sections[0, 1, SIZE] == found.sections[0, 1, UNFILTERED] == 16
+    assert len(await node.send(FindChunk(about, (5, 5)))) == 0
+
+
+def _key(about: ChunkSpec, scaled: list[int]) -> str:
+    return tree_prefix(about.dataset) + "_".join(map(str, scaled))
+
+
+async def test_a_selection_and_an_extent_choose(node: DataNode) -> None:
+    about = await stored(node, sparse=True)
+    box = Orthogonal.box(EXTENT, (12, 0), (18, 75))
+    message = ListChunks(about, EXTENT, box, limit=1)
+    assert await listed(node, about, message) == [(2, 0), (2, 9)]
+    assert await node.send(CountChunks(about, EXTENT, box)) == 2
+    points = Points(EXTENT, np.array([[0, 8], [59, 99], [1, 1]], np.uint64))
+    assert await listed(node, about, ListChunks(about, EXTENT, points, by_coords=True)) == [(0, 1), (9, 12)]
+    smaller = (18, 80)
+    assert await listed(node, about, ListChunks(about, smaller)) == [(0, 1), (2, 0), (2, 9)]
+    assert await node.send(CountChunks(about, smaller)) == 3
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+async def test_a_chunk_is_moved_as_it_is(node: DataNode, sparse: bool) -> None:
+    about, other = await stored(node, sparse=sparse), spec(sparse=sparse)
+    found = await node.send(ReadDirect(about, (2, 9)))
+    assert found is not None
+    sections = found.row.sections[0] if sparse else np.array([[len(found.data), 0, 0]], np.uint64)
+    await node.send(WriteDirect(other, EXTENT, (3, 3), found.data, sections))
+    again = await node.send(ReadDirect(other, (3, 3)))
+    assert again is not None
+    assert again.data.tobytes() == found.data.tobytes()
+    whole = Orthogonal.all(DIMS)
+    (one,) = await node.send(ReadChunks(about, (Part((2, 9), whole),)))
+    (two,) = await node.send(ReadChunks(other, (Part((3, 3), whole),)))
+    assert one is not None
+    assert two is not None
+    assert one.tobytes() == two.tobytes()
+    assert await node.send(ReadDirect(about, (5, 5))) is None
+    with pytest.raises(BadRequest):
+        await node.send(WriteDirect(other, EXTENT, (3, 3), found.data[:-1], sections))
+    with pytest.raises(BadRequest, match="no chunk"):
+        await node.send(WriteDirect(other, EXTENT, (10, 0), found.data, sections))
+
+
+async def test_queries_about_a_larger_extent_have_moved(node: DataNode) -> None:
+    old = await stored(node, sparse=True)
+    found = await node.send(ReadDirect(old, (2, 9)))
+    assert found is not None
+    new = replace(old, generation=1)
+    await node.send(TrimChunks(new, EXTENT, ()))
+    for message in (
+        ListChunks(old, EXTENT),
+        CountChunks(old, EXTENT),
+        FindChunk(old, (2, 9)),
+        ReadDirect(old, (2, 9)),
+        WriteDirect(old, EXTENT, (2, 9), found.data, found.row.sections[0]),
+    ):
+        with pytest.raises(Moved):
+            await node.send(message)
+    assert await node.send(CountChunks(new, EXTENT)) == len(STORED)
+
+
+async def test_a_map_goes_with_the_chunks(node: DataNode) -> None:
+    about = spec(sparse=True)
+    one = Orthogonal.box(DIMS, (0, 0), (1, 1))
+    parts = tuple(Part((number, 0), one) for number in range(100))
+    await node.send(WriteChunks(about, parts, (np.ones((1, 1)),) * 100))
+    assert len((await node.send(ListChunks(about, (600, 8)))).rows) == 100
+    assert map_key(about.dataset) in (await node.send(ListKeys(tree_prefix(about.dataset)))).keys
+    await node.send(Bury(about.dataset))
+    assert await node.send(DeleteTree(about.dataset)) == 101
+    assert (await node.send(ListKeys(tree_prefix(about.dataset)))).keys == ()
+    with pytest.raises(Gone):
+        await node.send(ListChunks(about, (600, 8)))
+
+
+async def test_pages_have_a_limit(node: DataNode) -> None:
+    about = await stored(node, sparse=True)
+    for limit in (0, 100_001):
+        with pytest.raises(BadRequest):
+            await node.send(ListChunks(about, EXTENT, limit=limit))

@@ -1,0 +1,87 @@
+"""Given chunks: what the server makes is taken byte for byte, what it does not is told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.dense_chunk import encode_dense
+from hsparse.format.direct_chunk import MOST_UNFILTERED, check_direct
+from hsparse.format.sparse_chunk import SparseChunk, encode_sparse
+from hsparse.format.structured_footer import unseal
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.filter import Filter
+
+DIMS = (6, 7)
+PIPELINES: list[tuple[tuple[Filter, ...], ...]] = [
+    ((), ()),
+    ((Filter(2, (4,)), Filter(1, (2,))), (Filter(32015, (3,)),)),
+    ((Filter(3, ()),), (Filter(2, (4,)), Filter(1, (6,)), Filter(3, ()))),
+]
+
+
+def spec(sparse: bool, filters: tuple[tuple[Filter, ...], ...]) -> ChunkSpec:
+    return ChunkSpec("d-00000000-00000001-0000-000000-000001", "H5T_STD_I32LE", DIMS, sparse, b"", filters)
+
+
+def image(chunk: SparseChunk, filters: Any) -> tuple[bytes, bytes, np.ndarray]:
+    """Return an object, the chunk's bytes in it, and the table of its sections."""
+    data = encode_sparse(chunk, filters)
+    content, footer = unseal(data)
+    table = [[one.size, one.unfiltered, one.mask] for one in footer.sections]
+    return data, bytes(content), np.array(table, np.uint64)
+
+
+@given(st.sets(st.integers(0, 41)), st.sampled_from(PIPELINES))
+def test_a_structured_chunk_becomes_the_same_object(offsets: set[int], filters: Any) -> None:
+    columns = np.array(sorted(offsets), np.uint32)
+    chunk = SparseChunk(DIMS, columns, columns.astype("<i4"))
+    data, content, table = image(chunk, filters)
+    given_chunk = check_direct(spec(True, filters), content, table, DIMS)
+    assert given_chunk.data == data
+    assert isinstance(given_chunk.value, SparseChunk)
+    assert given_chunk.value.offsets.tolist() == columns.tolist()
+    assert given_chunk.value.values.tolist() == columns.tolist()
+
+
+@given(st.sets(st.integers(0, 41), min_size=1), st.integers(1, 6), st.integers(1, 7))
+def test_elements_beyond_the_extent_are_refused(offsets: set[int], rows: int, columns: int) -> None:
+    found = np.array(sorted(offsets), np.uint32)
+    _, content, table = image(SparseChunk(DIMS, found, found.astype("<i4")), PIPELINES[0])
+    inside = all(offset // 7 < rows and offset % 7 < columns for offset in offsets)
+    if inside:
+        check_direct(spec(True, PIPELINES[0]), content, table, (rows, columns))
+    else:
+        with pytest.raises(BadRequest, match="beyond the extent"):
+            check_direct(spec(True, PIPELINES[0]), content, table, (rows, columns))
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(0, 200), min_size=6, max_size=6))
+def test_any_bytes_are_a_chunk_or_refused(data: bytes, numbers: list[int]) -> None:
+    table = np.array(numbers, np.uint64).reshape(2, 3)
+    table[1, 0] = max(0, len(data) - int(table[0, 0]))
+    for filters in PIPELINES:
+        with pytest.raises(BadRequest):
+            check_direct(spec(True, filters), data, table, DIMS)
+
+
+def test_dense_bytes_are_kept_as_they_are() -> None:
+    values = np.arange(42, dtype="<i4").reshape(DIMS)
+    pipeline = (Filter(2, (4,)), Filter(1, (6,)))
+    data = bytes(encode_dense(values, pipeline))
+    found = check_direct(spec(False, (pipeline,)), data, np.array([[len(data), 0, 0]], np.uint64), DIMS)
+    assert found.data == data
+    assert np.array_equal(found.value, values)
+
+
+def test_sizes_that_nobody_could_check_are_refused() -> None:
+    table = np.array([[1, 1, 0], [1, MOST_UNFILTERED + 1, 0]], np.uint64)
+    with pytest.raises(TooLarge):
+        check_direct(spec(True, PIPELINES[0]), b"xy", table, DIMS)
+    with pytest.raises(BadRequest, match="sections"):
+        check_direct(spec(True, PIPELINES[0]), b"xy", table[:1], DIMS)
