@@ -176,6 +176,21 @@ async def test_dense_writes_and_fields(client: RestClient) -> None:
     assert reply["value"] == [[3, "none", [[1], []]], [3, "more", [[1], []]], [3, "none", [[1], []]]]
 
 
+async def test_a_first_value_and_what_is_appended(client: RestClient) -> None:
+    made = {
+        "type": TEXT,
+        "shape": [3],
+        "maxdims": [0],
+        "value": ["a", "", "c"],
+        "creationProperties": {"layout": sparse(2)},
+    }
+    path = f"/datasets/{(await client('POST', '/datasets', made))['id']}"
+    assert (await client("PUT", f"{path}/value", {"value": ["d", "e"], "append": 2})).status == 200
+    reply = await client("GET", f"{path}/value", sparse=1)
+    assert reply["value"] == ["a", "", "c", "d", "e"]
+    assert (await client("POST", f"{path}/value", {"points": [4, 0, 4]}))["value"] == ["e", "a", "e"]
+
+
 async def test_elements_larger_than_a_page(client: RestClient) -> None:
     """Each comes alone in the stream, however the chunk that has them is cut; none comes twice."""
     path = await create(client, [100_000], TEXT, layout=sparse(100_000))
