@@ -18,12 +18,17 @@ from hsparse.model.variable_array import VariableArray, take, taken_sizes
 class SparseVariableChunk:
     """The defined elements of a chunk of dimensions `dims`; never modified in place.
 
-    `offsets: (n,) uint32` are row-major places in the chunk, strictly ascending; `values` has shape (n,).
+    `offsets: (n,) uint32` are row-major places in the chunk, strictly ascending; `values` has shape (n,). Their
+    arrays are made read-only.
     """
 
     dims: tuple[int, ...]
     offsets: Offsets
     values: VariableArray
+
+    def __post_init__(self) -> None:
+        for array in (self.offsets, self.values.offsets, self.values.heap):
+            array.flags.writeable = False
 
     @classmethod
     def empty(cls, dims: tuple[int, ...]) -> SparseVariableChunk:

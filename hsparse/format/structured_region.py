@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, Corrupt
+from hsparse.errors import BadRequest, Corrupt, TooLarge
 from hsparse.format.buffer import Buffer
 from hsparse.format.checksum import lookup3
 from hsparse.format.encoded_selection import decode_first, encode_selection
@@ -23,6 +23,7 @@ from hsparse.format.structured_chunk import METADATA_VL, Section, build, open_se
 from hsparse.format.structured_variable_chunk import NAMES
 from hsparse.format.variable_sections import decode_elements, encode_elements
 from hsparse.model.element import Element
+from hsparse.model.layout import MAX_REFERENCES
 from hsparse.model.variable_array import VariableArray
 
 CHECKSUM_BYTES = 4
@@ -50,13 +51,22 @@ def decode_region(data: Buffer, dtype: np.dtype[Any]) -> tuple[Selection, NDArra
 
 
 def encode_variable_region(selection: Selection, values: VariableArray, element: Element) -> bytes:
-    """Return the bytes of elements of a variable-length type, (n,), in the order of `selection`."""
+    """Return the bytes of elements of a variable-length type, (n,), in the order of `selection`.
+
+    `TooLarge` for more references than a chunk may have.
+    """
     if values.shape != (selection.size,):
         raise BadRequest(
             f"There are {selection.size} elements and values of shape {list(values.shape)}; give one each."
         )
-    sections = (encode_selection(selection), *encode_elements(values, element))
-    return build(sections, METADATA_VL, ((), (), ())).data
+    try:
+        sections = encode_elements(values, element)
+    except TooLarge as error:
+        raise TooLarge(
+            f"{selection.size} elements have too many strings and sequences for one heap (the limit is "
+            f"{MAX_REFERENCES}): select less, or take them as an Arrow stream."
+        ) from error
+    return build((encode_selection(selection), *sections), METADATA_VL, ((), (), ())).data
 
 
 def decode_variable_region(data: Buffer, element: Element) -> tuple[Selection, VariableArray]:

@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.errors import BadRequest, Corrupt
+from hsparse.errors import BadRequest, Corrupt, TooLarge
 from hsparse.format.orthogonal import Orthogonal
 from hsparse.format.selection import Points
-from hsparse.format.structured_region import decode_region, encode_region
+from hsparse.format.structured_region import (
+    decode_region,
+    decode_variable_region,
+    encode_region,
+    encode_variable_region,
+)
+from hsparse.model.datatype import parse_type
+from hsparse.model.variable_array import VariableArray
+from tests.model.type_strategies import ITEMS, counted, text, values_of
 
 EXTENT = (70000, 9)
 points = st.lists(st.tuples(*(st.integers(0, length - 1) for length in EXTENT)), max_size=20)
@@ -56,3 +64,46 @@ def test_too_few_or_too_many_values_are_found(change: int) -> None:
 def test_values_must_be_one_a_point(values: np.ndarray) -> None:
     with pytest.raises(BadRequest, match="3 elements"):
         encode_region(Points(EXTENT, np.zeros((3, 2), np.uint64)), values)
+
+
+WORDS = parse_type(text("H5T_VARIABLE")).element
+
+
+def words(*found: str) -> VariableArray:
+    return VariableArray.of([counted(text("H5T_VARIABLE"), word) for word in found])
+
+
+@given(points, st.data())
+def test_elements_of_variable_length(found: list[tuple[int, int]], data: st.DataObject) -> None:
+    item = data.draw(ITEMS.filter(lambda item: parse_type(item).is_variable))
+    element = parse_type(item).element
+    values = [counted(item, data.draw(values_of(item))) for _ in found]
+    coords = np.array(found, np.uint64).reshape(-1, 2)
+    whole = encode_variable_region(Points(EXTENT, coords), VariableArray.of(values), element)
+    selection, read = decode_variable_region(whole, element)
+    assert np.array_equal(selection.coords(), coords)
+    assert list(read) == values
+
+
+def test_a_changed_byte_of_any_section_is_found() -> None:
+    coords = np.array([[3, 4], [60000, 8]], np.uint64)
+    whole = encode_variable_region(Points(EXTENT, coords), words("one", ""), WORDS)
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x10
+        with pytest.raises(Corrupt):
+            decode_variable_region(damaged, WORDS)
+    for length in range(len(whole)):
+        with pytest.raises(Corrupt):
+            decode_variable_region(whole[:length], WORDS)
+
+
+def test_elements_of_variable_length_must_be_one_a_point() -> None:
+    with pytest.raises(BadRequest, match="3 elements"):
+        encode_variable_region(Points(EXTENT, np.zeros((3, 2), np.uint64)), words("a", "b"), WORDS)
+
+
+def test_more_references_than_a_heap_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hsparse.format.variable_sections.MAX_REFERENCES", 2)
+    with pytest.raises(TooLarge, match="select less"):
+        encode_variable_region(Points(EXTENT, np.zeros((3, 2), np.uint64)), words("a", "b", "c"), WORDS)

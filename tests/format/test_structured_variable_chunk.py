@@ -141,7 +141,7 @@ def test_sections_that_lie_are_named(data: st.DataObject) -> None:
         del sections[number][place:]
     stored = build((b"", *map(bytes, sections)), METADATA_VL, PIPELINES[0])
     outcome = told(seal(stored, 4))
-    assert outcome.startswith("Section ") or outcome.isdecimal(), outcome
+    assert outcome.startswith("Section ") or int(outcome) < 1000, outcome
 
 
 def told(data: bytes) -> str:

@@ -8,18 +8,27 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hsparse.clock import SystemClock
+from hsparse.cluster.membership import Membership
+from hsparse.dn.service import DataService
 from hsparse.format.encoded_selection import decode_selection
-from hsparse.format.selection import Points
+from hsparse.format.selection import Orthogonal, Points, Selection
 from hsparse.format.structured_region import decode_variable_region, encode_variable_region
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray
 from hsparse.sn.arrow import ArrowWriter, read_variable_arrow
+from hsparse.sn.dataset import Dataset
 from hsparse.sn.media import Media
+from hsparse.sn.owners import Owners
+from hsparse.sn.sparse_variable_read import SparseVariableRead
+from hsparse.sn.variable_fanout import VariableFanout
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
+from hsparse.testing.direct_door import dataset_record
+from hsparse.testing.door import Kind
 from hsparse.testing.rest_client import RestClient
-from hsparse.wire.message import Forget
+from hsparse.wire.message import CreateObject, Forget
 from tests.model.type_strategies import counted, text
 from tests.sn.value_client import ARROW, BINARY, create, sparse, value_client
 
@@ -167,6 +176,21 @@ async def test_dense_writes_and_fields(client: RestClient) -> None:
     assert reply["value"] == [[3, "none", [[1], []]], [3, "more", [[1], []]], [3, "none", [[1], []]]]
 
 
+async def test_a_first_value_and_what_is_appended(client: RestClient) -> None:
+    made = {
+        "type": TEXT,
+        "shape": [3],
+        "maxdims": [0],
+        "value": ["a", "", "c"],
+        "creationProperties": {"layout": sparse(2)},
+    }
+    path = f"/datasets/{(await client('POST', '/datasets', made))['id']}"
+    assert (await client("PUT", f"{path}/value", {"value": ["d", "e"], "append": 2})).status == 200
+    reply = await client("GET", f"{path}/value", sparse=1)
+    assert reply["value"] == ["a", "", "c", "d", "e"]
+    assert (await client("POST", f"{path}/value", {"points": [4, 0, 4]}))["value"] == ["e", "a", "e"]
+
+
 async def test_elements_larger_than_a_page(client: RestClient) -> None:
     """Each comes alone in the stream, however the chunk that has them is cut; none comes twice."""
     path = await create(client, [100_000], TEXT, layout=sparse(100_000))
@@ -184,6 +208,40 @@ async def test_elements_larger_than_a_page(client: RestClient) -> None:
     )
     coords, _ = read_variable_arrow(reply.body, 1, parse_type(TEXT).element)
     assert coords.tolist() == [[5], [6]]
+
+
+SIZES = [0, 500, 3, 3, 0, 2000, 90, 1] * 25
+CHOSEN: list[Selection] = [
+    Orthogonal.all((400,)),
+    Orthogonal.box((400,), (3,), (350,)),
+    Points((400,), np.array([[10], [398], [10], [0]] * 50, np.uint64)),
+]
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("selection", CHOSEN, ids=["all", "box", "points"])
+@pytest.mark.parametrize("page", [1, 100, 1500, 10**6])
+async def test_pieces_are_within_a_page_and_in_order(nodes: int, selection: Selection, page: int) -> None:
+    """Each second element is defined, in chunks of 16 that several data nodes own; a page is of each of them."""
+    store, clock = MemoryStore(), SystemClock()
+    names = tuple(f"dn-{number}" for number in range(nodes))
+    services = {name: DataService(store, clock, id=name) for name in names}
+    owners = Owners(Membership(1, names), dict(services))
+    record = dataset_record(Kind(TEXT, (400,), (16,), 400))
+    await owners.apply(CreateObject(record["id"], record))
+    dataset = Dataset.of(record)
+    fanout = VariableFanout(owners, dataset)
+    words = {2 * n: counted(TEXT, "w" * size) for n, size in enumerate(SIZES)}
+    places = Points((400,), np.array(list(words), np.uint64)[:, None])
+    await fanout.write_variable(places, VariableArray.of(words.values()))
+    read = SparseVariableRead(dataset, fanout, page)
+    pieces = [piece async for piece in read.pieces(selection)]
+    found = [(int(at), word) for (column,), values in pieces for at, word in zip(column, values, strict=True)]
+    wanted = sorted(set(selection.offsets().tolist()) & set(words))
+    assert found == [(at, words[at]) for at in wanted]
+    assert all(len(values.heap) <= nodes * page or values.size == 1 for _, values in pieces)
+    for service in services.values():
+        await service.close()
 
 
 async def test_answers_have_limits(client: RestClient) -> None:
