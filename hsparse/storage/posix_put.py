@@ -11,7 +11,6 @@ from secrets import token_hex
 from typing import TypeAlias
 
 from hsparse.errors import StoreFailed
-from hsparse.storage.direct_write import write_object
 from hsparse.storage.object_store import Buffer
 from hsparse.storage.posix_file import (
     TEMPORARY,
@@ -20,6 +19,7 @@ from hsparse.storage.posix_file import (
     object_status,
     open_directory,
     unlink,
+    write_all,
 )
 from hsparse.storage.posix_root import PosixRoot, in_the_way, passed
 from hsparse.storage.put_condition import Condition, check_condition
@@ -78,7 +78,7 @@ def _replace(root: PosixRoot, directory: int, key: str, data: Buffer, check: Che
     temporary = TEMPORARY + token_hex(8)
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory)
     try:
-        write_object(file, data)
+        write_all(file, data)
         now = root.now_ns()
         os.utime(file, ns=(now, now))
         root.sync(file)
