@@ -28,14 +28,16 @@ class Btree2Shape:
     depth: int
     most: tuple[int, ...]
     totals: tuple[int, ...]
+    address_width: int = 8
 
     @classmethod
-    def of(cls, node_size: int, record_size: int, depth: int) -> Btree2Shape:
+    def of(cls, node_size: int, record_size: int, depth: int, address_width: int = 8) -> Btree2Shape:
         room = node_size - OVERHEAD
         most = [room // record_size if record_size else 0]
         totals = [most[0]]
         for _ in range(depth):
-            pointer = _pointer_size(most[0], totals)
+            below = _width(totals[-1]) if len(totals) > 1 else 0
+            pointer = address_width + _width(most[0]) + below
             most.append((room - pointer) // (record_size + pointer))
             totals.append((most[-1] + 1) * totals[-1] + most[-1])
             if most[-1] < 1 or totals[-1] >= MOST_RECORDS:
@@ -44,14 +46,14 @@ class Btree2Shape:
             raise Corrupt(
                 f"A tree of depth {depth} cannot have nodes of {node_size} bytes with records of {record_size}."
             )
-        return cls(node_size, record_size, depth, tuple(most), tuple(totals))
+        return cls(node_size, record_size, depth, tuple(most), tuple(totals), address_width)
 
     @classmethod
-    def holding(cls, count: int, node_size: int, record_size: int) -> Btree2Shape:
+    def holding(cls, count: int, node_size: int, record_size: int, address_width: int = 8) -> Btree2Shape:
         """Return the lowest tree for `count` records."""
-        shape = cls.of(node_size, record_size, 0)
+        shape = cls.of(node_size, record_size, 0, address_width)
         while shape.totals[-1] < count:
-            shape = cls.of(node_size, record_size, shape.depth + 1)
+            shape = cls.of(node_size, record_size, shape.depth + 1, address_width)
         return shape
 
     @property
@@ -65,7 +67,7 @@ class Btree2Shape:
 
     def pointer_size(self, level: int) -> int:
         """Return the bytes of a pointer to a node of `level`."""
-        return 8 + self.count_width + self.total_width(level)
+        return self.address_width + self.count_width + self.total_width(level)
 
     def used(self, level: int, count: int) -> int:
         """Return the bytes that a node of `level` with `count` records uses."""
@@ -75,8 +77,3 @@ class Btree2Shape:
 
 def _width(most: int) -> int:
     return max(1, (most.bit_length() + 7) // 8)
-
-
-def _pointer_size(most: int, totals: list[int]) -> int:
-    below = _width(totals[-1]) if len(totals) > 1 else 0
-    return 8 + _width(most) + below

@@ -7,7 +7,6 @@ There are no checksums.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +18,12 @@ from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.hdf5.chunk_order import is_ascending, sort_rows
 from hsparse.format.hdf5.chunk_records import ChunkRecords, Elements, dense_records
-from hsparse.format.hdf5.file_bounds import UNDEFINED, FileBounds
+from hsparse.format.hdf5.file_bounds import FileBounds
 from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.hdf5.index_plan import IndexPlan, check_planned
 from hsparse.format.hdf5.reads import Reads
 
-HEADER = struct.Struct("<4sBBHQQ")
+HEADER = "4sBBHOO"
 """Signature, node type, level, entries, addresses of the nodes to the left and right."""
 CHUNKS = 1
 
@@ -64,25 +63,30 @@ def _records(layout: IndexLayout, entries: Elements, address: int) -> ChunkRecor
 
 def _open_node(layout: IndexLayout, data: Buffer, level: int, address: int) -> Elements:
     """Return the entries of a node."""
-    signature, kind, found, count, _, _ = HEADER.unpack_from(data)
+    signature, kind, found, count, _, _ = layout.fields(HEADER).unpack_from(data)
     if (signature, kind, found) != (b"TREE", CHUNKS, level) or count > 2 * layout.k:
         raise Corrupt(
             f"The v1 B-tree node at {address} has signature {signature!r}, type {kind}, level {found} and {count} "
             f"entries; it is to be b'TREE', {CHUNKS}, {level} and at most {2 * layout.k}."
         )
-    return np.frombuffer(data, _entry_type(layout), count, HEADER.size)
+    return np.frombuffer(data, _entry_type(layout), count, layout.fields(HEADER).size)
 
 
 def _entry_type(layout: IndexLayout) -> np.dtype[Any]:
     """Return the packed type of a key and the child after it."""
     return np.dtype(
-        [("size", "<u4"), ("mask", "<u4"), ("start", "<u8", (layout.rank + 1,)), ("child", "<u8")]
+        [
+            ("size", "<u4"),
+            ("mask", "<u4"),
+            ("start", "<u8", (layout.rank + 1,)),
+            ("child", f"<u{layout.address_width}"),
+        ]
     )
 
 
 def _node_size(layout: IndexLayout) -> int:
     entry = _entry_type(layout).itemsize
-    return HEADER.size + 2 * layout.k * entry + entry - 8
+    return layout.fields(HEADER).size + 2 * layout.k * entry + entry - layout.address_width
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +97,7 @@ class Btree1Plan(IndexPlan):
 
     def pieces(self, address: int, records: ChunkRecords) -> Iterator[tuple[int, Buffer]]:
         layout, node_size = self.layout, _node_size(self.layout)
+        header = layout.fields(HEADER)
         keys = self.keys(records.take(self.order))
         offset = 0
         for number, starts in enumerate(self.levels):
@@ -106,12 +111,12 @@ class Btree1Plan(IndexPlan):
                 splits = np.searchsorted(below, starts).tolist()
             for node in range(count):
                 own = address + offset
-                left = own - node_size if node else UNDEFINED
-                right = own + node_size if node < count - 1 else UNDEFINED
+                left = own - node_size if node else layout.undefined
+                right = own + node_size if node < count - 1 else layout.undefined
                 start, stop = splits[node], splits[node + 1]
-                head = HEADER.pack(b"TREE", CHUNKS, level, stop - start, left, right)
+                head = header.pack(b"TREE", CHUNKS, level, stop - start, left, right)
                 # The last child is followed by the next node's first key.
-                yield offset, head + bytes(byte_view(entries[start : stop + 1])[:-8])
+                yield offset, head + bytes(byte_view(entries[start : stop + 1])[: -layout.address_width])
                 offset += node_size
         assert offset == self.size, layout
 

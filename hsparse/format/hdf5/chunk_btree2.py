@@ -33,10 +33,9 @@ from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.hdf5.index_plan import IndexPlan, check_planned
 from hsparse.format.hdf5.reads import ByteRange, Reads
 
-HEADER = struct.Struct("<IHHBBQHQ")
+HEADER = "IHHBBOHL"
 """Bytes of a node and of a record, depth, percent to split and merge at, address of the root, its number of records,
 number of records in the tree."""
-HEADER_SIZE = PREFIX + HEADER.size + 4
 FIRST_TYPE = 10
 """The record type of dense chunks without filters; those of the other clients follow."""
 NODE_SIZE, SPLIT, MERGE = 2048, 100, 40
@@ -57,11 +56,11 @@ class _Node(NamedTuple):
 def read_btree2(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
     """Read the v2 B-tree of chunks at `address`; `Corrupt` when it is not one of such chunks."""
     what = f"v2 B-tree header at {address}"
-    (data,) = yield (bounds.block(address, HEADER_SIZE, "v2 B-tree header"),)
+    (data,) = yield (bounds.block(address, header_size(layout), "v2 B-tree header"),)
     content = open_block(data, b"BTHD", FIRST_TYPE + layout.client, what)
-    node_size, record_size, depth, _, _, root, count, total = HEADER.unpack(content)
+    node_size, record_size, depth, _, _, root, count, total = layout.fields(HEADER).unpack(content)
     dtype = sized_record_type(layout, record_size, what, scaled=True)
-    shape = Btree2Shape.of(node_size, record_size, depth)
+    shape = Btree2Shape.of(node_size, record_size, depth, layout.address_width)
     if total * record_size > bounds.end or (depth == 0 and count != total):
         raise Corrupt(f"The {what} has {total} records, {count} of them in its root.")
     elements = np.zeros(total, dtype)
@@ -100,15 +99,15 @@ def _read_node(
     if not level:
         elements[node.first : node.first + node.records] = records
         return []
-    width, total_width = shape.count_width, shape.total_width(level - 1)
+    place, width, total_width = shape.address_width, shape.count_width, shape.total_width(level - 1)
     children: list[_Node] = []
     places: list[int] = []
     first, size = node.first, shape.pointer_size(level - 1)
     for start in range(split, len(content), size):
         pointer = content[start : start + size]
-        address = int.from_bytes(pointer[:8], "little")
-        count = int.from_bytes(pointer[8 : 8 + width], "little")
-        total = int.from_bytes(pointer[8 + width :], "little") if total_width else count
+        address = int.from_bytes(pointer[:place], "little")
+        count = int.from_bytes(pointer[place : place + width], "little")
+        total = int.from_bytes(pointer[place + width :], "little") if total_width else count
         children.append(_Node(address, count, first, total))
         first += total
         places.append(first)
@@ -134,7 +133,7 @@ class Btree2Plan(IndexPlan):
         type_, root = FIRST_TYPE + layout.client, self.levels[0][0]
         place = address + root.address
         sizes = (shape.node_size, shape.record_size, shape.depth, SPLIT, MERGE)
-        content = HEADER.pack(*sizes, place, root.records, root.total)
+        content = layout.fields(HEADER).pack(*sizes, place, root.records, root.total)
         yield 0, seal_block(b"BTHD", layout.block_version, type_, content)
         for number, nodes in enumerate(self.levels):
             if number == shape.depth:
@@ -155,14 +154,15 @@ class Btree2Plan(IndexPlan):
         shape = self.shape
         total = node.total.to_bytes(shape.total_width(level), "little") if level else b""
         count = node.records.to_bytes(shape.count_width, "little")
-        return (address + node.address).to_bytes(8, "little") + count + total
+        place = (address + node.address).to_bytes(shape.address_width, "little")
+        return place + count + total
 
 
 def plan_btree2(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Btree2Plan:
     """Plan the v2 B-tree of chunks at `scaled` coordinates, (n, rank): as few nodes as can be, evenly filled."""
     record_size = record_type(layout, layout.size_width, scaled=True).itemsize
-    shape = Btree2Shape.holding(len(scaled), NODE_SIZE, record_size)
-    offset = HEADER_SIZE
+    shape = Btree2Shape.holding(len(scaled), NODE_SIZE, record_size, layout.address_width)
+    offset = header_size(layout)
     spans, levels = [(0, len(scaled))], list[list[_Node]]()
     for level in range(shape.depth, -1, -1):
         nodes, below = [], []
@@ -188,3 +188,8 @@ def _divide(shape: Btree2Shape, level: int, first: int, total: int) -> list[tupl
         children.append((first, length))
         first += length + 1
     return children
+
+
+def header_size(layout: IndexLayout) -> int:
+    """Return the bytes of the header, which the root follows in what is written."""
+    return PREFIX + layout.fields(HEADER).size + 4

@@ -27,7 +27,7 @@ from hsparse.format.hdf5.index_kind import IndexKind
 from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.hdf5.index_plan import IndexPlan
 from hsparse.format.hdf5.reads import Reads
-from hsparse.format.hdf5.single_chunk import SingleChunkPlan, encode_single, single_info_type, single_records
+from hsparse.format.hdf5.single_chunk import SingleChunkPlan, encode_single, single_info_size, single_records
 
 Reader = Callable[[IndexLayout, int, FileBounds], Reads[ChunkRecords]]
 Planner = Callable[[IndexLayout, NDArray[np.uint64]], IndexPlan]
@@ -102,7 +102,7 @@ def plan_index(layout: IndexLayout, scaled: NDArray[np.uint64]) -> IndexPlan:
 
 def _fault(layout: IndexLayout) -> str | None:
     """Return what of the layout contradicts itself, None when nothing does."""
-    if len(layout.max_dims) != layout.rank or not all(layout.chunk) or not layout.element_size:
+    if not len(layout.max_dims) == layout.rank > 0 or not all(layout.chunk) or not layout.element_size:
         return (
             f"Chunks of {layout.chunk} elements of {layout.element_size} bytes do not fit {layout.max_dims}."
         )
@@ -122,5 +122,5 @@ def index_info(layout: IndexLayout, records: ChunkRecords | None = None) -> byte
 def index_info_size(layout: IndexLayout) -> int:
     """Return the length of the index information in bytes."""
     if layout.kind is IndexKind.SINGLE:
-        return single_info_type(layout).itemsize - 8
+        return single_info_size(layout)
     return len(INFO.get(layout.kind, b""))

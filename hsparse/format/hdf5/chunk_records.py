@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.hdf5.file_bounds import UNDEFINED
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.structured_chunk import Section
@@ -108,7 +107,7 @@ def no_records(layout: IndexLayout) -> ChunkRecords:
 def record_type(layout: IndexLayout, size_width: int, *, scaled: bool = False) -> np.dtype[Any]:
     """Return the packed type of a stored record; those of B-trees have scaled coordinates."""
     sections = layout.sections
-    fields: list[tuple[Any, ...]] = [("address", "<u8")]
+    fields: list[tuple[Any, ...]] = [("address", f"<u{layout.address_width}")]
     if sections or layout.filtered:
         fields.append(("size", "u1", (size_width,)))
     if layout.filtered and not sections:
@@ -193,14 +192,14 @@ def is_defined(layout: IndexLayout, elements: Elements) -> NDArray[np.bool_]:
 
     The prototype may leave the address 2^64-2 where a structured chunk was never written.
     """
-    result: NDArray[np.bool_] = elements["address"] < UNDEFINED - bool(layout.sections)
+    result: NDArray[np.bool_] = elements["address"] < layout.undefined - bool(layout.sections)
     return result
 
 
 def place_elements(count: int, places: NDArray[Any], elements: Elements) -> Buffer:
     """Return the bytes of `count` records: `elements` at `places`, and between them those of no chunk."""
     block = np.zeros(count, elements.dtype)
-    block["address"] = UNDEFINED
+    block["address"] = np.iinfo(elements.dtype["address"]).max
     block[places] = elements
     return byte_view(block)
 

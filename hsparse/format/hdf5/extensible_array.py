@@ -5,7 +5,6 @@ H5.format.html, VII.D "The Extensible Array Index".
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -27,15 +26,13 @@ from hsparse.format.hdf5.chunk_records import (
     view_elements,
 )
 from hsparse.format.hdf5.extensible_shape import ExtensibleShape, Level
-from hsparse.format.hdf5.file_bounds import UNDEFINED, FileBounds
+from hsparse.format.hdf5.file_bounds import FileBounds
 from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.hdf5.reads import ByteRange, Reads
 
-HEADER = struct.Struct("<6B7Q")
+HEADER = "6BLLLLLLO"
 """Bytes of a record, the shape's parameters; number and bytes of levels' blocks, number and bytes of data blocks,
 the highest number set and one, number of elements there is room for, address of the index block."""
-HEADER_SIZE = PREFIX + HEADER.size + 4
-ADDRESS = struct.Struct("<Q")
 
 
 class _DataBlock(NamedTuple):
@@ -50,13 +47,12 @@ class _DataBlock(NamedTuple):
 def read_extensible_array(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
     """Read the extensible array at `address`; `Corrupt` when it is not one of such chunks."""
     what = f"extensible array header at {address}"
-    (data,) = yield (bounds.block(address, HEADER_SIZE, "extensible array header"),)
-    size, bits, own, least, blocks, page, *_, last, _, block = HEADER.unpack(
-        open_block(data, b"EAHD", layout.client, what)
-    )
+    (data,) = yield (bounds.block(address, header_size(layout), "extensible array header"),)
+    header = open_block(data, b"EAHD", layout.client, what)
+    size, bits, own, least, blocks, page, *_, last, _, block = layout.fields(HEADER).unpack(header)
     dtype = sized_record_type(layout, size, what)
-    shape = ExtensibleShape(bits, own, least, blocks, page)
-    if block == UNDEFINED:
+    shape = ExtensibleShape(bits, own, least, blocks, page, layout.address_width)
+    if block == layout.undefined:
         return no_records(layout)
     reader = _ArrayReader(layout, shape, address, dtype, bounds)
     yield from reader.read(block)
@@ -85,15 +81,17 @@ class _ArrayReader:
         (data,) = yield (self.bounds.block(address, size, "extensible array index block"),)
         content = self.open(data, b"EAIB", f"extensible array index block at {address}")
         self.add(0, content[:own])
-        addresses = np.frombuffer(content[own:], "<u8").tolist()
+        addresses = self.addresses(content[own:])
         blocks = [
             _DataBlock(level, addresses[level.first_block + number], self.first(level, number), [])
             for level in levels[: shape.direct]
             for number in range(level.blocks)
         ]
         later = list(zip(levels[shape.direct :], addresses[shape.direct_blocks :], strict=True))
-        blocks.extend((yield from self.read_levels([entry for entry in later if entry[1] != UNDEFINED])))
-        yield from self.read_blocks([block for block in blocks if block.address != UNDEFINED])
+        blocks.extend(
+            (yield from self.read_levels([entry for entry in later if entry[1] != self.layout.undefined]))
+        )
+        yield from self.read_blocks([block for block in blocks if block.address != self.layout.undefined])
 
     def read_levels(self, levels: list[tuple[Level, int]]) -> Reads[list[_DataBlock]]:
         """Return the data blocks of levels with blocks of their own, at these addresses."""
@@ -109,7 +107,7 @@ class _ArrayReader:
             pages = self.shape.pages(level)
             bits = np.unpackbits(np.frombuffer(content[:bitmap], np.uint8), count=level.blocks * pages)
             written = bits.reshape(level.blocks, pages)
-            addresses = np.frombuffer(content[bitmap:], "<u8").tolist()
+            addresses = self.addresses(content[bitmap:])
             blocks.extend(
                 _DataBlock(level, place, self.first(level, number), np.flatnonzero(written[number]).tolist())
                 for number, place in enumerate(addresses)
@@ -142,10 +140,15 @@ class _ArrayReader:
 
     def open(self, data: Buffer, signature: bytes, what: str) -> memoryview:
         content = open_block(data, signature, self.layout.client, what)
-        (owner,) = ADDRESS.unpack(content[: ADDRESS.size])
+        width = self.layout.address_width
+        owner = int.from_bytes(content[:width], "little")
         if owner != self.header:
             raise Corrupt(f"The {what} belongs to the header at {owner}, not to the one at {self.header}.")
-        return content[ADDRESS.size :]
+        return content[width:]
+
+    def addresses(self, data: Buffer) -> list[int]:
+        addresses: list[int] = np.frombuffer(data, f"<u{self.layout.address_width}").tolist()
+        return addresses
 
     def first(self, level: Level, block: int) -> int:
         return self.shape.index_elements + level.start + block * level.elements
@@ -155,3 +158,8 @@ class _ArrayReader:
         places = np.flatnonzero(is_defined(self.layout, found))
         self.numbers.append(places.astype(np.uint64) + np.uint64(first))
         self.elements.append(found[places])
+
+
+def header_size(layout: IndexLayout) -> int:
+    """Return the bytes of the header, which the index block follows in what is written."""
+    return PREFIX + layout.fields(HEADER).size + 4

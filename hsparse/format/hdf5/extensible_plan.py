@@ -6,9 +6,9 @@ H5.format.html, VII.D "The Extensible Array Index".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,8 @@ from hsparse.format.hdf5.chunk_records import (
     place_elements,
     record_type,
 )
-from hsparse.format.hdf5.extensible_array import ADDRESS, HEADER, HEADER_SIZE
-from hsparse.format.hdf5.extensible_shape import SHAPE
-from hsparse.format.hdf5.file_bounds import UNDEFINED
+from hsparse.format.hdf5.extensible_array import HEADER, header_size
+from hsparse.format.hdf5.extensible_shape import SHAPE, ExtensibleShape
 from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.hdf5.index_plan import IndexPlan, check_planned
 
@@ -55,11 +54,13 @@ class ExtensibleArrayPlan(IndexPlan):
 
     def pieces(self, address: int, records: ChunkRecords) -> Iterator[tuple[int, Buffer]]:
         layout = self.layout
-        version, client, owner = layout.block_version, layout.client, ADDRESS.pack(address)
+        version, client = layout.block_version, layout.client
+        owner = address.to_bytes(layout.address_width, "little")
         elements = encode_records(records.take(self.order), record_type(layout, layout.size_width))
         yield 0, seal_block(b"EAHD", version, client, self.header(elements.itemsize, address))
         own = place_elements(SHAPE.index_elements, self.places[: self.own], elements[: self.own])
-        yield HEADER_SIZE, seal_block(b"EAIB", version, client, owner, own, self.addresses(address))
+        content = self.addresses(address)
+        yield header_size(layout), seal_block(b"EAIB", version, client, owner, own, content)
         for number, offset in self.levels.items():
             content = self.level_content(number, address)
             yield offset, seal_block(b"EASB", version, client, owner, content)
@@ -69,9 +70,17 @@ class ExtensibleArrayPlan(IndexPlan):
                 sealed = seal_page(data) if offset else seal_block(b"EADB", version, client, head, data)
                 yield block.offset + offset, sealed
 
+    @property
+    def shape(self) -> ExtensibleShape:
+        return _shape(self.layout)
+
+    def nowhere(self, count: int) -> NDArray[Any]:
+        """Return so many addresses at which nothing is."""
+        return np.full(count, self.layout.undefined, f"<u{self.layout.address_width}")
+
     def addresses(self, address: int) -> bytes:
         """Return what the index block has of addresses."""
-        addresses = np.full(SHAPE.addresses, UNDEFINED, "<u8")
+        addresses = self.nowhere(SHAPE.addresses)
         for block in self.blocks:
             if block.level < SHAPE.direct:
                 addresses[SHAPE.levels()[block.level].first_block + block.number] = address + block.offset
@@ -82,24 +91,25 @@ class ExtensibleArrayPlan(IndexPlan):
     def header(self, size: int, address: int) -> bytes:
         """Return the header's content: parameters and statistics."""
         levels = SHAPE.levels()
-        lengths = [SHAPE.block_size(levels[block.level], size) for block in self.blocks]
+        lengths = [self.shape.block_size(levels[block.level], size) for block in self.blocks]
         room = sum(levels[block.level].elements for block in self.blocks)
         statistics = (
             len(self.levels),
-            sum(SHAPE.level_size(levels[number]) for number in self.levels),
+            sum(self.shape.level_size(levels[number]) for number in self.levels),
             len(self.blocks),
             sum(lengths),
             int(self.numbers[-1]) + 1,
             SHAPE.index_elements + room,
         )
-        return HEADER.pack(size, *SHAPE.parameters, *statistics, address + HEADER_SIZE)
+        index_block = address + header_size(self.layout)
+        return self.layout.fields(HEADER).pack(size, *SHAPE.parameters, *statistics, index_block)
 
     def level_content(self, number: int, address: int) -> bytes:
         """Return the content of a level's own block, after the header's address."""
         level = SHAPE.levels()[number]
         pages = SHAPE.pages(level)
         bits = np.zeros(8 * SHAPE.bitmap_size(level), np.uint8)
-        addresses = np.full(level.blocks, UNDEFINED, "<u8")
+        addresses = self.nowhere(level.blocks)
         for block in self.blocks:
             if block.level != number:
                 continue
@@ -122,8 +132,12 @@ class ExtensibleArrayPlan(IndexPlan):
         spans = pairwise((*starts.tolist(), len(places)))
         for page, (start, stop) in zip(pages.tolist(), spans, strict=True):
             rest = places[start:stop] & np.uint64(count - 1)
-            offset = SHAPE.prefix_size + 4 + page * (count * elements.itemsize + 4)
+            offset = self.shape.prefix_size + 4 + page * (count * elements.itemsize + 4)
             yield offset, place_elements(count, rest, found[start:stop])
+
+
+def _shape(layout: IndexLayout) -> ExtensibleShape:
+    return replace(SHAPE, address_width=layout.address_width)
 
 
 def _first(block: _PlannedBlock) -> int:
@@ -151,16 +165,17 @@ def plan_extensible_array(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Ex
     changes = (np.diff(level, prepend=-1) != 0) | (np.diff(block, prepend=np.uint64(0)) != 0)
     firsts = np.flatnonzero(changes)
     record = record_type(layout, layout.size_width).itemsize
-    end = HEADER_SIZE + SHAPE.index_block_size(record)
+    shape = _shape(layout)
+    end = header_size(layout) + shape.index_block_size(record)
     offsets: dict[int, int] = {}
     for number in np.unique(level[firsts]).tolist():
         if number >= SHAPE.direct:
             offsets[number] = end
-            end += SHAPE.level_size(levels[number])
+            end += shape.level_size(levels[number])
     blocks: list[_PlannedBlock] = []
     for start, stop in pairwise((*firsts.tolist(), len(level))):
         number = int(level[start])
         blocks.append(_PlannedBlock(number, int(block[start]), end, slice(own + start, own + stop)))
-        end += SHAPE.block_size(levels[number], record)
+        end += shape.block_size(levels[number], record)
     places = np.concatenate((numbers[:own], place))
     return ExtensibleArrayPlan(layout, order, check_planned(end), numbers, own, places, offsets, blocks)

@@ -49,8 +49,8 @@ class ExtensibleShape:
     """The parameters of an array, in the order of its header; those of HDF5 by default.
 
     `bits` of the largest number of elements, elements in the index block, elements of the smallest data block, data
-    blocks of the smallest level with a block of its own, bits of the elements of a page. `Corrupt` when they make
-    no array.
+    blocks of the smallest level with a block of its own, bits of the elements of a page; and, not a parameter, the
+    bytes of an address. `Corrupt` when they make no array.
     """
 
     bits: int = 32
@@ -58,6 +58,7 @@ class ExtensibleShape:
     least_elements: int = 16
     least_blocks: int = 4
     page_bits: int = 10
+    address_width: int = 8
 
     def __post_init__(self) -> None:
         powers = all(size and not size & (size - 1) for size in (self.least_elements, self.least_blocks))
@@ -111,16 +112,17 @@ class ExtensibleShape:
 
     def index_block_size(self, record: int) -> int:
         """Return the size of the index block in bytes, with records of `record` bytes."""
-        return 14 + self.index_elements * record + 8 * self.addresses + 4
+        addresses = self.address_width * (1 + self.addresses)
+        return 6 + self.index_elements * record + addresses + 4
 
     def level_size(self, level: Level) -> int:
         """Return the size of a level's own block in bytes."""
-        return self.prefix_size + self.bitmap_size(level) + 8 * level.blocks + 4
+        return self.prefix_size + self.bitmap_size(level) + self.address_width * level.blocks + 4
 
     @property
     def prefix_size(self) -> int:
         """The bytes of a block before its elements: signature, version, client, two places; checksums have 4 more."""
-        return 14 + self.offset_width
+        return 6 + self.address_width + self.offset_width
 
     def block_size(self, level: Level, record: int) -> int:
         """Return the size of a level's data blocks, with records of `record` bytes."""
@@ -142,4 +144,4 @@ class ExtensibleShape:
 
 
 SHAPE = ExtensibleShape()
-"""What HDF5 makes."""
+"""What HDF5 makes, with addresses of 8 bytes."""

@@ -6,7 +6,6 @@ that were written; the others are only room.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,16 +28,13 @@ from hsparse.format.hdf5.chunk_records import (
     sized_record_type,
     view_elements,
 )
-from hsparse.format.hdf5.file_bounds import UNDEFINED, FileBounds
+from hsparse.format.hdf5.file_bounds import FileBounds
 from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.hdf5.index_plan import IndexPlan, check_planned
 from hsparse.format.hdf5.reads import Reads
 
-HEADER = struct.Struct("<BBQQ")
+HEADER = "BBLO"
 """Bytes of a record, bits of a page's number of elements, number of elements, address of the data block."""
-HEADER_SIZE = PREFIX + HEADER.size + 4
-ADDRESS = struct.Struct("<Q")
-BLOCK_PREFIX = PREFIX + ADDRESS.size
 PAGE_BITS = 10
 INFO = bytes((PAGE_BITS,))
 """The index information of the layout message."""
@@ -47,19 +43,20 @@ INFO = bytes((PAGE_BITS,))
 def read_fixed_array(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
     """Read the fixed array at `address`; `Corrupt` when it is not one of such chunks."""
     what = f"fixed array header at {address}"
-    (data,) = yield (bounds.block(address, HEADER_SIZE, "fixed array header"),)
-    size, bits, count, block = HEADER.unpack(open_block(data, b"FAHD", layout.client, what))
+    (data,) = yield (bounds.block(address, header_size(layout), "fixed array header"),)
+    header = open_block(data, b"FAHD", layout.client, what)
+    size, bits, count, block = layout.fields(HEADER).unpack(header)
     dtype = sized_record_type(layout, size, what)
     if count != slots(layout) or not 0 < bits < 64:
         raise Corrupt(
             f"The {what} has {count} elements in pages of 2^{bits}; there are {slots(layout)} chunks."
         )
-    if block == UNDEFINED:
+    if block == layout.undefined:
         return no_records(layout)
     if count > 1 << bits:
         pages = yield from _read_pages(layout, block, address, count, bits, size, bounds)
     else:
-        length = BLOCK_PREFIX + count * size + 4
+        length = _prefix(layout) + count * size + 4
         (data,) = yield (bounds.block(block, length, "fixed array data block"),)
         pages = [(0, _open_data_block(data, layout, block, address))]
     numbers, elements = [np.zeros(0, np.uint64)], [np.zeros(0, dtype)]
@@ -75,10 +72,10 @@ def read_fixed_array(layout: IndexLayout, address: int, bounds: FileBounds) -> R
 def _open_data_block(data: Buffer, layout: IndexLayout, block: int, header: int) -> memoryview:
     what = f"fixed array data block at {block}"
     content = open_block(data, b"FADB", layout.client, what)
-    (owner,) = ADDRESS.unpack(content[: ADDRESS.size])
+    owner = int.from_bytes(content[: layout.address_width], "little")
     if owner != header:
         raise Corrupt(f"The {what} belongs to the header at {owner}, not to the one at {header}.")
-    return content[ADDRESS.size :]
+    return content[layout.address_width :]
 
 
 def _read_pages(
@@ -86,7 +83,7 @@ def _read_pages(
 ) -> Reads[list[tuple[int, memoryview]]]:
     """Return the first number and the elements' bytes of each page that was written."""
     total = -(-count >> bits)
-    prefix = BLOCK_PREFIX + -(-total // 8) + 4
+    prefix = _prefix(layout) + -(-total // 8) + 4
     (data,) = yield (bounds.block(block, prefix, "fixed array data block"),)
     bitmap = _open_data_block(data, layout, block, header)
     written = np.flatnonzero(np.unpackbits(np.frombuffer(bitmap, np.uint8), count=total)).tolist()
@@ -115,27 +112,25 @@ class FixedArrayPlan(IndexPlan):
         layout = self.layout
         elements = encode_records(records.take(self.order), record_type(layout, layout.size_width))
         version, client, size = layout.block_version, layout.client, elements.itemsize
-        block = address + HEADER_SIZE
-        yield (
-            0,
-            seal_block(b"FAHD", version, client, HEADER.pack(size, PAGE_BITS, self.count, block)),
-        )
-        owner = ADDRESS.pack(address)
+        start = header_size(layout)
+        header = layout.fields(HEADER).pack(size, PAGE_BITS, self.count, address + start)
+        yield 0, seal_block(b"FAHD", version, client, header)
+        owner = address.to_bytes(layout.address_width, "little")
         if not _pages(self.count):
             data = place_elements(self.count, self.numbers, elements)
-            yield HEADER_SIZE, seal_block(b"FADB", version, client, owner, data)
+            yield start, seal_block(b"FADB", version, client, owner, data)
             return
         numbers, firsts = np.unique(self.numbers >> np.uint64(PAGE_BITS), return_index=True)
         bitmap = np.zeros(_pages(self.count), np.uint8)
         bitmap[numbers] = 1
         prefix = seal_block(b"FADB", version, client, owner, np.packbits(bitmap).tobytes())
-        yield HEADER_SIZE, prefix
+        yield start, prefix
         places = self.numbers & np.uint64((1 << PAGE_BITS) - 1)
         spans = pairwise((*firsts.tolist(), len(elements)))
-        for page, (start, stop) in zip(numbers.tolist(), spans, strict=True):
+        for page, (low, high) in zip(numbers.tolist(), spans, strict=True):
             length = min(1 << PAGE_BITS, self.count - (page << PAGE_BITS))
-            data = place_elements(length, places[start:stop], elements[start:stop])
-            yield HEADER_SIZE + len(prefix) + page * ((size << PAGE_BITS) + 4), seal_page(data)
+            data = place_elements(length, places[low:high], elements[low:high])
+            yield start + len(prefix) + page * ((size << PAGE_BITS) + 4), seal_page(data)
 
 
 def plan_fixed_array(layout: IndexLayout, scaled: NDArray[np.uint64]) -> FixedArrayPlan:
@@ -144,10 +139,20 @@ def plan_fixed_array(layout: IndexLayout, scaled: NDArray[np.uint64]) -> FixedAr
     order = np.argsort(numbers)
     pages = _pages(count)
     elements = count * record_type(layout, layout.size_width).itemsize
-    size = HEADER_SIZE + BLOCK_PREFIX + elements + 4
+    size = header_size(layout) + _prefix(layout) + elements + 4
     if pages:
         size += -(-pages // 8) + 4 * pages
     return FixedArrayPlan(layout, order, check_planned(size), numbers[order], count)
+
+
+def header_size(layout: IndexLayout) -> int:
+    """Return the bytes of the header, which the data block follows in what is written."""
+    return PREFIX + layout.fields(HEADER).size + 4
+
+
+def _prefix(layout: IndexLayout) -> int:
+    """Return the bytes of a data block before its bitmap or elements."""
+    return PREFIX + layout.address_width
 
 
 def _pages(count: int) -> int:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from struct import Struct
 
 from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.index_kind import IndexKind
 
+CODES = {2: "H", 4: "I", 8: "Q"}
+"""`struct`'s codes of numbers by their widths."""
 DEFAULT_K = 32
 """Half the entries of a v1 B-tree's node of chunks, unless the superblock says otherwise."""
 
@@ -20,7 +23,8 @@ class IndexLayout:
     `chunk` is in elements, without the element size, which is in bytes; None in `max_dims` is unlimited. `filtered`
     says that the dataset has a filter, in any section. `message_version` is the layout message's, 5 for
     structured chunks. `address` is None while nothing is allocated; `info` is the index information of the layout
-    message, which for a single chunk has its size. Addresses are relative to the file's base address.
+    message, which for a single chunk has its size. Addresses are relative to the file's base address; they
+    and lengths have 2, 4 or 8 bytes, as the superblock says, 8 with structured chunks. `k` is the superblock's too.
     """
 
     kind: IndexKind
@@ -34,6 +38,18 @@ class IndexLayout:
     address: int | None = None
     info: bytes = b""
     k: int = DEFAULT_K
+    address_width: int = 8
+    length_width: int = 8
+
+    def fields(self, codes: str) -> Struct:
+        """Return the form of packed fields: O is an address, L a length, the others are `struct`'s."""
+        address, length = CODES[self.address_width], CODES[self.length_width]
+        return Struct("<" + codes.replace("O", address).replace("L", length))
+
+    @property
+    def undefined(self) -> int:
+        """The address that says: nothing is allocated."""
+        return (1 << 8 * self.address_width) - 1
 
     @property
     def rank(self) -> int:
@@ -51,8 +67,10 @@ class IndexLayout:
         One more than the bytes of the nominal size; 8 with a variable-length section, and in records of dense
         chunks since version 5 of the layout message.
         """
-        if self.sections == 3 or (not self.sections and self.message_version > 4):
+        if self.sections == 3:
             return 8
+        if not self.sections and self.message_version > 4:
+            return self.length_width
         return min(8, 1 + (self.chunk_bytes.bit_length() + 7) // 8)
 
     @property

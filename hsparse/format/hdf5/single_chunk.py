@@ -24,25 +24,27 @@ from hsparse.format.hdf5.chunk_records import (
 from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.hdf5.index_plan import IndexPlan
 
-ADDRESS_SIZE = 8
-STOCK_SIZE_WIDTH = 8
-"""The bytes of a dense filtered chunk's size here, which in other indexes may have less."""
-
 
 def single_info_type(layout: IndexLayout) -> np.dtype[Any]:
-    """Return the packed type of a single chunk's record; all but its address are index information."""
-    return record_type(layout, layout.size_width if layout.sections else STOCK_SIZE_WIDTH)
+    """Return the packed type of a single chunk's record; all but its address are index information.
+
+    A dense chunk's size is a length here, as long as any.
+    """
+    return record_type(layout, layout.size_width if layout.sections else layout.length_width)
+
+
+def single_info_size(layout: IndexLayout) -> int:
+    """Return the length of the index information in bytes."""
+    return single_info_type(layout).itemsize - layout.address_width
 
 
 def single_records(layout: IndexLayout, address: int) -> ChunkRecords:
     """Return the chunk at `address` that the index information is about; `Corrupt` when that has another length."""
     dtype = single_info_type(layout)
-    if len(layout.info) != dtype.itemsize - ADDRESS_SIZE:
-        raise Corrupt(
-            f"The index information of a single chunk has {len(layout.info)} bytes, not "
-            f"{dtype.itemsize - ADDRESS_SIZE}."
-        )
-    elements = np.frombuffer(address.to_bytes(ADDRESS_SIZE, "little") + layout.info, dtype)
+    size = single_info_size(layout)
+    if len(layout.info) != size:
+        raise Corrupt(f"The index information of a single chunk has {len(layout.info)} bytes, not {size}.")
+    elements = np.frombuffer(address.to_bytes(layout.address_width, "little") + layout.info, dtype)
     if not is_defined(layout, elements).all():
         return no_records(layout)
     return decode_records(layout, elements, np.zeros((1, layout.rank), np.uint64))
@@ -52,8 +54,8 @@ def encode_single(layout: IndexLayout, records: ChunkRecords) -> bytes:
     """Return the index information about one chunk, or about none that was written."""
     dtype = single_info_type(layout)
     if not len(records):
-        return bytes(dtype.itemsize - ADDRESS_SIZE)
-    return bytes(byte_view(encode_records(records, dtype))[ADDRESS_SIZE:])
+        return bytes(single_info_size(layout))
+    return bytes(byte_view(encode_records(records, dtype))[layout.address_width :])
 
 
 class SingleChunkPlan(IndexPlan):

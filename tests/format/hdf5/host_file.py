@@ -18,12 +18,18 @@ import numpy as np
 from hsparse.format.checksum import lookup3
 from hsparse.format.hdf5.chunk_index import index_info_size, read_index
 from hsparse.format.hdf5.chunk_records import ChunkRecords
-from hsparse.format.hdf5.file_bounds import UNDEFINED
 from hsparse.format.hdf5.index_kind import IndexKind
 from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.hdf5.reads import ByteRange, run_reads
 
 LAYOUT = 8
+BOUNDS = {
+    "earliest": (h5py.h5f.LIBVER_EARLIEST, h5py.h5f.LIBVER_LATEST),
+    "old": (h5py.h5f.LIBVER_V18, h5py.h5f.LIBVER_V114),
+    "new": (h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110),
+    "newest": (h5py.h5f.LIBVER_LATEST, h5py.h5f.LIBVER_LATEST),
+}
+"""Bounds of the library's versions: with the first two v1 B-trees, with the last layout messages of version 5."""
 Fetch = Callable[[tuple[ByteRange, ...]], Sequence[bytes]]
 
 
@@ -38,10 +44,19 @@ def fetch_from(data: bytes) -> Fetch:
 
 
 def make_file(
-    libver: Any, fill: Callable[[h5py.Dataset], None], *, early: bool = False, **arguments: Any
+    libver: str,
+    fill: Callable[[h5py.Dataset], None],
+    *,
+    early: bool = False,
+    widths: tuple[int, int] = (8, 8),
+    **arguments: Any,
 ) -> bytes:
-    """Return a file with the dataset `d`, which `fill` writes."""
-    with h5py.File("d.h5", "w", libver=libver, driver="core", backing_store=False) as file:
+    """Return a file with the dataset `d`, which `fill` writes; `widths` are those of addresses and lengths."""
+    access, creation = h5py.h5p.create(h5py.h5p.FILE_ACCESS), h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    access.set_fapl_core(2**16, False)
+    access.set_libver_bounds(*BOUNDS[libver])
+    creation.set_sizes(*widths)
+    with h5py.File(h5py.h5f.create(b"d.h5", h5py.h5f.ACC_TRUNC, creation, access)) as file:
         if early:
             properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
             properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -97,10 +112,18 @@ def open_layout(data: bytes) -> tuple[IndexLayout, tuple[int, ...], int, int]:
         filtered = dset.id.get_create_plist().get_nfilters() > 0
         extent, limits, size = dset.shape, dset.maxshape, dset.id.get_type().get_size()
     place, body = messages(data, header)[LAYOUT]
-    common = {"max_dims": limits, "element_size": size, "filtered": filtered, "message_version": body[0]}
+    address_width, length_width = data[13:15] if data[8] < 2 else data[9:11]
+    common = {
+        "max_dims": limits,
+        "element_size": size,
+        "filtered": filtered,
+        "message_version": body[0],
+        "address_width": address_width,
+        "length_width": length_width,
+    }
     if body[0] == 3:
         rank = body[2] - 1
-        chunk = struct.unpack_from(f"<{rank}I", body, 11)
+        chunk = struct.unpack_from(f"<{rank}I", body, 3 + address_width)
         address_place = 3
         layout = IndexLayout(IndexKind.BTREE_V1, chunk, **common)
     else:
@@ -112,8 +135,8 @@ def open_layout(data: bytes) -> tuple[IndexLayout, tuple[int, ...], int, int]:
         layout = IndexLayout(IndexKind(body[start]), chunk, **common)
         address_place = start + 1 + index_info_size(layout)
         layout = replace(layout, info=body[start + 1 : address_place])
-    (address,) = struct.unpack_from("<Q", body, address_place)
-    layout = replace(layout, address=None if address == UNDEFINED else address)
+    address = int.from_bytes(body[address_place : address_place + address_width], "little")
+    layout = replace(layout, address=None if address == layout.undefined else address)
     return layout, extent, place + address_place, header
 
 
@@ -153,18 +176,19 @@ def assert_same(found: ChunkRecords, wanted: ChunkRecords) -> None:
 
 def replace_index(data: bytes, make: Callable[[int], bytes]) -> bytes:
     """Return the file with the index that `make` returns for an address, in place of that of dataset `d`."""
-    _, _, place, header = open_layout(data)
+    layout, _, place, header = open_layout(data)
+    width = layout.address_width
     image = bytearray(data)
     address = -(-len(image) // 8) * 8
     image.extend(bytes(address - len(image)))
     image.extend(make(address))
-    struct.pack_into("<Q", image, place, address)
+    image[place : place + width] = address.to_bytes(width, "little")
     if image[header : header + 4] == b"OHDR":
         end = header_end(data, header)
         struct.pack_into("<I", image, end, lookup3(image[header:end]))
-    if image[8] < 2:
-        struct.pack_into("<Q", image, 40, len(image))
-    else:
-        struct.pack_into("<Q", image, 28, len(image))
-        struct.pack_into("<I", image, 44, lookup3(image[:44]))
+    file_end = (24 if image[8] < 2 else 12) + 2 * width
+    image[file_end : file_end + width] = len(image).to_bytes(width, "little")
+    if image[8] >= 2:
+        end = 12 + 4 * width
+        struct.pack_into("<I", image, end, lookup3(image[:end]))
     return bytes(image)

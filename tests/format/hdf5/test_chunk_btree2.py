@@ -44,7 +44,7 @@ def test_the_bytes_of_a_leaf_are_libhdf5s(filters: dict[str, Any]) -> None:
         dset[...] = np.arange(35).reshape(5, 7)
 
     data = make_file(
-        "latest", write, shape=(5, 7), chunks=(1, 2), maxshape=(None, None), dtype="<i4", **filters
+        "newest", write, shape=(5, 7), chunks=(1, 2), maxshape=(None, None), dtype="<i4", **filters
     )
     layout, records = open_layout(data)[0], read_records(data)
     header = layout.address or 0
@@ -85,7 +85,7 @@ def test_trees_of_every_height_are_full_enough(count: int, depth: int) -> None:
     assert len(records) == count
     data = store(layout, records)
     assert_same(load(layout, extent, data), records)
-    head = HEADER.unpack(data[ADDRESS + 6 : ADDRESS + 6 + HEADER.size])
+    head = layout.fields(HEADER).unpack_from(data, ADDRESS + 6)
     assert head[:5] == (2048, 72, depth, 100, 40)
     _, *levels = steps_of(layout, extent, data)
     assert [len(step) for step in levels[:1]] == [1]

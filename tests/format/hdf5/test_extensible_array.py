@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
 from hsparse.format.hdf5.chunk_index import plan_index
-from hsparse.format.hdf5.extensible_array import HEADER_SIZE
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.index_kind import IndexKind
 from hsparse.format.hdf5.index_layout import IndexLayout
@@ -82,9 +81,7 @@ def test_headers_and_data_blocks_are_libhdf5s(places: Any, filters: dict[str, An
                 dset[place] = place
 
     length = max(places) + 1
-    data = make_file(
-        ("v110", "v110"), write, shape=(length,), chunks=(1,), maxshape=(None,), dtype="<i4", **filters
-    )
+    data = make_file("new", write, shape=(length,), chunks=(1,), maxshape=(None,), dtype="<i4", **filters)
     layout, extent, _, _ = open_layout(data)
     records = read_records(data)
     header = layout.address or 0
@@ -103,8 +100,8 @@ def test_structured_headers_are_the_prototypes() -> None:
     records = make_records(layout, np.array([[0], [1]], np.uint64))
     data = plan_index(layout, records.scaled).encode(0, records)
     assert data[:12].hex() == "454148440102122004100" + "40a"
-    assert struct.unpack_from("<7Q", data, 12) == (0, 0, 0, 0, 2, 4, HEADER_SIZE)
-    assert data[HEADER_SIZE : HEADER_SIZE + 6] == b"EAIB\x01\x02"
+    assert struct.unpack_from("<7Q", data, 12) == (0, 0, 0, 0, 2, 4, 72)
+    assert data[72:78] == b"EAIB\x01\x02"
     filtered = replace(layout, filtered=True)
     records = make_records(filtered, np.array([[20]], np.uint64))
     data = plan_index(filtered, records.scaled).encode(0, records)

@@ -21,9 +21,7 @@ def fill(dset: h5py.Dataset) -> None:
 
 @pytest.mark.parametrize(("shape", "limits"), [((9, 7), (9, 7)), ((5, 4), (9, 7)), ((2,), (50,))])
 def test_what_libhdf5_allocated_is_found(shape: tuple[int, ...], limits: tuple[int, ...]) -> None:
-    data = make_file(
-        ("v110", "v110"), fill, early=True, shape=shape, maxshape=limits, chunks=(2, 3)[: len(shape)]
-    )
+    data = make_file("new", fill, early=True, shape=shape, maxshape=limits, chunks=(2, 3)[: len(shape)])
     assert open_layout(data)[0].kind is IndexKind.IMPLICIT
     records = read_records(data)
     assert len(records) == np.prod([-(-end // step) for end, step in zip(shape, (2, 3), strict=False)])
@@ -31,7 +29,7 @@ def test_what_libhdf5_allocated_is_found(shape: tuple[int, ...], limits: tuple[i
 
 
 def test_contradictions_are_corrupt() -> None:
-    data = make_file(("v110", "v110"), fill, early=True, shape=(8,), maxshape=(9,), chunks=(2,))
+    data = make_file("new", fill, early=True, shape=(8,), maxshape=(9,), chunks=(2,))
     layout = open_layout(data)[0]
     address = layout.address or 0
     end = address + 5 * 8

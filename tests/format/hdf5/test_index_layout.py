@@ -33,6 +33,14 @@ def test_sizes_take_a_byte_more_than_the_nominal_size(chunk: tuple[int, ...], si
     assert replace(layout, message_version=5).size_width == 8
 
 
+def test_widths_of_addresses_and_lengths() -> None:
+    narrow = replace(LAYOUT, address_width=4, length_width=2)
+    assert (LAYOUT.undefined, narrow.undefined) == (2**64 - 1, 2**32 - 1)
+    assert (LAYOUT.fields("BOLH").size, narrow.fields("BOLH").size) == (19, 9)
+    assert narrow.fields("OL").pack(1, 2) == b"\1\0\0\0\2\0"
+    assert replace(narrow, message_version=5).size_width == 2
+
+
 def test_counts_and_clients() -> None:
     assert (LAYOUT.counts, LAYOUT.chunk_bytes, LAYOUT.rank) == ((3, None), 40, 2)
     clients = [replace(LAYOUT, sections=n, filtered=f).client for n in (0, 2, 3) for f in (False, True)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.hdf5.chunk_index import index_info, plan_index, read_index
-from hsparse.format.hdf5.fixed_array import HEADER_SIZE
+from hsparse.format.hdf5.fixed_array import header_size
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.index_kind import STRUCTURED_KINDS, IndexKind
 from hsparse.format.hdf5.index_layout import IndexLayout
@@ -77,11 +77,11 @@ def test_indexes_of_the_golden_files_are_written_again(name: str) -> None:
         plan = plan_index(index, dataset.records.scaled)
         first, *rest = plan.pieces(header, dataset.records)
         assert first[1][:16] == data[header : header + 16]
-        if block == header + HEADER_SIZE:
+        if block == header + header_size(index):
             assert first[1] == data[header:block]
         assert rest
         for offset, piece in rest:
-            place = block + offset - HEADER_SIZE
+            place = block + offset - header_size(index)
             assert bytes(piece) == data[place : place + len(piece)]
 
 
