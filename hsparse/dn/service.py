@@ -41,6 +41,7 @@ from hsparse.wire.message import (
     ReadPiece,
     ReadSparse,
     ReadVariable,
+    SignKeys,
     TrimChunks,
     UpdateElements,
     WriteChunks,
@@ -114,6 +115,8 @@ class DataService:
                 return await self._direct.read(message)
             case WriteDirect():
                 return await self._direct.write(message)
+            case SignKeys(keys, seconds):
+                return tuple([await self._store.presigned(key, seconds) for key in keys])
             case ListKeys():
                 return await self._records.list(message)
             case DeleteTree(id):
