@@ -43,6 +43,7 @@ from hsparse.wire.message import (
     ReadSparse,
     ReadSparseVariable,
     ReadVariable,
+    SignKeys,
     TrimChunks,
     UpdateElements,
     WriteChunks,
@@ -119,6 +120,8 @@ class DataService:
                 return await self._direct.read(message)
             case WriteDirect():
                 return await self._direct.write(message)
+            case SignKeys(keys, seconds):
+                return tuple([await self._store.presigned(key, seconds) for key in keys])
             case ListKeys():
                 return await self._records.list(message)
             case DeleteTree(id):

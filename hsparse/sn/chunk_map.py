@@ -21,7 +21,7 @@ from hsparse.model.filter import Filter
 from hsparse.model.filter_json import SECTIONS
 from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED
 from hsparse.model.shown_type import shown_type
-from hsparse.sn.chunks import chunks_of
+from hsparse.sn.chunks import chunks_of, url_seconds
 from hsparse.sn.context import Context
 from hsparse.sn.dataset import Dataset, until_current
 from hsparse.sn.file_rights import FileRights
@@ -63,6 +63,7 @@ async def get_map(context: Context) -> web.StreamResponse:
     if root is None:
         raise BadRequest(f"{context.domain.path} is a folder: only domains have a map.")
     references = _references(context)
+    url_seconds(context)  # what is wrong with the request is no dataset's fault
     objects = mapped_objects(context.service.owners, root)
     if references is None:
         return await respond_parts(context, _domain(context, root, objects))

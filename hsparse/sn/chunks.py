@@ -12,7 +12,7 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, NotFound, TooLarge
+from hsparse.errors import BadRequest, NotFound, TooLarge, Unsupported
 from hsparse.format.boxes import Boxes
 from hsparse.format.grid import Grid
 from hsparse.format.merged_boxes import merge, row_runs
@@ -28,19 +28,37 @@ from hsparse.sn.dataset import Dataset, until_current
 from hsparse.sn.json_body import MOST_JSON
 from hsparse.sn.linked_index import LinkedIndex
 from hsparse.sn.respond import respond
+from hsparse.sn.signed_chunks import SignedChunks
 from hsparse.sn.stored_chunks import Json, Order, OwnChunks, Scaled, StoredChunks, Wanted, place
 
 PAGE = 1000
 MOST = 10_000
 """Chunks in an answer: without a limit, and at most."""
+LONGEST = 7 * 24 * 3600
+"""Seconds that a URL may be good for, as S3 has it."""
 FEW = 2**32
 """Chunks of a grid whose numbers fit into 32 bits: those that are side by side are told as one block."""
 
 
 def chunks_of(context: Context, dataset: Dataset) -> StoredChunks:
-    """Return the stored chunks of a dataset, in objects of its own or in files."""
-    kind = LinkedIndex if is_linked(dataset.record) else OwnChunks
-    return kind(context.service.owners, dataset, context.service.settings.bucket)
+    """Return the stored chunks of a dataset, in objects of its own or in files; with `urls` each with its URL."""
+    owners, bucket = context.service.owners, context.service.settings.bucket
+    seconds = url_seconds(context)
+    if seconds is None:
+        return (LinkedIndex if is_linked(dataset.record) else OwnChunks)(owners, dataset, bucket)
+    if is_linked(dataset.record):
+        raise Unsupported(
+            f"{dataset.id} has its data in files, which URLs would open whole: ask without urls."
+        )
+    return SignedChunks(OwnChunks(owners, dataset, bucket), owners, seconds)
+
+
+def url_seconds(context: Context) -> int | None:
+    """Return for how long URLs are wanted, None when none are."""
+    seconds = context.number("urls")
+    if seconds is not None and not 0 < seconds <= LONGEST:
+        raise BadRequest(f"urls must be a number of seconds, 1 to {LONGEST}, not {seconds}.")
+    return seconds
 
 
 async def get_chunks(context: Context) -> web.StreamResponse:

@@ -85,7 +85,8 @@ class References:
                 f"{row['filter_mask']}), which zarr has no word for; read values, or the map in JSON."
             )
         name = ".".join(map(str, row["scaled"])) or "0"
-        return _member(f"{prefix}{name}", [self._base + row["key"], row["address"], row["size"]])
+        url = row.get("url") or self._base + row["key"]
+        return _member(f"{prefix}{name}", [url, row["address"], row["size"]])
 
 
 def _described(dataset: Dataset, chunks: StoredChunks) -> Json:

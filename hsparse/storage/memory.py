@@ -10,7 +10,7 @@ from hsparse.clock import Clock, SystemClock
 from hsparse.errors import NotFound, PreconditionFailed
 from hsparse.storage.byte_range import resolve_range
 from hsparse.storage.key import check_key
-from hsparse.storage.object_store import Buffer, Entry, Page, Stored
+from hsparse.storage.object_store import Buffer, Entry, Page, Stored, no_urls
 
 PAGE_SIZE = 1000
 
@@ -70,6 +70,10 @@ class MemoryStore:
             page, cursor = self._page(prefix, delimiter, cursor)
             if page.entries or page.prefixes:
                 yield page
+
+    async def presigned(self, key: str, seconds: int) -> str:
+        check_key(key)
+        raise no_urls(self.name)
 
     async def close(self) -> None:
         """Keep the objects: whoever holds the store can go on, as a node that restarts does."""

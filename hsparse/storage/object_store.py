@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from hsparse.errors import Unsupported
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -90,6 +92,20 @@ class ObjectStore(Protocol):
         """
         ...
 
+    async def presigned(self, key: str, seconds: int) -> str:
+        """Return a URL that anybody can read the object by, for so many seconds; whether there is one is not looked at.
+
+        `Unsupported` where a store has no URLs.
+        """
+        ...
+
     async def close(self) -> None:
         """Release what the store holds open; no method may be called afterwards."""
         ...
+
+
+def no_urls(name: str) -> Unsupported:
+    """Return the error of a store that has no URLs."""
+    return Unsupported(
+        f"The store {name!r} has no URLs that objects can be read by, as S3 has; ask without urls."
+    )

@@ -40,7 +40,7 @@ from hsparse.errors import Misconfigured, NotFound, StoreFailed
 from hsparse.storage.byte_range import check_range, resolve_range
 from hsparse.storage.deletions import mark_deletion
 from hsparse.storage.key import check_key
-from hsparse.storage.object_store import Buffer, Entry, Page, Stored
+from hsparse.storage.object_store import Buffer, Entry, Page, Stored, no_urls
 from hsparse.storage.posix_failure import failure
 from hsparse.storage.posix_file import (
     HalfWritten,
@@ -141,6 +141,10 @@ class PosixStore:
     async def sweep(self) -> int:
         """Remove every temporary file that a killed process left; return how many."""
         return await self._hop("", lambda: sweep(self._root.path))
+
+    async def presigned(self, key: str, seconds: int) -> str:
+        check_key(key)
+        raise no_urls(self.name)
 
     async def close(self) -> None:
         if self._process is not None:

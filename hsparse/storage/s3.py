@@ -94,6 +94,7 @@ class S3Store:
             "aws_secret_access_key": secret_key,
             "aws_session_token": session_token,
             "config": AioConfig(
+                signature_version="s3v4",  # presigned URLs too, which botocore else signs as it did in 2006
                 connect_timeout=min(CONNECT_TIMEOUT, deadline / 3),
                 read_timeout=deadline / 3,
                 max_pool_connections=connections,
@@ -181,6 +182,13 @@ class S3Store:
             more = reply.get("IsTruncated", False)
             if more:
                 request["ContinuationToken"] = reply["NextContinuationToken"]
+
+    async def presigned(self, key: str, seconds: int) -> str:
+        check_key(key)
+        about = {"Bucket": self.name, "Key": key}
+        return await self._run(
+            key, lambda: self._client.generate_presigned_url("get_object", Params=about, ExpiresIn=seconds)
+        )
 
     # --- one request --------------------------------------------------------------------------------
 

@@ -56,6 +56,9 @@ class SingleWriter:
     def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
         return self._store.list(prefix, delimiter=delimiter, start_after=start_after)
 
+    async def presigned(self, key: str, seconds: int) -> str:
+        return await self._store.presigned(key, seconds)
+
     async def close(self) -> None:
         """Let the writes under way end, then close the store."""
         await asyncio.gather(*self._writes, return_exceptions=True)

@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from aiohttp import ClientSession
+from yarl import URL
 
-from hsparse.errors import BadRequest, NotFound, PreconditionFailed
+from hsparse.errors import BadRequest, NotFound, PreconditionFailed, Unsupported
 from hsparse.storage.object_store import Entry, ObjectStore
 from hsparse.storage.probe import probe
 
@@ -139,6 +141,18 @@ async def test_get_range(store: ObjectStore) -> None:
     ]:
         stored = await store.get_range("a", start, length)
         assert (stored.data, stored.etag, stored.size) == (expected, etag, 100), (start, length)
+
+
+async def test_a_presigned_url_reads_the_object(store: ObjectStore) -> None:
+    await store.put("a/with space", b"data")
+    with pytest.raises(BadRequest):
+        await store.presigned("../a", 60)
+    try:
+        url = await store.presigned("a/with space", 60)
+    except Unsupported:
+        return
+    async with ClientSession() as session, session.get(URL(url, encoded=True)) as reply:
+        assert await reply.read() == b"data"
 
 
 async def test_bad_ranges(store: ObjectStore) -> None:

@@ -57,5 +57,8 @@ class StoreWrapper:
         while (page := await self.around("list", prefix, b"", turn)) is not None:
             yield page
 
+    async def presigned(self, key: str, seconds: int) -> str:
+        return await self.store.presigned(key, seconds)
+
     async def close(self) -> None:
         await self.store.close()

@@ -483,6 +483,17 @@ class FindChunk(Message[ChunkRows]):
 
 
 @dataclass(frozen=True, slots=True)
+class SignKeys(Message[tuple[str, ...]]):
+    """Return a URL of each object, by which anybody can read it for so many seconds; any data node can.
+
+    `Unsupported` where the store has no URLs.
+    """
+
+    keys: tuple[str, ...]
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class DirectChunk:
     """A chunk's bytes as they are stored, `data: (n,) uint8`, without a footer, and its one row."""
 
