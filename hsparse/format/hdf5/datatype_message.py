@@ -195,7 +195,7 @@ def _decode_enum(head: _Head, message: Reader) -> StoredType:
     if base.item["class"] != "H5T_INTEGER" or base.size != head.size:
         raise Corrupt(f"An enum of {head.size} bytes in the {message.thing} is based on {base.item}.")
     if "base" not in base.item:
-        raise Unsupported(f"An enum over integers that no predefined type describes ({base.item}).")
+        raise Unsupported(f"The {message.thing} has an enum over integers that have no name: {base.item}.")
     if len(set(names)) < len(names) or not names:
         raise Corrupt(f"An enum in the {message.thing} has no names, or one twice.")
     numbers = [

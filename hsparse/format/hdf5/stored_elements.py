@@ -125,9 +125,12 @@ class _Conversion(NamedTuple):
             rows[:, 4 : 8 + self.file.widths.address], [count > 0 for count in counts]
         )
         pieces = []
-        for data, count in zip(found, counts, strict=True):
+        for row, data, count in zip(rows, found, counts, strict=True):
             if len(data) < count * size:
-                raise Corrupt(f"A heap object has {len(data)} bytes; {count} elements of {size} need more.")
+                raise Corrupt(
+                    f"The {_spelled(row[4:], self.file.widths.address)} has {len(data)} bytes; "
+                    f"{count} elements of {size} need more."
+                )
             pieces.append(data[: count * size])
         if not stored.parts:  # text, which ends at a zero
             return [_counted(bytes(piece).partition(b"\0")[0]) for piece in pieces]
@@ -222,6 +225,14 @@ def _numbers(rows: Bytes) -> NDArray[np.uint64]:
     wide = np.zeros((len(rows), 8), np.uint8)
     wide[:, : rows.shape[1]] = rows
     return wide.view("<u8").reshape(len(rows))
+
+
+def _spelled(place: Bytes, width: int) -> str:
+    """Return the address and number of a heap object in words."""
+    address, number = (
+        int.from_bytes(part.tobytes(), "little") for part in (place[:width], place[width : width + 4])
+    )
+    return f"object {number} of the global heap collection at address {address}"
 
 
 def _counted(data: bytes) -> bytes:
