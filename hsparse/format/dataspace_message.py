@@ -117,14 +117,16 @@ def _decode(message: Reader, width: int) -> tuple[tuple[int, ...] | None, tuple[
     """Return the extent, None of a null dataspace, and the maximum dimensions where they are given."""
     version, rank, flags = message.numbers(3, 1, "dataspace message")
     if version not in (1, 2):
-        raise Corrupt(f"The dataspace message has version {version}; 1 and 2 exist.")
+        raise Corrupt(f"The {message.thing} has a dataspace message of version {version}; 1 and 2 exist.")
     if rank > MAX_RANK or flags & ~MAX_DIMS_FLAG:
-        raise Corrupt(f"The dataspace message has rank {rank} and flags {flags}; neither is possible.")
+        raise Corrupt(
+            f"The {message.thing} has a dataspace of rank {rank} and flags {flags}; that is not possible."
+        )
     kind = message.number(5 if version == 1 else 1, "dataspace message")
     if version == 2 and kind == NULL and not rank:
         return None, None
     if version == 2 and kind != (SIMPLE if rank else SCALAR):
-        raise Corrupt(f"The dataspace message of rank {rank} has type {kind}.")
+        raise Corrupt(f"The {message.thing} has a dataspace of rank {rank} and type {kind}.")
     dims = message.numbers(rank, width, "dataspace dimensions")
     return dims, message.numbers(rank, width, "maximum dimensions") if flags & MAX_DIMS_FLAG else None
 
@@ -150,6 +152,6 @@ def decode_image(data: Buffer) -> tuple[tuple[int, ...], Reader]:
     message = Reader(reader.take(length, "dataspace message"))
     dims, _ = _decode(message, 8)
     if dims is None:
-        raise Corrupt("The dataspace message of rank 0 has type 2.")
+        raise Corrupt("The encoded selection has a dataspace of type 2, null.")
     message.done("dataspace message")
     return dims, reader

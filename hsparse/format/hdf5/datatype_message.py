@@ -53,7 +53,7 @@ FLOATS = {
     8: struct.pack("<HHBBBBI", 0, 64, 52, 11, 0, 52, 1023),
 }
 """Offset, precision, exponent's location and size, mantissa's, and bias, by bytes of an IEEE float."""
-MAX_NAME = 1 << 16
+NAME_WINDOW = 64
 UNSIGNED_BYTE = b"\x10\0\0\0\1\0\0\0\0\0\x08\0"
 """The base that libhdf5 gives strings of variable length."""
 MAX_TAG = 248
@@ -195,7 +195,7 @@ def _decode_enum(head: _Head, message: Reader) -> StoredType:
     if base.item["class"] != "H5T_INTEGER" or base.size != head.size:
         raise Corrupt(f"An enum of {head.size} bytes in the {message.thing} is based on {base.item}.")
     if "base" not in base.item:
-        raise Unsupported(f"An enum over integers that no predefined type describes ({base.item}).")
+        raise Unsupported(f"The {message.thing} has an enum over integers that have no name: {base.item}.")
     if len(set(names)) < len(names) or not names:
         raise Corrupt(f"An enum in the {message.thing} has no names, or one twice.")
     numbers = [
@@ -247,10 +247,13 @@ def _decode_complex(head: _Head, message: Reader) -> StoredType:
 
 
 def _name(head: _Head, message: Reader) -> str:
-    rest = message.data[message.place : message.place + MAX_NAME]
-    length = bytes(rest).find(b"\0")
-    if length < 0:
-        raise Corrupt(f"The {message.thing} ends inside the name of a member.")
+    length, window = -1, NAME_WINDOW
+    while length < 0:  # most names are short: the whole rest is not searched, nor copied, for each of them
+        rest = bytes(message.data[message.place : message.place + window])
+        length = rest.find(b"\0")
+        if length < 0 and len(rest) < window:
+            raise Corrupt(f"The {message.thing} ends inside the name of a member.")
+        window *= 8
     whole = length + 1 if head.version >= 3 else (length + 8) // 8 * 8
     return name_text(message.take(whole, "member's name")[:length])
 

@@ -221,6 +221,10 @@ def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_
     for row in range(block.rows):
         size = heap.block_size(row)
         rows = 0 if row < heap.direct_rows else heap.rows_of(size)
+        if rows < 0 or (row >= heap.direct_rows and not rows):
+            raise Corrupt(
+                f"The {reader.thing} has a row {row} whose blocks are smaller than a row of theirs."
+            )
         for _ in range(heap.width):
             address = heap.file.widths.read_address(reader, "child's address")
             if address is not None:

@@ -17,6 +17,7 @@ from hsparse.format.hdf5.stored_file import Walk, check_signature
 LEAST = 4096
 """Bytes of the smallest collection that libhdf5 makes."""
 MAX_OBJECTS = 65_535
+CODES = {2: "H", 4: "I", 8: "Q"}
 HEAD = 16
 """Bytes before the first object, and before each object's bytes: multiples of 8, whatever a length takes."""
 
@@ -45,20 +46,20 @@ def read_global_heap(walk: Walk, address: int, guess: int = LEAST) -> Reads[Glob
 
     reader = yield from walk.read_sized(address, HEAD, guess, whole, "global heap collection")
     check_signature(reader, b"GCOL", 1)
-    reader.take(HEAD - 5, "header")
+    data, thing = reader.data, reader.thing
+    head = struct.Struct(f"<H6x{CODES[length]}").unpack_from
     objects: dict[int, memoryview] = {}
+    place = HEAD
     # what is left may be too little for the object that says how much is free
-    while reader.left >= HEAD:
-        number = reader.number(2, "object's number")
-        reader.take(6, "object's header")
-        size = reader.number(length, "object's size")
-        reader.take(HEAD - 8 - length, "object's header")
+    while place + HEAD <= len(data):
+        number, size = head(data, place)
         if not number:
             break
-        if number in objects:
-            raise Corrupt(f"The {reader.thing} has two objects {number}.")
-        objects[number] = reader.take(size, f"object {number}")
-        reader.take(min(-size % 8, reader.left), f"object {number}")
+        place += HEAD
+        if number in objects or size > len(data) - place:
+            raise Corrupt(f"The {thing} has two objects {number}, or ends inside the object {number}.")
+        objects[number] = data[place : place + size]
+        place += size + -size % 8
     return GlobalHeap(address, objects)
 
 

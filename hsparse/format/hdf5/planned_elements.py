@@ -18,7 +18,7 @@ from hsparse.errors import Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.hdf5.addressed import Addressed, Key, address_to
 from hsparse.format.hdf5.heap_plan import HeapPlan
-from hsparse.format.hdf5.stored_type import OBJECT, StoredType, dims_of_array, is_packed
+from hsparse.format.hdf5.stored_type import OBJECT, StoredType, dims_of_array, is_plain
 from hsparse.format.serialized_selection import ALL, encode_blocks, encode_points, encode_simple
 from hsparse.model.element import element_of
 from hsparse.model.json_form import Values
@@ -38,7 +38,7 @@ def plan_elements(stored: StoredType, values: Values, heap: HeapPlan, key_of: Ke
     Raises `Unsupported` for a type that hsparse has not and a reference to a region that cannot be written.
     """
     data = values.heap.data if isinstance(values, VariableArray) else byte_view(values)
-    if _is_plain(stored):
+    if is_plain(stored):
         return Addressed(bytes(data))
     count = values.size if isinstance(values, VariableArray) else len(data) // element_of(stored.item).least
     writing = _Writing(heap, key_of, data)
@@ -50,19 +50,29 @@ def plan_elements(stored: StoredType, values: Values, heap: HeapPlan, key_of: Ke
 
 @dataclass(slots=True)
 class _Writing:
-    """Elements read from `data` at `at`; `places` are those of addresses in what is written."""
+    """Elements read from `data` at `at`; `places` are those of addresses in what is written.
+
+    `known` says of types, by their identity, whether they are plain: it is asked for each part of each element.
+    """
 
     heap: HeapPlan
     key_of: KeyOf
     data: memoryview
     at: int = 0
     places: list[tuple[int, Key]] = field(default_factory=list)
+    known: dict[int, bool] = field(default_factory=dict)
+
+    def is_plain(self, stored: StoredType) -> bool:
+        found = self.known.get(id(stored))
+        if found is None:
+            found = self.known[id(stored)] = is_plain(stored)
+        return found
 
     def put(self, stored: StoredType, out: bytearray, place: int) -> None:
         """Write the next part at `place` of `out`."""
         item = stored.item
         kind = item["class"]
-        if _is_plain(stored):
+        if self.is_plain(stored):
             out[place : place + stored.size] = self.take(stored.size)
         elif kind == "H5T_COMPOUND":
             for part, offset in zip(stored.parts, stored.offsets, strict=True):
@@ -98,9 +108,9 @@ class _Writing:
         struct.pack_into("<I", out, place + 8, number)
 
     def sequence(self, base: StoredType, run: memoryview) -> Addressed:
-        if _is_plain(base):
+        if self.is_plain(base):
             return Addressed(bytes(run))
-        inner = _Writing(self.heap, self.key_of, run)
+        inner = _Writing(self.heap, self.key_of, run, known=self.known)
         out = bytearray()
         while inner.at < len(run):
             out += bytes(base.size)
@@ -130,15 +140,3 @@ def _selection(value: dict[str, Any]) -> Addressed:
     if value.get("select_type") == "H5S_SEL_POINTS":
         return Addressed(encode_points(list(numbers.T), version=1))
     return Addressed(encode_blocks(numbers[:, 0], numbers[:, 1], version=1))
-
-
-def _is_plain(stored: StoredType) -> bool:
-    """Say whether elements are the same bytes here and there."""
-    return is_packed(stored) and not _has_places(stored)
-
-
-def _has_places(stored: StoredType) -> bool:
-    item = stored.item
-    if item["class"] in ("H5T_VLEN", "H5T_REFERENCE") or item.get("length") == "H5T_VARIABLE":
-        return True
-    return any(map(_has_places, stored.parts))

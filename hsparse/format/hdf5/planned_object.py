@@ -198,13 +198,13 @@ def _type(stored: StoredType, committed: Key | None) -> tuple[Addressed, bool]:
 def _links(group: PlannedGroup, dense: list[Piece]) -> Iterator[PlannedMessage]:
     """Yield a group's messages; the pieces of dense storage are put to `dense`."""
     count = len(group.links)
+    names = _names(group.key, group.links)
     found = [_link(link, number if group.ordered else None) for number, link in enumerate(group.links)]
     next_order = count if group.ordered else None
     storage = DenseStorage(next_order=next_order, indexed=group.ordered)
     if count <= MAX_COMPACT:
         yield PlannedMessage(MessageKind.LINK_INFO, Addressed(encode_dense(storage, LINK_INFO)))
     else:
-        names = [name_bytes(link.name) for link in group.links]
         pieces, ids = plan_heap((group.key, "links"), found, LINK_ID)
         records = [_hash(name) + id for name, id in zip(names, ids, strict=True)]
         orders = [struct.pack("<Q", number) + id for number, id in enumerate(ids)]
@@ -217,6 +217,14 @@ def _links(group: PlannedGroup, dense: list[Piece]) -> Iterator[PlannedMessage]:
         yield from (PlannedMessage(MessageKind.LINK, link) for link in found)
 
 
+def _names(key: Key, some: Sequence[PlannedLink | PlannedAttribute]) -> list[bytes]:
+    """Return the names of an object's links or attributes; `BadRequest` where one is empty or there twice."""
+    names = [name_bytes(one.name) for one in some]
+    if not all(names) or len(set(names)) < len(names):
+        raise BadRequest(f"{key!r} has two links or attributes of one name, or one without a name.")
+    return names
+
+
 def _link(link: PlannedLink, order: int | None) -> Addressed:
     if not isinstance(link.target, LeadsTo):
         return Addressed(encode_link(StoredLink(link.name, link.target, order)))
@@ -226,6 +234,7 @@ def _link(link: PlannedLink, order: int | None) -> Addressed:
 
 def _attributes(one: PlannedObject, dense: list[Piece]) -> Iterator[PlannedMessage]:
     """Yield the messages of an object's attributes; the pieces of dense storage are put to `dense`."""
+    titles = _names(one.key, one.attributes)
     found = [_attribute(attribute) for attribute in one.attributes]
     compact = len(found) <= MAX_COMPACT and all(len(data.data) <= MAX_MESSAGE for data in found)
     storage = DenseStorage(next_order=len(found) if one.ordered else None, indexed=one.ordered)
@@ -237,7 +246,6 @@ def _attributes(one: PlannedObject, dense: list[Piece]) -> Iterator[PlannedMessa
         )
         return
     name = (one.key, "attributes")
-    titles = [name_bytes(attribute.name) for attribute in one.attributes]
     pieces, ids = plan_heap(name, found, ATTRIBUTE_ID)
     heads = [id + struct.pack("<BI", 0, number if one.ordered else 0) for number, id in enumerate(ids)]
     records = [head + _hash(title) for head, title in zip(heads, titles, strict=True)]

@@ -21,7 +21,7 @@ from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.global_heap import LEAST, GlobalHeap, read_global_heap
 from hsparse.format.hdf5.reads import Reads
 from hsparse.format.hdf5.stored_file import StoredFile
-from hsparse.format.hdf5.stored_type import OBJECT, StoredType, dims_of_array
+from hsparse.format.hdf5.stored_type import OBJECT, StoredType, dims_of_array, is_plain
 from hsparse.format.hdf5.together import together
 from hsparse.format.serialized_selection import (
     BlockList,
@@ -89,17 +89,17 @@ class _Conversion(NamedTuple):
     def column(self, stored: StoredType, rows: Bytes) -> Reads[Column]:
         item = stored.item
         kind = item["class"]
+        if is_plain(stored):
+            return rows
         if kind == "H5T_COMPOUND":
             return (yield from self._compound(stored, rows))
         if kind == "H5T_ARRAY":
             return (yield from self._array(stored, rows))
         if kind == "H5T_VLEN" or item.get("length") == "H5T_VARIABLE":
             return (yield from self._sequences(stored, rows))
-        if kind == "H5T_REFERENCE":
-            if item["base"] == OBJECT:
-                return self._references(rows)
-            return (yield from self._regions(rows))
-        return rows
+        if item["base"] == OBJECT:
+            return self._references(rows)
+        return (yield from self._regions(rows))
 
     def _compound(self, stored: StoredType, rows: Bytes) -> Reads[Column]:
         columns = yield from together(
@@ -125,9 +125,12 @@ class _Conversion(NamedTuple):
             rows[:, 4 : 8 + self.file.widths.address], [count > 0 for count in counts]
         )
         pieces = []
-        for data, count in zip(found, counts, strict=True):
+        for row, data, count in zip(rows, found, counts, strict=True):
             if len(data) < count * size:
-                raise Corrupt(f"A heap object has {len(data)} bytes; {count} elements of {size} need more.")
+                raise Corrupt(
+                    f"The {_spelled(row[4:], self.file.widths.address)} has {len(data)} bytes; "
+                    f"{count} elements of {size} need more."
+                )
             pieces.append(data[: count * size])
         if not stored.parts:  # text, which ends at a zero
             return [_counted(bytes(piece).partition(b"\0")[0]) for piece in pieces]
@@ -185,13 +188,14 @@ class _Conversion(NamedTuple):
         guess = walk.share(LEAST, len(wanted))
         found = yield from together(read_global_heap(walk, address, guess) for address in wanted)
         heaps: dict[int, GlobalHeap] = dict(zip(wanted, found, strict=True))
-        result = []
-        for address, number, has in zip(addresses, numbers, present, strict=True):
-            data = heaps[address][number] if has else memoryview(b"")
-            self.left[0] -= len(data)
-            if self.left[0] < 0:
-                raise Corrupt("Elements of variable length have more bytes together than the file.")
-            result.append(data)
+        empty = memoryview(b"")
+        result = [
+            heaps[address][number] if has else empty
+            for address, number, has in zip(addresses, numbers, present, strict=True)
+        ]
+        self.left[0] -= sum(map(len, result))
+        if self.left[0] < 0:
+            raise Corrupt("Elements of variable length have more bytes together than the file.")
         return result
 
 
@@ -221,6 +225,14 @@ def _numbers(rows: Bytes) -> NDArray[np.uint64]:
     wide = np.zeros((len(rows), 8), np.uint8)
     wide[:, : rows.shape[1]] = rows
     return wide.view("<u8").reshape(len(rows))
+
+
+def _spelled(place: Bytes, width: int) -> str:
+    """Return the address and number of a heap object in words."""
+    address, number = (
+        int.from_bytes(part.tobytes(), "little") for part in (place[:width], place[width : width + 4])
+    )
+    return f"object {number} of the global heap collection at address {address}"
 
 
 def _counted(data: bytes) -> bytes:

@@ -31,7 +31,7 @@ class StoredFile:
 
     def check(self, address: int, size: int, what: str) -> ByteRange:
         """Return where in the file a structure is; raises `Corrupt` where it is not wholly in it."""
-        if address + size > self.size - self.base:
+        if size < 0 or address + size > self.size - self.base:
             raise Corrupt(
                 f"The {what} at address {address} has {size} bytes; the file ends at {self.size - self.base}."
             )

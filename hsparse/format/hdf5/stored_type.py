@@ -79,6 +79,18 @@ def is_packed(stored: StoredType) -> bool:
     return whole and all(map(is_packed, stored.parts))
 
 
+def is_plain(stored: StoredType) -> bool:
+    """Say whether elements are the same bytes in a file as in hsparse: without gaps, heap places and addresses."""
+    return is_packed(stored) and not _has_places(stored)
+
+
+def _has_places(stored: StoredType) -> bool:
+    item = stored.item
+    if item["class"] in ("H5T_VLEN", "H5T_REFERENCE") or item.get("length") == "H5T_VARIABLE":
+        return True
+    return any(map(_has_places, stored.parts))
+
+
 def _compound(item: Any) -> StoredType:
     parts = tuple(stored_type(field["type"]) for field in item["fields"])
     offsets, end = [], 0

@@ -12,10 +12,11 @@ Found = TypeVar("Found")
 
 def together(readers: Iterable[Reads[Found]]) -> Reads[list[Found]]:
     """Run readers side by side; return what they found, in their order. The first error of any ends them all."""
-    running = list(enumerate(readers))
+    running: list[Reads[Found]] = []
     found: dict[int, Found] = {}
     wanted = {}
-    for number, reader in running:
+    for number, reader in enumerate(readers):
+        running.append(reader)
         try:
             wanted[number] = next(reader)
         except StopIteration as done:
@@ -26,7 +27,7 @@ def together(readers: Iterable[Reads[Found]]) -> Reads[list[Found]]:
         for number, ranges in asked.items():
             data = [next(sent) for _ in ranges]
             try:
-                wanted[number] = running[number][1].send(data)
+                wanted[number] = running[number].send(data)
             except StopIteration as done:
                 found[number] = done.value
-    return [found[number] for number, _ in running]
+    return [found[number] for number in range(len(running))]

@@ -115,6 +115,26 @@ def test_headers_that_are_refused(place: int, value: int, error: type[HsparseErr
         damaged.run(read_fractal_heap(damaged.open(), address))
 
 
+def test_rows_that_no_heap_has() -> None:
+    source, heap, ids = opened()
+    rows = 40
+    block = b"FHIB\0" + struct.pack("<QI", heap.address, 0) + bytes(8 * rows * 64)
+    block += lookup3(block).to_bytes(4, "little")
+    wide = FileBytes(bytes(source.data) + block)
+    file = wide.open()
+    odd = replace(
+        heap,
+        file=replace(file, size=len(wide.data)),
+        width=64,
+        start=512,
+        max_direct=512,
+        root=len(source.data),
+        rows=rows,
+    )
+    with pytest.raises(Corrupt, match="row 2 whose blocks are smaller"):
+        read(wide, odd, ids)
+
+
 def test_checksums() -> None:
     source, file, address, _ = planned()
     changed = bytearray(source.data)

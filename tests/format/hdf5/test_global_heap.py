@@ -38,7 +38,7 @@ def test_an_object_that_is_not_there() -> None:
         (0, 7, "begins with"),
         (4, 2, "version 2"),
         (16, 2, "two objects 2"),
-        (30, 1, "ends inside its object 1"),
+        (30, 1, "ends inside the object 1"),
         (12, 1, "the file ends at"),
     ],
 )

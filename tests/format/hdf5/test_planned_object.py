@@ -195,6 +195,14 @@ def test_what_leads_nowhere() -> None:
         plan.read(0, plan.size)
 
 
+def test_names_are_there_and_once() -> None:
+    for names in (["a", "b", "a"], [""]):
+        with pytest.raises(BadRequest, match="'root' has two links or attributes of one name"):
+            plan_file(group([PlannedLink(name, Soft("/")) for name in names]), "root")
+        with pytest.raises(BadRequest, match="'root' has two links or attributes of one name"):
+            plan_file([PlannedGroup("root", (), [number(name, 1) for name in names])], "root")
+
+
 def test_a_name_that_would_end_early() -> None:
     with pytest.raises(BadRequest, match="zero character"):
         plan_file(group([PlannedLink("a\0b", Soft("/"))]), "root")
@@ -218,13 +226,13 @@ def test_h5dump_reads_all(tmp_path: Path) -> None:
     dataset = PlannedDataset(
         "d", stored_type(INT), simple(2), plan_layout(Compact(int_bytes(41, 42))), attributes=some
     )
-    root = PlannedGroup("root", [PlannedLink("d", LeadsTo("d")), *soft(50)])
+    root = PlannedGroup("root", [PlannedLink("d", LeadsTo("d")), *soft(5000)])
     path = write(plan_file([root, dataset], "root", heap.pieces()), tmp_path / "f.h5")
     dumped = subprocess.run(["h5dump", str(path)], capture_output=True, check=True, text=True)
     assert not dumped.stderr
     for words in ("(0): 41, 42", '"one", "", "three"', 'SOFTLINK "link 7919"', "DATASET"):
         assert words in dumped.stdout
-    assert dumped.stdout.count("LINKTARGET") == 50
+    assert dumped.stdout.count("LINKTARGET") == 5000
 
 
 def test_members_keep_their_gaps(tmp_path: Path) -> None:
