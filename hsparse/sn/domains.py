@@ -21,7 +21,6 @@ from hsparse.sn.objects import respond_floats, with_class
 from hsparse.sn.reading import Reading
 from hsparse.sn.respond import respond
 from hsparse.sn.server_facts import server_facts
-from hsparse.sn.shown import shown_object
 from hsparse.sn.statistics import told
 from hsparse.wire.message import DeleteObject, DeleteTree, Forget, ListKeys, Record
 
@@ -52,8 +51,8 @@ async def get_domain(context: Context) -> web.StreamResponse:
 async def _with_objects(context: Context, root: str, answer: Record) -> web.StreamResponse:
     ignore_nan = context.flag("ignore_nan")
 
-    def whole(id: str, record: Record) -> Record:
-        return shown_object(record, links=True, attributes=True, ignore_nan=ignore_nan)
+    def whole(id: str, record: Record) -> bytes:
+        return context.service.shown.whole(record, ignore_nan=ignore_nan)
 
     crawl = Crawl(context.service.owners, root, leaves=True)
     return await respond_everything(context, "domain_objs", crawl, whole, answer)

@@ -10,6 +10,7 @@ from hsparse.sn.metrics import Metrics
 from hsparse.sn.owners import Owners
 from hsparse.sn.rate_limit import RateLimit
 from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.shown_objects import ShownObjects
 from hsparse.sn.statistics import Statistics
 from hsparse.wire.budget import Budget
 
@@ -31,6 +32,7 @@ class Service:
     rates: RateLimit = field(init=False)
     answers: Budget = field(init=False)
     statistics: Statistics = field(init=False)
+    shown: ShownObjects = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bodies", Budget(self.settings.request_memory))
@@ -39,3 +41,4 @@ class Service:
         object.__setattr__(self, "answers", Budget(self.settings.answer_memory))
         statistics = Statistics(self.owners, self.clock, self.settings.bucket)
         object.__setattr__(self, "statistics", statistics)
+        object.__setattr__(self, "shown", ShownObjects())
