@@ -71,13 +71,14 @@ class References:
                     continue
                 try:
                     members = self.array(prefix, *open_dataset(found.record))
-                    yield b"," + await anext(members)
+                    first = await anext(members)
                 except HsparseError as error:
                     if error.kind not in TOLD:
                         raise
                     skipped[found.path] = error.message
                     continue
                 async with aclosing(members):
+                    yield b"," + first
                     async for member in members:
                         yield b"," + member
         yield b'},"skipped":' + orjson.dumps(skipped) + b"}"
