@@ -6,6 +6,7 @@ only the footers of the others are read. Dense chunks have none.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from functools import partial
 
@@ -26,7 +27,7 @@ from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import chunk_key, map_key
 from hsparse.storage.object_store import ObjectStore, Stored
 from hsparse.wire.gather import gather_each
-from hsparse.wire.message import ChunkPage, CountChunks, FindChunk, ListChunks
+from hsparse.wire.message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 
 FOOTERS_AT_ONCE = 32
 MOST_LISTED = 100_000
@@ -52,7 +53,7 @@ class ChunkIndex:
         page = await (self._by_coords(message) if message.by_coords else self._in_order(message))
         if not message.spec.sparse:
             return page
-        return ChunkPage(await self._described(message.spec, message.extent, page.rows), page.more)
+        return ChunkPage(await self._described(message.spec, message.extent, page.rows), page.marker)
 
     async def count(self, message: CountChunks) -> int:
         """Answer `CountChunks`."""
@@ -80,6 +81,14 @@ class ChunkIndex:
         if not spec.sparse:
             return rows
         return rows.described(*footer_columns([read_chunk_footer(key, tail, spec)], len(spec.filters)))
+
+    async def sign(self, message: SignKeys) -> tuple[str, ...]:
+        """Answer `SignKeys`; others have their turn between, as each URL takes half a millisecond."""
+        urls = []
+        for key in message.keys:
+            urls.append(await self._store.presigned(key, message.seconds))
+            await asyncio.sleep(0)
+        return tuple(urls)
 
     # --- order --------------------------------------------------------------------------------------
 
@@ -134,7 +143,9 @@ class ChunkIndex:
         make = partial(HeldMap, key, rank, sections, self._store, self._workers)
         with self._cache.use(key, make) as held:
             known = await held.rows()
-            places = known.find(rows.scaled, digests(rows.etags))
+            places = await self._workers.run(
+                known.nbytes, lambda: known.find(rows.scaled, digests(rows.etags))
+            )
             unknown = np.flatnonzero(places < 0)
             table = np.zeros((len(rows), sections, 3), np.uint64)
             defined = np.zeros(len(rows), np.uint64)
@@ -185,8 +196,10 @@ def read_chunk_footer(key: str, tail: Stored, spec: ChunkSpec) -> Footer:
         footer = read_footer(tail.data, tail.size)
         if len(footer.sections) != len(spec.filters):
             raise Corrupt(f"It has {len(footer.sections)} sections, not {len(spec.filters)}.")
-    except (Corrupt, Unsupported) as error:
-        raise type(error)(f"The chunk object {key} is corrupt: {error.message}") from error
+    except Corrupt as error:
+        raise Corrupt(f"The chunk object {key} is corrupt: {error.message}") from error
+    except Unsupported as error:
+        raise Unsupported(f"The chunk object {key} cannot be read: {error.message}") from error
     return footer
 
 
@@ -205,4 +218,6 @@ def _first(parts: list[ChunkRows], rank: int, most: int) -> ChunkRows:
 
 
 def _cut(rows: ChunkRows, limit: int) -> ChunkPage:
-    return ChunkPage(rows.take(np.arange(min(limit, len(rows)))), len(rows) > limit)
+    if len(rows) <= limit:
+        return ChunkPage(rows)
+    return ChunkPage(rows.take(np.arange(limit)), tuple(rows.scaled[limit - 1].tolist()))

@@ -120,8 +120,8 @@ class DataService:
                 return await self._direct.read(message)
             case WriteDirect():
                 return await self._direct.write(message)
-            case SignKeys(keys, seconds):
-                return tuple([await self._store.presigned(key, seconds) for key in keys])
+            case SignKeys():
+                return await self._index.sign(message)
             case ListKeys():
                 return await self._records.list(message)
             case DeleteTree(id):

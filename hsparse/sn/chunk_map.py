@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 from aiohttp import web
 
-from hsparse.errors import BadRequest, ErrorKind, HsparseError
+from hsparse.errors import BadRequest, HsparseError
 from hsparse.format.filters import codec_of
 from hsparse.model.dataspace import shown_shape
 from hsparse.model.filter import Filter
@@ -27,20 +27,10 @@ from hsparse.sn.dataset import Dataset, until_current
 from hsparse.sn.file_rights import FileRights
 from hsparse.sn.json_stream import enclosed, encode_floats, respond_parts
 from hsparse.sn.kerchunk import References
-from hsparse.sn.mapped import Mapped, mapped_objects
-from hsparse.sn.stored_chunks import MAP_PAGE, Json, Order, StoredChunks, Wanted
+from hsparse.sn.mapped import TOLD, Mapped, mapped_objects
+from hsparse.sn.stored_chunks import Json, Scaled, StoredChunks, map_page
 
 VERSION = 1
-TOLD = (
-    ErrorKind.BAD_REQUEST,
-    ErrorKind.FORBIDDEN,
-    ErrorKind.NOT_FOUND,
-    ErrorKind.GONE,
-    ErrorKind.CONFLICT,
-    ErrorKind.TOO_LARGE,
-    ErrorKind.UNSUPPORTED,
-)
-"""What is wrong with one dataset is told in its place in a domain's map."""
 
 
 async def get_dataset_map(context: Context) -> web.StreamResponse:
@@ -52,7 +42,7 @@ async def get_dataset_map(context: Context) -> web.StreamResponse:
         if references is not None:
             members = references.array("", dataset, chunks)
             return await respond_parts(context, enclosed("refs", members, {"version": VERSION}))
-        return await respond_parts(context, _map(dataset, chunks, await chunks.page(_first())))
+        return await respond_parts(context, _map(dataset, chunks, await chunks.page(map_page())))
 
     return await until_current(context, read)
 
@@ -104,7 +94,7 @@ def described(dataset: Dataset, chunks: StoredChunks) -> Json:
 
 
 async def _map(
-    dataset: Dataset, chunks: StoredChunks, page: tuple[list[Json], bool]
+    dataset: Dataset, chunks: StoredChunks, page: tuple[list[Json], Scaled]
 ) -> AsyncGenerator[bytes, None]:
     """Yield a dataset's map; `page` is the first of its chunks."""
     parts = enclosed("chunks", _rows(chunks, page), described(dataset, chunks), b"[]")
@@ -113,15 +103,12 @@ async def _map(
             yield part
 
 
-async def _rows(chunks: StoredChunks, page: tuple[list[Json], bool]) -> AsyncGenerator[bytes, None]:
-    rows, more = page
-    while rows:
-        yield orjson.dumps(rows)[1:-1]
-        rows, more = await chunks.page(_first(tuple(rows[-1]["scaled"]))) if more else ([], False)
-
-
-def _first(after: tuple[int, ...] = ()) -> Wanted:
-    return Wanted(None, Order.NATIVE, after, 0, MAP_PAGE)
+async def _rows(chunks: StoredChunks, page: tuple[list[Json], Scaled]) -> AsyncGenerator[bytes, None]:
+    rows, marker = page
+    while rows or marker:
+        if rows:
+            yield orjson.dumps(rows)[1:-1]
+        rows, marker = await chunks.page(map_page(marker)) if marker else ([], ())
 
 
 async def _domain(
@@ -144,15 +131,16 @@ async def _domain(
             try:
                 dataset = Dataset.of(found.record, rights)
                 chunks = chunks_of(context, dataset)
-                page = await chunks.page(_first())
+                page = await chunks.page(map_page())
             except HsparseError as error:
                 if error.kind not in TOLD:
                     raise
                 told = {"kind": error.kind.value, "message": error.message}
                 yield encode_floats({"id": found.record["id"], "error": told})
                 continue
-            async for part in _map(dataset, chunks, page):
-                yield part
+            async with aclosing(_map(dataset, chunks, page)) as parts:
+                async for part in parts:
+                    yield part
     yield b"}}"
 
 

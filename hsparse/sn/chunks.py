@@ -83,10 +83,10 @@ async def get_chunks(context: Context) -> web.StreamResponse:
             return respond(rows[0])
         if marker and not after:
             return respond({"dims": [], "chunks": []})  # a scalar has no second chunk
-        rows, more = await chunks.page(Wanted(selection, order, after, 0, limit))
+        rows, following = await chunks.page(Wanted(selection, order, after, 0, limit))
         answer: Json = {"dims": list(chunks.grid.chunk), "chunks": rows}
-        if more:
-            answer["marker"] = chunk_name(tuple(rows[-1]["scaled"]))
+        if following:
+            answer["marker"] = chunk_name(following)
         return respond(answer)
 
     return await until_current(context, read)

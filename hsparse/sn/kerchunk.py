@@ -13,11 +13,12 @@ from typing import Any
 import orjson
 
 from hsparse.errors import HsparseError, Unsupported
+from hsparse.model.linked_layout import is_linked
 from hsparse.model.zarr_array import GROUP, is_scale, scales_of, zarr_array, zarr_attributes
 from hsparse.sn.dataset import Dataset
 from hsparse.sn.json_stream import encode_floats
-from hsparse.sn.mapped import Mapped
-from hsparse.sn.stored_chunks import MAP_PAGE, Json, Order, StoredChunks, Wanted
+from hsparse.sn.mapped import TOLD, Mapped
+from hsparse.sn.stored_chunks import Json, StoredChunks, map_page
 from hsparse.sn.walk import hard_links
 
 Members = AsyncGenerator[bytes, None]
@@ -31,16 +32,24 @@ class References:
         self._names: dict[str, str] = {}
 
     async def array(self, prefix: str, dataset: Dataset, chunks: StoredChunks) -> Members:
-        """Yield the members of `refs` that make up one array; `Unsupported` when zarr cannot have it."""
-        yield _member(f"{prefix}.zarray", _described(dataset, chunks))
-        yield _member(f"{prefix}.zattrs", zarr_attributes(dataset.record, self._dimensions(prefix, dataset)))
-        after: tuple[int, ...] = ()
-        more = True
-        while more:
-            rows, more = await chunks.page(Wanted(None, Order.NATIVE, after, 0, MAP_PAGE))
-            for row in rows:
+        """Yield the members of `refs` that make up one array.
+
+        `Unsupported` when zarr cannot have it, before anything is yielded.
+        """
+        described = _described(dataset, chunks)
+        if is_linked(dataset.record):  # others have no masks
+            async for row in _rows(chunks):
+                _check_mask(row)
+        rows = _rows(chunks)
+        async with aclosing(rows):
+            first = await anext(rows, None)
+            yield _member(f"{prefix}.zarray", described)
+            dimensions = self._dimensions(prefix, dataset)
+            yield _member(f"{prefix}.zattrs", zarr_attributes(dataset.record, dimensions))
+            if first is not None:
+                yield self._chunk(prefix, first)
+            async for row in rows:
                 yield self._chunk(prefix, row)
-            after = tuple(rows[-1]["scaled"]) if rows else ()
 
     async def domain(
         self,
@@ -61,13 +70,17 @@ class References:
                     yield b"," + _member(f"{prefix}.zattrs", zarr_attributes(found.record, None))
                     continue
                 try:
-                    dataset, chunks = open_dataset(found.record)
-                    _described(dataset, chunks)
+                    members = self.array(prefix, *open_dataset(found.record))
+                    first = await anext(members)
                 except HsparseError as error:
+                    if error.kind not in TOLD:
+                        raise
                     skipped[found.path] = error.message
                     continue
-                async for member in self.array(prefix, dataset, chunks):
-                    yield b"," + member
+                async with aclosing(members):
+                    yield b"," + first
+                    async for member in members:
+                        yield b"," + member
         yield b'},"skipped":' + orjson.dumps(skipped) + b"}"
 
     def _dimensions(self, prefix: str, dataset: Dataset) -> list[str]:
@@ -79,14 +92,29 @@ class References:
         return [name or f"{own or 'array'}_dim_{dim}" for dim, name in enumerate(names)]
 
     def _chunk(self, prefix: str, row: Json) -> bytes:
-        if row["filter_mask"]:
-            raise Unsupported(
-                f"The chunk {row['scaled']} in {row['key']} was stored without some of its filters (mask "
-                f"{row['filter_mask']}), which zarr has no word for; read values, or the map in JSON."
-            )
+        _check_mask(row)
         name = ".".join(map(str, row["scaled"])) or "0"
         url = row.get("url") or self._base + row["key"]
         return _member(f"{prefix}{name}", [url, row["address"], row["size"]])
+
+
+async def _rows(chunks: StoredChunks) -> AsyncGenerator[Json, None]:
+    """Yield what is known of every chunk."""
+    rows, marker = await chunks.page(map_page())
+    while True:
+        for row in rows:
+            yield row
+        if not marker:
+            return
+        rows, marker = await chunks.page(map_page(marker))
+
+
+def _check_mask(row: Json) -> None:
+    if row["filter_mask"]:
+        raise Unsupported(
+            f"The chunk {row['scaled']} in {row['key']} was stored without some of its filters (mask "
+            f"{row['filter_mask']}), which zarr has no word for; read values, or the map in JSON."
+        )
 
 
 def _described(dataset: Dataset, chunks: StoredChunks) -> Json:

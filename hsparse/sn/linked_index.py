@@ -38,7 +38,7 @@ class LinkedIndex:
         # A dimension of no elements has no chunks, but a chunk has some in each.
         self.grid = Grid(dataset.extent, tuple(max(1, dim) for dim in linked.piece_dims))
 
-    async def page(self, wanted: Wanted) -> tuple[list[Json], bool]:
+    async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
         coords = await self._met(wanted.selection)
         if wanted.order is Order.ADDR:
             coords, entries, keys = await self._places(coords)
@@ -47,8 +47,9 @@ class LinkedIndex:
             order = np.argsort(row_names(coords.astype(np.uint64)), kind="stable")
         coords = coords[order]
         first = wanted.skip + self._behind(coords, wanted)
-        more = len(coords) > first + wanted.limit
-        return await self._shown(coords[first : first + wanted.limit]), more
+        page = coords[first : first + wanted.limit]
+        marker = tuple(page[-1].tolist()) if len(coords) > first + wanted.limit else ()
+        return await self._shown(page), marker
 
     async def count(self, selection: Selection | None) -> int:
         coords, _, _ = await self._places(await self._met(selection))

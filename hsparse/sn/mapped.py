@@ -12,6 +12,17 @@ from hsparse.sn.owners import Owners
 from hsparse.sn.walk import READS_AT_ONCE, hard_links, join, walk
 from hsparse.wire.message import Record
 
+TOLD = (
+    ErrorKind.BAD_REQUEST,
+    ErrorKind.FORBIDDEN,
+    ErrorKind.NOT_FOUND,
+    ErrorKind.GONE,
+    ErrorKind.CONFLICT,
+    ErrorKind.TOO_LARGE,
+    ErrorKind.UNSUPPORTED,
+)
+"""What is wrong with one dataset is told in its place in a domain's map."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mapped:

@@ -20,9 +20,9 @@ class SignedChunks:
         self._seconds = seconds
         self.grid = chunks.grid
 
-    async def page(self, wanted: Wanted) -> tuple[list[Json], bool]:
-        rows, more = await self._chunks.page(wanted)
-        return await self._signed(rows), more
+    async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
+        rows, marker = await self._chunks.page(wanted)
+        return await self._signed(rows), marker
 
     async def count(self, selection: Selection | None) -> int:
         return await self._chunks.count(selection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,8 +25,10 @@ Json = dict[str, Any]
 Scaled = tuple[int, ...]
 MOST_CHUNKS = 1 << 20
 """The most chunks whose coordinates are in memory at a time."""
-MAP_PAGE = 1999
-"""Chunks asked for at a time where all are: one fewer than two pages of a listing have, which spares a third."""
+MAP_PAGE = 9999
+"""Chunks asked for at a time where all are: one fewer than ten pages of a listing have, which spares one more."""
+AT_ONCE = 1000
+"""Chunks that are made ready for an answer before others have their turn: some 10 ms."""
 
 
 class Order(StrEnum):
@@ -47,13 +50,21 @@ class Wanted:
     limit: int = 1000
 
 
+def map_page(after: Scaled = ()) -> Wanted:
+    """Return what is asked for where all chunks are wanted: those after one, in the order that costs least."""
+    return Wanted(None, Order.NATIVE, after, 0, MAP_PAGE)
+
+
 class StoredChunks(Protocol):
     """The stored chunks of one dataset; `grid` is of the chunks that are told of."""
 
     grid: Grid
 
-    async def page(self, wanted: Wanted) -> tuple[list[Json], bool]:
-        """Return what is known of some chunks, each as answers have it, and whether more follow."""
+    async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
+        """Return what is known of some chunks, each as answers have it, and the one to go on after (empty: no more).
+
+        A page that others follow may have fewer than the limit, even none.
+        """
         ...
 
     async def count(self, selection: Selection | None) -> int:
@@ -78,7 +89,7 @@ class OwnChunks:
         self._bucket = bucket
         self.grid = dataset.grid
 
-    async def page(self, wanted: Wanted) -> tuple[list[Json], bool]:
+    async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
         dataset = self._dataset
         message = ListChunks(
             dataset.spec,
@@ -90,7 +101,11 @@ class OwnChunks:
             wanted.limit,
         )
         page = await self._owners.ask_owner(map_key(dataset.id), message)
-        return self._shown(page.rows), page.more
+        found: list[Json] = []
+        for first in range(0, len(page.rows), AT_ONCE):
+            found += self._shown(page.rows.take(np.arange(first, min(first + AT_ONCE, len(page.rows)))))
+            await asyncio.sleep(0)
+        return found, page.marker
 
     async def count(self, selection: Selection | None) -> int:
         message = CountChunks(self._dataset.spec, self._dataset.extent, selection)

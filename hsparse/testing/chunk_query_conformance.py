@@ -34,7 +34,7 @@ from hsparse.wire.message import (
 )
 
 EXTENT = (60, 100)
-STORED = [(0, 1), (2, 0), (2, 10), (2, 9), (9, 12)]
+STORED = [(2, 9), (0, 1), (9, 12), (2, 0), (2, 10)]
 BY_KEY = [(0, 1), (2, 0), (2, 10), (2, 9), (9, 12)]
 
 
@@ -53,8 +53,9 @@ async def listed(node: DataNode, about: ChunkSpec, message: ListChunks) -> list[
     while True:
         page = await node.send(replace(message, after=found[-1] if found else ()))
         found += [tuple(scaled) for scaled in page.rows.scaled.tolist()]
-        if not page.more:
+        if not page.marker:
             return found
+        assert page.marker == found[-1]
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -71,7 +72,7 @@ async def test_stored_chunks_are_listed_in_both_orders(node: DataNode, sparse: b
 async def test_rows_say_what_the_object_is(node: DataNode, sparse: bool) -> None:
     about = await stored(node, sparse=sparse)
     page = await node.send(ListChunks(about, EXTENT, skip=3, limit=1))
-    assert page.more
+    assert page.marker
     (one,) = page.rows.scaled.tolist()
     found = await node.send(FindChunk(about, tuple(one)))
     listing = await node.send(ListKeys(tree_prefix(about.dataset)))

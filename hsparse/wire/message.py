@@ -441,10 +441,13 @@ class Bury(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class ChunkPage:
-    """Some of the stored chunks that were asked for; `more` when the limit cut them."""
+    """Some of the stored chunks that were asked for; `marker` is the chunk to go on after, empty at the end.
+
+    There are fewer rows than the limit, even none, where chunks were deleted while the page was made.
+    """
 
     rows: ChunkRows
-    more: bool
+    marker: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,7 +241,8 @@ class Stale(StoreWrapper):
             entries = [
                 replace(entry, etag="old") if entry.key == self.old else entry for entry in page.entries
             ]
-            yield Page(tuple(sorted([*entries, self.gone], key=lambda entry: entry.key)))
+            gone = [self.gone] if self.gone.key > start_after else []
+            yield Page(tuple(sorted([*entries, *gone], key=lambda entry: entry.key)))
 
 
 async def test_rows_are_of_the_state_whose_footer_was_read() -> None:
@@ -251,6 +252,9 @@ async def test_rows_are_of_the_state_whose_footer_was_read() -> None:
     page = await node.send(ALL)
     assert page.rows.scaled[:, 0].tolist() == list(range(10))
     assert page.rows.etags[5] == (await store.get(Stale.old)).etag
+    empty = await node.send(replace(ALL, limit=1, after=(7,)))
+    assert (len(empty.rows), empty.marker) == (0, (77,)), "there is more behind a chunk that is gone"
+    assert (await node.send(replace(ALL, limit=1, after=empty.marker))).rows.scaled.tolist() == [[8]]
     await node.close()
 
 
@@ -289,7 +293,7 @@ async def test_a_small_batch_and_a_small_map_change_no_answer(
         page = await node.send(replace(ALL, by_coords=True, limit=37, after=(found[-1],) if found else ()))
         found += page.rows.scaled[:, 0].tolist()
         assert set(page.rows.defined.tolist()) == {1}
-        if not page.more:
+        if not page.marker:
             break
     assert found == list(range(COUNT))
     skipped = await node.send(replace(ALL, by_coords=True, limit=1, skip=250))

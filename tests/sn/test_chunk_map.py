@@ -12,7 +12,7 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.principal import Principal
-from hsparse.sn import chunk_map
+from hsparse.sn import stored_chunks
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
 from tests.sn.test_chunks import listed
@@ -103,7 +103,7 @@ async def test_types_that_are_told_as_numpy_has_them(client: RestClient) -> None
 
 async def test_a_map_of_many_chunks_is_whole(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a page, and more than is sent in one piece."""
-    monkeypatch.setattr(chunk_map, "MAP_PAGE", 700)
+    monkeypatch.setattr(stored_chunks, "MAP_PAGE", 700)
     path = await create(client, [5000], INT, layout=sparse(1))
     await client("PUT", f"{path}/value", {"select": "[0:5000]", "value": 1})
     reply = await client("GET", f"{path}/map", headers={"Accept-Encoding": "identity"})

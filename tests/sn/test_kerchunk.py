@@ -115,6 +115,13 @@ async def test_a_chunk_without_its_filters_cannot_be_referred_to(client: RestCli
     path = await create(client, [40], INT, layout=layout, filters=["deflate"])
     reply = await client("GET", f"{path}/map", format="kerchunk")
     assert (reply.status, reply["error"]["kind"]) == (400, "unsupported")
+    await linked_dataset(client, "/masked", [40], INT, layout=layout, filters=["deflate"])
+    await linked_dataset(client, "/null", "H5S_NULL", INT)
+    await linked_dataset(client, "/plain", [40], INT)
+    found = (await client("GET", "/map", format="kerchunk")).body
+    assert set(found["skipped"]) == {"/masked", "/null"}
+    assert "mask" in found["skipped"]["/masked"]
+    assert {name for name in found["refs"] if "/" in name} == {"plain/.zarray", "plain/.zattrs"}
 
 
 @pytest.mark.parametrize(
@@ -141,9 +148,7 @@ async def put_attribute(
     assert reply.status == 201, reply.body
 
 
-async def linked_dataset(
-    client: RestClient, h5path: str, shape: list[int], kind: Any, **properties: Any
-) -> str:
+async def linked_dataset(client: RestClient, h5path: str, shape: Any, kind: Any, **properties: Any) -> str:
     body = {"type": kind, "shape": shape, "h5path": h5path, "creationProperties": properties}
     made = await client("POST", "/datasets", body, implicit=1)
     assert made.status == 201, made.body
