@@ -13,17 +13,18 @@ from functools import partial
 
 from hsparse.errors import TooLarge
 from hsparse.format.checksum import lookup3
-from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
+from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key, address_to
 from hsparse.format.hdf5.btree_v2 import NODE_OVERHEAD
 from hsparse.format.hdf5.file_plan import Piece
+from hsparse.format.hdf5.fractal_heap import HUGE, HUGE_RECORD, MANAGED
 from hsparse.format.hdf5.stored_file import CHECKSUM
 from hsparse.format.hdf5.widths import UNDEFINED, width_of
 
 BLOCK_HEAD = 4 + 1 + 8 + 4
 """Bytes before a direct block's first object: signature, version, heap's address, block's offset."""
-OFFSET = 4
-"""Bytes of an offset in a heap of 2^32 bytes."""
 HEAP_BITS = 32
+MAX_MANAGED = 65_535
+"""Bytes of the largest object in a block: their number takes two bytes of an id."""
 LEAST_BLOCK, LARGEST_BLOCK = 512, 2**31
 """HDF5's limits of a direct block."""
 LARGE_BLOCK = 65_536
@@ -40,43 +41,60 @@ TREE_HEADER = 38
 def plan_heap(name: Key, objects: Sequence[Addressed], id_length: int) -> tuple[list[Piece], list[bytes]]:
     """Return the pieces of a heap, the header's key being `(name, "heap")`, and the objects' ids in their order.
 
-    `TooLarge` for an object that an id of `id_length` bytes cannot tell the length of, or more than 2 GiB.
+    Objects beyond 65535 bytes are pieces of their own, found by a B-tree. `TooLarge` for more than 2 GiB.
     """
-    width = id_length - 1 - OFFSET
-    most = 2 ** (8 * width) - 1
-    ids, end = [], BLOCK_HEAD
-    for one in objects:
-        if len(one.data) > most:
-            raise TooLarge(
-                f"A link or attribute has {len(one.data)} bytes; a file takes {most}: make an attribute a dataset."
-            )
-        ids.append(bytes(1) + struct.pack("<I", end) + len(one.data).to_bytes(width, "little"))
-        end += len(one.data)
-        if end > LARGEST_BLOCK:
-            raise TooLarge(f"The links or attributes of one object have more than {LARGEST_BLOCK} bytes.")
-    size = max(LEAST_BLOCK, 1 << (end - 1).bit_length())
     header, block = (name, "heap"), (name, "heap block")
-    facts = _facts(id_length, most, size, len(objects))
-    return [
-        Piece(header, HEADER, partial(_make_header, facts, block)),
-        Piece(block, size, partial(_make_block, Addressed.join(objects), header, size)),
-    ], ids
+    managed: list[Addressed] = []
+    huge: list[Piece] = []
+    ids: list[bytes] = []
+    end = BLOCK_HEAD
+    for one in objects:
+        size = len(one.data)
+        if size > MAX_MANAGED:
+            huge.append(Piece((name, "huge", len(huge)), size, one.filled))
+            id = bytes((HUGE << 4,)) + len(huge).to_bytes(min(8, id_length - 1), "little")
+        else:
+            managed.append(one)
+            id = bytes((MANAGED << 4,)) + struct.pack("<IH", end, size)
+            end += size
+        ids.append(id.ljust(id_length, b"\0"))
+    if end > LARGEST_BLOCK:
+        raise TooLarge(f"The links or attributes of one object have more than {LARGEST_BLOCK} bytes.")
+    size = max(LEAST_BLOCK, 1 << (end - 1).bit_length())
+    content = _header(header, block, id_length, size, len(managed), huge)
+    pieces = [
+        Piece(header, HEADER, partial(_make_checked, content)),
+        Piece(block, size, partial(_make_block, Addressed.join(managed), header, size)),
+    ]
+    records = [
+        Addressed(struct.pack("<QQQ", 0, piece.size, id), ((0, piece.key),))
+        for id, piece in enumerate(huge, 1)
+    ]
+    return pieces + (plan_btree(header, HUGE_RECORD, records) if huge else []) + huge, ids
 
 
-def _facts(id_length: int, most: int, size: int, count: int) -> bytes:
-    """Return a heap's header up to the root block's address: one block of `size` bytes with `count` objects.
+def _header(
+    header: Key, block: Key, id_length: int, size: int, count: int, huge: Sequence[Piece]
+) -> Addressed:
+    """Return a heap's header: one block of `size` bytes with `count` objects, and huge ones.
 
     No space is said to be free: who adds an object then makes another block.
     """
-    head = struct.pack("<4sBHHBI", b"FRHP", 0, id_length, 0, 0, most)
-    nothing = struct.pack("<Q", 0) + UNDEFINED
+    head = struct.pack("<4sBHHBI", b"FRHP", 0, id_length, 0, 0, MAX_MANAGED)
+    tree = address_to((header, HUGE_RECORD) if huge else None)
+    free = struct.pack("<Q", 0) + UNDEFINED
     managed = struct.pack("<QQQQ", size, size, 0, count)
+    others = struct.pack("<QQQQ", sum(piece.size for piece in huge), len(huge), 0, 0)
     table = struct.pack("<HQQHH", TABLE_WIDTH, size, max(size, LARGE_BLOCK), HEAP_BITS, 1)
-    return head + nothing + nothing + managed + bytes(32) + table
-
-
-def _make_header(facts: bytes, block: Key, address_of: AddressOf) -> bytes:
-    return with_checksum(facts + struct.pack("<QH", address_of(block), 0))
+    return Addressed.join(
+        (
+            Addressed(head + struct.pack("<Q", len(huge))),
+            tree,
+            Addressed(free + managed + others + table),
+            address_to(block),
+            Addressed(bytes(2)),
+        )
+    )
 
 
 def _make_block(content: Addressed, header: Key, size: int, address_of: AddressOf) -> bytes:
@@ -85,12 +103,12 @@ def _make_block(content: Addressed, header: Key, size: int, address_of: AddressO
     return data + bytes(size - len(data))
 
 
-def plan_btree(name: Key, kind: int, records: Sequence[bytes]) -> list[Piece]:
+def plan_btree(name: Key, kind: int, records: Sequence[Addressed]) -> list[Piece]:
     """Return the pieces of a tree of sorted `records` of one size; the header's key is `(name, kind)`.
 
     There must be a record.
     """
-    size = len(records[0])
+    size = len(records[0].data)
     count = len(records)
     if count <= MAX_LEAF:
         node = max(LEAST_NODE, NODE_OVERHEAD + count * size)
@@ -110,14 +128,15 @@ def plan_btree(name: Key, kind: int, records: Sequence[bytes]) -> list[Piece]:
     ]
     root = Addressed.join(
         (
-            Addressed(b"BTIN" + bytes((0, kind)) + b"".join(between)),
+            Addressed(b"BTIN" + bytes((0, kind))),
+            *between,
             *(
                 Addressed(bytes(8) + len(share).to_bytes(width, "little"), ((0, piece.key),))
                 for piece, share in zip(pieces, shares, strict=True)
             ),
         )
     )
-    top = Piece((name, kind, 0), node, partial(_make_root, root, node))
+    top = Piece((name, kind, 0), node, partial(_make_node, root, node))
     return [_tree_header(name, kind, size, node, 1, len(between), count), top, *pieces]
 
 
@@ -131,14 +150,13 @@ def _make_checked(content: Addressed, address_of: AddressOf) -> bytes:
     return with_checksum(content.filled(address_of))
 
 
-def _make_root(content: Addressed, node: int, address_of: AddressOf) -> bytes:
+def _make_node(content: Addressed, node: int, address_of: AddressOf) -> bytes:
     data = _make_checked(content, address_of)
     return data + bytes(node - len(data))
 
 
-def _make_leaf(kind: int, records: Sequence[bytes], node: int, _: AddressOf) -> bytes:
-    data = with_checksum(b"BTLF" + bytes((0, kind)) + b"".join(records))
-    return data + bytes(node - len(data))
+def _make_leaf(kind: int, records: Sequence[Addressed], node: int, address_of: AddressOf) -> bytes:
+    return _make_node(Addressed.join((Addressed(b"BTLF" + bytes((0, kind))), *records)), node, address_of)
 
 
 def with_checksum(data: bytes) -> bytes:

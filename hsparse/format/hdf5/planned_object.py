@@ -202,18 +202,19 @@ def _links(group: PlannedGroup, dense: list[Piece]) -> Iterator[PlannedMessage]:
     found = [_link(link, number if group.ordered else None) for number, link in enumerate(group.links)]
     next_order = count if group.ordered else None
     storage = DenseStorage(next_order=next_order, indexed=group.ordered)
-    if count <= MAX_COMPACT:
+    compact = _is_compact(found)
+    if compact:
         yield PlannedMessage(MessageKind.LINK_INFO, Addressed(encode_dense(storage, LINK_INFO)))
     else:
         pieces, ids = plan_heap((group.key, "links"), found, LINK_ID)
-        records = [_hash(name) + id for name, id in zip(names, ids, strict=True)]
-        orders = [struct.pack("<Q", number) + id for number, id in enumerate(ids)]
+        records = [Addressed(_hash(name) + id) for name, id in zip(names, ids, strict=True)]
+        orders = [Addressed(struct.pack("<Q", number) + id) for number, id in enumerate(ids)]
         yield _info((group.key, "links"), storage, pieces, (LINK_NAMES, LINK_ORDERS), LINK_INFO)
         dense += pieces
         dense += plan_btree((group.key, "links"), LINK_NAMES, _by_hash(records, names))
         dense += plan_btree((group.key, "links"), LINK_ORDERS, orders) if group.ordered else []
     yield PlannedMessage(MessageKind.GROUP_INFO, Addressed(encode_group_info(GroupInfo())), CONSTANT)
-    if count <= MAX_COMPACT:
+    if compact:
         yield from (PlannedMessage(MessageKind.LINK, link) for link in found)
 
 
@@ -236,9 +237,8 @@ def _attributes(one: PlannedObject, dense: list[Piece]) -> Iterator[PlannedMessa
     """Yield the messages of an object's attributes; the pieces of dense storage are put to `dense`."""
     titles = _names(one.key, one.attributes)
     found = [_attribute(attribute) for attribute in one.attributes]
-    compact = len(found) <= MAX_COMPACT and all(len(data.data) <= MAX_MESSAGE for data in found)
     storage = DenseStorage(next_order=len(found) if one.ordered else None, indexed=one.ordered)
-    if compact:
+    if _is_compact(found):
         if one.ordered:
             yield PlannedMessage(MessageKind.ATTRIBUTE_INFO, Addressed(encode_dense(storage, ATTRIBUTE_INFO)))
         yield from (
@@ -248,11 +248,11 @@ def _attributes(one: PlannedObject, dense: list[Piece]) -> Iterator[PlannedMessa
     name = (one.key, "attributes")
     pieces, ids = plan_heap(name, found, ATTRIBUTE_ID)
     heads = [id + struct.pack("<BI", 0, number if one.ordered else 0) for number, id in enumerate(ids)]
-    records = [head + _hash(title) for head, title in zip(heads, titles, strict=True)]
+    records = [Addressed(head + _hash(title)) for head, title in zip(heads, titles, strict=True)]
     yield _info(name, storage, pieces, (ATTRIBUTE_NAMES, ATTRIBUTE_ORDERS), ATTRIBUTE_INFO)
     dense += pieces
     dense += plan_btree(name, ATTRIBUTE_NAMES, _by_hash(records, titles))
-    dense += plan_btree(name, ATTRIBUTE_ORDERS, heads) if one.ordered else []
+    dense += plan_btree(name, ATTRIBUTE_ORDERS, [Addressed(head) for head in heads]) if one.ordered else []
 
 
 def _attribute(attribute: PlannedAttribute) -> Addressed:
@@ -275,11 +275,16 @@ def _info(
     )
 
 
+def _is_compact(messages: Sequence[Addressed]) -> bool:
+    """Say whether links or attributes are kept in the header."""
+    return len(messages) <= MAX_COMPACT and all(len(one.data) <= MAX_MESSAGE for one in messages)
+
+
 def _hash(name: bytes) -> bytes:
     return struct.pack("<I", lookup3(name))
 
 
-def _by_hash(records: Sequence[bytes], names: Sequence[bytes]) -> list[bytes]:
+def _by_hash(records: Sequence[Addressed], names: Sequence[bytes]) -> list[Addressed]:
     """Return records in the order of their names' hashes and, where these are alike, of the names."""
     order = sorted(range(len(names)), key=lambda number: (lookup3(names[number]), names[number]))
     return [records[number] for number in order]

@@ -1,6 +1,6 @@
 """The file's heap of shared messages, which only files made with `H5Pset_shared_mesg_index` have.
 
-H5.format.html, IV.A.2.p (message 0x000F, in the superblock extension) and III.F (the table of indexes). A message
+H5.format.html, IV.A.2.p (message 0x000F, in the superblock extension) and III.I (the table of indexes). A message
 there is found by its heap id; the indexes by content are for who writes.
 """
 

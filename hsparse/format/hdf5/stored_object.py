@@ -216,10 +216,14 @@ def _read_links(parts: _Parts) -> Reads[tuple[StoredLink, ...]]:
 def _read_attributes(parts: _Parts) -> Reads[tuple[StoredAttribute, ...]]:
     widths = parts.file.widths
     found: list[tuple[AttributeMessage, int | None]] = []
+    places: set[Elsewhere] = set()
     for message in parts.all(MessageKind.ATTRIBUTE):
         reader = parts.reader(message)
         if message.shared:
             where = decode_shared(reader, widths)
+            if where in places:
+                raise Corrupt(f"The object at address {parts.header.address} has one attribute twice.")
+            places.add(where)
             reader = yield from _read_elsewhere(parts.file, where, MessageKind.ATTRIBUTE, lambda found: found)
         found.append((decode_attribute(reader, widths), message.order))
     storage = parts.one(

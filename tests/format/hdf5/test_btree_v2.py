@@ -6,6 +6,7 @@ import pytest
 
 from hsparse.errors import Corrupt
 from hsparse.format.checksum import lookup3
+from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.btree_v2 import read_btree_v2
 from hsparse.format.hdf5.file_plan import FilePlan
 from hsparse.format.hdf5.planned_heap import MAX_LEAF, plan_btree
@@ -16,7 +17,7 @@ KIND = 6
 
 
 def planned(count: int) -> tuple[bytearray, FilePlan]:
-    records = [number.to_bytes(15, "big") for number in range(count)]
+    records = [Addressed(number.to_bytes(15, "big")) for number in range(count)]
     plan = plan_file([PlannedGroup("root")], "root", plan_btree("t", KIND, records))
     return bytearray(plan.read(0, plan.size)), plan
 

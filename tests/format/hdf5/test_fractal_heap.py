@@ -19,7 +19,7 @@ from hsparse.format.hdf5.planned_object import PlannedGroup, plan_file
 from hsparse.format.hdf5.stored_file import StoredFile
 from tests.format.hdf5.file_walk import FileBytes, walk
 
-OBJECTS = [b"one", b"three", b"x" * 700]
+OBJECTS = [b"one", b"three", b"x" * 700, b"huge" * 20_000]
 
 
 def planned() -> tuple[FileBytes, StoredFile, int, list[memoryview]]:
@@ -44,6 +44,7 @@ def test_managed_objects() -> None:
     source, heap, ids = opened()
     assert read(source, heap, ids) == OBJECTS
     assert read(source, heap, ids[::-1] + ids[:1]) == [*OBJECTS[::-1], OBJECTS[0]]
+    assert read(source, heap, ids[:2]) == OBJECTS[:2]
     assert read(source, heap, []) == []
 
 
@@ -63,7 +64,15 @@ def test_huge_objects_by_address() -> None:
     with pytest.raises(Corrupt, match="huge object at address 10 has"):
         read(source, direct, [memoryview(b"\x10" + struct.pack("<QQ", 10, 10**9))])
     with pytest.raises(Corrupt, match="no B-tree of them"):
+        read(source, replace(heap, huge_tree=None), [memoryview(b"\x10" + bytes(7))])
+    with pytest.raises(Corrupt, match="no huge object 10"):
         read(source, heap, [memoryview(b"\x10" + bytes(7))])
+
+
+def test_objects_that_are_larger_than_the_file() -> None:
+    source, heap, ids = opened()
+    with pytest.raises(Corrupt, match="larger than the file"):
+        read(source, heap, ids[2:3] * 200)
 
 
 @pytest.mark.parametrize("libver", ["v108", "latest"])
@@ -86,7 +95,6 @@ def test_huge_objects_by_key(tmp_path: Path, libver: str) -> None:
         (struct.pack("<BI", 0, 3) + b"\5\0\0", "no object of 5 bytes at 3"),
         (struct.pack("<BI", 0, 1000) + b"\xff\0\0", "no object of 255 bytes at 1000"),
         (struct.pack("<BI", 0, 5000) + b"\5\0\0", "no object of 5 bytes at 5000"),
-        (struct.pack("<BI", 0, 17) + b"\xff\xff\xff", "larger than the file"),
     ],
 )
 def test_ids_that_are_none(id: bytes, words: str) -> None:

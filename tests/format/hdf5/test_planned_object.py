@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hsparse.errors import BadRequest, TooLarge
+from hsparse.errors import BadRequest
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.file_plan import Piece
 from hsparse.format.hdf5.fill_value_message import StoredFill
@@ -156,11 +156,15 @@ def test_libhdf5_adds_to_what_was_planned(tmp_path: Path, count: int) -> None:
     assert (len(found.links), len(found.attributes)) == (count + 299, count + 299)
 
 
-def test_other_links(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "long", [[], [PlannedLink("n" * 60_000, Soft("p" * 60_000))]], ids=["compact", "dense"]
+)
+def test_other_links(tmp_path: Path, long: list[PlannedLink]) -> None:
     some = [
         PlannedLink("e", External("größe.h5", "/a/b")),
         PlannedLink("u", UserDefined(200, b"abc")),
         PlannedLink("long" * 200, Soft("p" * 5000)),
+        *long,
     ]
     path = write(plan_file(group(some), "root"), tmp_path / "f.h5")
     assert {link.name: link.target for link in walk(path)["/"].links} == {
@@ -171,16 +175,26 @@ def test_other_links(tmp_path: Path) -> None:
         assert file.id.links.get_info(b"u").type == 200
 
 
-def test_large_attributes(tmp_path: Path) -> None:
-    size = 3_000_000
-    data = np.arange(size // 4, dtype="<i4")
-    some = PlannedAttribute("large", stored_type(INT), simple(len(data)), Addressed(data.tobytes()))
-    path = write(plan_file([PlannedGroup("root", (), [some, number("n", 1)])], "root"), tmp_path / "f.h5")
+@pytest.mark.parametrize("ordered", [False, True])
+def test_large_attributes(tmp_path: Path, ordered: bool) -> None:
+    sizes = [8_000_000, 70_000, 16_383, 16_384, 10]
+    values = [np.arange(size, dtype="<i4") for size in sizes]
+    some = [
+        PlannedAttribute(f"a{size}", stored_type(INT), simple(size), Addressed(value.tobytes()))
+        for size, value in zip(sizes, values, strict=True)
+    ]
+    path = write(plan_file([PlannedGroup("root", (), some, ordered)], "root"), tmp_path / "f.h5")
     with h5py.File(path) as file:
-        assert (file.attrs["large"] == data).all()
-    some = PlannedAttribute("large", stored_type(INT), simple(2**22), Addressed(bytes(2**24)))
-    with pytest.raises(TooLarge, match="make an attribute a dataset"):
-        plan_file([PlannedGroup("root", (), [some])], "root")
+        for size, value in zip(sizes, values, strict=True):
+            assert (file.attrs[f"a{size}"] == value).all()
+    found = {one.name: one.data for one in walk(path)["/"].attributes}
+    assert found == {one.name: one.data.data for one in some}
+    with h5py.File(path, "r+") as file:
+        del file.attrs["a70000"]
+        file.attrs["new"] = values[1]
+    assert {one.name for one in compare(path)["/"].attributes} == {one.name for one in some} - {"a70000"} | {
+        "new"
+    }
 
 
 def test_what_leads_nowhere() -> None:
