@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hsparse.clock import Clock
 from hsparse.sn.auth.authenticator import Authenticator
+from hsparse.sn.file_plans import FilePlans
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.owners import Owners
 from hsparse.sn.rate_limit import RateLimit
@@ -31,6 +32,7 @@ class Service:
     rates: RateLimit = field(init=False)
     answers: Budget = field(init=False)
     statistics: Statistics = field(init=False)
+    files: FilePlans = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bodies", Budget(self.settings.request_memory))
@@ -39,3 +41,5 @@ class Service:
         object.__setattr__(self, "answers", Budget(self.settings.answer_memory))
         statistics = Statistics(self.owners, self.clock, self.settings.bucket)
         object.__setattr__(self, "statistics", statistics)
+        files = FilePlans(self.owners, self.clock, self.settings, self.answers)
+        object.__setattr__(self, "files", files)

@@ -18,6 +18,7 @@ import h5py
 import h5pyd
 import hdf5plugin
 import pytest
+import requests
 import xarray as xr
 
 from hsparse.testing.server_process import server_process
@@ -129,6 +130,11 @@ NOT_COMPARED = {
 """What h5diff calls not comparable, and why: patterns of the topic and of its line."""
 
 
+SERVED = [topic for topic in TOPICS if REFUSED.get(topic, ("",))[0] != "hsload"]
+BLOSC = "filter l*/x: filters"
+"""A served file has the filters that chunks are stored through: Blosc in place of LZF and LZ4."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trip:
     """A file, where it was loaded, its copy after hsload and hsget, and how these ended."""
@@ -184,6 +190,17 @@ def test_a_file_is_what_it_was(trips: dict[str, Trip], topic: str) -> None:
         assert ended.returncode == 0, f"{tool} printed {ended.stdout}{ended.stderr}"
     found = [topic + difference for difference in differences(trip.original, trip.copy)]
     assert [difference for difference in found if not rows_of(difference)] == []
+
+
+@pytest.mark.parametrize("topic", SERVED)
+def test_a_domain_is_served_as_the_file_that_it_was(
+    trips: dict[str, Trip], topic: str, tmp_path: Path
+) -> None:
+    trip = trips[topic]
+    path = tmp_path / "served.h5"
+    path.write_bytes(requests.get(f"{trip.url}/files{trip.domain}", timeout=60).content)
+    found = [topic + difference for difference in differences(trip.original, path)]
+    assert [one for one in found if not rows_of(one) and not fnmatchcase(one, BLOSC)] == []
 
 
 @pytest.mark.parametrize("topic", REFUSED)

@@ -18,7 +18,7 @@ from hsparse.errors import Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.hdf5.addressed import Addressed, Key, address_to
 from hsparse.format.hdf5.heap_plan import HeapPlan
-from hsparse.format.hdf5.stored_type import OBJECT, StoredType, dims_of_array, is_packed
+from hsparse.format.hdf5.stored_type import OBJECT, StoredType, dims_of_array, has_places, is_packed
 from hsparse.format.serialized_selection import ALL, encode_blocks, encode_points, encode_simple
 from hsparse.model.element import element_of
 from hsparse.model.json_form import Values
@@ -134,11 +134,4 @@ def _selection(value: dict[str, Any]) -> Addressed:
 
 def _is_plain(stored: StoredType) -> bool:
     """Say whether elements are the same bytes here and there."""
-    return is_packed(stored) and not _has_places(stored)
-
-
-def _has_places(stored: StoredType) -> bool:
-    item = stored.item
-    if item["class"] in ("H5T_VLEN", "H5T_REFERENCE") or item.get("length") == "H5T_VARIABLE":
-        return True
-    return any(map(_has_places, stored.parts))
+    return is_packed(stored) and not has_places(stored)

@@ -79,6 +79,14 @@ def is_packed(stored: StoredType) -> bool:
     return whole and all(map(is_packed, stored.parts))
 
 
+def has_places(stored: StoredType) -> bool:
+    """Say whether elements have addresses in a file: references, and parts of variable length."""
+    item = stored.item
+    if item["class"] in ("H5T_VLEN", "H5T_REFERENCE") or item.get("length") == "H5T_VARIABLE":
+        return True
+    return any(map(has_places, stored.parts))
+
+
 def _compound(item: Any) -> StoredType:
     parts = tuple(stored_type(field["type"]) for field in item["fields"])
     offsets, end = [], 0
