@@ -5,18 +5,37 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hsparse.format.hdf5.chunk_index import read_index
+from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.format.hdf5.layout_message import Structured
+from hsparse.format.hdf5.structured_layout import decode_structured_layout
+from hsparse.model.dataspace import max_dims_of
+from hsparse.model.objid import chunk_key
+from hsparse.sn.file_plans import PlannedFile
 from hsparse.storage.memory import MemoryStore
+from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.rest_client import RestClient
-from tests.sn.file_domain import check_file, fetch, fill_domain, place
+from tests.format.hdf5.file_walk import FileBytes, walk
+from tests.sn.file_domain import TEXT, WORDS, check_file, fetch, fill_domain, place
 from tests.sn.value_client import value_client
 
 H5DUMP = shutil.which("h5dump")
+OVER_HTTP = """
+import sys
+import fsspec, h5py, numpy as np
+remote = fsspec.filesystem("http", client_kwargs={"headers": {"Authorization": "admin"}})
+with remote.open(sys.argv[1], block_size=1 << 16) as data, h5py.File(data) as file:
+    assert (file["g/chunked"][()] == np.arange(1200).reshape(40, 30)).all()
+    assert file["words"].asstr()[4] == "two"
+    assert file["sparse"][3:20, 5].tolist() == [8] * 17
+"""
 
 
 @pytest.fixture
@@ -191,3 +210,94 @@ async def test_linked_data_is_refused() -> None:
         refused = await client("GET", f"/files{client.domain}", domain=None)
     assert (refused.status, refused["error"]["kind"]) == (400, "unsupported")
     assert made in refused["error"]["message"]
+
+
+async def test_h5py_opens_it_over_http_in_a_few_requests(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill_domain(client)
+    asked: list[str] = []
+    counted = client.service.files.current
+
+    async def count(root: str, layout: FileLayout, *, check: bool) -> PlannedFile:
+        asked.append(root)
+        return await counted(root, layout, check=check)
+
+    monkeypatch.setattr(client.service.files, "current", count)
+
+    # In a process of its own: fsspec leaves its session to the collector.
+    await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", OVER_HTTP, f"{client.url}/files{client.domain}"], check=True
+    )
+    assert 0 < len(asked) <= 10
+
+
+async def test_no_chunk_is_read_that_the_range_does_not_touch() -> None:
+    store = CountingStore(MemoryStore())
+    async with value_client(store) as client:
+        layout = {"class": "H5D_CHUNKED", "dims": [256]}
+        id = await place(client, "/d", "H5T_STD_I32LE", [2560], list(range(2560)), layout=layout)
+        one = {"class": "H5D_CHUNKED", "dims": [40]}
+        words = await place(client, "/words", TEXT, [40], WORDS, layout=one)
+        store.reset()
+        whole = await fetch(client)
+        assert store.gets == 10 + 2, "a chunk of text is read for its size, and for its bytes"
+        path = f"/files{client.domain}"
+        assert store.keys["get", chunk_key(words, (0,))] == 2
+        first = whole.index(np.arange(2560, dtype="<i4").tobytes())
+        for start, count in ((0, 0), (first, 1), (first + 1023, 2), (first, 10)):
+            stop = 100 if not count else first + 10240 if count == 10 else start + count
+            store.reset()
+            headers = {"Range": f"bytes={start}-{stop - 1}"}
+            part = await client("GET", path, domain=None, headers=headers)
+            assert part.body == whole[start:stop]
+            assert store.gets == count
+            assert not store.calls["list"], "for a range nothing is listed"
+        assert store.keys["get", chunk_key(id, (9,))] == 1
+        store.reset()
+        assert (await client("HEAD", path, domain=None)).status == 200
+        assert store.gets == 0
+
+
+async def test_structured_chunks_are_what_is_stored(client: RestClient) -> None:
+    """This project's own reader of files finds each chunk, byte for byte."""
+    ids = await fill_domain(client)
+    source = FileBytes(await fetch(client, layout="structured"))
+    found = walk(bytes(source.data))
+    for path in ("/again", "/sparse points", "/sparse words", "/sparse nothing"):
+        one = found[path].dataset
+        assert one is not None
+        assert isinstance(one.layout, Structured)
+        id = ids["/sparse" if path == "/again" else path]
+        rows = (await client("GET", f"/datasets/{id}/chunks"))["chunks"]
+        limits = max_dims_of(one.shape)
+        layout = decode_structured_layout(one.layout.message, limits, filtered=True).index
+        records = source.run(read_index(layout, one.shape["dims"], len(source.data)))
+        assert len(records) == len(rows) == (0 if path.endswith("nothing") else len(rows))
+        by_place = {tuple(row["scaled"]): row for row in rows}
+        for number, (scaled, address) in enumerate(
+            zip(records.scaled.tolist(), records.address.tolist(), strict=True)
+        ):
+            row = by_place[tuple(scaled)]
+            name = "_".join(map(str, scaled))
+            stored = (await client("GET", f"/datasets/{id}/chunks/{name}/value")).body
+            assert bytes(source.data[address : address + row["size"]]) == stored
+            told = [
+                (one["offset"], one["size"], one["unfiltered_size"], one["filter_mask"])
+                for one in row["sections"]
+            ]
+            assert [
+                (one.offset, one.size, one.unfiltered, one.mask) for one in records.sections(number)
+            ] == told
+
+
+async def test_rights_are_the_domains(bare: RestClient) -> None:
+    assert (await bare("PUT", "/", {}, domain="/home/test_user1/file.h5")).status == 201
+    path = "/files/home/test_user1/file.h5"
+    for method in ("GET", "HEAD"):
+        assert (await bare(method, path)).status == 200
+        assert (await bare(method, path, user="admin")).status == 200
+    closed = {"read": False}
+    assert (await bare("PUT", "/acls/default", closed, domain="/home/test_user1/file.h5")).status == 201
+    for method in ("GET", "HEAD"):
+        assert (await bare(method, path, user="test_user2")).status == 403
