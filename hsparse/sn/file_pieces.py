@@ -14,7 +14,7 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
 from hsparse.format.hdf5.domain_plan import DomainPlan
 from hsparse.format.hdf5.file_plan import Piece
-from hsparse.format.hdf5.made_chunk import make_chunk, make_defined
+from hsparse.format.hdf5.made_chunk import make_chunk, make_defined, make_unwritten
 from hsparse.sn.file_chunk import read_planned
 from hsparse.sn.owners import Owners
 from hsparse.wire.gather import gather_all
@@ -125,9 +125,13 @@ class FilePieces:
 
     async def _chunk(self, region: ChunkRegion, row: int, address: int) -> Buffer:
         """Return a chunk's bytes in the file, whose region is at `address`."""
-        spec, chunks = region.spec, region.chunks
+        spec, chunks, plan = region.spec, region.chunks, self._plan
+        size, place = int(chunks.size[row]), address + int(region.starts[row])
+        if not chunks.stored[row]:
+            scaled = tuple(chunks.scaled[row].tolist())
+            make = partial(make_unwritten, spec, scaled, place, plan.file.address_of, plan.key_of)
+            return await self._run(prod(spec.dims), make)
         data = await read_planned(self._owners, spec, chunks, row)
-        size = int(chunks.size[row])
         if region.form is ChunkForm.STORED:
             if not spec.sparse and is_frame(data, spec.filters[0]):
                 raise Unsupported(
@@ -137,8 +141,6 @@ class FilePieces:
         elif region.form is ChunkForm.DEFINED:
             made = await self._run(size, partial(make_defined, spec, data, chunks.sections[row]))
         else:
-            place = address + int(region.starts[row])
-            plan = self._plan
             make = partial(
                 make_chunk, spec, data, chunks.sections[row], place, plan.file.address_of, plan.key_of
             )

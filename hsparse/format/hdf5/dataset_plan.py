@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hsparse.errors import Corrupt, TooLarge, Unsupported
+from hsparse.format.grid import Grid
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_index import index_info, plan_index
 from hsparse.format.hdf5.chunk_records import ChunkRecords, dense_records
@@ -24,6 +25,7 @@ from hsparse.format.hdf5.index_kind import IndexKind, choose_index
 from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.hdf5.index_plan import IndexPlan
 from hsparse.format.hdf5.layout_message import BTREE_1, Chunked, ChunkIndex, Contiguous
+from hsparse.format.hdf5.made_chunk import unwritten_size
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.format.hdf5.planned_elements import KeyOf, plan_elements
 from hsparse.format.hdf5.planned_header import PlannedMessage
@@ -39,6 +41,8 @@ from hsparse.model.variable_array import VariableArray
 
 MOST_INDEX = 64 * 1024 * 1024
 """The longest chunk index of a file, in bytes: it is made in one piece."""
+MOST_UNWRITTEN, MOST_UNWRITTEN_BYTES = 65_536, 2**30
+"""The most chunks that are made of nothing for a dataset, and their bytes."""
 BOOLEAN = {
     "class": "H5T_ENUM",
     "base": {"class": "H5T_INTEGER", "base": "H5T_STD_I8LE"},
@@ -105,10 +109,7 @@ def plan_dataset(
         return _structured(planned, record, region)
     if form is ChunkForm.STORED and not spec.filters[0]:
         _check_sizes(spec, chunks, stored)
-    if spec.arange:
-        raise Unsupported(
-            f"{key} has an initializer: what was not written is no one fill value, which a file has to have."
-        )
+    region = ChunkRegion.of(region.key, spec, form, _completed(record, spec, chunks, key_of))
     if _is_contiguous(record, spec, form):
         size = prod(dims_of(record["shape"]) or ()) * stored.size
         message = plan_layout(Contiguous(None, size), region.key if region.size else None)
@@ -133,6 +134,27 @@ def check_made(spec: ChunkSpec, layout: FileLayout, most: int) -> None:
             f"A chunk of {spec.dataset} has {nbytes} bytes with all its elements; the limit is {most} "
             "(max_request_size): ask for layout=structured, or make chunks smaller."
         )
+
+
+def _completed(record: Json, spec: ChunkSpec, chunks: PlannedChunks, key_of: KeyOf) -> PlannedChunks:
+    """Return a dataset's chunks with those never written, where no library fills them in from the fill value.
+
+    That is so for an initializer, and for elements of variable length: libhdf5 puts these to a heap of the file, which
+    it cannot when the file is open for reading alone.
+    """
+    if not (spec.arange or (spec.datatype.is_variable and spec.fill)):
+        return chunks
+    counts = Grid(dims_of(record["shape"]) or (), spec.dims).counts
+    missing = prod(counts) - len(chunks)
+    size = unwritten_size(spec, key_of)
+    if missing <= MOST_UNWRITTEN and missing * size <= MOST_UNWRITTEN_BYTES:
+        return chunks.completed(counts, size)
+    if spec.arange:
+        raise TooLarge(
+            f"{spec.dataset} has an initializer, and {missing} chunks of {size} bytes that were never written; "
+            f"{MOST_UNWRITTEN} chunks and {MOST_UNWRITTEN_BYTES} bytes of such are made for a file."
+        )
+    return chunks
 
 
 def _check_sizes(spec: ChunkSpec, chunks: PlannedChunks, stored: StoredType) -> None:
@@ -248,7 +270,10 @@ def _planned_index(layout: IndexLayout, region: ChunkRegion) -> IndexPlan:
 
 def _make_index(index: IndexPlan, region: ChunkRegion, size: Any, key: Key, address_of: AddressOf) -> bytes:
     addresses = region.starts[:-1] + np.uint64(address_of(region.key))
-    return index.encode(address_of(key), dense_records(region.chunks.scaled, addresses, size))
+    # What was never written went through no filter.
+    skipped = (1 << len(region.spec.filters[0])) - 1 if index.layout.filtered else 0
+    mask = np.where(region.chunks.stored, 0, skipped).astype(np.uint32)
+    return index.encode(address_of(key), dense_records(region.chunks.scaled, addresses, size, mask))
 
 
 def _make_structured(index: IndexPlan, region: ChunkRegion, key: Key, address_of: AddressOf) -> bytes:

@@ -33,8 +33,7 @@ HEAP = "collections of a chunk"
 
 def made_size(spec: ChunkSpec, data: Buffer, sections: Column, key_of: KeyOf) -> int:
     """Return the bytes that a chunk takes with its collections; `sections: (k, 3)` as in `ChunkRows`."""
-    elements, heap = _plan(spec, data, sections, key_of)
-    return _aligned(len(elements.data)) + sum(piece.size for piece in heap.pieces())
+    return _laid_out_size(*_plan(spec, _values(spec, data, sections), key_of))
 
 
 def make_chunk(
@@ -44,23 +43,21 @@ def make_chunk(
 
     `Corrupt` when the stored bytes, `data`, do not decode.
     """
-    elements, heap = _plan(spec, data, sections, key_of)
-    pieces = list(heap.pieces())
-    places: dict[Key, int] = {}
-    end = address + _aligned(len(elements.data))
-    for piece in pieces:
-        places[piece.key] = end
-        end += piece.size
+    elements, heap = _plan(spec, _values(spec, data, sections), key_of)
+    return _laid_out(elements, heap, address, address_of)
 
-    def find(key: Key) -> int:
-        place = places.get(key)
-        return address_of(key) if place is None else place
 
-    parts = [elements.filled(find)]
-    for piece in pieces:
-        assert piece.make is not None
-        parts += [bytes(-len(parts[0]) % ALIGNMENT) if len(parts) == 1 else b"", piece.make(find)]
-    return b"".join(parts)
+def unwritten_size(spec: ChunkSpec, key_of: KeyOf) -> int:
+    """Return the bytes that a chunk takes to which nothing was written."""
+    return _laid_out_size(*_plan(spec, _unwritten(spec, (0,) * len(spec.dims)), key_of))
+
+
+def make_unwritten(
+    spec: ChunkSpec, scaled: tuple[int, ...], address: int, address_of: AddressOf, key_of: KeyOf
+) -> bytes:
+    """Return the elements of a chunk to which nothing was written, and its collections, in a file at `address`."""
+    elements, heap = _plan(spec, _unwritten(spec, scaled), key_of)
+    return _laid_out(elements, heap, address, address_of)
 
 
 def make_defined(spec: ChunkSpec, data: Buffer, sections: Column) -> bytes:
@@ -75,9 +72,42 @@ def make_defined(spec: ChunkSpec, data: Buffer, sections: Column) -> bytes:
     return found.tobytes()
 
 
-def _plan(spec: ChunkSpec, data: Buffer, sections: Column, key_of: KeyOf) -> tuple[Addressed, HeapPlan]:
+def _plan(spec: ChunkSpec, values: Values, key_of: KeyOf) -> tuple[Addressed, HeapPlan]:
     heap = HeapPlan(HEAP)
-    return plan_elements(stored_type(spec.datatype.item), _values(spec, data, sections), heap, key_of), heap
+    return plan_elements(stored_type(spec.datatype.item), values, heap, key_of), heap
+
+
+def _laid_out_size(elements: Addressed, heap: HeapPlan) -> int:
+    collections = sum(piece.size for piece in heap.pieces())
+    return _aligned(len(elements.data)) + collections if collections else len(elements.data)
+
+
+def _laid_out(elements: Addressed, heap: HeapPlan, address: int, address_of: AddressOf) -> bytes:
+    pieces = list(heap.pieces())
+    places: dict[Key, int] = {}
+    end = address + _aligned(len(elements.data))
+    for piece in pieces:
+        places[piece.key] = end
+        end += piece.size
+
+    def find(key: Key) -> int:
+        place = places.get(key)
+        return address_of(key) if place is None else place
+
+    parts = [elements.filled(find)]
+    if pieces:
+        parts.append(bytes(-len(parts[0]) % ALIGNMENT))
+    for piece in pieces:
+        assert piece.make is not None
+        parts.append(piece.make(find))
+    return b"".join(parts)
+
+
+def _unwritten(spec: ChunkSpec, scaled: tuple[int, ...]) -> Values:
+    """Return the elements of a chunk to which nothing was written."""
+    if spec.datatype.is_variable:
+        return take([VariableArray.of([bytes(spec.variable_fill.heap)])], np.zeros(prod(spec.dims), np.intp))
+    return np.ascontiguousarray(np.broadcast_to(spec.fill_of(scaled), spec.dims))
 
 
 def _values(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ class PlannedChunks:
 
     `digest: (n,) uint64` is of each object's etag (`hsparse.format.chunk_map`), `size: (n,) uint64` the bytes that the
     chunk takes in the file, with what only it refers to. `sections: (n, k, 3)` and `defined: (n,)` are as in
-    `ChunkRows`.
+    `ChunkRows`. `stored: (n,) bool` is False of chunks that have no object: those are the fill value's.
     """
 
     scaled: Column
@@ -29,6 +30,7 @@ class PlannedChunks:
     size: Column
     sections: Column
     defined: Column
+    stored: NDArray[np.bool_]
 
     @classmethod
     def of(cls, parts: Sequence[ChunkRows], rank: int) -> PlannedChunks:
@@ -40,6 +42,7 @@ class PlannedChunks:
             rows.size if not rows.sections.shape[1] else rows.sections[:, :, 0].sum(1, dtype=np.uint64),
             rows.sections,
             rows.defined,
+            np.ones(len(rows), np.bool_),
         )
         return found.take(sort_rows(rows.scaled) if rank else np.arange(len(rows)))
 
@@ -49,7 +52,7 @@ class PlannedChunks:
     @property
     def nbytes(self) -> int:
         """The memory that the columns take."""
-        columns = (self.scaled, self.digest, self.size, self.sections, self.defined)
+        columns = (self.scaled, self.digest, self.size, self.sections, self.defined, self.stored)
         return sum(column.nbytes for column in columns)
 
     def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> PlannedChunks:
@@ -60,8 +63,31 @@ class PlannedChunks:
             self.size[places],
             self.sections[places],
             self.defined[places],
+            self.stored[places],
         )
 
     def sized(self, size: Column | int) -> PlannedChunks:
         """Return the chunks with other sizes in the file, in bytes: (n,), or one for all."""
         return replace(self, size=np.full(len(self), size, np.uint64) if isinstance(size, int) else size)
+
+    def completed(self, counts: tuple[int, ...], size: int) -> PlannedChunks:
+        """Return these and all others that a grid of `counts` chunks has, which take `size` bytes each."""
+        known = (
+            np.ravel_multi_index(tuple(self.scaled.astype(np.int64).T), counts)
+            if counts
+            else np.arange(len(self))
+        )
+        numbers = np.setdiff1d(np.arange(prod(counts)), known)
+        places = np.unravel_index(numbers, counts) if counts else ()
+        scaled = np.array(places, np.uint64).reshape(len(counts), len(numbers)).T
+        none = np.zeros(len(numbers), np.uint64)
+        columns = (
+            (self.scaled, scaled),
+            (self.digest, none),
+            (self.size, none + np.uint64(size)),
+            (self.sections, np.zeros((len(numbers), *self.sections.shape[1:]), np.uint64)),
+            (self.defined, none),
+            (self.stored, np.zeros(len(numbers), np.bool_)),
+        )
+        order = np.argsort(np.concatenate((np.atleast_1d(known), numbers)), kind="stable")
+        return PlannedChunks(*(np.concatenate(pair)[order] for pair in columns))

@@ -19,7 +19,7 @@ def region(sizes: list[int]) -> ChunkRegion:
     count = len(sizes)
     numbers = np.arange(count, dtype=np.uint64)
     none = np.zeros((count, 0, 3), np.uint64)
-    chunks = PlannedChunks(numbers[:, None], numbers, np.array(sizes, np.uint64), none, numbers)
+    chunks = PlannedChunks(numbers[:, None], numbers, np.array(sizes, np.uint64), none, numbers, numbers >= 0)
     return ChunkRegion.of("key", SPEC, ChunkForm.STORED, chunks)
 
 

@@ -53,6 +53,7 @@ def chunks(places: list[list[int]], size: int, sections: int = 0) -> PlannedChun
         np.full(count, size, np.uint64),
         table,
         np.ones(count, np.uint64),
+        np.ones(count, np.bool_),
     )
 
 
@@ -100,9 +101,26 @@ def test_what_no_file_can_have() -> None:
     with pytest.raises(TooLarge, match="layout=stock"):
         plan(wide, chunks([[1]], 19, 2), STRUCTURED)
     assert plan(wide, chunks([[1]], 4, 2)).region is not None
-    initial = record(INT, [10], CHUNKED, [5], properties={"initializer": ["arange", "--start=0", "--step=1"]})
-    with pytest.raises(Unsupported, match="initializer"):
+    initial = record(
+        INT, [10**6], CHUNKED, [5], properties={"initializer": ["arange", "--start=0", "--step=1"]}
+    )
+    with pytest.raises(TooLarge, match="199999 chunks of 20 bytes that were never written"):
         plan(initial, chunks([[1]], 20))
+
+
+def test_what_was_never_written_is_made_where_no_library_fills_it_in() -> None:
+    filled = {"fillValue": "none"}
+    for about, complete in (
+        (record(INT, [23], CHUNKED, [5], properties={"fillValue": 3}), False),
+        (record(TEXT, [23], CHUNKED, [5]), False),
+        (record(TEXT, [23], CHUNKED, [5], properties=filled), True),
+        (record(TEXT, [23], SPARSE, [5], properties=filled), True),
+        (record(TEXT, [10**9], SPARSE, [5], properties=filled), False),
+    ):
+        found = plan(about, chunks([[1], [3]], 20, 2 if about["layout"]["class"] == SPARSE else 0)).region
+        assert found is not None
+        assert found.chunks.scaled[:, 0].tolist() == (list(range(5)) if complete else [1, 3])
+        assert found.chunks.stored.tolist() == [place in (1, 3) for place in found.chunks.scaled[:, 0]]
 
 
 def test_chunks_that_would_be_made_too_large() -> None:

@@ -192,7 +192,7 @@ def file_of(found: dict[str, Any], values: Values, path: Path) -> Path:
     size = len(data) if form is ChunkForm.STORED or not data else made_size(spec, data, table, key_of)
     count = min(1, len(places))
     one = np.ones(count, np.uint64)
-    some = PlannedChunks(np.zeros((count, 1), np.uint64), one, size * one, table[None][:count], one)
+    some = PlannedChunks(np.zeros((count, 1), np.uint64), one, size * one, table[None][:count], one, one > 0)
     plan = plan_domain(ROOT, found, {SET: PlannedChunks.of([], 2), MADE: some}, FileLayout.STOCK)
     with path.open("wb") as out:
         out.truncate(plan.file.size)

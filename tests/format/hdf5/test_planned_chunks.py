@@ -29,3 +29,15 @@ def test_a_structured_chunk_has_the_size_of_its_sections() -> None:
 def test_none_and_a_scalars_one() -> None:
     assert len(PlannedChunks.of([], 3)) == 0
     assert len(PlannedChunks.of([ChunkRows.of([()], 0, [4], ["a"])], 0)) == 1
+
+
+def test_a_grid_is_completed_in_row_major_order() -> None:
+    rows = ChunkRows.of([(1, 0), (0, 1)], 2, [5, 6], ["a", "b"])
+    found = PlannedChunks.of([rows], 2).completed((2, 2), 9)
+    assert found.scaled.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert found.size.tolist() == [9, 6, 5, 9]
+    assert found.stored.tolist() == [False, True, True, False]
+    assert found.digest[1:3].tolist() == digests(["b", "a"]).tolist()
+    for stored in ([], [()]):
+        scalar = PlannedChunks.of([ChunkRows.of(stored, 0, [4] * len(stored), ["a"] * len(stored))], 0)
+        assert scalar.completed((), 9).stored.tolist() == [bool(stored)]
