@@ -29,10 +29,11 @@ def ask(url: str, method: str, path: str, body: Any = None) -> Any:
         return json.load(answer)
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    """A server with a domain that has a dense dataset and a sparse one."""
-    with server_process("--root", str(tmp_path / "store"), "--no-fsync") as server:
+@pytest.fixture(params=["embedded", "two data nodes"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A server, of either kind, with a domain that has a dense dataset and a sparse one."""
+    flags = ("--dn", "2") if request.param == "two data nodes" else ()
+    with server_process("--root", str(tmp_path / "store"), "--no-fsync", *flags) as server:
         ask(server.url, "PUT", "/", {})
         values = {"type": "H5T_STD_I32LE", "shape": [COUNT], "h5path": "values"}
         made = ask(server.url, "POST", "/datasets", values)
