@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from hsparse.errors import TooLarge, Unsupported
+from hsparse.errors import Moved, TooLarge, Unsupported
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.model.linked_layout import is_linked
@@ -45,6 +45,8 @@ class DomainState:
 async def read_state(owners: Owners, root: str) -> DomainState:
     """Read the state; `Unsupported` where data stays in other files, `TooLarge` beyond the limits.
 
+    `Gone` or `NotFound` where something was deleted meanwhile.
+
     It is not of one moment: of an object or chunk that is written meanwhile it has the old state or the new one.
     """
     records: dict[str, Record] = {}
@@ -68,6 +70,9 @@ async def read_state(owners: Owners, root: str) -> DomainState:
                 )
             crawl.pace.weigh(size)
             await asyncio.sleep(0)
+    if root not in records:
+        await owners.record(root)  # says that it is gone
+        raise Moved(f"{root} was not there a moment ago.")
     chunks = await _chunks(owners, records)
     whole = blake2b(digest_size=DIGEST_SIZE)
     for id in sorted(records):

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from hsparse.clock import Clock
-from hsparse.errors import Moved
+from hsparse.errors import Gone, Moved, NotFound
 from hsparse.format.hdf5.addressed import Key
 from hsparse.format.hdf5.chunk_region import ChunkForm
 from hsparse.format.hdf5.dataset_plan import check_made, form_of
@@ -118,7 +118,7 @@ class FilePlans:
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self._plan(name)
-            except Moved:  # something was written while it was read
+            except (Moved, Gone, NotFound):  # something was written or deleted while it was read
                 continue
         return await self._plan(name)
 

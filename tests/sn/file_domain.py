@@ -89,6 +89,14 @@ async def fill_domain(client: RestClient) -> dict[str, str]:
             fillValue="none",
             maxdims=[0, 0],
         ),
+        "/structured words": await place(
+            client,
+            "/structured words",
+            TEXT,
+            [40],
+            WORDS,
+            layout={"class": "H5D_STRUCT_CHUNK", "dims": [16], "flags": ["H5D_VL_DATA"]},
+        ),
         "/initial": await place(
             client,
             "/initial",
@@ -148,7 +156,8 @@ def check_file(data: bytes, *, structured: bool = False) -> None:
         initial[5:7] = 0
         assert (file["initial"][()] == initial).all()
         assert file["points"][()].tolist() == [(0.5, -3), (1.5, 4)]
-        assert file["words"].asstr()[()].tolist() == WORDS
+        for name in ("words", "structured words"):
+            assert file[name].asstr()[()].tolist() == WORDS
         assert [bool(one) and file[one].name for one in file["references"][()]] == ["/whole", False, "/whole"]
         assert file.get("external", getlink=True).filename == "/home/other.h5"
         assert file["soft"] == file["g/chunked"]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hsparse.errors import TooLarge
+from hsparse.errors import Gone, NotFound, TooLarge
 from hsparse.sn import domain_state
 from hsparse.sn.domain_state import read_state
 from hsparse.testing.rest_client import RestClient
@@ -44,4 +44,11 @@ async def test_limits(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> No
         await read_state(client.service.owners, root)
     monkeypatch.setattr(domain_state, "MOST_METADATA", 100)
     with pytest.raises(TooLarge, match="more than 100 bytes"):
+        await read_state(client.service.owners, root)
+
+
+async def test_a_domain_that_is_gone(client: RestClient) -> None:
+    root = (await client("GET", "/"))["root"]
+    assert (await client("DELETE", "/")).status == 200
+    with pytest.raises((Gone, NotFound)):
         await read_state(client.service.owners, root)

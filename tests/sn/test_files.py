@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,20 @@ async def test_hdf5s_own_tools_read_it(client: RestClient, tmp_path: Path) -> No
     assert "error" not in done.stderr
     assert "REFERENCE { H5T_STD_REF_OBJECT }" in done.stdout
     assert 'DATASET "again.defined_"' in done.stdout
+
+
+async def test_a_reader_that_is_not_libhdf5(client: RestClient) -> None:
+    """Of what pyfive knows: it takes no external links, and no chunks that are not there."""
+    pyfive = pytest.importorskip("pyfive", reason="pyfive is not installed")
+    await fill_domain(client)
+    root = (await client("GET", "/"))["root"]
+    assert (await client("DELETE", f"/groups/{root}/links/external")).status == 200
+    file = pyfive.File(io.BytesIO(await fetch(client)))
+    assert (file["g/chunked"][()] == np.arange(1200).reshape(40, 30)).all()
+    assert file["whole"][()].tolist() == [1, 2, 3, 4, 5, 0.5]
+    assert [word.decode() for word in file["words"][()].tolist()] == WORDS
+    assert file["sparse points"][50].tolist() == (0.5, -3)
+    assert file["never"][()].tolist() == [9] * 3
 
 
 @pytest.mark.parametrize("layout", ["stock", "structured"])
