@@ -135,7 +135,8 @@ class FilePieces:
         if region.form is ChunkForm.STORED:
             if not spec.sparse and is_frame(data, spec.filters[0]):
                 raise Unsupported(
-                    f"HSDS compressed chunks of {spec.dataset} in a form that no HDF5 file has: write them anew."
+                    f"HSDS compressed some chunks of {spec.dataset} in a form that no HDF5 file has, and others were "
+                    "written since: write the first one anew, or all."
                 )
             made: Buffer = data
         elif region.form is ChunkForm.DEFINED:

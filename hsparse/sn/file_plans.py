@@ -13,6 +13,7 @@ import numpy as np
 
 from hsparse.clock import Clock
 from hsparse.errors import Gone, Moved, NotFound
+from hsparse.format.blosc_frame import is_frame
 from hsparse.format.hdf5.addressed import Key
 from hsparse.format.hdf5.chunk_region import ChunkForm
 from hsparse.format.hdf5.dataset_plan import check_made, form_of
@@ -153,13 +154,22 @@ class FilePlans:
         for id, chunks in state.chunks.items():
             spec = chunk_spec(state.records[id])
             check_made(spec, layout, self._settings.max_request_size)
-            if form_of(spec, layout) is not ChunkForm.MADE:
+            chunks = await self._judged(spec, chunks)
+            if form_of(spec, layout, foreign=chunks.foreign) is not ChunkForm.MADE:
                 continue
             if spec.datatype.is_variable:
                 found[id] = await self._measured(spec, chunks, ids)
             else:
                 found[id] = chunks.sized(prod(spec.dims) * stored_type(spec.datatype.item).size)
         return found
+
+    async def _judged(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
+        """Return chunks as foreign where the first is: whoever wrote that wrote all, or nearly so."""
+        if spec.sparse or not spec.filters[0] or not len(chunks):
+            return chunks
+        async with self._answers.hold(int(chunks.size[0])):
+            first = await read_planned(self._owners, spec, chunks, 0)
+        return replace(chunks, foreign=is_frame(first, spec.filters[0]))
 
     async def _measured(self, spec: ChunkSpec, chunks: PlannedChunks, ids: frozenset[str]) -> PlannedChunks:
         def key_of(name: str) -> Key | None:

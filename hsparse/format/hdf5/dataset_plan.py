@@ -61,13 +61,12 @@ class DatasetPlan:
     region: ChunkRegion | None = None
 
 
-def form_of(spec: ChunkSpec, layout: FileLayout) -> ChunkForm:
-    """Say what a dataset's chunks are in a file."""
+def form_of(spec: ChunkSpec, layout: FileLayout, *, foreign: bool = False) -> ChunkForm:
+    """Say what a dataset's chunks are in a file; `foreign` as in `PlannedChunks`."""
     if spec.sparse:
         return ChunkForm.STORED if layout is FileLayout.STRUCTURED else ChunkForm.MADE
-    made = (
-        spec.structured or (not spec.dims and spec.filters[0]) or has_places(stored_type(spec.datatype.item))
-    )
+    made = foreign or spec.structured or has_places(stored_type(spec.datatype.item))
+    made = made or (not spec.dims and bool(spec.filters[0]))
     return ChunkForm.MADE if made else ChunkForm.STORED
 
 
@@ -88,7 +87,7 @@ def plan_dataset(
     """
     spec = chunk_spec(record)
     stored = stored_type(spec.datatype.item)
-    form = form_of(spec, layout)
+    form = form_of(spec, layout, foreign=chunks.foreign)
     if spec.sparse:
         chunks = chunks.take(chunks.defined > 0)
     fill, places = _fill(spec, stored, heap, key_of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,8 @@ class PlannedChunks:
 
     `digest: (n,) uint64` is of each object's etag (`hsparse.format.chunk_map`), `size: (n,) uint64` the bytes that the
     chunk takes in the file, with what only it refers to. `sections: (n, k, 3)` and `defined: (n,)` are as in
-    `ChunkRows`. `stored: (n,) bool` is False of chunks that have no object: those are the fill value's.
+    `ChunkRows`. `stored: (n,) bool` is False of chunks that have no object: those are the fill value's. `foreign` says
+    that chunks are compressed as HSDS does it (`hsparse.format.blosc_frame`), which no file can have.
     """
 
     scaled: Column
@@ -31,6 +33,7 @@ class PlannedChunks:
     sections: Column
     defined: Column
     stored: NDArray[np.bool_]
+    foreign: bool = False
 
     @classmethod
     def of(cls, parts: Sequence[ChunkRows], rank: int) -> PlannedChunks:
@@ -64,6 +67,7 @@ class PlannedChunks:
             self.sections[places],
             self.defined[places],
             self.stored[places],
+            self.foreign,
         )
 
     def sized(self, size: Column | int) -> PlannedChunks:
@@ -81,13 +85,17 @@ class PlannedChunks:
         places = np.unravel_index(numbers, counts) if counts else ()
         scaled = np.array(places, np.uint64).reshape(len(counts), len(numbers)).T
         none = np.zeros(len(numbers), np.uint64)
-        columns = (
-            (self.scaled, scaled),
-            (self.digest, none),
-            (self.size, none + np.uint64(size)),
-            (self.sections, np.zeros((len(numbers), *self.sections.shape[1:]), np.uint64)),
-            (self.defined, none),
-            (self.stored, np.zeros(len(numbers), np.bool_)),
-        )
         order = np.argsort(np.concatenate((np.atleast_1d(known), numbers)), kind="stable")
-        return PlannedChunks(*(np.concatenate(pair)[order] for pair in columns))
+
+        def joined(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+            return np.concatenate((one, other))[order]
+
+        return PlannedChunks(
+            joined(self.scaled, scaled),
+            joined(self.digest, none),
+            joined(self.size, none + np.uint64(size)),
+            joined(self.sections, np.zeros((len(numbers), *self.sections.shape[1:]), np.uint64)),
+            joined(self.defined, none),
+            joined(self.stored, np.zeros(len(numbers), np.bool_)),
+            self.foreign,
+        )

@@ -71,6 +71,8 @@ def test_forms() -> None:
     ):
         spec = chunk_spec(record(kind, [10], layout, [5]))
         assert (form_of(spec, STOCK), form_of(spec, STRUCTURED)) == (stock, structured)
+    dense = chunk_spec(record(INT, [10], CHUNKED, [5]))
+    assert form_of(dense, STOCK, foreign=True) is ChunkForm.MADE
 
 
 def test_one_chunk_that_nobody_asked_for_is_contiguous() -> None:
