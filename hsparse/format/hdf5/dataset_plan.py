@@ -145,6 +145,8 @@ def _completed(record: Json, spec: ChunkSpec, chunks: PlannedChunks, key_of: Key
         return chunks
     counts = Grid(dims_of(record["shape"]) or (), spec.dims).counts
     missing = prod(counts) - len(chunks)
+    if not missing:
+        return chunks
     size = unwritten_size(spec, key_of)
     if missing <= MOST_UNWRITTEN and missing * size <= MOST_UNWRITTEN_BYTES:
         return chunks.completed(counts, size)

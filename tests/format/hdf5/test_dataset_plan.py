@@ -125,6 +125,14 @@ def test_what_was_never_written_is_made_where_no_library_fills_it_in() -> None:
         assert found.chunks.stored.tolist() == [place in (1, 3) for place in found.chunks.scaled[:, 0]]
 
 
+def test_nothing_is_made_where_there_are_no_elements() -> None:
+    for dims in ([0], [3, 0]):
+        about = record(TEXT, dims, CHUNKED, [5] * len(dims), maxdims=["H5S_UNLIMITED"] * len(dims))
+        about["creationProperties"] = {"fillValue": "none"}
+        found = plan(about, PlannedChunks.of([], len(dims)))
+        assert found.pieces == ()
+
+
 def test_chunks_that_would_be_made_too_large() -> None:
     spec = chunk_spec(record(INT, [10**6], SPARSE, [10**6]))
     check_made(spec, STRUCTURED, 1000)
