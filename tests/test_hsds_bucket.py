@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import h5py
+import hdf5plugin  # noqa: F401 - HSDS's LZ4 is Blosc's
 import numpy as np
 import pytest
 
@@ -88,3 +91,18 @@ async def test_writing_beside_what_is_there(client: RestClient) -> None:
     path = await found(client, "gz")
     assert (await client("PUT", f"{path}/value", {"value": ["new"]}, select="[17:18]")).status == 200
     assert (await client("GET", f"{path}/value"))["value"] == [*TEXT[:17], "new", *TEXT[18:]]
+
+
+async def test_as_a_file(client: RestClient) -> None:
+    """What HSDS compressed in its own form is unfiltered there."""
+    data = (await client("GET", "/files/home/a.h5", domain=None)).body
+    with h5py.File(io.BytesIO(data)) as file:
+        assert file["num"][()].tolist() == VALUES["num"]
+        assert file["lz4"][()].tolist() == VALUES["lz4"]
+        assert file["num"].compression is None
+        assert file["text"].asstr()[()].tolist() == file["gz"].asstr()[()].tolist() == TEXT
+        assert file["fill"].asstr()[()].tolist() == VALUES["fill"]
+        assert [one.tolist() for one in file["ints"][()]] == VALUES["ints"]
+        assert file["bool"][()].tolist() == VALUES["bool"]
+        assert [file[one].name for one in file["ref"][()]][1] == "/text"
+        assert file[file["reg"][0]].name == "/text"

@@ -7,8 +7,8 @@ import http.client
 import json
 import selectors
 import ssl
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
@@ -23,6 +23,7 @@ from hsparse.errors import (
     Gone,
     HsparseError,
     NotFound,
+    PreconditionFailed,
     RateLimited,
     TooLarge,
     Unauthenticated,
@@ -38,6 +39,7 @@ BY_STATUS: dict[int, type[HsparseError]] = {
     404: NotFound,
     409: Conflict,
     410: Gone,
+    412: PreconditionFailed,
     413: TooLarge,
     429: RateLimited,
     503: Busy,
@@ -121,14 +123,39 @@ class Connection:
         """Send a request, see `json`, and return the bytes it is answered with."""
         return self._request(method, path, body, BINARY, params)
 
-    def _request(
-        self, method: str, path: str, body: Json | Buffer | None, accept: str, params: Mapping[str, object]
-    ) -> bytes:
+    @contextmanager
+    def response(
+        self, method: str, path: str, headers: Headers | None = None, **params: object
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Send a request without a body, once, and give the answer to be read while the context lasts.
+
+        Raises the `HsparseError` the server names, and `Unreachable` for a connection that breaks, also in the
+        context.
+        """
+        target, sent = self._target(path, params), self._headers | {"Accept": "*/*"} | (headers or {})
+        self._drop_if_closed()
+        try:
+            self._http.request(method, target, headers=sent)
+            response = self._http.getresponse()
+            if response.status >= 300:
+                raise _error(f"{method} {path}", response, response.read())
+            yield response
+        except BROKEN as error:
+            raise self._unreachable("GET", error) from error
+        finally:
+            self._http.close()
+
+    def _target(self, path: str, params: Mapping[str, object]) -> str:
         query = {"domain": self.domain, **params}
         text = urlencode(
             {name: _text(value) for name, value in query.items() if value is not None}, safe=":,/"
         )
-        target = f"{self._prefix}{quote(path)}{'?' if text else ''}{text}"
+        return f"{self._prefix}{quote(path)}{'?' if text else ''}{text}"
+
+    def _request(
+        self, method: str, path: str, body: Json | Buffer | None, accept: str, params: Mapping[str, object]
+    ) -> bytes:
+        target = self._target(path, params)
         headers = self._headers | {"Accept": accept}
         data: Buffer | None = None
         if body is not None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.format.structured_chunk import Section
+
 SIZE, UNFILTERED, MASK = range(3)
 """The columns of a section."""
 
@@ -83,3 +85,12 @@ def row_names(scaled: NDArray[np.uint64]) -> NDArray[np.bytes_]:
     wide = np.zeros((len(scaled), rank), ">u8")
     wide[:, : scaled.shape[1]] = scaled
     return wide.view(f"S{8 * rank}").reshape(len(scaled))
+
+
+def sections_of(table: NDArray[np.uint64]) -> tuple[Section, ...]:
+    """Return the sections of one structured chunk, given its rows of `ChunkRows.sections`, (k, 3)."""
+    found, offset = [], 0
+    for size, unfiltered, mask in table.tolist():
+        found.append(Section(offset, size, unfiltered, mask))
+        offset += size
+    return tuple(found)

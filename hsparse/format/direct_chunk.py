@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, TooLarge
 from hsparse.format.buffer import Buffer
-from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED
+from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED, sections_of
 from hsparse.format.dense_chunk import decode_dense
 from hsparse.format.filters import decode
 from hsparse.format.orthogonal import Orthogonal
 from hsparse.format.sparse_chunk import SparseChunk, open_sparse
-from hsparse.format.structured_chunk import Section, StoredChunk
+from hsparse.format.structured_chunk import StoredChunk
 from hsparse.format.structured_footer import seal
 from hsparse.format.variable_chunk import decode_variable
 from hsparse.model.chunk_spec import ChunkSpec
@@ -65,11 +65,7 @@ def _sparse(spec: ChunkSpec, data: bytes, table: NDArray[np.uint64], stop: tuple
             f"A section of {int(table[:, UNFILTERED].max())} bytes unfiltered is too large to be written directly; the "
             f"limit is {MOST_UNFILTERED}: write values."
         )
-    starts = [sum(sizes[:number]) for number in range(len(sizes))]
-    sections = tuple(
-        Section(start, *map(int, (row[SIZE], row[UNFILTERED], row[MASK])))
-        for start, row in zip(starts, table, strict=True)
-    )
+    sections = sections_of(table)
     chunk = open_sparse(data, sections, spec.dims, spec.dtype, spec.filters)
     inside = Orthogonal.box(spec.dims, (0,) * len(spec.dims), stop)
     if not inside.is_all and not inside.contains(chunk.offsets).all():

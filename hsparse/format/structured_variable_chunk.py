@@ -15,8 +15,8 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.encoded_selection import decode_offsets, encode_offsets
 from hsparse.format.sparse_chunk import IMAGE_LIMIT, RECORD_LIMIT
 from hsparse.format.sparse_variable_chunk import SparseVariableChunk
-from hsparse.format.structured_chunk import CHECKSUM, METADATA_VL, build, name_section, open_chunk
-from hsparse.format.structured_footer import Footer, seal, unseal
+from hsparse.format.structured_chunk import CHECKSUM, METADATA_VL, Section, build, name_section, open_chunk
+from hsparse.format.structured_footer import seal, unseal
 from hsparse.format.variable_sections import decode_elements, encode_elements
 from hsparse.model.element import Element
 from hsparse.model.filter import Filter
@@ -58,13 +58,28 @@ def decode_sparse_variable(
     data: Buffer, dims: tuple[int, ...], element: Element, pipelines: Pipelines
 ) -> SparseVariableChunk:
     """Read the object of a sparse chunk; `Corrupt`, naming the section, when any byte of it is not as written."""
-    selection, values, footer = _decode(data, dims, element, pipelines)
+    content, footer = unseal(data)
+    chunk = open_sparse_variable(content, footer.sections, dims, element, pipelines)
+    if len(chunk.offsets) != footer.defined:
+        raise Corrupt(
+            f"Section 0 (selection) has {len(chunk.offsets)} elements, the footer {footer.defined}."
+        )
+    return chunk
+
+
+def open_sparse_variable(
+    content: Buffer,
+    sections: Sequence[Section],
+    dims: tuple[int, ...],
+    element: Element,
+    pipelines: Pipelines,
+) -> SparseVariableChunk:
+    """Read a sparse chunk as an HDF5 file holds it, without footer, given its sections; `Corrupt` as above."""
+    selection, values = _open(content, sections, dims, element, pipelines)
     try:
         offsets, order = decode_offsets(selection, dims, values.size)
     except Corrupt as error:
         raise Corrupt(f"Section 0 (selection) does not decode: {error.message}") from error
-    if len(offsets) != footer.defined:
-        raise Corrupt(f"Section 0 (selection) has {len(offsets)} elements, the footer {footer.defined}.")
     return SparseVariableChunk(dims, offsets, values if order is None else values[order])
 
 
@@ -72,7 +87,8 @@ def decode_dense_variable(
     data: Buffer, dims: tuple[int, ...], element: Element, pipelines: Pipelines
 ) -> VariableArray:
     """Read the object of a dense chunk, shape `dims`; `Corrupt` as above."""
-    selection, values, footer = _decode(data, dims, element, pipelines)
+    content, footer = unseal(data)
+    selection, values = _open(content, footer.sections, dims, element, pipelines)
     if len(selection) or values.size != math.prod(dims) or footer.defined != values.size:
         raise Corrupt(
             f"Section 0 (selection) has {len(selection)} bytes, and there are {values.size} elements: a dense chunk "
@@ -81,21 +97,24 @@ def decode_dense_variable(
     return values.reshape(dims)
 
 
-def _decode(
-    data: Buffer, dims: tuple[int, ...], element: Element, pipelines: Pipelines
-) -> tuple[Buffer, VariableArray, Footer]:
-    """Return the selection's section, the values and the footer."""
-    content, footer = unseal(data)
-    _check_sizes(footer, dims, element)
-    selection, fixed, heap = open_chunk(content, footer.sections, METADATA_VL, pipelines)
-    return selection, decode_elements(fixed, heap, element, NAMES), footer
+def _open(
+    content: Buffer,
+    sections: Sequence[Section],
+    dims: tuple[int, ...],
+    element: Element,
+    pipelines: Pipelines,
+) -> tuple[Buffer, VariableArray]:
+    """Return the selection's section, and the values."""
+    _check_sizes(sections, dims, element)
+    selection, fixed, heap = open_chunk(content, sections, METADATA_VL, pipelines)
+    return selection, decode_elements(fixed, heap, element, NAMES)
 
 
-def _check_sizes(footer: Footer, dims: tuple[int, ...], element: Element) -> None:
+def _check_sizes(sections: Sequence[Section], dims: tuple[int, ...], element: Element) -> None:
     """Raise `Corrupt` when the sections are larger than such a chunk's can be."""
-    if len(footer.sections) != 3:
-        raise Corrupt(f"The chunk has {len(footer.sections)} sections; variable-length data has 3.")
-    selection, fixed, heap = footer.sections
+    if len(sections) != 3:
+        raise Corrupt(f"The chunk has {len(sections)} sections; variable-length data has 3.")
+    selection, fixed, heap = sections
     count, rest = divmod(max(0, fixed.unfiltered - CHECKSUM.size), element.file_size)
     if rest or count > math.prod(dims) or fixed.unfiltered > MAX_SECTION:
         raise Corrupt(

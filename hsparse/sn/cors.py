@@ -5,9 +5,12 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 
 ANY = "*"
-METHODS = "GET, POST, DELETE, PUT, OPTIONS"
-HEADERS = "Authorization, Content-Type, Accept, X-Hdf-domain, X-Hdf-bucket"
-EXPOSED = "Retry-After, WWW-Authenticate, ETag, X-Hdf-filter-mask, X-Hdf-section-size, X-Hdf-section-unfiltered-size"
+METHODS = "GET, HEAD, POST, DELETE, PUT, OPTIONS"
+HEADERS = "Authorization, Content-Type, Accept, Range, If-Range, If-Match, If-None-Match, X-Hdf-domain, X-Hdf-bucket"
+EXPOSED = (
+    "Retry-After, WWW-Authenticate, ETag, Accept-Ranges, Content-Range, X-Hdf-filter-mask, X-Hdf-section-size, "
+    "X-Hdf-section-unfiltered-size"
+)
 MAX_AGE = "86400"
 FOR_ANY: dict[str, str] = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY, hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: EXPOSED}
 

@@ -37,6 +37,7 @@ from hsparse.sn.datatypes import (
 )
 from hsparse.sn.domains import delete_domain, get_domain, post_domain, put_domain
 from hsparse.sn.extent import get_shape, put_shape
+from hsparse.sn.files import get_file, head_file
 from hsparse.sn.folders import get_domains
 from hsparse.sn.groups import delete_group, get_group, get_group_by_path, get_groups, post_groups
 from hsparse.sn.links import (
@@ -134,8 +135,13 @@ CHUNK_ROUTES = (
     Route("GET", "/map", get_map, Right.READ),
 )
 
+FILE_ROUTES = (
+    Route("GET", "/files/{path:.+}.h5", get_file, None),
+    Route("HEAD", "/files/{path:.+}.h5", head_file, None),
+)
+
 ROUTES: tuple[Route, ...] = (
-    DOMAIN_ROUTES + ATTRIBUTE_ROUTES + OBJECT_ROUTES + VALUE_ROUTES + LINK_ROUTES + CHUNK_ROUTES
+    DOMAIN_ROUTES + ATTRIBUTE_ROUTES + OBJECT_ROUTES + VALUE_ROUTES + LINK_ROUTES + CHUNK_ROUTES + FILE_ROUTES
 )
 """Those of one collection are tried in this order, so what is asked most stands first."""
 

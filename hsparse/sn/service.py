@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hsparse.clock import Clock
 from hsparse.sn.auth.authenticator import Authenticator
+from hsparse.sn.file_plans import FilePlans
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.owners import Owners
 from hsparse.sn.rate_limit import RateLimit
@@ -33,6 +34,7 @@ class Service:
     answers: Budget = field(init=False)
     statistics: Statistics = field(init=False)
     shown: ShownObjects = field(init=False)
+    files: FilePlans = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bodies", Budget(self.settings.request_memory))
@@ -42,3 +44,5 @@ class Service:
         statistics = Statistics(self.owners, self.clock, self.settings.bucket)
         object.__setattr__(self, "statistics", statistics)
         object.__setattr__(self, "shown", ShownObjects())
+        files = FilePlans(self.owners, self.clock, self.settings, self.answers)
+        object.__setattr__(self, "files", files)

@@ -31,14 +31,21 @@ async def respond_stream(
     coding = streamed_coding(request, media.value)
     if coding is not None:
         pieces, length = compressed(pieces, coding), None
+    kind = JSON_TYPE if media is Media.JSON else media.value
+    response = web.StreamResponse(
+        headers={"Content-Type": kind, **coding_headers(request, media.value, coding)}
+    )
+    response.content_length = length
+    return await send_stream(request, response, pieces)
+
+
+async def send_stream(
+    request: web.Request, response: web.StreamResponse, pieces: AsyncGenerator[Piece, None]
+) -> web.StreamResponse:
+    """Send an answer whose headers are set, and then the pieces, as `respond_stream` does."""
     following = asyncio.ensure_future(_next(pieces))
     try:
         piece = await following
-        kind = JSON_TYPE if media is Media.JSON else media.value
-        response = web.StreamResponse(
-            headers={"Content-Type": kind, **coding_headers(request, media.value, coding)}
-        )
-        response.content_length = length
         await response.prepare(request)
         try:
             while piece is not None:

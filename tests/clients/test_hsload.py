@@ -18,6 +18,7 @@ import h5py
 import h5pyd
 import hdf5plugin
 import pytest
+import requests
 import xarray as xr
 
 from hsparse.testing.server_process import server_process
@@ -129,6 +130,11 @@ NOT_COMPARED = {
 """What h5diff calls not comparable, and why: patterns of the topic and of its line."""
 
 
+SERVED = [topic for topic in TOPICS if REFUSED.get(topic, ("",))[0] != "hsload"]
+BLOSC = "filter l*/x: filters"
+"""A served file has the filters that chunks are stored through: Blosc in place of LZF and LZ4."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trip:
     """A file, where it was loaded, its copy after hsload and hsget, and how these ended."""
@@ -173,6 +179,19 @@ def make(topic: str, root: Path) -> Path:
     return path
 
 
+def compare(first: Path, second: Path) -> Ended:
+    """Return what h5diff says."""
+    assert H5DIFF is not None
+    return subprocess.run(
+        [H5DIFF, "-c", str(first), str(second)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "HDF5_PLUGIN_PATH": hdf5plugin.PLUGIN_PATH},
+    )
+
+
 def rows_of(difference: str) -> set[str]:
     return {pattern for pattern in LOST if fnmatchcase(difference, pattern)}
 
@@ -184,6 +203,20 @@ def test_a_file_is_what_it_was(trips: dict[str, Trip], topic: str) -> None:
         assert ended.returncode == 0, f"{tool} printed {ended.stdout}{ended.stderr}"
     found = [topic + difference for difference in differences(trip.original, trip.copy)]
     assert [difference for difference in found if not rows_of(difference)] == []
+
+
+@pytest.mark.parametrize("topic", SERVED)
+def test_a_domain_is_served_as_the_file_that_it_was(
+    trips: dict[str, Trip], topic: str, tmp_path: Path
+) -> None:
+    trip = trips[topic]
+    path = tmp_path / "served.h5"
+    path.write_bytes(requests.get(f"{trip.url}/files{trip.domain}", timeout=60).content)
+    found = [topic + difference for difference in differences(trip.original, path)]
+    assert [one for one in found if not rows_of(one) and not fnmatchcase(one, BLOSC)] == []
+    if H5DIFF is not None:
+        done = compare(trip.original, path)
+        assert done.returncode == UNEQUAL.get(topic, (0, ""))[0], done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("topic", REFUSED)
@@ -221,16 +254,8 @@ def test_every_row_of_what_is_lost_is_needed(trips: dict[str, Trip]) -> None:
 @pytest.mark.skipif(H5DIFF is None, reason="h5diff, of Debian's hdf5-tools, is not installed")
 @pytest.mark.parametrize("topic", [topic for topic in TOPICS if topic not in REFUSED])
 def test_h5diff_finds_no_difference(trips: dict[str, Trip], topic: str) -> None:
-    assert H5DIFF is not None
     trip = trips[topic]
-    done = subprocess.run(
-        [H5DIFF, "-c", str(trip.original), str(trip.copy)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "HDF5_PLUGIN_PATH": hdf5plugin.PLUGIN_PATH},
-    )
+    done = compare(trip.original, trip.copy)
     status, _ = UNEQUAL.get(topic, (0, ""))
     assert done.returncode == status, done.stdout + done.stderr
     lines = [f"{topic}: {line}" for line in done.stdout.splitlines()]

@@ -16,10 +16,14 @@ async def test_every_route_refuses_in_one_shape(bare: RestClient, route: Any) ->
     path = route.path.replace("{collection:groups|datasets|datatypes}", "groups")
     for name in ("id", "title", "name", "user", "chunk"):
         path = path.replace(f"{{{name}}}", "x")
+    path = path.replace("{path:.+}", "x")
     reply = await bare(route.method, path, user="nobody")
     assert reply.status == 401
-    assert set(reply.body) == {"error"}
-    assert set(reply["error"]) == {"kind", "message"}
+    if route.method == "HEAD":
+        assert reply.body in (b"", {})
+    else:
+        assert set(reply.body) == {"error"}
+        assert set(reply["error"]) == {"kind", "message"}
     if route.right is not None:
         assert (await bare(route.method, path)).status == 400, "no domain"
         assert (await bare(route.method, path, domain="/home/test_user1/none.h5")).status == 404
@@ -29,7 +33,7 @@ async def test_every_route_refuses_in_one_shape(bare: RestClient, route: Any) ->
 async def test_every_route_answers_a_preflight(bare: RestClient, path: str) -> None:
     path = path.replace("{collection:groups|datasets|datatypes}", "groups")
     asked = {"Origin": "http://viewer.example", "Access-Control-Request-Method": "PUT"}
-    reply = await bare("OPTIONS", re.sub(r"{\w+}", "x", path), user=None, headers=asked)
+    reply = await bare("OPTIONS", re.sub(r"{\w+(:[^}]*)?}", "x", path), user=None, headers=asked)
     assert (reply.status, reply.body) == (200, b"")
     assert reply.headers["Access-Control-Allow-Origin"] == "*"
     methods = set(reply.headers["Access-Control-Allow-Methods"].split(", "))

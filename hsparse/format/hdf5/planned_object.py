@@ -90,7 +90,8 @@ class PlannedGroup:
 class PlannedDataset:
     """A dataset; `layout` is a layout message with its addresses (`plan_layout`).
 
-    `messages` are others that it has, as a structured chunk's filters.
+    `fill_places` are those of addresses in the fill value. `messages` are others that it has, as a structured
+    chunk's filters.
     """
 
     key: Key
@@ -103,6 +104,7 @@ class PlannedDataset:
     committed: Key | None = None
     ordered: bool = False
     messages: Sequence[PlannedMessage] = ()
+    fill_places: tuple[tuple[int, Key], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,10 @@ def _dataset(one: PlannedDataset) -> Iterator[PlannedMessage]:
     yield PlannedMessage(MessageKind.DATASPACE, Addressed(encode_shape(one.shape)))
     datatype, shared = _type(one.type, one.committed)
     yield PlannedMessage(MessageKind.DATATYPE, datatype, CONSTANT | (SHARED if shared else 0))
-    yield PlannedMessage(MessageKind.FILL, Addressed(encode_fill(one.fill)), CONSTANT)
+    fill = encode_fill(one.fill)
+    head = len(fill) - len(one.fill.value or b"")
+    places = tuple((head + offset, key) for offset, key in one.fill_places)
+    yield PlannedMessage(MessageKind.FILL, Addressed(fill, places), CONSTANT)
     yield PlannedMessage(MessageKind.LAYOUT, one.layout)
     if one.pipeline:
         yield PlannedMessage(MessageKind.PIPELINE, Addressed(encode_pipeline(one.pipeline)), CONSTANT)
@@ -239,7 +244,7 @@ def _attributes(one: PlannedObject, dense: list[Piece]) -> Iterator[PlannedMessa
     found = [_attribute(attribute) for attribute in one.attributes]
     storage = DenseStorage(next_order=len(found) if one.ordered else None, indexed=one.ordered)
     if _is_compact(found):
-        if one.ordered:
+        if one.ordered or found:  # without it libhdf5 counts no attributes, though it finds them
             yield PlannedMessage(MessageKind.ATTRIBUTE_INFO, Addressed(encode_dense(storage, ATTRIBUTE_INFO)))
         yield from (
             PlannedMessage(MessageKind.ATTRIBUTE, data, 0, number) for number, data in enumerate(found)

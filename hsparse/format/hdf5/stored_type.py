@@ -81,14 +81,15 @@ def is_packed(stored: StoredType) -> bool:
 
 def is_plain(stored: StoredType) -> bool:
     """Say whether elements are the same bytes in a file as in hsparse: without gaps, heap places and addresses."""
-    return is_packed(stored) and not _has_places(stored)
+    return is_packed(stored) and not has_places(stored)
 
 
-def _has_places(stored: StoredType) -> bool:
+def has_places(stored: StoredType) -> bool:
+    """Say whether elements have addresses in a file: references, and parts of variable length."""
     item = stored.item
     if item["class"] in ("H5T_VLEN", "H5T_REFERENCE") or item.get("length") == "H5T_VARIABLE":
         return True
-    return any(map(_has_places, stored.parts))
+    return any(map(has_places, stored.parts))
 
 
 def _compound(item: Any) -> StoredType:

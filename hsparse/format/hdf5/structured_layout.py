@@ -13,6 +13,7 @@ from typing import NamedTuple
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.addressed import Addressed, Key
 from hsparse.format.hdf5.chunk_index import index_info_size
 from hsparse.format.hdf5.file_bounds import UNDEFINED
 from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
@@ -157,6 +158,15 @@ def encode_structured_layout(layout: StructuredLayout) -> bytes:
     if first:
         return head + dims + place + _composition(index)
     return head + dims + _composition(index) + place + _padding(index)
+
+
+def plan_structured_layout(layout: StructuredLayout, key: Key | None) -> Addressed:
+    """Return the message of a planned file; `key` is the piece that the address leads to, None where there is none."""
+    data = encode_structured_layout(replace(layout, index=replace(layout.index, address=None)))
+    index = layout.index
+    first = index.revision is FormatRevision.RFC_2023_07
+    behind = _composition(index) if first else _padding(index)
+    return Addressed(data) if key is None else Addressed(data, ((len(data) - len(behind) - 8, key),))
 
 
 def _composition(index: IndexLayout) -> bytes:

@@ -1,0 +1,100 @@
+"""A domain fetched as an HDF5 file: what was fetched before is not fetched again."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from hsparse.client.connection import Connection, Unreachable
+from hsparse.errors import BadRequest, HsparseError, PreconditionFailed
+
+SUFFIX = ".h5"
+PART = 1 << 20
+ATTEMPTS = 5
+"""How often in a row a connection may break without a byte having come."""
+ETAG = re.compile(r'"([\w-]{1,100})"')
+Progress = Callable[[int, int], None]
+"""Is told how many bytes there are, and of how many."""
+
+
+class DomainFile:
+    """The file of a domain, in a layout (`stock`, `structured`), on the server of `connection`.
+
+    The connection names no domain of its own.
+    """
+
+    def __init__(self, connection: Connection, domain: str, layout: str) -> None:
+        if not domain.startswith("/"):
+            raise BadRequest(f"The domain {domain!r} must be an absolute path, such as /home/user/file.h5.")
+        self._connection = connection
+        self._path = f"/files{domain.removesuffix(SUFFIX)}{SUFFIX}"
+        self._layout = layout
+
+    def fetch(self, target: Path, progress: Progress) -> int:
+        """Write the file to `target` and return its size in bytes.
+
+        Until it is whole it is called as `target` with the etag and `.part` behind; one of the same state is continued,
+        those of others are removed. Raises what the server names, `Unreachable` when it does not answer any more, and
+        `PreconditionFailed` when the domain was changed meanwhile.
+        """
+        size, etag = self._state()
+        part = target.with_name(f"{target.name}.{etag}.part")
+        for other in target.parent.glob(f"{_escaped(target.name)}.*.part"):
+            if other != part:
+                other.unlink()
+        with part.open("ab") as file:
+            have = file.tell()
+            if have > size:
+                file.truncate(0)
+                have = 0
+            progress(have, size)
+            failures = 0
+            while have < size:
+                before = have
+                broken: Unreachable | None = None
+                try:
+                    for data in self._parts(have, etag):
+                        file.write(data)
+                        have += len(data)
+                        progress(have, size)
+                except Unreachable as error:
+                    broken = error
+                failures = 0 if have > before else failures + 1
+                if failures == ATTEMPTS:  # a connection that breaks may look like one at its end
+                    raise broken or Unreachable(
+                        f"{self._connection.url} sends nothing more: ask again later."
+                    )
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+        return size
+
+    def _state(self) -> tuple[int, str]:
+        """Return the file's size in bytes, and its etag without quotes."""
+        with self._connection.response("HEAD", self._path, layout=self._layout) as response:
+            size = response.headers.get("Content-Length", "")
+            etag = ETAG.fullmatch(response.headers.get("ETag", ""))
+        if not size.isdigit() or etag is None:
+            raise HsparseError(f"{self._connection.url} does not say which state the file is of.")
+        return int(size), etag.group(1)
+
+    def _parts(self, start: int, etag: str) -> Iterator[bytes]:
+        """Yield the bytes from `start` on, of the file with that etag."""
+        headers = {"Range": f"bytes={start}-", "If-Match": f'"{etag}"'}
+        try:
+            with self._connection.response("GET", self._path, headers, layout=self._layout) as response:
+                if response.status != 206:
+                    raise HsparseError(f"{self._connection.url} does not answer with parts of files.")
+                while data := response.read(PART):
+                    yield data
+        except PreconditionFailed as error:
+            raise PreconditionFailed(
+                f"The domain was changed while it was fetched: begin again. {error.message}"
+            ) from error
+
+
+def _escaped(name: str) -> str:
+    """Return a name as a glob pattern that only it matches."""
+    return re.sub(r"([*?[])", r"[\1]", name)

@@ -1,0 +1,58 @@
+"""The part of a planned file where the chunks of one dataset are, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from hsparse.format.hdf5.addressed import Key
+from hsparse.format.hdf5.file_plan import ALIGNMENT
+from hsparse.format.hdf5.planned_chunks import Column, PlannedChunks
+from hsparse.model.chunk_spec import ChunkSpec
+
+
+class ChunkForm(Enum):
+    """What a chunk's bytes in the file are."""
+
+    STORED = "stored"
+    """Its stored bytes."""
+    MADE = "made"
+    """Its elements as a file has them, unfiltered, and the heap collections they refer to."""
+    DEFINED = "defined"
+    """A boolean an element: is it defined?"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkRegion:
+    """The chunks of a dataset in the file's piece `key`; `starts: (n + 1,) uint64` are offsets in it, in bytes."""
+
+    key: Key
+    spec: ChunkSpec
+    form: ChunkForm
+    chunks: PlannedChunks
+    starts: Column
+
+    @classmethod
+    def of(cls, key: Key, spec: ChunkSpec, form: ChunkForm, chunks: PlannedChunks) -> ChunkRegion:
+        """Lay out chunks, each at a multiple of 8 bytes."""
+        ends = np.cumsum(chunks.size + -chunks.size % np.uint64(ALIGNMENT), dtype=np.uint64)
+        return cls(key, spec, form, chunks, np.concatenate((np.zeros(1, np.uint64), ends)))
+
+    @property
+    def size(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return self.starts.nbytes + self.chunks.nbytes
+
+    def rows(self, start: int, stop: int) -> range:
+        """Return the chunks that have bytes from `start` to before `stop`, offsets in the piece."""
+        if start >= stop:
+            return range(0)
+        first = int(np.searchsorted(self.starts, np.uint64(start), "right")) - 1
+        last = int(np.searchsorted(self.starts, np.uint64(stop), "left"))
+        return range(first, min(last, len(self.chunks)))

@@ -1,0 +1,101 @@
+"""The chunks that a planned file has of a dataset: where they are in the dataset, and of which state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.format.chunk_map import digests
+from hsparse.format.chunk_rows import ChunkRows
+from hsparse.format.hdf5.chunk_order import sort_rows
+
+Column = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedChunks:
+    """Stored chunks in row-major order of `scaled: (n, rank) uint64`.
+
+    `digest: (n,) uint64` is of each object's etag (`hsparse.format.chunk_map`), `size: (n,) uint64` the bytes that the
+    chunk takes in the file, with what only it refers to. `sections: (n, k, 3)` and `defined: (n,)` are as in
+    `ChunkRows`. `stored: (n,) bool` is False of chunks that have no object: those are the fill value's. `foreign` says
+    that chunks are compressed as HSDS does it (`hsparse.format.blosc_frame`), which no file can have.
+    """
+
+    scaled: Column
+    digest: Column
+    size: Column
+    sections: Column
+    defined: Column
+    stored: NDArray[np.bool_]
+    foreign: bool = False
+
+    @classmethod
+    def of(cls, parts: Sequence[ChunkRows], rank: int) -> PlannedChunks:
+        """Return the chunks of all rows, of the sizes that they are stored in."""
+        rows = ChunkRows.joined(parts, rank)
+        found = cls(
+            rows.scaled,
+            digests(rows.etags).astype(np.uint64),
+            rows.size if not rows.sections.shape[1] else rows.sections[:, :, 0].sum(1, dtype=np.uint64),
+            rows.sections,
+            rows.defined,
+            np.ones(len(rows), np.bool_),
+        )
+        return found.take(sort_rows(rows.scaled) if rank else np.arange(len(rows)))
+
+    def __len__(self) -> int:
+        return len(self.digest)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the columns take."""
+        columns = (self.scaled, self.digest, self.size, self.sections, self.defined, self.stored)
+        return sum(column.nbytes for column in columns)
+
+    def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> PlannedChunks:
+        """Return the chunks at `places`, numbers or booleans."""
+        return PlannedChunks(
+            self.scaled[places],
+            self.digest[places],
+            self.size[places],
+            self.sections[places],
+            self.defined[places],
+            self.stored[places],
+            self.foreign,
+        )
+
+    def sized(self, size: Column | int) -> PlannedChunks:
+        """Return the chunks with other sizes in the file, in bytes: (n,), or one for all."""
+        return replace(self, size=np.full(len(self), size, np.uint64) if isinstance(size, int) else size)
+
+    def completed(self, counts: tuple[int, ...], size: int) -> PlannedChunks:
+        """Return these and all others that a grid of `counts` chunks has, which take `size` bytes each."""
+        known = (
+            np.ravel_multi_index(tuple(self.scaled.astype(np.int64).T), counts)
+            if counts
+            else np.arange(len(self))
+        )
+        numbers = np.setdiff1d(np.arange(prod(counts)), known)
+        places = np.unravel_index(numbers, counts) if counts else ()
+        scaled = np.array(places, np.uint64).reshape(len(counts), len(numbers)).T
+        none = np.zeros(len(numbers), np.uint64)
+        order = np.argsort(np.concatenate((np.atleast_1d(known), numbers)), kind="stable")
+
+        def joined(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+            return np.concatenate((one, other))[order]
+
+        return PlannedChunks(
+            joined(self.scaled, scaled),
+            joined(self.digest, none),
+            joined(self.size, none + np.uint64(size)),
+            joined(self.sections, np.zeros((len(numbers), *self.sections.shape[1:]), np.uint64)),
+            joined(self.defined, none),
+            joined(self.stored, np.zeros(len(numbers), np.bool_)),
+            self.foreign,
+        )
