@@ -7,6 +7,7 @@ import sys
 
 from hsparse import __version__
 from hsparse.cli import demo, key, serve, user
+from hsparse.cli.importer import command as importer
 from hsparse.config import load_settings
 from hsparse.errors import HsparseError
 
@@ -25,6 +26,7 @@ def make_parser() -> argparse.ArgumentParser:
     passwords, keys = (str(one) if one else None for one in (settings.password_file, settings.key_file))
     user.add_parser(subparsers, passwords)
     key.add_parser(subparsers, keys, passwords)
+    importer.add_parser(subparsers)
     demo.add_parser(subparsers)
     return parser
 
