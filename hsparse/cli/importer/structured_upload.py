@@ -1,4 +1,4 @@
-"""Structured chunks of a file, sent as they are: sparse datasets, the data of variable length or not."""
+"""Sparse datasets of a file, made of structured chunks: sent as they are, and by value where the server's differ."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hsparse.cli.importer.dense_upload import Advance, decoded_alike
 from hsparse.cli.importer.file_objects import FileObjects
@@ -16,12 +17,14 @@ from hsparse.cli.importer.stored_data import Dims, is_raw
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import byte_view
+from hsparse.format.encoded_selection import decode_offsets
 from hsparse.format.grid import Grid
 from hsparse.format.hdf5.chunk_index import read_index
 from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.section_pipelines import Pipelines, decode_section_pipelines, is_section_pipelines
 from hsparse.format.hdf5.stored_elements import read_elements
 from hsparse.format.hdf5.stored_object import StoredObject
+from hsparse.format.hdf5.stored_type import StoredType, is_packed
 from hsparse.format.hdf5.structured_layout import StructuredLayout, decode_structured_layout
 from hsparse.format.points import Points
 from hsparse.format.sparse_chunk import open_sparse
@@ -33,7 +36,9 @@ from hsparse.format.structured_chunk import (
     build,
     open_chunk,
 )
-from hsparse.format.structured_region import encode_region
+from hsparse.format.structured_region import encode_region, encode_variable_region
+from hsparse.format.structured_variable_chunk import NAMES
+from hsparse.format.variable_sections import decode_elements
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.element import Fixed, element_of
 from hsparse.model.layout import chunk_spec
@@ -127,19 +132,20 @@ class StructuredUpload:
     def _send(self, row: int, scaled: Dims) -> None:
         with naming(self._path):
             data, sections, pipelines = self._data.chunk(row)
-            if not is_raw(self._data.dataset.type) and len(pipelines) == len(METADATA_FIXED) + 1:
+            if is_raw(self._data.dataset.type):
+                self._send_sections(scaled, data, sections, pipelines)
+            elif isinstance(element_of(self._data.dataset.type.item), Fixed):
                 self._send_values(scaled, data, sections, pipelines)
             else:
-                self._send_sections(scaled, data, sections, pipelines)
+                self._send_variable(scaled, data, sections, pipelines)
         self._advance(len(data))
 
     def _send_sections(
         self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
     ) -> None:
         if not all(map(decoded_alike, pipelines, self._pipelines)):
-            metadata = METADATA_VL if len(pipelines) == 3 else METADATA_FIXED
-            contents = open_chunk(data, sections, metadata, pipelines)
-            rebuilt: StoredChunk = build(contents, metadata, self._pipelines)
+            contents = open_chunk(data, sections, METADATA_FIXED, pipelines)
+            rebuilt: StoredChunk = build(contents, METADATA_FIXED, self._pipelines)
             data, sections = rebuilt.data, rebuilt.sections
         self._server.json(
             "PUT",
@@ -155,15 +161,40 @@ class StructuredUpload:
     ) -> None:
         """Send elements whose bytes here differ from those in the file: with gaps, or with references."""
         objects, stored, index = self._data.objects, self._data.dataset.type, self._data.layout.index
-        if not isinstance(element_of(stored.item), Fixed):
-            raise Unsupported("Elements of variable length with gaps cannot be imported: write them without.")
         chunk = open_sparse(data, sections, index.chunk, np.dtype(f"V{stored.size}"), pipelines)
         raw = byte_view(np.ascontiguousarray(chunk.values))
         values = objects.source.run(
             read_elements(objects.file, stored, bytes(raw), (len(chunk.offsets),), objects.find)
         )
         assert not isinstance(values, VariableArray)
-        inside = np.stack(np.unravel_index(chunk.offsets.astype(np.int64), index.chunk), axis=1)
-        coords = inside + np.multiply(scaled, index.chunk, dtype=np.int64)
-        body = encode_region(Points(self._data.dims, coords.astype(np.uint64)), values)
+        body = encode_region(self._points(scaled, chunk.offsets), values)
         self._server.json("PUT", f"{self._url}/value", body, sparse=1)
+
+    def _send_variable(
+        self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
+    ) -> None:
+        """Send elements of variable length, which are references to a heap in the chunk itself."""
+        stored = self._data.dataset.type
+        element = element_of(stored.item)
+        if element.file_size != stored.size or not is_packed(stored) or has_references(stored):
+            raise Unsupported(
+                "Sparse elements of variable length with gaps or references cannot be imported: write them without."
+            )
+        selection, fixed, heap = open_chunk(data, sections, METADATA_VL, pipelines)
+        values = decode_elements(fixed, heap, element, NAMES)
+        offsets, order = decode_offsets(selection, self._data.layout.index.chunk, values.size)
+        values = values if order is None else values[order]
+        body = encode_variable_region(self._points(scaled, offsets), values, element)
+        self._server.json("PUT", f"{self._url}/value", body, sparse=1)
+
+    def _points(self, scaled: Dims, offsets: NDArray[np.uint32]) -> Points:
+        """Return the places of elements of a chunk in the dataset."""
+        chunk = self._data.layout.index.chunk
+        inside = np.stack(np.unravel_index(offsets.astype(np.int64), chunk), axis=1)
+        coords = inside + np.multiply(scaled, chunk, dtype=np.int64)
+        return Points(self._data.dims, coords.astype(np.uint64))
+
+
+def has_references(stored: StoredType) -> bool:
+    """Say whether a type has references, at any depth."""
+    return stored.item["class"] == "H5T_REFERENCE" or any(map(has_references, stored.parts))
