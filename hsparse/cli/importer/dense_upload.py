@@ -87,7 +87,7 @@ class DenseUpload:
         return same and decoded_alike(self._data.dataset.pipeline, self._spec.filters[0])
 
     def _send_rows(self, grid: Grid, scaled: Dims, rows: NDArray[np.intp], is_direct: bool) -> None:
-        with naming(self._path):
+        with naming(f"{self._path} (chunk {chunk_name(scaled)})"):
             if is_direct and not grid.is_edge(scaled):
                 content, mask, _ = self._data.stored_chunk(int(rows[0]))
                 if not mask:

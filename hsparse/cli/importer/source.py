@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from stat import S_ISREG
 from types import TracebackType
 from typing import TypeVar
 
-from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound
+from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, StoreFailed
 from hsparse.format.hdf5.reads import ByteRange, Reads, run_reads
 
 Found = TypeVar("Found")
@@ -29,6 +30,9 @@ class Source:
             raise NotFound(f"There is no file {path}.") from error
         except OSError as error:
             raise BadRequest(f"The file {path} cannot be read: {error.strerror}.") from error
+        if not S_ISREG(status.st_mode):
+            os.close(self._descriptor)
+            raise BadRequest(f"{path} is no file.")
         self.size = status.st_size
         self.fingerprint = sha256(f"{status.st_size} {status.st_mtime_ns}".encode()).hexdigest()[:32]
 
@@ -50,7 +54,10 @@ class Source:
             raise Corrupt(f"There are no {size} bytes at {address}: the file ends at {self.size}.")
         parts, left = [], size
         while left:
-            part = os.pread(self._descriptor, left, address + size - left)
+            try:
+                part = os.pread(self._descriptor, left, address + size - left)
+            except OSError as error:
+                raise StoreFailed(f"The file {self.path} cannot be read: {error.strerror}.") from error
             if not part:
                 raise Corrupt(f"The file {self.path} became shorter while it was read.")
             parts.append(part)
