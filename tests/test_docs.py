@@ -106,7 +106,14 @@ def test_pages_name_no_variable_that_is_no_setting() -> None:
 def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     known = {"--help"}
     plain_commands = [(one,) for one in COMMANDS if one not in NESTED]
-    for command in (*plain_commands, ("user", "add"), ("key", "add"), ("key", "revoke"), ("demo",)):
+    for command in (
+        *plain_commands,
+        ("user", "add"),
+        ("key", "add"),
+        ("key", "revoke"),
+        ("import",),
+        ("demo",),
+    ):
         with pytest.raises(SystemExit):
             main([*command, "--help"])
         known |= set(re.findall(r"(--[a-z0-9][a-z0-9-]*)", capsys.readouterr().out))

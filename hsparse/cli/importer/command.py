@@ -30,7 +30,7 @@ from hsparse.cli.importer.target_domain import TargetDomain
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.client.connection import Connection
 from hsparse.clock import SystemClock
-from hsparse.errors import BadRequest, Conflict
+from hsparse.errors import BadRequest, Conflict, HsparseError
 from hsparse.model.objid import derived_id, new_root_id
 
 ABOUT = """\
@@ -103,6 +103,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         with Source(args.file) as source, _progress(source, quiet=args.quiet) as advance:
             _Run(args, server, source, advance).run()
+    except KeyboardInterrupt:
+        print(f"Stopped. --resume goes on with {args.domain} where it is kept.", file=sys.stderr)
+        return 130
     finally:
         server.close()
     print(f"Imported {args.file} into {args.domain}.")
@@ -151,10 +154,19 @@ class _Run:
         try:
             with Uploads(self._args.requests) as uploads:
                 work(uploads)
-        except BaseException:
+        except BaseException as error:
             if known is None and not self._args.keep and not self._args.resume:
-                self._target.delete()
+                self._undo(error)
             raise
+
+    def _undo(self, error: BaseException) -> None:
+        """Delete the domain; where that fails too, tell both."""
+        try:
+            self._target.delete()
+        except HsparseError as left:
+            raise HsparseError(
+                f"{error} What was imported could not be deleted again, delete {self._args.domain}: {left.message}"
+            ) from error
 
     def _matrix(self, uploads: Uploads, root: str, matrix: Matrix) -> None:
         id = derived_id("datasets", root, bytes(8))
