@@ -149,20 +149,20 @@ class _Run:
             )
 
     def _guarded(self, known: str | None, root: str, ordered: bool, work: Callable[[Uploads], None]) -> None:
-        if known is None:
-            self._target.create(root, self._source.fingerprint, ordered=ordered)
         try:
+            if known is None:
+                self._target.create(root, self._source.fingerprint, ordered=ordered)
             with Uploads(self._args.requests) as uploads:
                 work(uploads)
         except BaseException as error:
             if known is None and not self._args.keep and not self._args.resume:
-                self._undo(error)
+                self._undo(root, error)
             raise
 
-    def _undo(self, error: BaseException) -> None:
+    def _undo(self, root: str, error: BaseException) -> None:
         """Delete the domain; where that fails too, tell both."""
         try:
-            self._target.delete()
+            self._target.delete(root)
         except HsparseError as left:
             raise HsparseError(
                 f"{error} What was imported could not be deleted again, delete {self._args.domain}: {left.message}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from hsparse.cli.importer.server import Server
 from hsparse.client.connection import Json
 from hsparse.errors import Conflict, Gone, NotFound
@@ -56,6 +58,8 @@ class TargetDomain:
             if self._server.json("GET", "/").get("root") != root:
                 raise
 
-    def delete(self) -> None:
-        """Delete the domain and all that is in it."""
-        self._server.json("DELETE", "/")
+    def delete(self, root: str) -> None:
+        """Delete the domain and all that is in it, if there is one and `root` is its root group."""
+        with suppress(NotFound, Gone):
+            if self._server.json("GET", "/").get("root") == root:
+                self._server.json("DELETE", "/")

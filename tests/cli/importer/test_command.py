@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -86,23 +87,41 @@ def test_an_import_that_was_stopped_goes_on(
         assert domain_differences(file, connection) == []
 
 
-def test_a_killed_import_goes_on(url: str, tmp_path: Path) -> None:
-    path, domain = tmp_path / "large.h5", "/home/admin/killed.h5"
+def write_large(path: Path) -> Path:
+    """Write a file whose import takes a while."""
     with h5py.File(path, "w") as file:
         for number in range(20):
             data = np.random.default_rng(number).integers(0, 9, (1000, 500))
             file.create_dataset(f"x{number}", data=data, chunks=(500, 500), compression="gzip")
-    arguments = ["import", str(path), domain, "--endpoint", url]
+    return path
+
+
+def end_import(arguments: list[str], connection: Connection, number: signal.Signals) -> int:
+    """Run an import in a process of its own, send it a signal once its domain is there, return its status."""
     process = subprocess.Popen([sys.executable, "-m", "hsparse.cli.main", *arguments])
+    while process.poll() is None:
+        try:
+            connection.json("GET", "/")
+        except NotFound:
+            continue
+        process.send_signal(number)
+        break
+    return process.wait(20)
+
+
+def test_ctrl_c_leaves_no_domain(url: str, tmp_path: Path) -> None:
+    path, domain = write_large(tmp_path / "large.h5"), "/home/admin/interrupted.h5"
     with Connection(url, domain) as connection:
-        while process.poll() is None:
-            try:
-                connection.json("GET", "/")
-            except NotFound:
-                continue
-            process.kill()
-            break
-        assert process.wait(20) != 0
+        status = end_import(["import", str(path), domain, "--endpoint", url], connection, signal.SIGINT)
+        assert status == 130
+        assert not is_there(connection)
+
+
+def test_a_killed_import_goes_on(url: str, tmp_path: Path) -> None:
+    path, domain = write_large(tmp_path / "large.h5"), "/home/admin/killed.h5"
+    arguments = ["import", str(path), domain, "--endpoint", url]
+    with Connection(url, domain) as connection:
+        assert end_import(arguments, connection, signal.SIGKILL) == -signal.SIGKILL
         with pytest.raises(HsparseError, match="exists already"):
             main_raising(arguments)
         assert main([*arguments, "--resume"]) == 0
