@@ -23,8 +23,9 @@ from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.hdf5_import import Hdf5Import
 from hsparse.cli.importer.matrix_market import open_matrix_market
 from hsparse.cli.importer.npz_matrix import open_npz
+from hsparse.cli.importer.s3_source import SCHEME, S3Source
 from hsparse.cli.importer.server import Server
-from hsparse.cli.importer.source import Source
+from hsparse.cli.importer.source import LocalSource, Source
 from hsparse.cli.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.cli.importer.target_domain import TargetDomain
 from hsparse.cli.importer.uploads import Uploads
@@ -56,15 +57,21 @@ ENDPOINT = "http://127.0.0.1:5101"
 Advance = Callable[[int], None]
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `import`; the parsed arguments carry `run`."""
+def add_parser(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+    s3_endpoint: str | None = None,
+    s3_region: str | None = None,
+) -> None:
+    """Add `import`; the parsed arguments carry `run`. The others are defaults of the flags of their names."""
     parser = subparsers.add_parser(
         "import",
         help="import an HDF5 file or a sparse matrix into a domain",
         description=ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="the file")
+    parser.add_argument(
+        "file", metavar="FILE", help="the file; an HDF5 file may be an object, s3://bucket/key"
+    )
     parser.add_argument(
         "domain", metavar="DOMAIN", help="the domain, like /home/ada/run.h5; its folder must exist"
     )
@@ -93,6 +100,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--requests", type=_count, default=8, metavar="N", help="requests at a time, 1 to 64 (default: 8)"
     )
+    parser.add_argument(
+        "--s3-endpoint",
+        default=s3_endpoint,
+        metavar="URL",
+        help="URL of the S3 service that has the file, when it is not AWS (default: $HSPARSE_S3_ENDPOINT)",
+    )
+    parser.add_argument(
+        "--s3-region",
+        default=s3_region,
+        metavar="REGION",
+        help="region of the bucket that has the file (default: $HSPARSE_S3_REGION)",
+    )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.set_defaults(run=run)
 
@@ -101,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     """Import the file; raises the `HsparseError` that stops it."""
     server = Server(_connecting(args))
     try:
-        with Source(args.file) as source, _progress(source, quiet=args.quiet) as advance:
+        with _open(args) as source, _progress(source, quiet=args.quiet) as advance:
             _Run(args, server, source, advance).run()
     except KeyboardInterrupt:
         print(f"Stopped. --resume goes on with {args.domain} where it is kept.", file=sys.stderr)
@@ -110,6 +129,18 @@ def run(args: argparse.Namespace) -> int:
         server.close()
     print(f"Imported {args.file} into {args.domain}.")
     return 0
+
+
+def _open(args: argparse.Namespace) -> Source:
+    if not args.file.startswith(SCHEME):
+        return LocalSource(Path(args.file))
+    if _matrix_reader(args.file) is not None:
+        raise BadRequest(f"Only HDF5 files are read from S3: copy {args.file} here, and import that.")
+    return S3Source(args.file, args.s3_endpoint, args.s3_region)
+
+
+def _matrix_reader(name: str) -> Callable[[Path], Matrix] | None:
+    return next((MATRICES[end] for end in MATRICES if name.lower().endswith(end)), None)
 
 
 class _Run:
@@ -128,10 +159,9 @@ class _Run:
         else:
             self._target.refuse_existing()
         root = known or new_root_id(SystemClock())
-        name = self._args.file.name.lower()
-        opener = next((MATRICES[end] for end in MATRICES if name.endswith(end)), None)
+        opener = _matrix_reader(self._args.file)
         if opener is not None:
-            matrix = opener(self._args.file)
+            matrix = opener(Path(self._args.file))
             self._guarded(known, root, False, lambda uploads: self._matrix(uploads, root, matrix))
             return
         objects = FileObjects(self._source, root, matrices=not self._args.as_is)
@@ -172,7 +202,7 @@ class _Run:
         id = derived_id("datasets", root, bytes(8))
         with suppress(Conflict):  # there from before: what is in it is written again
             self._server.json("POST", "/datasets", matrix_body(matrix) | {"id": id})
-        upload = MatrixUpload(self._server, uploads, str(self._args.file), id, matrix, self._advance)
+        upload = MatrixUpload(self._server, uploads, self._args.file, id, matrix, self._advance)
         upload.submit()
         uploads.finish()
         upload.check()
@@ -207,7 +237,7 @@ def _progress(source: Source, *, quiet: bool) -> Iterator[Advance]:
         return
     parts = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*parts, TimeRemainingColumn(), console=console, transient=True) as progress:
-        task = progress.add_task(source.path.name, total=source.size)
+        task = progress.add_task(source.name.rpartition("/")[2], total=source.size)
         yield lambda nbytes: progress.advance(task, nbytes)
 
 

@@ -56,7 +56,7 @@ class FileObjects:
         With `matrices`, groups that are sparse matrices become datasets, and what is in them has no object.
         """
         self.source = source
-        with naming(str(source.path)):
+        with naming(source.name):
             self.file: StoredFile = source.run(read_superblock(source.size))
         self.by_address: dict[int, FileObject] = {}
         self.lost = 0

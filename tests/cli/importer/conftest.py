@@ -25,7 +25,7 @@ def imported(url: str, request: pytest.FixtureRequest) -> Iterator[Import]:
     """Import a file, with flags, and return a connection to the domain that it has become."""
     opened: list[Connection] = []
 
-    def run(path: Path, *flags: str, status: int = 0) -> Connection:
+    def run(path: Path | str, *flags: str, status: int = 0) -> Connection:
         folder = "/home/admin"
         name = f"{request.node.originalname}-{abs(hash(request.node.name))}-{len(opened)}.h5"
         opened.append(Connection(url, f"{folder}/{name}"))
