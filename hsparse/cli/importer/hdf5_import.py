@@ -22,6 +22,7 @@ from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpl
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import Conflict
 from hsparse.format.hdf5.layout_message import Structured
+from hsparse.format.hdf5.stored_elements import check_known
 from hsparse.format.hdf5.stored_object import ObjectKind
 
 Json = dict[str, Any]
@@ -70,6 +71,7 @@ class Hdf5Import:
         with naming(one.path):
             stored = self._objects.read(one)
             assert stored.type is not None
+            check_known(stored.type)
             body = common_body(self._objects, stored, one.path) | {"type": stored.type.item}
             self._create("datatypes", body)
 
@@ -78,6 +80,7 @@ class Hdf5Import:
             stored = self._objects.read(one)
             dataset = stored.dataset
             assert dataset is not None
+            check_known(dataset.type)
             structured = isinstance(dataset.layout, Structured)
             source = StructuredData(self._objects, stored) if structured else None
             body = source.body(one.path) if source else dataset_body(self._objects, stored, one.path)

@@ -14,6 +14,7 @@ from hsparse.cli.importer.sparse_matrix import BATCH, Elements, Matrix, check_po
 from hsparse.cli.importer.stored_data import StoredData
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.hdf5.layout_message import Chunked
+from hsparse.format.hdf5.stored_elements import check_known
 from hsparse.format.hdf5.stored_object import read_object
 
 
@@ -37,11 +38,19 @@ def _column(objects: FileObjects, address: int, what: str) -> StoredData:
     stored = objects.source.run(read_object(objects.file, address)).dataset
     if stored is None:
         raise Corrupt(f"The {what} of the matrix are no dataset.")
+    check_known(stored.type)
     column = StoredData(objects, stored)
     if len(column.dims) != 1:
         raise Corrupt(f"The {what} of the matrix have {len(column.dims)} dimensions, not 1.")
     if what != "values" and stored.type.item["class"] != "H5T_INTEGER":
         raise Corrupt(f"The {what} of the matrix are no integers.")
+    layout = column.dataset.layout
+    if isinstance(layout, Chunked):
+        is_whole = column.records is not None and len(column.records) == -(-column.dims[0] // layout.dims[0])
+    else:
+        is_whole = column.is_allocated or not column.dims[0]
+    if not is_whole:
+        raise Corrupt(f"Not all {what} of the matrix were written; --as-is imports them as they are.")
     if not column.is_raw:
         raise Unsupported("A matrix whose values have no fixed size cannot be imported; use --as-is.")
     return column

@@ -28,7 +28,7 @@ def open_npz(path: Path) -> Matrix:
             arrays: Arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise BadRequest(f"The file {path} cannot be read: {error}.") from error
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise Corrupt(f"{path} is no .npz file of plain arrays: {error}.") from error
     try:
         return _matrix(path, arrays)

@@ -12,7 +12,7 @@ from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.filters import CODECS
 from hsparse.format.hdf5.layout_message import Chunked, Compact, Contiguous
 from hsparse.format.hdf5.link_message import External, Hard, Soft, StoredLink
-from hsparse.format.hdf5.stored_elements import read_elements
+from hsparse.format.hdf5.stored_elements import check_known, read_elements
 from hsparse.format.hdf5.stored_object import StoredAttribute, StoredDataset, StoredObject
 from hsparse.format.hdf5.stored_type import StoredType
 from hsparse.model.dataspace import dims_of
@@ -52,6 +52,7 @@ def common_body(objects: FileObjects, stored: StoredObject, path: str) -> Json:
 
 def attribute_body(objects: FileObjects, one: StoredAttribute) -> Json:
     """Return an attribute; its value as bytes, which are the same whatever they mean."""
+    check_known(one.type)
     body: Json = {"type": type_body(objects, one.type, one.committed), "shape": one.shape}
     dims = dims_of(one.shape)
     if dims is None:

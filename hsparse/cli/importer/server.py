@@ -22,8 +22,11 @@ class Server:
     So a request whose answer was lost is sent again too.
     """
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
+    def __init__(
+        self, connect: Callable[[], Connection], sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self._connect = connect
+        self._sleep = sleep
         self._local = threading.local()
         self._opened: list[Connection] = []
 
@@ -36,7 +39,7 @@ class Server:
                 if not left:
                     raise
                 pause = getattr(error, "retry_after", 0) or 0.5 * 2 ** (TRIES - 1 - left)
-                time.sleep(min(float(pause), LONGEST_PAUSE))
+                self._sleep(min(float(pause), LONGEST_PAUSE))
         raise AssertionError("unreachable")
 
     def close(self) -> None:

@@ -52,7 +52,10 @@ def is_raw(stored: StoredType) -> bool:
 
 
 class StoredData:
-    """A dataset's elements. `records` are its chunks, None of other layouts."""
+    """A dataset's elements. `records` are its chunks, None of other layouts.
+
+    Raises `Corrupt` where data that is not in chunks is not all in the file.
+    """
 
     def __init__(self, objects: FileObjects, dataset: StoredDataset) -> None:
         self.objects = objects
@@ -63,8 +66,14 @@ class StoredData:
         self.records: ChunkRecords | None = None
         self._lock = Lock()
         self._last: tuple[int, Buffer] | None = None
-        if isinstance(dataset.layout, Chunked):
-            self.records = self._read_index(dataset.layout)
+        size = prod(self.dims) * self.size
+        match dataset.layout:
+            case Chunked():
+                self.records = self._read_index(dataset.layout)
+            case Contiguous(address=int(address)):
+                objects.file.check(address, size, "contiguous data")
+            case Compact(data) if dims_of(dataset.shape) is not None and len(data) != size:
+                raise Corrupt(f"The compact data has {len(data)} bytes for {list(self.dims)} elements.")
 
     @property
     def is_allocated(self) -> bool:
@@ -128,10 +137,6 @@ class StoredData:
         layout = self.dataset.layout
         raw = np.dtype(f"V{self.size}")
         if isinstance(layout, Compact):
-            if len(layout.data) != prod(self.dims) * self.size:
-                raise Corrupt(
-                    f"The compact data has {len(layout.data)} bytes for {list(self.dims)} elements."
-                )
             return np.ndarray(self.dims, raw, layout.data)[_slices(start, stop)]
         if isinstance(layout, Contiguous):
             return self._read_contiguous(layout, start, stop)
@@ -160,10 +165,6 @@ class StoredData:
     def _copy_chunk(self, layout: Chunked, row: int, start: Dims, stop: Dims, result: NDArray[Any]) -> None:
         assert self.records is not None
         size = prod(layout.dims) * self.size
-        if size > MAX_CHUNK:
-            raise Unsupported(
-                f"A chunk has {size} bytes, more than {MAX_CHUNK}: use smaller ones (h5repack)."
-            )
         content = self._decoded(row, size) if size < LARGE_CHUNK else self._kept(row, size)
         chunk = np.ndarray(layout.dims, result.dtype, content)
         origin = [int(at) * step for at, step in zip(self.records.scaled[row], layout.dims, strict=True)]
@@ -221,6 +222,10 @@ class StoredData:
             )
         if layout.item_size != self.size:
             raise Corrupt(f"The layout has elements of {layout.item_size} bytes, the type {self.size}.")
+        if (size := prod(layout.dims) * self.size) > MAX_CHUNK:
+            raise Unsupported(
+                f"A chunk has {size} bytes, more than {MAX_CHUNK}: use smaller ones (h5repack)."
+            )
         index = layout.index
         widths = PARAMETERS.get(index.kind, ())
         if index.kind == SINGLE and layout.flags & SINGLE_FILTERED:

@@ -196,6 +196,12 @@ def external(file: h5py.File) -> None:
     file.create_dataset("x", (4,), "i4", external=[("other.bin", 0, 16)])
 
 
+def odd_numbers(file: h5py.File) -> None:
+    kind = h5py.h5t.STD_I32LE.copy()
+    kind.set_precision(12)
+    h5py.h5d.create(file.id, b"x", kind, h5py.h5s.create_simple((4,)))
+
+
 @pytest.mark.parametrize(
     ("fill", "text"),
     [(virtual, "/x: The dataset is virtual"), (external, "/x: The data is in another file, other.bin")],
