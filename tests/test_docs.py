@@ -111,8 +111,9 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
         ("user", "add"),
         ("key", "add"),
         ("key", "revoke"),
-        ("demo",),
+        ("import",),
         ("export",),
+        ("demo",),
     ):
         with pytest.raises(SystemExit):
             main([*command, "--help"])

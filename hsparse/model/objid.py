@@ -24,9 +24,14 @@ def new_root_id(clock: Clock) -> str:
 
 def new_id(collection: str, root: str, clock: Clock) -> str:
     """Return a new id in `collection` (`groups`, `datasets`, `datatypes`) of the domain of `root`."""
+    return derived_id(collection, root, clock.token(8))
+
+
+def derived_id(collection: str, root: str, digest: bytes) -> str:
+    """Return the id in `collection` of the domain of `root` that has the first 8 bytes of `digest`."""
     return _format(
         {"groups": "g", "datasets": "d", "datatypes": "t"}[collection],
-        domain_hex(root) + clock.token(8).hex(),
+        domain_hex(root) + digest[:8].hex(),
     )
 
 

@@ -59,7 +59,7 @@ def read_elements(
 
     Raises `Corrupt`, and `Unsupported` for types that hsparse has not.
     """
-    _check_known(stored)
+    check_known(stored)
     element = element_of(stored.item)
     count = prod(shape)
     if len(data) != count * stored.size:
@@ -72,11 +72,12 @@ def read_elements(
     return VariableArray.of(column if isinstance(column, list) else map(bytes, column), shape)
 
 
-def _check_known(stored: StoredType) -> None:
+def check_known(stored: StoredType) -> None:
+    """Raise `Unsupported` for a type whose elements hsparse has not."""
     if "bits" in stored.item or stored.item["class"] == "H5T_COMPLEX":
         raise Unsupported(f"Elements of type {stored.item} cannot be read.")
     for part in stored.parts:
-        _check_known(part)
+        check_known(part)
 
 
 class _Conversion(NamedTuple):

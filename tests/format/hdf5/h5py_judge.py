@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tests.format.hdf5.file_walk import FileBytes, walk
 KINDS = {h5py.Group: ObjectKind.GROUP, h5py.Dataset: ObjectKind.DATASET, h5py.Datatype: ObjectKind.DATATYPE}
 
 
+Spell = Callable[[str, h5py.File], str]
 COLLECTIONS = {h5py.Group: "groups/g", h5py.Dataset: "datasets/d", h5py.Datatype: "datatypes/t"}
 
 
@@ -172,25 +174,25 @@ def spelled(name: str, file: h5py.File) -> str:
     return f"{COLLECTIONS[kind_of(file[name])]}-{token:08x}-00112233-4455-667788-99aabb"
 
 
-def plain(value: Any, file: h5py.File) -> Any:
-    """Return h5py's value as JSON has it."""
+def plain(value: Any, file: h5py.File, spell: Spell = spelled) -> Any:
+    """Return h5py's value as JSON has it; `spell` says how an object of the file is spelled, by its path."""
     if isinstance(value, np.ndarray) and value.shape:
-        return [plain(one, file) for one in value]
+        return [plain(one, file, spell) for one in value]
     if isinstance(value, np.ndarray):
         value = value[()]
     if isinstance(value, h5py.RegionReference):
-        return region(value, file) if value else None
+        return region(value, file, spell) if value else None
     if isinstance(value, h5py.Reference):
-        return spelled(file[value].name, file) if value else ""
+        return spell(file[value].name, file) if value else ""
     if isinstance(value, np.void) and value.dtype.names:
-        return [plain(value[name], file) for name in value.dtype.names]
+        return [plain(value[name], file, spell) for name in value.dtype.names]
     if isinstance(value, bytes):
         return value.rstrip(b"\0").decode()
     return value.item() if hasattr(value, "item") else value
 
 
-def region(value: h5py.RegionReference, file: h5py.File) -> Any:
-    uuid = spelled(file[value].name, file).partition("-")[2]
+def region(value: h5py.RegionReference, file: h5py.File, spell: Spell = spelled) -> Any:
+    uuid = spell(file[value].name, file).partition("-")[2]
     space = h5py.h5r.get_region(value, file.id)
     if space.get_select_type() == h5py.h5s.SEL_POINTS:
         return {

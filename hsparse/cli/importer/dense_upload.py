@@ -1,0 +1,154 @@
+"""The values of dense datasets, sent chunk by chunk of the server's grid.
+
+A chunk goes as its stored bytes where the server stores such chunks, through the same filters, and by value
+otherwise. A request writes whole chunks and every element once, so that a chunk that is there is complete; where one
+has to be written by several requests, it is written again when an import is resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.cli.importer.object_body import values_bytes
+from hsparse.cli.importer.server import Server
+from hsparse.cli.importer.source import naming
+from hsparse.cli.importer.stored_data import Dims, StoredData
+from hsparse.cli.importer.uploads import Uploads
+from hsparse.errors import TooLarge
+from hsparse.format.grid import Grid
+from hsparse.format.hdf5.layout_message import Chunked
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.dataspace import dims_of
+from hsparse.model.filter import Filter
+from hsparse.model.filter_json import DEFLATE
+from hsparse.model.layout import chunk_spec
+from hsparse.model.objid import chunk_name
+
+LARGEST = 32 * 1024 * 1024
+"""Bytes of values that one request has, unless an element has more."""
+PAGE = 10_000
+Advance = Callable[[int], None]
+"""Is told of bytes of the file that are done."""
+
+
+class DenseUpload:
+    """The values of one dataset; `record` is what the server answered when it was created, or has of it."""
+
+    def __init__(
+        self,
+        server: Server,
+        uploads: Uploads,
+        path: str,
+        record: dict[str, Any],
+        data: StoredData,
+        advance: Advance,
+    ) -> None:
+        self._server = server
+        self._uploads = uploads
+        self._path = path
+        self._url = f"/datasets/{record['id']}"
+        self._data = data
+        self._advance = advance
+        self._spec: ChunkSpec = chunk_spec(record)
+
+    def submit(self, stored: set[Dims]) -> None:
+        """Submit all that is to be sent, but for chunks that are `stored` completely."""
+        data = self._data
+        if not data.dims:
+            self._uploads.submit(data.size, lambda: self._send((), ()))
+            return
+        grid = Grid(data.dims, self._spec.dims)
+        nbytes = self._spec.datatype.guessed_size * prod(self._spec.dims)
+        skipped = stored if data.is_raw and nbytes <= LARGEST else set()
+        if data.records is None:
+            for scaled in product(*map(range, grid.counts)):
+                if scaled not in skipped:
+                    self._uploads.submit(4 * nbytes, partial(self._send_chunk, grid, scaled))
+            return
+        is_direct = self._takes_stored()
+        for scaled, rows in data.chunks_by_grid(self._spec.dims):
+            if scaled not in skipped:
+                self._uploads.submit(
+                    3 * nbytes,
+                    partial(self._send_rows, grid, scaled, rows, is_direct),
+                )
+
+    def _takes_stored(self) -> bool:
+        """Say whether the server's chunks have the bytes that the file's have."""
+        layout = self._data.dataset.layout
+        same = isinstance(layout, Chunked) and layout.dims == self._spec.dims and self._data.is_raw
+        return same and decoded_alike(self._data.dataset.pipeline, self._spec.filters[0])
+
+    def _send_rows(self, grid: Grid, scaled: Dims, rows: NDArray[np.intp], is_direct: bool) -> None:
+        with naming(f"{self._path} (chunk {chunk_name(scaled)})"):
+            if is_direct and not grid.is_edge(scaled):
+                content, mask, _ = self._data.stored_chunk(int(rows[0]))
+                if not mask:
+                    self._server.json("PUT", f"{self._url}/chunks/{chunk_name(scaled)}/value", content)
+                    self._advance(len(content))
+                    return
+        self._send_chunk(grid, scaled)
+        self._advance(self._data.stored_size(rows))
+
+    def _send_chunk(self, grid: Grid, scaled: Dims) -> None:
+        start, stop = grid.bounds(scaled)
+        self._send(start, stop)
+        if self._data.records is None:
+            self._advance(self._data.size * prod(grid.clipped(scaled)))
+
+    def _send(self, start: Dims, stop: Dims) -> None:
+        """Send the values of a box, in parts where they are too many for a request."""
+        size = self._data.size * prod(b - a for a, b in zip(start, stop, strict=True))
+        if size > LARGEST and self._halve(start, stop):
+            return
+        with naming(self._path):
+            body = values_bytes(self._data.read(start, stop))
+        try:
+            if len(body) > LARGEST and self._halve(start, stop):
+                return
+            select = f"[{','.join(f'{a}:{b}' for a, b in zip(start, stop, strict=True))}]" if start else None
+            with naming(self._path):
+                self._server.json("PUT", f"{self._url}/value", body, select=select)
+        except TooLarge:
+            if not self._halve(start, stop):
+                raise
+
+    def _halve(self, start: Dims, stop: Dims) -> bool:
+        """Send a box as two, False where it has a single element."""
+        for dim, (a, b) in enumerate(zip(start, stop, strict=True)):
+            if b - a > 1:
+                middle = (a + b) // 2
+                self._send(start, (*stop[:dim], middle, *stop[dim + 1 :]))
+                self._send((*start[:dim], middle, *start[dim + 1 :]), stop)
+                return True
+        return False
+
+
+def decoded_alike(one: tuple[Filter, ...], other: tuple[Filter, ...]) -> bool:
+    """Say whether two pipelines decode the same bytes to the same; deflate does whatever its level was."""
+    return list(map(_decoding, one)) == list(map(_decoding, other))
+
+
+def _decoding(one: Filter) -> tuple[Any, ...]:
+    return (one.id,) if one.id == DEFLATE else (one.id, one.values)
+
+
+def stored_chunks(server: Server, record: dict[str, Any]) -> set[Dims]:
+    """Return the scaled coordinates of the chunks that a dataset has on the server."""
+    found: set[Dims] = set()
+    if not dims_of(record["shape"]):
+        return found
+    marker = None
+    while True:
+        page = server.json("GET", f"/datasets/{record['id']}/chunks", limit=PAGE, marker=marker)
+        found |= {tuple(row["scaled"]) for row in page["chunks"]}
+        marker = page.get("marker")
+        if marker is None:
+            return found

@@ -1,0 +1,88 @@
+"""The elements of a matrix that is a group of an HDF5 file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.cli.importer.file_objects import FileObjects
+from hsparse.cli.importer.matrix_form import MatrixForm
+from hsparse.cli.importer.sparse_matrix import BATCH, Elements, Matrix, check_pointers, columns, row_of
+from hsparse.cli.importer.stored_data import StoredData
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.hdf5.layout_message import Chunked
+from hsparse.format.hdf5.stored_elements import check_known
+from hsparse.format.hdf5.stored_object import read_object
+
+
+def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
+    """Open a matrix; raises `Corrupt` where its parts do not fit together."""
+    data = _column(objects, form.values, "values")
+    indices = [_column(objects, address, "indices") for address in form.indices]
+    count = indices[0].dims[0]
+    if any(one.dims[0] != count for one in indices) or data.dims[0] != (1 if form.iso else count):
+        raise Corrupt(f"The matrix has {data.dims[0]} values and {[one.dims[0] for one in indices]} indices.")
+    pointers = None
+    if form.pointers is not None:
+        found = _column(objects, form.pointers, "pointers")
+        pointers = np.asarray(found.read((0,), found.dims)).astype(np.int64)
+        check_pointers(pointers, form.shape[form.kind == "csc"], count)
+    batches = _batches(form, data, indices, pointers, count)
+    return Matrix(form.shape, data.dataset.type.item, data.size, count, batches)
+
+
+def _column(objects: FileObjects, address: int, what: str) -> StoredData:
+    stored = objects.source.run(read_object(objects.file, address)).dataset
+    if stored is None:
+        raise Corrupt(f"The {what} of the matrix are no dataset.")
+    check_known(stored.type)
+    column = StoredData(objects, stored)
+    if len(column.dims) != 1:
+        raise Corrupt(f"The {what} of the matrix have {len(column.dims)} dimensions, not 1.")
+    if what != "values" and stored.type.item["class"] != "H5T_INTEGER":
+        raise Corrupt(f"The {what} of the matrix are no integers.")
+    layout = column.dataset.layout
+    if isinstance(layout, Chunked):
+        is_whole = column.records is not None and len(column.records) == -(-column.dims[0] // layout.dims[0])
+    else:
+        is_whole = column.is_allocated or not column.dims[0]
+    if not is_whole:
+        raise Corrupt(f"Not all {what} of the matrix were written; --as-is imports them as they are.")
+    if not column.is_raw:
+        raise Unsupported("A matrix whose values have no fixed size cannot be imported; use --as-is.")
+    return column
+
+
+def _batches(
+    form: MatrixForm,
+    data: StoredData,
+    indices: list[StoredData],
+    pointers: NDArray[np.int64] | None,
+    count: int,
+) -> Iterator[tuple[int, Callable[[], Elements]]]:
+    layout = data.dataset.layout
+    chunk = layout.dims[0] if isinstance(layout, Chunked) else 1
+    step = max(1, BATCH // chunk) * chunk  # so that few chunks are decoded twice
+    for begin in range(0, count, step):
+        end = min(count, begin + step)
+        nbytes = (end - begin) * (data.size + sum(one.size for one in indices))
+        yield nbytes, partial(_read, form, data, indices, pointers, begin, end)
+
+
+def _read(
+    form: MatrixForm,
+    data: StoredData,
+    indices: list[StoredData],
+    pointers: NDArray[np.int64] | None,
+    begin: int,
+    end: int,
+) -> Elements:
+    values = np.asarray(data.read((0,), (1,)) if form.iso else data.read((begin,), (end,)))
+    if form.iso:
+        values = np.repeat(values, end - begin)
+    found = [np.asarray(one.read((begin,), (end,))) for one in indices]
+    first = found[0] if pointers is None else row_of(pointers, begin, end)
+    return columns(first, found[-1], form.kind), values

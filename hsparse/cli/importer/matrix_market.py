@@ -1,0 +1,152 @@
+"""Matrix Market files of coordinates, read in pieces: `.mtx`, and `.mtx.gz`.
+
+https://math.nist.gov/MatrixMarket/formats.html. The header line is `%%MatrixMarket matrix coordinate FIELD SYMMETRY`;
+comments follow, then rows, columns and entries, then a line for each entry, indices from 1 on.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.cli.importer.sparse_matrix import Elements, Matrix
+from hsparse.errors import BadRequest, Corrupt, Unsupported
+
+PIECE = 8 * 1024 * 1024
+"""Bytes of text that are read at once."""
+LONGEST_LINE = 1024
+COMPLEX = {
+    "class": "H5T_COMPOUND",
+    "fields": [{"name": "r", "type": "H5T_IEEE_F64LE"}, {"name": "i", "type": "H5T_IEEE_F64LE"}],
+}
+FIELDS: dict[str, tuple[str, Any, int]] = {
+    "real": ("<f8", "H5T_IEEE_F64LE", 1),
+    "double": ("<f8", "H5T_IEEE_F64LE", 1),
+    "integer": ("<i8", "H5T_STD_I64LE", 1),
+    "complex": ("<c16", COMPLEX, 2),
+    "pattern": ("|u1", "H5T_STD_U8LE", 0),
+}
+"""The dtype of a field's values, their type, and the numbers that an entry has of it."""
+SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    field: str
+    symmetry: str
+    rows: int
+    columns: int
+    entries: int
+
+
+def open_matrix_market(path: Path) -> Matrix:
+    """Read the header, and all entries once to know how many elements they make; `Corrupt` names the line."""
+    with _open(path) as file:
+        header = _read_header(path, file)
+    dtype, item, _ = FIELDS[header.field]
+    count = header.entries
+    if header.symmetry != "general":  # those on the diagonal have no counterpart
+        count = sum(len(values) for _, read in _batches(path) for values in [read()[1]])
+    itemsize = np.dtype(dtype).itemsize
+    return Matrix((header.rows, header.columns), item, itemsize, count, _batches(path))
+
+
+def _open(path: Path) -> IO[bytes]:
+    try:
+        return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+    except OSError as error:
+        raise BadRequest(f"The file {path} cannot be read: {error.strerror}.") from error
+
+
+def _read_header(path: Path, file: IO[bytes]) -> _Header:
+    try:
+        words = file.readline(LONGEST_LINE).decode("ascii", "replace").lower().split()
+        if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
+            raise Corrupt(f"{path} is no Matrix Market file: its first line is not %%MatrixMarket matrix ...")
+        if words[2] != "coordinate":
+            raise Unsupported(
+                f"{path} is a dense matrix ({words[2]}): only coordinate matrices are imported."
+            )
+        if words[3] not in FIELDS or words[4] not in SYMMETRIES:
+            raise Corrupt(f"{path} has values {words[3]} of symmetry {words[4]}, which there are not.")
+        line = b"%"
+        while line.startswith(b"%") or line.isspace():
+            line = file.readline(1024 * LONGEST_LINE)
+        rows, columns, entries = map(int, line.split())
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        raise Corrupt(f"{path} has no line of rows, columns and entries: {error}.") from error
+    if min(rows, columns) < 1 or entries < 0:
+        raise Corrupt(f"{path} has {rows} rows, {columns} columns and {entries} entries.")
+    return _Header(words[3], words[4], rows, columns, entries)
+
+
+def _batches(path: Path) -> Iterator[tuple[int, Callable[[], Elements]]]:
+    """Yield the pieces of the file; `Corrupt` where there are not as many entries as the header says."""
+    with _open(path) as file:
+        header = _read_header(path, file)
+        found, rest = 0, b""
+        while True:
+            try:
+                text = file.read(PIECE)
+            except (OSError, EOFError, zlib.error) as error:
+                raise Corrupt(f"{path} is damaged after {found} entries: {error}.") from error
+            lines, _, rest = (rest + text).rpartition(b"\n") if text else (rest, b"", b"")
+            if len(rest) > PIECE:
+                raise Corrupt(f"{path} has a line of more than {PIECE} bytes.")
+            tokens = lines.split()
+            if tokens:
+                numbers = 2 + FIELDS[header.field][2]
+                count, odd = divmod(len(tokens), numbers)
+                if odd:
+                    raise Corrupt(
+                        f"{path} has a line that is not of {numbers} numbers, after {found} entries."
+                    )
+                yield len(lines), partial(_parse, path, header, tokens, found)
+                found += count
+            if found > header.entries or (not text and found < header.entries):
+                raise Corrupt(f"{path} has {found} entries; its header says {header.entries}.")
+            if not text:
+                return
+
+
+def _parse(path: Path, header: _Header, tokens: list[bytes], before: int) -> Elements:
+    dtype, _, numbers = FIELDS[header.field]
+    table = np.array(tokens).reshape(-1, 2 + numbers)
+    try:
+        places = table[:, :2].astype(np.int64) - 1
+        if numbers == 1:
+            values = table[:, 2].astype(dtype)
+        elif numbers == 2:
+            parts = np.ascontiguousarray(table[:, 2:].astype("<f8"))
+            values = parts.view("<c16")[:, 0]
+        else:
+            values = np.ones(len(table), dtype)
+    except (ValueError, OverflowError) as error:
+        raise Corrupt(
+            f"{path} has no number where there is to be one, after {before} entries: {error}."
+        ) from error
+    extent = np.array((header.rows, header.columns))
+    if ((places < 0) | (places >= extent)).any():
+        raise Corrupt(f"{path} has an index beyond {header.rows} x {header.columns}, after {before} entries.")
+    return _mirrored(header.symmetry, places.astype(np.uint64), values)
+
+
+def _mirrored(symmetry: str, places: NDArray[np.uint64], values: NDArray[Any]) -> Elements:
+    """Return the entries and, of a symmetric matrix, those that follow from them."""
+    if symmetry == "general":
+        return places, values
+    other = places[:, 0] != places[:, 1]
+    mirrored = values[other]
+    if symmetry == "skew-symmetric":
+        mirrored = -mirrored
+    elif symmetry == "hermitian":
+        mirrored = mirrored.conj()
+    return np.concatenate((places, places[other][:, ::-1])), np.concatenate((values, mirrored))

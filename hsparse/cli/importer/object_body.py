@@ -1,0 +1,149 @@
+"""What is sent to create an object of a file: its type, extent, attributes, links and creation properties."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import Any
+
+from hsparse.cli.importer.file_objects import FileObjects, is_ordered
+from hsparse.cli.importer.source import naming
+from hsparse.errors import BadRequest, Unsupported
+from hsparse.format.filters import CODECS
+from hsparse.format.hdf5.layout_message import Chunked, Compact, Contiguous
+from hsparse.format.hdf5.link_message import External, Hard, Soft, StoredLink
+from hsparse.format.hdf5.stored_elements import check_known, read_elements
+from hsparse.format.hdf5.stored_object import StoredAttribute, StoredDataset, StoredObject
+from hsparse.format.hdf5.stored_type import StoredType
+from hsparse.model.dataspace import dims_of
+from hsparse.model.element import element_of
+from hsparse.model.filter import Filter
+from hsparse.model.filter_json import DEFLATE, SECTIONS
+from hsparse.model.json_form import Values, to_json
+from hsparse.model.layout import MAX_CHUNK_BYTES
+from hsparse.model.variable_array import VariableArray
+
+Json = dict[str, Any]
+
+
+def values_bytes(values: Values) -> bytes:
+    """Return values as requests have them: packed, counted where their size varies."""
+    return values.heap.tobytes() if isinstance(values, VariableArray) else values.tobytes()
+
+
+def type_body(objects: FileObjects, stored: StoredType, committed: int | None) -> Any:
+    """Return a type's item, or the id of the committed type that is at an address."""
+    one = objects.by_address.get(committed) if committed is not None else None
+    return stored.item if one is None else f"datatypes/{one.id}"
+
+
+def common_body(objects: FileObjects, stored: StoredObject, path: str) -> Json:
+    """Return what bodies of all kinds of objects have."""
+    attributes = {}
+    for one in stored.attributes:
+        with naming(f"{path} (attribute {one.name})"):
+            attributes[one.name] = attribute_body(objects, one)
+    return {
+        "id": objects.by_address[stored.header.address].id,
+        "attributes": attributes,
+        "creationProperties": {"CreateOrder": 1} if is_ordered(stored) else {},
+    }
+
+
+def attribute_body(objects: FileObjects, one: StoredAttribute) -> Json:
+    """Return an attribute; its value as bytes, which are the same whatever they mean."""
+    check_known(one.type)
+    body: Json = {"type": type_body(objects, one.type, one.committed), "shape": one.shape}
+    dims = dims_of(one.shape)
+    if dims is None:
+        return body
+    reads = read_elements(objects.file, one.type, one.data, dims, objects.find)
+    data = values_bytes(objects.source.run(reads))
+    return body | {"value": base64.b64encode(data).decode(), "encoding": "base64"}
+
+
+def link_bodies(objects: FileObjects, links: Iterable[StoredLink], path: str) -> Json:
+    """Return links by their names."""
+    return {link.name: _link(objects, link, path) for link in links}
+
+
+def _link(objects: FileObjects, link: StoredLink, path: str) -> Json:
+    match link.target:
+        case Hard(address):
+            return {"id": objects.by_address[address].id}
+        case Soft(target):
+            return {"h5path": target}
+        case External(file, target):
+            return {"h5path": target, "file": file}
+    raise Unsupported(
+        f"{path}: the link {link.name} is of class {link.target.kind}, which programs define: delete it "
+        "from the file, or replace it by a soft link."
+    )
+
+
+def dataset_body(objects: FileObjects, stored: StoredObject, path: str) -> Json:
+    """Return a dataset that is not made of structured chunks; `Unsupported` where its data is elsewhere."""
+    dataset = stored.dataset
+    assert dataset is not None
+    body = common_body(objects, stored, path)
+    body |= {"type": type_body(objects, dataset.type, dataset.committed), "shape": dataset.shape}
+    properties = body["creationProperties"]
+    properties |= _layout(dataset) | fill_body(objects, dataset)
+    unknown = [one.id for one in dataset.pipeline if one.id not in CODECS]
+    if unknown:
+        raise Unsupported(
+            f"The filter with id {unknown[0]} is not available: rewrite the file with another (h5repack -f GZIP=4), "
+            "and import that."
+        )
+    if dataset.pipeline:
+        properties["filters"] = [filter_item(one) for one in dataset.pipeline]
+    return body
+
+
+def fill_body(objects: FileObjects, dataset: StoredDataset) -> Json:
+    """Return the fill value as JSON, which all clients read, or as bytes where JSON cannot hold it."""
+    if not dataset.fill.value or not any(dataset.fill.value):
+        return {}
+    stored = dataset.type
+    reads = read_elements(objects.file, stored, dataset.fill.value, (), objects.find)
+    values = objects.source.run(reads)
+    try:
+        return {"fillValue": to_json(values, element_of(stored.item))}
+    except BadRequest:
+        data = base64.b64encode(values_bytes(values)).decode()
+        return {"fillValue": data, "fillValue_encoding": "base64"}
+
+
+def filter_item(one: Filter, section: int | None = None) -> Json:
+    """Return a filter as creation properties have it, of a section of structured chunks if one is given."""
+    item: Json = {"id": one.id, "parameters": list(one.values)}
+    if one.id == DEFLATE and one.values:
+        item = {"id": one.id, "level": one.values[0]}
+    return item if section is None else item | {"section": SECTIONS[section]}
+
+
+def _layout(dataset: StoredDataset) -> Json:
+    dims, layout = dims_of(dataset.shape), dataset.layout
+    if dataset.external:
+        raise Unsupported(
+            f"The data is in another file, {dataset.external[0].name}, which is not imported: make one file of both "
+            "(h5repack), and import that."
+        )
+    if not dims:
+        return {}
+    if isinstance(layout, Contiguous):
+        return {"layout": {"class": "H5D_CONTIGUOUS"}}
+    if isinstance(layout, Compact):
+        # What elements of variable length take is guessed, and the guess may be more than compact data may have.
+        fixed = not element_of(dataset.type.item).references
+        return {"layout": {"class": "H5D_COMPACT" if fixed else "H5D_CONTIGUOUS"}}
+    if not isinstance(layout, Chunked):
+        raise Unsupported(
+            "The dataset is virtual: its data is in other datasets. Copy it into a dataset of its own "
+            "(h5repack, or h5py), and import that."
+        )
+    size = layout.item_size
+    for length in layout.dims:
+        size *= length
+    chosen = {} if size > MAX_CHUNK_BYTES else {"dims": list(layout.dims)}
+    return {"layout": {"class": "H5D_CHUNKED", **chosen}}

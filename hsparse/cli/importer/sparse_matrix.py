@@ -1,0 +1,139 @@
+"""Sparse matrices, whatever they come from, and their way into sparse datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import isqrt, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.cli.importer.dense_upload import Advance
+from hsparse.cli.importer.server import Server
+from hsparse.cli.importer.source import naming
+from hsparse.cli.importer.uploads import Uploads
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.points import Points
+from hsparse.format.structured_region import encode_region
+
+Elements = tuple[NDArray[np.uint64], NDArray[Any]]
+"""Coordinates, (n, rank), and values, (n,)."""
+Json = dict[str, Any]
+BATCH = 1 << 19
+"""Elements sent by one request."""
+IN_CHUNK = 1 << 17
+"""Elements that a chunk is to have."""
+MAX_CHUNK_ELEMENTS = 2**32 - 1
+FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
+"""Shuffle and deflate, of places and of values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """An array of which `count` elements are stored, of type `item`; `batches` read some of them each.
+
+    A batch also has how many bytes of the file it stands for.
+    """
+
+    shape: tuple[int, ...]
+    item: Any
+    itemsize: int
+    count: int
+    batches: Iterator[tuple[int, Callable[[], Elements]]]
+    fill: Any = None
+
+
+def chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """Return chunk dimensions, alike in all dimensions, in which `IN_CHUNK` of `count` elements lie on average."""
+    wanted = min(MAX_CHUNK_ELEMENTS, max(IN_CHUNK, prod(shape) * IN_CHUNK // max(1, count)))
+    chunk = [0] * len(shape)
+    left = wanted
+    for place, dim in enumerate(sorted(range(len(shape)), key=lambda dim: shape[dim])):
+        remaining = len(shape) - place
+        side = left if remaining == 1 else isqrt(left) if remaining == 2 else int(left ** (1 / remaining))
+        chunk[dim] = max(1, min(shape[dim], side))
+        left = max(1, left // chunk[dim])
+    return tuple(chunk)
+
+
+def matrix_body(matrix: Matrix) -> Json:
+    """Return what is sent to create the dataset of a matrix."""
+    if 0 in matrix.shape:
+        raise Unsupported(f"A sparse dataset of extent {list(matrix.shape)} has no elements; leave it out.")
+    layout = {
+        "class": "H5D_STRUCT_CHUNK",
+        "dims": list(chunk_of(matrix.shape, matrix.count)),
+        "flags": ["H5D_SPARSE_DATA"],
+    }
+    properties: Json = {"layout": layout, "filters": FILTERS}
+    if matrix.fill is not None:
+        properties["fillValue"] = matrix.fill
+    return {"type": matrix.item, "shape": list(matrix.shape), "creationProperties": properties}
+
+
+class MatrixUpload:
+    """The elements of one matrix, on their way to the dataset `id`."""
+
+    def __init__(
+        self, server: Server, uploads: Uploads, path: str, id: str, matrix: Matrix, advance: Advance
+    ) -> None:
+        self._server = server
+        self._uploads = uploads
+        self._path = path
+        self._url = f"/datasets/{id}"
+        self._matrix = matrix
+        self._advance = advance
+
+    def submit(self) -> None:
+        """Submit all elements."""
+        row = self._matrix.itemsize + 8 * len(self._matrix.shape)
+        for nbytes, read in self._matrix.batches:
+            self._uploads.submit(4 * row * BATCH, partial(self._send, nbytes, read))
+
+    def check(self) -> None:
+        """Ask whether as many elements are defined as were read: `Corrupt` when some were there twice."""
+        answer = self._server.json("GET", f"{self._url}/defined", count_only=1)
+        twice = self._matrix.count - int(answer["count"])
+        if twice:
+            raise Corrupt(
+                f"{self._path}: {twice} of {self._matrix.count} elements are at places that others have too; "
+                "add them up first (sum_duplicates)."
+            )
+
+    def _send(self, nbytes: int, read: Callable[[], Elements]) -> None:
+        with naming(self._path):
+            coords, values = read()
+            for at in range(0, len(values), BATCH):
+                part = Points(self._matrix.shape, coords[at : at + BATCH])
+                body = encode_region(part, np.ascontiguousarray(values[at : at + BATCH]))
+                self._server.json("PUT", f"{self._url}/value", body, sparse=1)
+        self._advance(nbytes)
+
+
+def row_of(pointers: NDArray[np.int64], begin: int, end: int) -> NDArray[np.int64]:
+    """Return the row, or column, of each of the elements `begin` to `end` of a compressed matrix."""
+    first = int(np.searchsorted(pointers, begin, "right")) - 1
+    last = int(np.searchsorted(pointers, end, "left"))
+    bounds = np.clip(pointers[first : last + 1], begin, end)
+    counts = bounds[1:] - bounds[:-1]
+    return np.repeat(np.arange(first, last, dtype=np.int64), counts)
+
+
+def check_pointers(pointers: NDArray[np.int64], lines: int, count: int) -> None:
+    """Raise `Corrupt` unless pointers ascend from 0 to `count`, one a line and one at the end."""
+    right = len(pointers) == lines + 1 and int(pointers[0]) == 0 and int(pointers[-1]) == count
+    if not right or (np.diff(pointers) < 0).any():
+        raise Corrupt(
+            f"The {len(pointers)} pointers do not lead from 0 to {count} elements in {lines} lines."
+        )
+
+
+def columns(first: NDArray[Any], second: NDArray[Any], kind: str) -> NDArray[np.uint64]:
+    """Return coordinates, (n, 2): of csc the lines are columns. `Corrupt` for what is negative."""
+    pair = (second, first) if kind == "csc" else (first, second)
+    if len(first) and min(int(first.min()), int(second.min())) < 0:
+        raise Corrupt("An index of the matrix is negative.")
+    return np.stack(pair, axis=1).astype(np.uint64)

@@ -1,0 +1,258 @@
+"""The data of a dataset of a file that is not made of structured chunks, read by boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import prod
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.cli.importer.file_objects import FileObjects
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.buffer import Buffer
+from hsparse.format.filters import decode
+from hsparse.format.grid import Grid
+from hsparse.format.hdf5.chunk_index import read_index
+from hsparse.format.hdf5.chunk_records import ChunkRecords
+from hsparse.format.hdf5.index_kind import IndexKind
+from hsparse.format.hdf5.index_layout import IndexLayout
+from hsparse.format.hdf5.layout_message import (
+    PARAMETERS,
+    SINGLE,
+    SINGLE_FILTERED,
+    UNFILTERED_EDGES,
+    Chunked,
+    Compact,
+    Contiguous,
+)
+from hsparse.format.hdf5.stored_elements import read_elements
+from hsparse.format.hdf5.stored_object import StoredDataset
+from hsparse.format.hdf5.stored_type import StoredType, is_packed
+from hsparse.model.dataspace import dims_of, max_dims_of
+from hsparse.model.element import Fixed, element_of
+from hsparse.model.json_form import Values
+
+Dims = tuple[int, ...]
+MAX_CHUNK = 1024 * 1024 * 1024
+"""Bytes of the largest chunk that is decoded."""
+LARGE_CHUNK = 64 * 1024 * 1024
+"""Bytes of a chunk that is kept once it is decoded, and of which no two are decoded at once."""
+SPARSE_SPAN = 4
+"""Pieces of contiguous data are read at once where what lies between them is less than so many times as long."""
+
+
+def is_raw(stored: StoredType) -> bool:
+    """Say whether elements have the same bytes in the file and here."""
+    element = element_of(stored.item)
+    return isinstance(element, Fixed) and element.dtype.itemsize == stored.size and is_packed(stored)
+
+
+class StoredData:
+    """A dataset's elements. `records` are its chunks, None of other layouts.
+
+    Raises `Corrupt` where data that is not in chunks is not all in the file.
+    """
+
+    def __init__(self, objects: FileObjects, dataset: StoredDataset) -> None:
+        self.objects = objects
+        self.dataset = dataset
+        self.dims: Dims = dims_of(dataset.shape) or ()
+        self.size = dataset.type.size
+        self.is_raw = is_raw(dataset.type)
+        self.records: ChunkRecords | None = None
+        self._lock = Lock()
+        self._last: tuple[int, Buffer] | None = None
+        size = prod(self.dims) * self.size
+        match dataset.layout:
+            case Chunked():
+                self.records = self._read_index(dataset.layout)
+            case Contiguous(address=int(address)):
+                objects.file.check(address, size, "contiguous data")
+            case Compact(data) if dims_of(dataset.shape) is not None and len(data) != size:
+                raise Corrupt(f"The compact data has {len(data)} bytes for {list(self.dims)} elements.")
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether there is any data; where there is none, all elements have the fill value."""
+        if dims_of(self.dataset.shape) is None or 0 in self.dims:
+            return False
+        layout = self.dataset.layout
+        return not isinstance(layout, Contiguous) or layout.address is not None
+
+    def read(self, start: Dims, stop: Dims) -> Values:
+        """Return the elements of a box as hsparse has them; raises `Corrupt` and `Unsupported`."""
+        raw = self._read_raw(start, stop)
+        data = np.ascontiguousarray(raw).reshape(-1).view(np.uint8).data
+        shape = tuple(b - a for a, b in zip(start, stop, strict=True))
+        stored = self.dataset.type
+        if self.is_raw:
+            element = element_of(stored.item)
+            assert isinstance(element, Fixed)
+            return np.ndarray(shape, element.dtype, data)
+        return self.objects.source.run(
+            read_elements(self.objects.file, stored, data, shape, self.objects.find)
+        )
+
+    def stored_chunk(self, row: int) -> tuple[bytes, int, bool]:
+        """Return a chunk's stored bytes, its filter mask, and whether filters were applied to it at all."""
+        assert self.records is not None
+        file = self.objects.file
+        address, size = int(self.records.address[row]), int(self.records.size[row])
+        where = file.check(address, size, "chunk")
+        return self.objects.source.read(*where), int(self.records.mask[row]), self._is_filtered(row)
+
+    def chunks_by_grid(self, grid: Dims) -> Iterator[tuple[Dims, NDArray[np.intp]]]:
+        """Yield scaled coordinates in a grid of chunks of dimensions `grid`, each with the rows of `records`
+        whose chunks meet that chunk; those alone that meet any."""
+        assert self.records is not None
+        assert isinstance(self.dataset.layout, Chunked)
+        chunk = np.array(self.dataset.layout.dims, np.int64)
+        first = self.records.scaled.astype(np.int64) * chunk
+        last = np.minimum(first + chunk, np.array(self.dims, np.int64)) - 1
+        low, high = first // np.array(grid), last // np.array(grid)
+        keys, rows = [low], [np.arange(len(low))]
+        for row in np.flatnonzero((low != high).any(1)).tolist():
+            counts = high[row] - low[row] + 1
+            others = np.indices(counts.tolist()).reshape(len(counts), -1).T[1:] + low[row]
+            keys.append(others)
+            rows.append(np.full(len(others), row))
+        places, owners = np.concatenate(keys), np.concatenate(rows)
+        order = np.lexsort(places.T[::-1])
+        places, owners = places[order], owners[order]
+        new = np.flatnonzero((places[1:] != places[:-1]).any(1)) + 1
+        bounds = [0, *new.tolist(), len(places)] if len(places) else []
+        for begin, end in pairwise(bounds):
+            yield tuple(places[begin].tolist()), owners[begin:end]
+
+    def stored_size(self, rows: NDArray[np.intp]) -> int:
+        """Return the bytes that chunks take in the file."""
+        assert self.records is not None
+        return int(self.records.size[rows].sum())
+
+    def _read_raw(self, start: Dims, stop: Dims) -> NDArray[Any]:
+        layout = self.dataset.layout
+        raw = np.dtype(f"V{self.size}")
+        if isinstance(layout, Compact):
+            return np.ndarray(self.dims, raw, layout.data)[_slices(start, stop)]
+        if isinstance(layout, Contiguous):
+            return self._read_contiguous(layout, start, stop)
+        assert isinstance(layout, Chunked)
+        shape = tuple(b - a for a, b in zip(start, stop, strict=True))
+        result = np.zeros(shape, raw)
+        if fill := self.dataset.fill.value:
+            if len(fill) != self.size:
+                raise Corrupt(f"The fill value has {len(fill)} bytes, an element {self.size}.")
+            result[...] = np.frombuffer(fill, raw)[0]
+        for row in self._rows_in(layout.dims, start, stop).tolist():
+            self._copy_chunk(layout, row, start, stop, result)
+        return result
+
+    def _rows_in(self, chunk: Dims, start: Dims, stop: Dims) -> NDArray[np.intp]:
+        assert self.records is not None
+        scaled = self.records.scaled
+        low = np.array([a // step for a, step in zip(start, chunk, strict=True)], np.uint64)
+        high = np.array([(b - 1) // step for b, step in zip(stop, chunk, strict=True)], np.uint64)
+        # rows ascend by the first coordinate
+        begin, end = np.searchsorted(scaled[:, 0], low[0]), np.searchsorted(scaled[:, 0], high[0], "right")
+        part = scaled[begin:end]
+        rows: NDArray[np.intp] = np.flatnonzero(((part >= low) & (part <= high)).all(1)) + begin
+        return rows
+
+    def _copy_chunk(self, layout: Chunked, row: int, start: Dims, stop: Dims, result: NDArray[Any]) -> None:
+        assert self.records is not None
+        size = prod(layout.dims) * self.size
+        content = self._decoded(row, size) if size < LARGE_CHUNK else self._kept(row, size)
+        chunk = np.ndarray(layout.dims, result.dtype, content)
+        origin = [int(at) * step for at, step in zip(self.records.scaled[row], layout.dims, strict=True)]
+        low = [max(a, at) for a, at in zip(start, origin, strict=True)]
+        high = [min(b, at + step) for b, at, step in zip(stop, origin, layout.dims, strict=True)]
+        inside = _slices(_minus(low, origin), _minus(high, origin))
+        result[_slices(_minus(low, start), _minus(high, start))] = chunk[inside]
+
+    def _decoded(self, row: int, size: int) -> Buffer:
+        data, mask, filtered = self.stored_chunk(row)
+        return decode(self.dataset.pipeline if filtered else (), data, mask if filtered else 0, size)
+
+    def _kept(self, row: int, size: int) -> Buffer:
+        """Decode a chunk of which several boxes are wanted, one after the other: once for all of them."""
+        with self._lock:
+            if self._last is None or self._last[0] != row:
+                self._last = None  # never two at a time
+                self._last = (row, self._decoded(row, size))
+            return self._last[1]
+
+    def _read_contiguous(self, layout: Contiguous, start: Dims, stop: Dims) -> NDArray[Any]:
+        """Read a box of contiguous data: from its first byte to its last, or piece by piece."""
+        raw, source, file = np.dtype(f"V{self.size}"), self.objects.source, self.objects.file
+        shape = tuple(b - a for a, b in zip(start, stop, strict=True))
+        assert layout.address is not None
+        whole = file.check(layout.address, prod(self.dims) * self.size, "contiguous data")
+        strides = [prod(self.dims[dim + 1 :]) for dim in range(len(self.dims))]
+        first = sum(a * stride for a, stride in zip(start, strides, strict=True))
+        last = sum((b - 1) * stride for b, stride in zip(stop, strides, strict=True))
+        span = last - first + 1
+        if span <= SPARSE_SPAN * prod(shape):
+            data = source.read(whole.address + first * self.size, span * self.size)
+            steps = tuple(stride * self.size for stride in strides)
+            return np.ndarray(shape, raw, data, strides=steps)
+        dim = next(dim for dim, length in enumerate(shape) if length > 1)
+        parts = [
+            self._read_contiguous(layout, _with(start, dim, at), _with(stop, dim, at + 1))
+            for at in range(start[dim], stop[dim])
+        ]
+        return np.concatenate(parts, dim)
+
+    def _is_filtered(self, row: int) -> bool:
+        layout = self.dataset.layout
+        assert isinstance(layout, Chunked)
+        assert self.records is not None
+        if not layout.flags & UNFILTERED_EDGES:
+            return True
+        return not Grid(self.dims, layout.dims).is_edge(self.records.scaled[row].tolist())
+
+    def _read_index(self, layout: Chunked) -> ChunkRecords:
+        file = self.objects.file
+        if file.widths != (8, 8):
+            raise Unsupported(
+                "The file has addresses of other than 8 bytes: rewrite it (h5repack), and import that."
+            )
+        if layout.item_size != self.size:
+            raise Corrupt(f"The layout has elements of {layout.item_size} bytes, the type {self.size}.")
+        if (size := prod(layout.dims) * self.size) > MAX_CHUNK:
+            raise Unsupported(
+                f"A chunk has {size} bytes, more than {MAX_CHUNK}: use smaller ones (h5repack)."
+            )
+        index = layout.index
+        widths = PARAMETERS.get(index.kind, ())
+        if index.kind == SINGLE and layout.flags & SINGLE_FILTERED:
+            widths = (8, 4)
+        found = IndexLayout(
+            IndexKind(index.kind),
+            layout.dims,
+            max_dims_of(self.dataset.shape),
+            layout.item_size,
+            bool(self.dataset.pipeline),
+            message_version=layout.version,
+            address=index.address,
+            info=b"".join(
+                value.to_bytes(width, "little") for value, width in zip(index.parameters, widths, strict=True)
+            ),
+        )
+        end = file.size - file.base
+        return self.objects.source.run(read_index(found, self.dims, end, file.base))
+
+
+def _minus(one: tuple[int, ...] | list[int], other: tuple[int, ...] | list[int]) -> tuple[int, ...]:
+    return tuple(a - b for a, b in zip(one, other, strict=True))
+
+
+def _with(place: Dims, dim: int, at: int) -> Dims:
+    return (*place[:dim], at, *place[dim + 1 :])
+
+
+def _slices(start: Dims, stop: Dims) -> tuple[slice, ...]:
+    return tuple(map(slice, start, stop))

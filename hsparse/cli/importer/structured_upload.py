@@ -1,0 +1,200 @@
+"""Sparse datasets of a file, made of structured chunks: sent as they are, and by value where the server's differ."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.cli.importer.dense_upload import Advance, decoded_alike
+from hsparse.cli.importer.file_objects import FileObjects
+from hsparse.cli.importer.object_body import common_body, fill_body, filter_item, type_body
+from hsparse.cli.importer.server import Server
+from hsparse.cli.importer.source import naming
+from hsparse.cli.importer.stored_data import Dims, is_raw
+from hsparse.cli.importer.uploads import Uploads
+from hsparse.errors import Unsupported
+from hsparse.format.buffer import byte_view
+from hsparse.format.encoded_selection import decode_offsets
+from hsparse.format.grid import Grid
+from hsparse.format.hdf5.chunk_index import read_index
+from hsparse.format.hdf5.layout_message import Structured
+from hsparse.format.hdf5.section_pipelines import Pipelines, decode_section_pipelines, is_section_pipelines
+from hsparse.format.hdf5.stored_elements import read_elements
+from hsparse.format.hdf5.stored_object import StoredObject
+from hsparse.format.hdf5.stored_type import StoredType, is_packed
+from hsparse.format.hdf5.structured_layout import StructuredLayout, decode_structured_layout
+from hsparse.format.points import Points
+from hsparse.format.sparse_chunk import open_sparse
+from hsparse.format.structured_chunk import (
+    METADATA_FIXED,
+    METADATA_VL,
+    Section,
+    StoredChunk,
+    build,
+    open_chunk,
+)
+from hsparse.format.structured_region import encode_region, encode_variable_region
+from hsparse.format.structured_variable_chunk import NAMES
+from hsparse.format.variable_sections import decode_elements
+from hsparse.model.dataspace import dims_of, max_dims_of
+from hsparse.model.element import Fixed, element_of
+from hsparse.model.layout import chunk_spec
+from hsparse.model.objid import chunk_name
+from hsparse.model.variable_array import VariableArray
+
+Json = dict[str, Any]
+FLAGS = {2: ["H5D_SPARSE_DATA"], 3: ["H5D_SPARSE_DATA", "H5D_VL_DATA"]}
+"""By the number of sections."""
+
+
+class StructuredData:
+    """What a file says of a dataset of structured chunks."""
+
+    def __init__(self, objects: FileObjects, stored: StoredObject) -> None:
+        """Read layout, filters and index; raises `Corrupt` and `Unsupported`."""
+        assert stored.dataset is not None
+        assert isinstance(stored.dataset.layout, Structured)
+        self.objects = objects
+        self.stored = stored
+        self.dataset = stored.dataset
+        self.dims: Dims = dims_of(stored.dataset.shape) or ()
+        filters = [
+            message.data
+            for message in stored.header.messages
+            if is_section_pipelines(message.kind, message.data)
+        ]
+        self.layout: StructuredLayout = decode_structured_layout(
+            stored.dataset.layout.message, max_dims_of(stored.dataset.shape), filtered=bool(filters)
+        )
+        index = self.layout.index
+        self.pipelines: Pipelines = ((),) * index.sections
+        if filters:
+            self.pipelines = decode_section_pipelines(filters[0], index.sections)
+        file = objects.file
+        self.records = objects.source.run(read_index(index, self.dims, file.size - file.base, file.base))
+
+    def body(self, path: str) -> Json:
+        """Return what is sent to create the dataset."""
+        index = self.layout.index
+        body = common_body(self.objects, self.stored, path)
+        body |= {
+            "type": type_body(self.objects, self.dataset.type, self.dataset.committed),
+            "shape": self.dataset.shape,
+        }
+        filters: list[Any] = [
+            filter_item(one, number) for number, pipeline in enumerate(self.pipelines) for one in pipeline
+        ]
+        layout = {"class": "H5D_STRUCT_CHUNK", "dims": list(index.chunk), "flags": FLAGS[index.sections]}
+        body["creationProperties"] |= {"layout": layout, "filters": filters or ["none"]}
+        body["creationProperties"] |= fill_body(self.objects, self.dataset)
+        return body
+
+    def chunk(self, row: int) -> tuple[bytes, tuple[Section, ...], Pipelines]:
+        """Return a chunk's bytes, its sections and the pipelines they went through."""
+        address, size = int(self.records.address[row]), int(self.records.size[row])
+        data = self.objects.source.read(*self.objects.file.check(address, size, "chunk"))
+        grid = Grid(self.dims, self.layout.index.chunk)
+        plain = not self.layout.filtered_edges and grid.is_edge(self.records.scaled[row].tolist())
+        return data, self.records.sections(row), ((),) * len(self.pipelines) if plain else self.pipelines
+
+
+class StructuredUpload:
+    """The chunks of one dataset; `record` is what the server has of it."""
+
+    def __init__(
+        self,
+        server: Server,
+        uploads: Uploads,
+        path: str,
+        record: Json,
+        data: StructuredData,
+        advance: Advance,
+    ) -> None:
+        self._server = server
+        self._uploads = uploads
+        self._path = path
+        self._url = f"/datasets/{record['id']}"
+        self._data = data
+        self._advance = advance
+        self._pipelines = chunk_spec(record).filters
+
+    def submit(self, stored: set[Dims]) -> None:
+        """Submit all chunks but those that are `stored`."""
+        records = self._data.records
+        unfiltered = records.unfiltered.sum(1).tolist()
+        for row, scaled in enumerate(map(tuple, records.scaled.tolist())):
+            if scaled not in stored:
+                self._uploads.submit(3 * unfiltered[row], partial(self._send, row, scaled))
+
+    def _send(self, row: int, scaled: Dims) -> None:
+        with naming(self._path):
+            data, sections, pipelines = self._data.chunk(row)
+            if is_raw(self._data.dataset.type):
+                self._send_sections(scaled, data, sections, pipelines)
+            elif isinstance(element_of(self._data.dataset.type.item), Fixed):
+                self._send_values(scaled, data, sections, pipelines)
+            else:
+                self._send_variable(scaled, data, sections, pipelines)
+        self._advance(len(data))
+
+    def _send_sections(
+        self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
+    ) -> None:
+        if not all(map(decoded_alike, pipelines, self._pipelines)):
+            contents = open_chunk(data, sections, METADATA_FIXED, pipelines)
+            rebuilt: StoredChunk = build(contents, METADATA_FIXED, self._pipelines)
+            data, sections = rebuilt.data, rebuilt.sections
+        self._server.json(
+            "PUT",
+            f"{self._url}/chunks/{chunk_name(scaled)}/value",
+            data,
+            section_size=",".join(str(one.size) for one in sections),
+            section_unfiltered_size=",".join(str(one.unfiltered) for one in sections),
+            filter_mask=",".join(str(one.mask) for one in sections),
+        )
+
+    def _send_values(
+        self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
+    ) -> None:
+        """Send elements whose bytes here differ from those in the file: with gaps, or with references."""
+        objects, stored, index = self._data.objects, self._data.dataset.type, self._data.layout.index
+        chunk = open_sparse(data, sections, index.chunk, np.dtype(f"V{stored.size}"), pipelines)
+        raw = byte_view(np.ascontiguousarray(chunk.values))
+        values = objects.source.run(
+            read_elements(objects.file, stored, bytes(raw), (len(chunk.offsets),), objects.find)
+        )
+        assert not isinstance(values, VariableArray)
+        body = encode_region(self._points(scaled, chunk.offsets), values)
+        self._server.json("PUT", f"{self._url}/value", body, sparse=1)
+
+    def _send_variable(
+        self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
+    ) -> None:
+        """Send elements of variable length, which are references to a heap in the chunk itself."""
+        stored = self._data.dataset.type
+        element = element_of(stored.item)
+        if element.file_size != stored.size or not is_packed(stored) or has_references(stored):
+            raise Unsupported(
+                "Sparse elements of variable length with gaps or references cannot be imported: write them without."
+            )
+        selection, fixed, heap = open_chunk(data, sections, METADATA_VL, pipelines)
+        values = decode_elements(fixed, heap, element, NAMES)
+        offsets, order = decode_offsets(selection, self._data.layout.index.chunk, values.size)
+        values = values if order is None else values[order]
+        body = encode_variable_region(self._points(scaled, offsets), values, element)
+        self._server.json("PUT", f"{self._url}/value", body, sparse=1)
+
+    def _points(self, scaled: Dims, offsets: NDArray[np.uint32]) -> Points:
+        """Return the places of elements of a chunk in the dataset."""
+        chunk = self._data.layout.index.chunk
+        inside = np.stack(np.unravel_index(offsets.astype(np.int64), chunk), axis=1)
+        coords = inside + np.multiply(scaled, chunk, dtype=np.int64)
+        return Points(self._data.dims, coords.astype(np.uint64))
+
+
+def has_references(stored: StoredType) -> bool:
+    """Say whether a type has references, at any depth."""
+    return stored.item["class"] == "H5T_REFERENCE" or any(map(has_references, stored.parts))

@@ -1,0 +1,91 @@
+"""Work done by several threads, of which only so many bytes are in flight."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Condition
+from types import TracebackType
+from typing import TypeVar
+
+MEMORY = 256 * 1024 * 1024
+"""Bytes of values that may be in flight; a single piece of work may have more."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Uploads:
+    """Runs work in `count` threads. The first failure stops what has not begun, and is raised from `submit`
+    or `finish`."""
+
+    def __init__(self, count: int, memory: int = MEMORY) -> None:
+        self._pool = ThreadPoolExecutor(count, "import")
+        self._count = count
+        self._memory = memory
+        self._changed = Condition()
+        self._bytes = 0
+        self._running = 0
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Uploads:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._fail(error)
+        self._pool.shutdown(cancel_futures=True)
+
+    def submit(self, nbytes: int, work: Callable[[], None]) -> None:
+        """Have work done that holds `nbytes`; waits until there is room for it."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    self._failure is not None
+                    or not self._running
+                    or (self._bytes + nbytes <= self._memory and self._running < 2 * self._count)
+                )
+            )
+            self._check()
+            self._bytes += nbytes
+            self._running += 1
+        self._pool.submit(self._run, nbytes, work)
+
+    def finish(self) -> None:
+        """Wait until everything is done."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None or not self._running)
+            self._check()
+
+    def ahead(self, items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
+        """Yield what `work` makes of items, in their order, some of it made before it is asked for."""
+        waiting: deque[Future[Result]] = deque()
+        for item in items:
+            waiting.append(self._pool.submit(work, item))
+            if len(waiting) > self._count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _run(self, nbytes: int, work: Callable[[], None]) -> None:
+        try:
+            if self._failure is None:
+                work()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the work came from
+            self._fail(error)
+        finally:
+            with self._changed:
+                self._bytes -= nbytes
+                self._running -= 1
+                self._changed.notify_all()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify_all()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure

@@ -1,0 +1,270 @@
+"""`hsparse import` as it is used: signing in, what stops it and what is left, going on after that."""
+
+from __future__ import annotations
+
+import io
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from hsparse.cli.importer.server import Server
+from hsparse.cli.main import main
+from hsparse.client.connection import Connection
+from hsparse.errors import HsparseError, NotFound
+from hsparse.sn.auth.password_file import PasswordFile, User
+from hsparse.sn.auth.password_hash import PasswordHash
+from hsparse.testing.server_process import server_process
+from tests.cli.importer.conftest import Import
+from tests.cli.importer.domain_content import domain_differences
+from tests.cli.importer.test_sparse_matrix import compressed, random_matrix
+
+
+def write_file(path: Path) -> Path:
+    """Write a file with something of everything."""
+    rng = np.random.default_rng(1)
+    with h5py.File(path, "w") as file:
+        file.attrs["title"] = "everything"
+        file["kind"] = np.dtype([("n", "<i4"), ("v", "<f8")])
+        file.create_dataset("typed", (3,), dtype=file["kind"])[1] = (1, 2.5)
+        data = rng.integers(0, 9, (600, 2000))
+        options = {"chunks": (100, 2000), "compression": "gzip"}
+        file.create_dataset("g/direct", data=data, **options)
+        file.create_dataset("g/small", data=data[:20, :20], chunks=(3, 3), compression="gzip")
+        file.create_dataset("g/text", data=["a", "", "ü" * 100] * 20, dtype=h5py.string_dtype(), chunks=(7,))
+        file["g/contiguous"] = rng.random((700, 900))
+        file["z again"] = file["g"]
+        file["soft"] = h5py.SoftLink("/g/text")
+        file["refs"] = np.array([file["g"].ref, file["typed"].ref], h5py.ref_dtype)
+        file["g"].attrs["ref"] = file["g/text"].ref
+    return path
+
+
+class Stopped(Exception):
+    """The import ends here, as if its process did."""
+
+
+def stop_after(count: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let `count` requests through, then none; return the list that they are noted in."""
+    sent: list[str] = []
+    json: Callable[..., Any] = Server.json
+
+    def limited(self: Server, method: str, path: str, body: Any = None, **params: Any) -> Any:
+        if len(sent) >= count:
+            raise Stopped
+        sent.append(f"{method} {path}")
+        return json(self, method, path, body, **params)
+
+    monkeypatch.setattr(Server, "json", limited)
+    return sent
+
+
+@pytest.mark.parametrize("count", [3, 4, 6, 9, 12, 16, 20, 25, 30])
+def test_an_import_that_was_stopped_goes_on(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    path, domain = write_file(tmp_path / "all.h5"), f"/home/admin/stopped-{count}.h5"
+    command = ["import", str(path), domain, "--endpoint", url, "--requests", "2"]
+    with monkeypatch.context() as patch:
+        stop_after(count, patch)
+        with pytest.raises(Stopped):
+            main([*command, "--keep"])
+    with Connection(url, domain) as connection, h5py.File(path) as file:
+        links = connection.json("GET", f"/groups/{connection.json('GET', '/')['root']}/links")["links"]
+        assert links == []  # nobody sees a part
+        assert main([*command, "--resume"]) == 0
+        assert domain_differences(file, connection) == []
+        with monkeypatch.context() as patch:
+            sent = stop_after(1000, patch)
+            assert main([*command, "--resume"]) == 0
+        assert not any(line.endswith("value") and "chunks" in line for line in sent)
+        assert domain_differences(file, connection) == []
+
+
+def write_large(path: Path) -> Path:
+    """Write a file whose import takes a while."""
+    with h5py.File(path, "w") as file:
+        for number in range(20):
+            data = np.random.default_rng(number).integers(0, 9, (1000, 500))
+            file.create_dataset(f"x{number}", data=data, chunks=(500, 500), compression="gzip")
+    return path
+
+
+def end_import(arguments: list[str], connection: Connection, number: signal.Signals) -> int:
+    """Run an import in a process of its own, send it a signal once its domain is there, return its status."""
+    process = subprocess.Popen([sys.executable, "-m", "hsparse.cli.main", *arguments])
+    while process.poll() is None:
+        try:
+            connection.json("GET", "/")
+        except NotFound:
+            continue
+        process.send_signal(number)
+        break
+    return process.wait(20)
+
+
+def test_ctrl_c_leaves_no_domain(url: str, tmp_path: Path) -> None:
+    path, domain = write_large(tmp_path / "large.h5"), "/home/admin/interrupted.h5"
+    with Connection(url, domain) as connection:
+        status = end_import(["import", str(path), domain, "--endpoint", url], connection, signal.SIGINT)
+        assert status == 130
+        assert not is_there(connection)
+
+
+def test_a_killed_import_goes_on(url: str, tmp_path: Path) -> None:
+    path, domain = write_large(tmp_path / "large.h5"), "/home/admin/killed.h5"
+    arguments = ["import", str(path), domain, "--endpoint", url]
+    with Connection(url, domain) as connection:
+        assert end_import(arguments, connection, signal.SIGKILL) == -signal.SIGKILL
+        with pytest.raises(HsparseError, match="exists already"):
+            main_raising(arguments)
+        assert main([*arguments, "--resume"]) == 0
+        with h5py.File(path) as file:
+            assert domain_differences(file, connection) == []
+
+
+def main_raising(arguments: list[str]) -> None:
+    """Run a command whose error is to be looked at."""
+    stderr = sys.stderr
+    sys.stderr = io.StringIO()
+    try:
+        status, text = main(arguments), sys.stderr.getvalue()
+    finally:
+        sys.stderr = stderr
+    if status:
+        raise HsparseError(text)
+
+
+def test_another_file_does_not_go_on(url: str, tmp_path: Path) -> None:
+    domain = "/home/admin/other-file.h5"
+    for number, status in enumerate([0, 2]):
+        path = write_file(tmp_path / f"{number}.h5")
+        assert main(["import", str(path), domain, "--endpoint", url, "--resume"]) == status
+
+
+def test_a_domain_that_something_else_made_is_refused(url: str, tmp_path: Path) -> None:
+    path, domain = write_file(tmp_path / "some.h5"), "/home/admin/something-else.h5"
+    with Connection(url, domain) as connection:
+        root = connection.json("PUT", "/")["root"]
+        for flags, words in (((), "exists already"), (("--resume",), "was not imported from this file")):
+            with pytest.raises(HsparseError, match=words):
+                main_raising(["import", str(path), domain, "--endpoint", url, *flags])
+        assert connection.json("GET", "/")["root"] == root
+
+
+def is_there(connection: Connection) -> bool:
+    domains = connection.json("GET", "/domains", domain="/home/admin/")["domains"]
+    return connection.domain in [one["name"] for one in domains]
+
+
+@pytest.mark.parametrize("flags", [(), ("--keep",), ("--resume",)])
+def test_what_a_failure_leaves(
+    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    path = write_file(tmp_path / "damaged.h5")
+    with h5py.File(path) as file:
+        info = file["g/direct"].id.get_chunk_info(4)
+    with path.open("r+b") as opened:
+        opened.seek(info.byte_offset + info.size // 2)
+        opened.write(bytes(20))
+    connection = imported(path, *flags, status=2)
+    assert "hsparse: /g/direct (chunk 4_0): " in capsys.readouterr().err
+    assert is_there(connection) == bool(flags)
+
+
+@pytest.mark.parametrize("size", [0, 5, 100, 2000, -100])
+def test_a_file_cut_short_makes_no_domain(imported: Import, tmp_path: Path, size: int) -> None:
+    path = write_file(tmp_path / "cut.h5")
+    path.write_bytes(path.read_bytes()[:size])
+    assert not is_there(imported(path, status=2))
+
+
+def test_bytes_changed_anywhere_are_no_crash(
+    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matrix = random_matrix(9)
+    with h5py.File(tmp_path / "whole.h5", "w") as file:
+        group = file.create_group("m")
+        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", matrix.shape
+        compressed(group, ("data", "indices", "indptr"), matrix, chunks=(20,), compression="gzip")
+        file.create_dataset("text", data=["a", "bcd"] * 9, dtype=h5py.string_dtype(), chunks=(4,))
+        file["ref"] = np.array([file["m"].ref], h5py.ref_dtype)
+    whole = (tmp_path / "whole.h5").read_bytes()
+    rng = np.random.default_rng(10)
+    refused = 0
+    for number in range(40):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(whole), 3):
+            damaged[place] = rng.integers(256)
+        path = tmp_path / f"damaged-{number}.h5"
+        path.write_bytes(damaged)
+        try:
+            connection = imported(path)
+        except AssertionError:
+            refused += 1
+            assert capsys.readouterr().err.startswith("hsparse: ")
+        else:
+            assert is_there(connection)
+    assert refused
+
+
+def test_a_missing_file_and_a_missing_folder(url: str, tmp_path: Path) -> None:
+    for path, domain, words in (
+        (tmp_path / "none.h5", "/home/admin/x.h5", "no file"),
+        (tmp_path, "/home/admin/x.h5", "is no file"),
+        (write_file(tmp_path / "some.h5"), "/home/admin/no folder/x.h5", "folder"),
+    ):
+        with pytest.raises(HsparseError, match=words):
+            main_raising(["import", str(path), domain, "--endpoint", url])
+
+
+def test_signing_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_file(tmp_path / "some.h5")
+    users, keys = tmp_path / "passwords", tmp_path / "keys"
+    PasswordFile(users).put(User("ada", PasswordHash().hash("secret"), False, ()))
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    add = ["key", "add", "k", "--of", "ada", "--key-file", str(keys), "--password-file", str(users)]
+    assert main(add) == 0
+    (tmp_path / "key").write_text(sys.stdout.getvalue())
+    flags = ("--password-file", str(users), "--key-file", str(keys), "--no-fsync")
+    with server_process("--root", str(tmp_path / "root"), *flags) as server:
+        command = ["import", str(path), "/home/ada/x.h5", "--endpoint", server.url]
+        assert main(command) == 2
+        for password, status in (("wrong", 2), ("secret", 0)):
+            monkeypatch.setattr(sys, "stdin", io.StringIO(f"{password}\n"))
+            assert main([*command, "--user", "ada"]) == status
+        command[2] = "/home/ada/y.h5"
+        assert main([*command, "--token-file", str(tmp_path / "key")]) == 0
+        assert main([*command, "--token-file", str(tmp_path / "key"), "--user", "ada"]) == 2
+        assert server.stop() == 0
+
+
+def test_many_objects_and_links(imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hsparse.cli.importer.hdf5_import.LINKS", 7)
+    with h5py.File(tmp_path / "many.h5", "w", track_order=True) as file:
+        group = file.create_group("g", track_order=True)
+        for number in range(40):
+            group[f"{(number * 17) % 40}"] = h5py.SoftLink(f"/{number}")
+            file[f"{(number * 13) % 40}"] = h5py.SoftLink("/g")
+    connection = imported(tmp_path / "many.h5")
+    with h5py.File(tmp_path / "many.h5") as file:
+        assert domain_differences(file, connection) == []
+
+
+def test_references_that_lead_nowhere_are_told(
+    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / "lost.h5", "w") as file:
+        hidden = file.create_dataset(None, data=np.arange(3))
+        file["refs"] = np.array([hidden.ref, file.ref], h5py.ref_dtype)
+    connection = imported(tmp_path / "lost.h5")
+    assert "1 references lead to objects that no link leads to" in capsys.readouterr().err
+    root = connection.json("GET", "/")["root"]
+    id = connection.json("GET", "/datasets/", h5path="/refs")["id"]
+    assert connection.json("GET", f"/datasets/{id}/value")["value"] == ["", f"groups/{root}"]

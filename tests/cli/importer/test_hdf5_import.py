@@ -1,0 +1,215 @@
+"""Files of every kind that h5py makes, imported and compared with what h5py reads."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import h5py
+import h5pyd
+import numpy as np
+import pytest
+import xarray as xr
+
+from hsparse.testing.random_types import RandomTypes
+from tests.cli.importer.conftest import Import
+from tests.cli.importer.domain_content import domain_differences
+from tests.clients.hdf5_files import FILES, OPTIONS
+from tests.clients.netcdf_files import NETCDF
+from tests.clients.test_h5pyd_types import plain
+
+REFUSED = {
+    "filters": "/scaleoffset: The filter with id 6",
+    "filter blosc2": "/x: The filter with id 32026",
+    "filter bzip2": "/x: The filter with id 307",
+    "filter nbit": "/x: The filter with id 5",
+    "filter szip": "/x: The filter with id 4",
+}
+NOT_READ = {
+    "numbers": "complex numbers are compounds",
+    "fixed text": "spaces that pad are text",
+    "dates": "h5json has no dtype of dates",
+    "bit fields": "h5json has no dtype of them",
+    "complex numbers in compounds": "these are compounds",
+    "field names that are not ASCII": "h5json refuses them",
+    "object references": "they are bytes",
+    "references in sequences": "they are bytes",
+    "region references": "those that are null are None",
+    "extents": "the dtype of what is empty is spelled otherwise",
+}
+"""Topics whose values h5pyd 1.0.0 does not read as h5py does, and what it does instead."""
+
+
+def make(topic: str, root: Path) -> Path:
+    path = root / "some.h5"
+    if topic in NETCDF:
+        NETCDF[topic](path)
+        return path
+    with h5py.File(path, "w", **OPTIONS.get(topic, {})) as file:
+        FILES[topic](file)
+    return path
+
+
+def compared(imported: Import, path: Path, *flags: str) -> None:
+    connection = imported(path, *flags)
+    with h5py.File(path) as file:
+        assert domain_differences(file, connection) == []
+
+
+@pytest.mark.parametrize("topic", [topic for topic in (*FILES, *NETCDF) if topic not in REFUSED])
+def test_a_domain_has_what_the_file_has(imported: Import, tmp_path: Path, topic: str) -> None:
+    compared(imported, make(topic, tmp_path))
+
+
+@pytest.mark.parametrize(
+    "topic", [topic for topic in (*FILES, *NETCDF) if topic not in {**REFUSED, **NOT_READ}]
+)
+def test_h5pyd_reads_what_h5py_reads(imported: Import, tmp_path: Path, topic: str) -> None:
+    path = make(topic, tmp_path)
+    connection = imported(path)
+    options = {"endpoint": connection.url, "username": "admin", "password": "any", "retries": 1}
+    with h5py.File(path) as file, h5pyd.File(connection.domain, "r", **options) as domain:
+        assert set(domain) == set(file)
+        names: list[str] = []
+        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        for name in names:
+            assert domain[name].dtype.names == file[name].dtype.names
+            assert repr(plain(domain[name][()])) == repr(plain(file[name][()]))
+
+
+@pytest.mark.parametrize("topic", REFUSED)
+def test_what_is_refused_is_named_and_leaves_no_domain(
+    imported: Import, tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connection = imported(make(topic, tmp_path), status=2)
+    assert REFUSED[topic] in capsys.readouterr().err
+    domains = connection.json("GET", "/domains", domain="/home/admin/")["domains"]
+    assert connection.domain not in [one["name"] for one in domains]
+
+
+@pytest.mark.parametrize("topic", NETCDF)
+def test_xarray_reads_a_domain_as_the_file(imported: Import, tmp_path: Path, topic: str) -> None:
+    path = make(topic, tmp_path)
+    connection = imported(path)
+    options = {"endpoint": connection.url, "username": "admin", "password": "any", "retries": 1}
+    with (
+        xr.open_datatree(path, engine="h5netcdf") as original,
+        xr.open_datatree(
+            connection.domain, engine="h5netcdf", driver_kwds={"backend": "h5pyd", **options}
+        ) as found,
+    ):
+        xr.testing.assert_identical(found, original)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_types(imported: Import, tmp_path: Path, seed: int) -> None:
+    types = RandomTypes(h5py, seed)
+    with h5py.File(tmp_path / "random.h5", "w", libver=("earliest", "latest")[seed % 2]) as file:
+        for number, shape in enumerate([(), (3,), (4, 5), (7, 2, 3)]):
+            dtype = types.draw()
+            chunks = tuple(max(1, length // 2) for length in shape) if number % 2 else None
+            options: dict[str, Any] = {"chunks": chunks, "compression": "gzip"} if chunks else {}
+            data = file.create_dataset(f"x{number}", shape, dtype, **options)
+            values = types.values(dtype, shape)
+            for place in np.ndindex(shape):  # all at once, sequences of one length are taken for a table
+                data[place] = values[place]
+    compared(imported, tmp_path / "random.h5")
+
+
+CHUNKS = {
+    "earliest": (None, None),
+    "limited": ((40, 50), "latest"),
+    "one unlimited": ((None, 50), "latest"),
+    "two unlimited": ((None, None), "latest"),
+}
+
+
+@pytest.mark.parametrize("topic", CHUNKS)
+@pytest.mark.parametrize("filters", [{}, {"compression": "gzip", "shuffle": True}, {"fletcher32": True}])
+def test_every_index_of_chunks(imported: Import, tmp_path: Path, topic: str, filters: dict[str, Any]) -> None:
+    maxshape, version = CHUNKS[topic]
+    rng = np.random.default_rng(5)
+    with h5py.File(tmp_path / "chunks.h5", "w", libver=version) as file:
+        options = {"maxshape": maxshape, "fillvalue": 7} | filters
+        made = file.create_dataset("some", (40, 50), "<i4", chunks=(7, 9), **options)
+        for row, column in product(range(0, 40, 11), range(0, 50, 13)):
+            made[row, column] = rng.integers(100)
+        file.create_dataset("all", data=rng.integers(0, 9, (40, 50)), chunks=(40, 50), **options)
+        file.create_dataset("none", (40, 50), "<f8", chunks=(10, 10), **options)
+    compared(imported, tmp_path / "chunks.h5")
+
+
+def test_large_chunks_are_stored_as_they_are(imported: Import, tmp_path: Path) -> None:
+    data = np.random.default_rng(6).integers(0, 1000, (1000, 1200), "<i4")
+    with h5py.File(tmp_path / "large.h5", "w", libver="latest") as file:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((512, 512))
+        plist.set_shuffle()
+        plist.set_deflate(7)
+        space = h5py.h5s.create_simple(data.shape)
+        h5py.h5d.create(file.id, b"x", h5py.h5t.STD_I32LE, space, plist).write(
+            h5py.h5s.ALL, h5py.h5s.ALL, data
+        )
+        first = file["x"].id.read_direct_chunk((0, 512))
+    connection = imported(tmp_path / "large.h5")
+    id = connection.json("GET", "/datasets/", h5path="/x")["id"]
+    assert connection.binary("GET", f"/datasets/{id}/chunks/0_1/value") == first[1]
+    assert connection.binary("GET", f"/datasets/{id}/value") == data.tobytes()
+
+
+def test_a_chunk_that_skipped_a_filter(imported: Import, tmp_path: Path) -> None:
+    data = np.arange(512 * 1024, dtype="<i4").reshape(512, 1024)
+    with h5py.File(tmp_path / "mask.h5", "w") as file:
+        made = file.create_dataset("x", data.shape, "<i4", chunks=(256, 1024), compression="gzip")
+        made.id.write_direct_chunk((0, 0), data[:256].tobytes(), filter_mask=1)
+        made[256:] = data[256:]
+    compared(imported, tmp_path / "mask.h5")
+
+
+@pytest.mark.parametrize("shape", [(3_000_000,), (1500, 1700), (3, 900, 1001), (200, 2, 7000)])
+def test_contiguous_data_of_several_chunks(imported: Import, tmp_path: Path, shape: tuple[int, ...]) -> None:
+    data = np.random.default_rng(8).integers(0, 250, shape, "<i8")
+    with h5py.File(tmp_path / "contiguous.h5", "w") as file:
+        file["x"] = data
+    connection = imported(tmp_path / "contiguous.h5")
+    id = connection.json("GET", "/datasets/", h5path="/x")["id"]
+    assert connection.binary("GET", f"/datasets/{id}/value") == data.tobytes()
+
+
+def test_chunks_that_the_server_does_not_take_so_large(imported: Import, tmp_path: Path) -> None:
+    data = np.arange(18_000_000, dtype="<i8")
+    with h5py.File(tmp_path / "huge.h5", "w") as file:
+        file.create_dataset("x", data=data, chunks=(17_500_000,), compression="gzip", compression_opts=1)
+    connection = imported(tmp_path / "huge.h5")
+    id = connection.json("GET", "/datasets/", h5path="/x")["id"]
+    assert connection.binary("GET", f"/datasets/{id}/value") == data.tobytes()
+
+
+def virtual(file: h5py.File) -> None:
+    layout = h5py.VirtualLayout((4,), "i4")
+    layout[:] = h5py.VirtualSource("other.h5", "x", (4,))
+    file.create_virtual_dataset("x", layout)
+
+
+def external(file: h5py.File) -> None:
+    file.create_dataset("x", (4,), "i4", external=[("other.bin", 0, 16)])
+
+
+def odd_numbers(file: h5py.File) -> None:
+    kind = h5py.h5t.STD_I32LE.copy()
+    kind.set_precision(12)
+    h5py.h5d.create(file.id, b"x", kind, h5py.h5s.create_simple((4,)))
+
+
+@pytest.mark.parametrize(
+    ("fill", "text"),
+    [(virtual, "/x: The dataset is virtual"), (external, "/x: The data is in another file, other.bin")],
+)
+def test_data_that_is_elsewhere_is_refused(
+    imported: Import, tmp_path: Path, fill: Any, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / "refused.h5", "w") as file:
+        fill(file)
+    imported(tmp_path / "refused.h5", status=2)
+    assert text in capsys.readouterr().err

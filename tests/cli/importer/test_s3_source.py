@@ -1,0 +1,99 @@
+"""HDF5 files in a bucket of a loopback S3 server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from hsparse.cli.importer import s3_source
+from hsparse.cli.importer.s3_source import S3Source
+from hsparse.errors import Conflict, Corrupt
+from hsparse.format.hdf5.reads import ByteRange
+from hsparse.storage.s3 import S3Store
+from hsparse.testing.moto_server import make_bucket
+from tests.cli.importer.conftest import Import
+from tests.cli.importer.domain_content import domain_differences
+from tests.cli.importer.test_command import write_file
+
+Put = Callable[[str, bytes], str]
+
+
+@pytest.fixture(scope="module")
+def bucket(moto_endpoint: str) -> None:
+    make_bucket(moto_endpoint, "files")
+
+
+@pytest.fixture
+def put(bucket: None, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Put:
+    """Put an object, and return its URL."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+    async def send(key: str, data: bytes) -> None:
+        async with S3Store("files", endpoint=moto_endpoint, region="us-east-1") as store:
+            await store.put(key, data)
+
+    def run(key: str, data: bytes) -> str:
+        asyncio.run(send(key, data))
+        return f"s3://files/{key}"
+
+    return run
+
+
+def flags(endpoint: str) -> tuple[str, ...]:
+    return ("--s3-endpoint", endpoint, "--s3-region", "us-east-1")
+
+
+def test_a_file_of_a_bucket(imported: Import, tmp_path: Path, moto_endpoint: str, put: Put) -> None:
+    path = write_file(tmp_path / "all.h5")
+    connection = imported(put("some/all.h5", path.read_bytes()), *flags(moto_endpoint))
+    with h5py.File(path) as file:
+        assert domain_differences(file, connection) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("s3://files/none.h5", "There is no object s3://files/none.h5"),
+        ("s3://files", "s3://files names no object"),
+        ("s3://none/a.h5", "There is no bucket 'none'"),
+        ("s3://files/a.mtx", "Only HDF5 files are read from S3"),
+    ],
+)
+def test_what_is_no_object(
+    imported: Import, put: Put, moto_endpoint: str, where: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    imported(where, *flags(moto_endpoint), status=2)
+    assert words in capsys.readouterr().err
+
+
+def test_ranges(moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_source, "BLOCK", 1000)
+    monkeypatch.setattr(s3_source, "BLOCKS", 3)
+    monkeypatch.setattr(s3_source, "SMALL", 1500)
+    rng = np.random.default_rng(1)
+    data = rng.bytes(20_500)
+    with S3Source(put("ranges", data), moto_endpoint, "us-east-1") as source:
+        assert source.size == len(data)
+        for _ in range(10):
+            starts = rng.integers(0, len(data), 5).tolist()
+            wanted = tuple(
+                ByteRange(at, int(rng.integers(0, min(4000, len(data) - at) + 1))) for at in starts
+            )
+            expected = [data[one.address : one.address + one.size] for one in wanted]
+            assert list(source.fetch(wanted)) == expected
+        with pytest.raises(Corrupt, match="the file ends at 20500"):
+            source.read(20_000, 501)
+
+
+def test_an_object_that_changes(moto_endpoint: str, put: Put) -> None:
+    url = put("changes", bytes(200_000))
+    with S3Source(url, moto_endpoint, "us-east-1") as source:
+        put("changes", bytes(100_000) + b"x" * 100_000)
+        with pytest.raises(Conflict, match="changed while it was read"):
+            source.read(0, 100_000)

@@ -1,0 +1,122 @@
+"""Files of structured chunks: those that the HDF5 library's prototype wrote, and some of every revision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hsparse.client.connection import Connection
+from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.format.encoded_selection import decode_offsets
+from hsparse.format.hdf5.format_revision import FormatRevision
+from hsparse.format.hdf5.index_kind import IndexKind
+from hsparse.format.hdf5.stored_type import StoredType, stored_type
+from hsparse.format.structured_chunk import open_chunk
+from hsparse.format.variable_sections import decode_elements
+from hsparse.model.element import element_of
+from hsparse.model.filter import Filter
+from hsparse.model.json_form import to_json
+from hsparse.model.objid import chunk_name
+from tests.cli.importer.conftest import Import
+from tests.cli.importer.structured_file import structured_file
+from tests.format.golden_file import golden_chunks, golden_datasets
+from tests.format.hdf5.file_walk import walk
+
+FOLDER = Path(__file__).parents[2] / "data" / "golden"
+FIXED = ("lib-2026-09-farray.h5", "lib-2026-09-single.h5", "rfc-2025-10-farray.h5")
+GAPS = StoredType(
+    {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": stored_type("H5T_STD_I32LE").item}]},
+    8,
+    (stored_type("H5T_STD_I32LE"),),
+    (0,),
+)
+"""A compound of one number, and 4 bytes behind it."""
+TEXT = element_of({"class": "H5T_STRING", "charSet": "H5T_CSET_ASCII", "length": "H5T_VARIABLE"})
+
+
+def names(path: Path) -> list[str]:
+    """Return the paths of datasets in the order of their headers."""
+    found = walk(path)
+    return sorted(
+        (name for name in found if found[name].dataset), key=lambda name: found[name].header.address
+    )
+
+
+def dataset_at(connection: Connection, path: str) -> SparseDataset:
+    return SparseDataset(connection, connection.json("GET", "/datasets/", h5path=path))
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_elements_of_a_golden_file(imported: Import, name: str) -> None:
+    connection = imported(FOLDER / name)
+    data = (FOLDER / name).read_bytes()
+    chunks = golden_chunks(data)
+    for path, golden in zip(names(FOLDER / name), golden_datasets(data), strict=True):
+        expected = {}
+        for scaled in golden.records.scaled.astype(int):
+            chunk = next(chunks)
+            selection, values = open_chunk(chunk.data, chunk.sections, chunk.metadata, chunk.pipelines)
+            offsets, order = decode_offsets(selection, chunk.dims)
+            column = np.frombuffer(values, "<i4")
+            column = column if order is None else column[order]
+            places = np.stack(np.unravel_index(offsets, chunk.dims), axis=1) + scaled * chunk.dims
+            expected |= dict(zip(map(tuple, places.tolist()), column.tolist(), strict=True))
+        coords, found = dataset_at(connection, path).read()
+        assert dict(zip(map(tuple, coords.tolist()), found.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_chunks_of_a_golden_file_are_stored_as_they_are(imported: Import, name: str) -> None:
+    connection = imported(FOLDER / name)
+    data = (FOLDER / name).read_bytes()
+    chunks = golden_chunks(data)
+    for path, golden in zip(names(FOLDER / name), golden_datasets(data), strict=True):
+        id = connection.json("GET", "/datasets/", h5path=path)["id"]
+        assert connection.json("GET", f"/datasets/{id}/chunks", count_only=1)["count"] == len(golden.records)
+        for scaled in golden.records.scaled.tolist():
+            found = connection.binary("GET", f"/datasets/{id}/chunks/{chunk_name(scaled)}/value")
+            # the server has no edges that are not filtered
+            assert found == next(chunks).data or not golden.layout.filtered_edges
+
+
+def test_text_of_a_golden_file(imported: Import) -> None:
+    path = FOLDER / "lib-2026-09-vlen.h5"
+    connection = imported(path)
+    chunks = golden_chunks(path.read_bytes())
+    for name, golden in zip(names(path), golden_datasets(path.read_bytes()), strict=True):
+        id = connection.json("GET", "/datasets/", h5path=name)["id"]
+        found = connection.json("GET", f"/datasets/{id}/value")["value"]
+        expected = [""] * len(found)
+        for (scaled,) in golden.records.scaled.tolist():
+            chunk = next(chunks)
+            selection, fixed, heap = open_chunk(chunk.data, chunk.sections, chunk.metadata, chunk.pipelines)
+            values = to_json(decode_elements(fixed, heap, TEXT, ("", "")), TEXT)
+            for offset, value in zip(decode_offsets(selection, chunk.dims)[0].tolist(), values, strict=True):
+                expected[scaled * chunk.dims[0] + offset] = value
+        assert found == expected
+        assert any(found)
+
+
+@pytest.mark.parametrize("revision", FormatRevision)
+@pytest.mark.parametrize("kind", [IndexKind.FIXED_ARRAY, IndexKind.EXTENSIBLE_ARRAY, IndexKind.BTREE_V2])
+@pytest.mark.parametrize("filters", [(), (Filter(2, (4,)), Filter(1, (6,)))], ids=["plain", "filtered"])
+@pytest.mark.parametrize("stored", [stored_type("H5T_STD_I32LE"), GAPS], ids=["packed", "gaps"])
+def test_every_revision(
+    imported: Import,
+    tmp_path: Path,
+    revision: FormatRevision,
+    kind: IndexKind,
+    filters: tuple[Filter, ...],
+    stored: StoredType,
+) -> None:
+    rng = np.random.default_rng(3)
+    places = {tuple(place): int(value) for *place, value in rng.integers(0, (13, 10, 99), (40, 3)).tolist()}
+    elements = {
+        place: value.to_bytes(4, "little").ljust(stored.size, b"?") for place, value in places.items()
+    }
+    path = tmp_path / "some.h5"
+    path.write_bytes(structured_file(elements, (13, 10), (4, 5), stored, revision, kind, (filters, filters)))
+    coords, values = dataset_at(imported(path), "/x").read()
+    assert dict(zip(map(tuple, coords.tolist()), values.astype("<i4").tolist(), strict=True)) == places
