@@ -1,0 +1,113 @@
+"""All that the file of a domain is planned from, and a digest that changes with any of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from hsparse.errors import Moved, TooLarge, Unsupported
+from hsparse.format.chunk_rows import ChunkRows
+from hsparse.format.hdf5.planned_chunks import PlannedChunks
+from hsparse.model.linked_layout import is_linked
+from hsparse.model.objid import collection_of, map_key
+from hsparse.sn.chunks.stored_chunks import MAP_PAGE
+from hsparse.sn.objects.crawl import Crawl
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.objects.reading import Batch
+from hsparse.sn.owners import Owners
+from hsparse.wire.gather import gather_each
+from hsparse.wire.message import Record
+from hsparse.wire.stored_message import ListChunks
+
+MOST_METADATA = 64 * 1024 * 1024
+"""Bytes that the records of a domain may have, as JSON."""
+MOST_CHUNKS = 1 << 20
+"""Stored chunks that a domain may have: some 60 bytes each are held."""
+LISTINGS_AT_ONCE = 16
+DIGEST_SIZE = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DomainState:
+    """The records of all objects that a root group leads to, by id, and the chunks of datasets with a dataspace.
+
+    The chunks have the sizes that they are stored in. `digest` is of all of it.
+    """
+
+    records: dict[str, Record]
+    chunks: dict[str, PlannedChunks]
+    digest: bytes
+
+
+async def read_state(owners: Owners, root: str) -> DomainState:
+    """Read the state; `Unsupported` where data stays in other files, `TooLarge` beyond the limits.
+
+    `Gone` or `NotFound` where something was deleted meanwhile.
+
+    It is not of one moment: of an object or chunk that is written meanwhile it has the old state or the new one.
+    """
+    records: dict[str, Record] = {}
+    hashes: dict[str, bytes] = {}
+    total = 0
+    crawl = Crawl(owners, root, leaves=True)
+    batches: AsyncGenerator[Batch, None] = crawl.batches()
+    async with aclosing(batches):
+        async for batch in batches:
+            size = 0
+            for id, record in batch:
+                # Keys are not sorted: their order is that of links created at one moment.
+                text = json.dumps(record).encode()
+                size += len(text)
+                records[id] = record
+                hashes[id] = blake2b(text, digest_size=DIGEST_SIZE).digest()
+            total += size
+            if total > MOST_METADATA:
+                raise TooLarge(
+                    f"The domain's metadata has more than {MOST_METADATA} bytes, the limit of a file: make it of parts."
+                )
+            crawl.pace.weigh(size)
+            await asyncio.sleep(0)
+    if root not in records:
+        await owners.record(root)  # says that it is gone
+        raise Moved(f"{root} was not there a moment ago.")
+    chunks = await _chunks(owners, records)
+    whole = blake2b(digest_size=DIGEST_SIZE)
+    for id in sorted(records):
+        whole.update(id.encode() + hashes[id])
+        if id in chunks:
+            # A row of sections and defined elements follows from the object that the etag is of.
+            whole.update(chunks[id].scaled.tobytes() + chunks[id].digest.tobytes())
+    return DomainState(records, chunks, whole.digest())
+
+
+async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, PlannedChunks]:
+    left = MOST_CHUNKS
+    datasets = []
+    for id, record in records.items():
+        if collection_of(id) == "datasets" and record["shape"]["class"] != "H5S_NULL":
+            if is_linked(record):
+                raise Unsupported(
+                    f"The data of {id} stays in a file that it is linked to, and is in no other: take that one."
+                )
+            datasets.append(Dataset.of(record))
+
+    async def read(dataset: Dataset) -> PlannedChunks:
+        nonlocal left
+        parts: list[ChunkRows] = []
+        after: tuple[int, ...] = ()
+        while not parts or after:
+            message = ListChunks(dataset.spec, dataset.extent, after=after, limit=MAP_PAGE)
+            page = await owners.ask_owner(map_key(dataset.id), message)
+            parts.append(page.rows)
+            left -= len(page.rows)
+            if left < 0:
+                raise TooLarge(f"The domain has more than {MOST_CHUNKS} chunks, the limit of a file.")
+            after = page.marker
+        return PlannedChunks.of(parts, len(dataset.extent))
+
+    found = await gather_each(read, datasets, LISTINGS_AT_ONCE)
+    return {dataset.id: chunks for dataset, chunks in zip(datasets, found, strict=True)}

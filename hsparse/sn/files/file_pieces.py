@@ -1,0 +1,154 @@
+"""The bytes of a planned file, range by range: what is in the plan, and chunks as they are read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from functools import partial
+from math import prod
+
+from hsparse.errors import Moved, PreconditionFailed, Unsupported
+from hsparse.format.blosc_frame import is_frame
+from hsparse.format.buffer import Buffer
+from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
+from hsparse.format.hdf5.domain_plan import DomainPlan
+from hsparse.format.hdf5.file_plan import Piece
+from hsparse.format.hdf5.made_chunk import make_chunk, make_defined, make_unwritten
+from hsparse.sn.files.file_chunk import read_planned
+from hsparse.sn.owners import Owners
+from hsparse.wire.gather import gather_all
+
+MOST_AT_ONCE = 16
+"""Chunks that are read at once."""
+PART = 256 * 1024
+"""Bytes that small pieces are put together to."""
+INLINE = 64 * 1024
+"""Bytes that are made on the event loop; more are made in a thread."""
+
+
+class FilePieces:
+    """The bytes of one planned file; about `page` bytes of chunks are read at once."""
+
+    def __init__(self, owners: Owners, plan: DomainPlan, page: int) -> None:
+        self._owners = owners
+        self._plan = plan
+        self._page = page
+
+    def memory(self, start: int, stop: int) -> int:
+        """Return how many bytes reading a range may take."""
+        largest = 0
+        for address, piece in self._plan.file.pieces_in(start, stop):
+            region = self._plan.regions.get(piece.key)
+            if region is None:
+                largest = max(largest, piece.size)
+            else:
+                rows = region.rows(max(0, start - address), stop - address)
+                sizes = region.chunks.size[rows.start : rows.stop]
+                largest = max(largest, int(sizes.max(initial=0)))
+        return 2 * (largest + min(self._page, stop - start) + PART)
+
+    async def read(self, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
+        """Yield the bytes from `start` to before `stop`.
+
+        `PreconditionFailed` when a chunk there is not in the planned state any more.
+        """
+        pieces = self._read(start, stop)
+        pending = bytearray()
+        try:
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    if len(piece) >= PART and not pending:
+                        yield piece
+                        continue
+                    pending += piece
+                    if len(pending) >= PART:
+                        yield pending
+                        pending = bytearray()
+        except Moved as error:
+            raise PreconditionFailed(f"{error.message} Ask for the file again.") from error
+        if pending:
+            yield pending
+
+    async def _read(self, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
+        at = start
+        for address, piece in self._plan.file.pieces_in(start, stop):
+            if at < address:
+                yield bytes(address - at)
+            first, last = max(at, address), min(stop, address + piece.size)
+            region = self._plan.regions.get(piece.key)
+            if region is None:
+                yield memoryview(await self._made(piece))[first - address : last - address]
+            else:
+                chunks = self._chunks(region, address, first - address, last - address)
+                async with aclosing(chunks):
+                    async for part in chunks:
+                        yield part
+            at = last
+        if at < stop:
+            yield bytes(stop - at)
+
+    async def _made(self, piece: Piece) -> bytes:
+        if piece.size <= INLINE:
+            return self._plan.file.bytes_of(piece)
+        return await asyncio.to_thread(self._plan.file.bytes_of, piece)
+
+    async def _chunks(
+        self, region: ChunkRegion, address: int, start: int, stop: int
+    ) -> AsyncGenerator[Buffer, None]:
+        """Yield a region's bytes from `start` to before `stop`, offsets in it."""
+        at = start
+        for rows in self._batches(region, region.rows(start, stop)):
+            found = await gather_all([self._chunk(region, row, address) for row in rows])
+            for row, data in zip(rows, found, strict=True):
+                begin = int(region.starts[row])
+                if at < begin:
+                    yield bytes(begin - at)
+                    at = begin
+                part = memoryview(data)[at - begin : stop - begin]
+                at += len(part)
+                yield part
+        if at < stop:
+            yield bytes(stop - at)
+
+    def _batches(self, region: ChunkRegion, rows: range) -> Iterator[range]:
+        """Yield runs of chunks that are read at once."""
+        first = rows.start
+        while first < rows.stop:
+            last = first + 1
+            room = self._page - int(region.chunks.size[first])
+            while last < min(rows.stop, first + MOST_AT_ONCE) and int(region.chunks.size[last]) <= room:
+                room -= int(region.chunks.size[last])
+                last += 1
+            yield range(first, last)
+            first = last
+
+    async def _chunk(self, region: ChunkRegion, row: int, address: int) -> Buffer:
+        """Return a chunk's bytes in the file, whose region is at `address`."""
+        spec, chunks, plan = region.spec, region.chunks, self._plan
+        size, place = int(chunks.size[row]), address + int(region.starts[row])
+        if not chunks.stored[row]:
+            scaled = tuple(chunks.scaled[row].tolist())
+            make = partial(make_unwritten, spec, scaled, place, plan.file.address_of, plan.key_of)
+            return await self._run(prod(spec.dims), make)
+        data = await read_planned(self._owners, spec, chunks, row)
+        if region.form is ChunkForm.STORED:
+            if not spec.sparse and is_frame(data, spec.filters[0]):
+                raise Unsupported(
+                    f"HSDS compressed some chunks of {spec.dataset} in a form that no HDF5 file has, and others were "
+                    "written since: write the first one anew, or all."
+                )
+            made: Buffer = data
+        elif region.form is ChunkForm.DEFINED:
+            made = await self._run(size, partial(make_defined, spec, data, chunks.sections[row]))
+        else:
+            make = partial(
+                make_chunk, spec, data, chunks.sections[row], place, plan.file.address_of, plan.key_of
+            )
+            made = await self._run(prod(spec.dims), make)
+        if len(made) != size:
+            raise AssertionError(f"A chunk of {spec.dataset} has {len(made)} bytes, {size} were planned.")
+        return made
+
+    async def _run(self, work: int, make: partial[bytes]) -> bytes:
+        return make() if work <= INLINE // 16 else await asyncio.to_thread(make)

@@ -1,0 +1,126 @@
+"""Domains as HDF5 files: `GET` and `HEAD /files/{path}.h5`, whole and by ranges."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from aiohttp import hdrs, web
+
+from hsparse.errors import BadRequest, ErrorKind, HsparseError, PreconditionFailed
+from hsparse.format.buffer import Buffer
+from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.model.right import Right
+from hsparse.sn.access import find_domain, normal_path, require
+from hsparse.sn.context import Context, Domain
+from hsparse.sn.files.file_pieces import FilePieces
+from hsparse.sn.files.file_plans import PlannedFile
+from hsparse.sn.files.http_range import HttpRange, names_state, requested_range
+from hsparse.sn.respond import respond_error
+from hsparse.sn.stream import send_stream
+
+HDF5 = "application/x-hdf5"
+SUFFIX = ".h5"
+NOT_THERE = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
+WEAK = "W/"
+
+
+async def get_file(context: Context) -> web.StreamResponse:
+    """`GET /files/{path}.h5`: the domain as a file, or a range of it."""
+    layout, root = _layout(context), await _root(context)
+    headers = context.request.headers
+    file = await context.service.files.current(root, layout, check=hdrs.RANGE not in headers)
+    refused = _refused(context, file)
+    if refused is not None:
+        return refused
+    size = file.plan.file.size
+    wanted = requested_range(headers, file.etag, size)
+    if wanted is not None and not wanted.satisfiable:
+        answer = respond_error(BadRequest(f"The file has {size} bytes; none are in that range."), status=416)
+        answer.headers[hdrs.CONTENT_RANGE] = f"bytes */{size}"
+        return answer
+    response = _response(file, wanted)
+    bounds = wanted or HttpRange(0, size, size)
+    settings = context.service.settings
+    pieces = FilePieces(context.service.owners, file.plan, settings.page_size)
+    async with context.service.answers.hold(pieces.memory(bounds.start, bounds.stop)):
+        try:
+            return await send_stream(context.request, response, _read(pieces, bounds))
+        except PreconditionFailed:
+            context.service.files.drop(root, layout, file.etag)
+            raise
+
+
+async def head_file(context: Context) -> web.StreamResponse:
+    """`HEAD /files/{path}.h5`: its length and etag, which are the domain's as it is now."""
+    layout, root = _layout(context), await _root(context)
+    file = await context.service.files.current(root, layout, check=True)
+    refused = _refused(context, file)
+    if refused is not None:
+        return refused
+    response = _response(file, None)
+    await response.prepare(context.request)
+    await response.write_eof()
+    return response
+
+
+async def _read(pieces: FilePieces, bounds: HttpRange) -> AsyncGenerator[Buffer, None]:
+    parts = pieces.read(bounds.start, bounds.stop)
+    async with aclosing(parts):
+        async for part in parts:
+            yield part
+
+
+async def _root(context: Context) -> str:
+    """Return the root group of the domain that the path names, with its suffix or without; checks the right."""
+    path = "/" + context.request.match_info["path"]
+    domain = await _named(context, path)
+    await require(context, domain, Right.READ)
+    if domain.root is None:
+        raise BadRequest(f"{domain.path} is a folder: only domains are files.")
+    return domain.root
+
+
+async def _named(context: Context, path: str) -> Domain:
+    try:
+        return await find_domain(context.service, normal_path(context.service, path + SUFFIX))
+    except HsparseError as error:
+        if error.kind not in NOT_THERE:
+            raise
+        try:
+            return await find_domain(context.service, normal_path(context.service, path))
+        except HsparseError as other:
+            # What is told is about the name that was given.
+            raise (error if other.kind in NOT_THERE else other) from other
+
+
+def _layout(context: Context) -> FileLayout:
+    name = context.arg("layout") or FileLayout.STOCK.value
+    try:
+        return FileLayout(name)
+    except ValueError:
+        raise BadRequest(f"layout must be one of {', '.join(FileLayout)}, not {name[:40]!r}.") from None
+
+
+def _refused(context: Context, file: PlannedFile) -> web.Response | None:
+    """Return an answer without the file: the client has it already. `PreconditionFailed`: it wants another one."""
+    headers = context.request.headers
+    if hdrs.IF_MATCH in headers and not names_state(headers[hdrs.IF_MATCH], file.etag):
+        raise PreconditionFailed(
+            f'The file has the etag "{file.etag}" now: the domain was changed. Ask for it from the start.'
+        )
+    known = headers.get(hdrs.IF_NONE_MATCH)
+    if known is not None and names_state(known.replace(WEAK, ""), file.etag):
+        return web.Response(status=304, headers={hdrs.ETAG: f'"{file.etag}"'})
+    return None
+
+
+def _response(file: PlannedFile, wanted: HttpRange | None) -> web.StreamResponse:
+    headers = {hdrs.CONTENT_TYPE: HDF5, hdrs.ACCEPT_RANGES: "bytes", hdrs.ETAG: f'"{file.etag}"'}
+    if wanted is None:
+        response = web.StreamResponse(headers=headers)
+        response.content_length = file.plan.file.size
+        return response
+    response = web.StreamResponse(status=206, headers=headers | {hdrs.CONTENT_RANGE: wanted.content_range})
+    response.content_length = wanted.stop - wanted.start
+    return response

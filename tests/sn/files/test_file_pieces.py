@@ -1,0 +1,61 @@
+"""A file's bytes on their way: what fails after the first of them breaks the connection off."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.sn.files import file_pieces
+from hsparse.sn.files.file_chunk import read_planned
+from hsparse.sn.files.file_pieces import FilePieces
+from hsparse.testing.rest_client import RestClient
+from tests.sn.file_domain import INT, fetch, fill_domain, place
+from tests.sn.value_client import value_client
+
+LARGE = 400_000
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RestClient]:
+    async with value_client() as client:
+        yield client
+
+
+async def test_a_change_behind_the_first_bytes(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = {"class": "H5D_CHUNKED", "dims": [40_000]}
+    id = await place(client, "/d", INT, [LARGE], 3, select=f"[0:{LARGE}]", layout=layout)
+    reads = []
+
+    async def read(*arguments: object) -> memoryview:
+        reads.append(arguments)
+        if len(reads) == 8:
+            await client("PUT", f"/datasets/{id}/value", {"select": f"[{LARGE - 1}:{LARGE}]", "value": 9})
+        return await read_planned(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(file_pieces, "read_planned", read)
+    async with (
+        aiohttp.ClientSession(headers={"Authorization": "admin"}) as session,
+        session.get(f"{client.url}/files{client.domain}") as answer,
+    ):
+        assert answer.status == 200
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.read()
+    monkeypatch.undo()
+    assert len(await fetch(client)) > LARGE * 4
+
+
+async def test_memory_is_that_of_what_is_read_at_once(client: RestClient) -> None:
+    await fill_domain(client)
+    root = (await client("GET", "/"))["root"]
+    file = await client.service.files.current(root, FileLayout.STOCK, check=True)
+    size = file.plan.file.size
+    pieces = FilePieces(client.service.owners, file.plan, 4096)
+    largest = max(int(one.chunks.size.max(initial=0)) for one in file.plan.regions.values())
+    assert 2 * largest <= pieces.memory(0, size) <= 2 * (max(largest, 100_000) + 4096 + file_pieces.PART)
+    assert pieces.memory(0, 10) < 2 * (1000 + file_pieces.PART)
+    parts = [bytes(part) async for part in pieces.read(0, size)]
+    assert sum(map(len, parts)) == size
+    assert b"".join(parts) == await fetch(client)

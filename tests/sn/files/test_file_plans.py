@@ -1,0 +1,112 @@
+"""Plans: when they are compared with the domain, and how many are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hsparse.clock import ManualClock
+from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.sn.files import file_chunk, file_plans
+from hsparse.sn.files.domain_state import DomainState, read_state
+from hsparse.sn.files.file_plans import GOOD_FOR, FilePlans
+from hsparse.sn.owners import Owners
+from hsparse.testing.rest_client import RestClient
+from tests.sn.file_domain import INT, TEXT, WORDS, place
+from tests.sn.value_client import SETTINGS, value_client
+
+STOCK = FileLayout.STOCK
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RestClient]:
+    async with value_client() as client:
+        yield client
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The roots of domains that were looked at."""
+    found: list[str] = []
+
+    async def look(owners: Owners, root: str) -> DomainState:
+        found.append(root)
+        return await read_state(owners, root)
+
+    monkeypatch.setattr(file_plans, "read_state", look)
+    return found
+
+
+def plans(client: RestClient, clock: ManualClock) -> FilePlans:
+    return FilePlans(client.service.owners, clock, SETTINGS, client.service.answers)
+
+
+async def test_a_plan_is_good_for_a_while(client: RestClient, looks: list[str]) -> None:
+    id = await place(client, "/d", INT, [4], [1, 2, 3, 4])
+    root = (await client("GET", "/"))["root"]
+    clock = ManualClock()
+    some = plans(client, clock)
+    first = await some.current(root, STOCK, check=False)
+    assert await some.current(root, STOCK, check=False) is first
+    assert len(looks) == 1
+    assert await some.current(root, STOCK, check=True) is first, "the domain is as it was"
+    await client("PUT", f"/datasets/{id}/value", {"value": [4, 3, 2, 1]})
+    assert await some.current(root, STOCK, check=False) is first
+    clock.time += GOOD_FOR + 1
+    second = await some.current(root, STOCK, check=False)
+    assert second.etag != first.etag
+    assert len(looks) == 3
+    some.drop(root, STOCK, first.etag)
+    assert await some.current(root, STOCK, check=False) is second
+    some.drop(root, STOCK, second.etag)
+    assert (await some.current(root, STOCK, check=False)).etag == second.etag
+    assert len(looks) == 4
+
+
+async def test_many_who_ask_wait_for_one_plan(client: RestClient, looks: list[str]) -> None:
+    await place(client, "/d", INT, [4], [1, 2, 3, 4])
+    root = (await client("GET", "/"))["root"]
+    some = plans(client, ManualClock())
+    found = await asyncio.gather(*(some.current(root, STOCK, check=False) for _ in range(20)))
+    assert len({id(one) for one in found}) == 1
+    assert looks == [root]
+
+
+async def test_the_oldest_plans_go_first(
+    client: RestClient, looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place(client, "/d", INT, [4], [1, 2, 3, 4])
+    root = (await client("GET", "/"))["root"]
+    some = plans(client, ManualClock())
+    await some.current(root, STOCK, check=False)
+    await some.current(root, FileLayout.STRUCTURED, check=False)
+    await some.current(root, STOCK, check=False)
+    assert len(looks) == 2
+    monkeypatch.setattr(file_plans, "MOST_HELD", 1)
+    some.drop(
+        root, FileLayout.STRUCTURED, (await some.current(root, FileLayout.STRUCTURED, check=False)).etag
+    )
+    await some.current(root, FileLayout.STRUCTURED, check=False)
+    await some.current(root, STOCK, check=False)
+    assert len(looks) == 4, "only the last one was kept"
+
+
+async def test_a_chunk_that_changes_while_it_is_measured(
+    client: RestClient, looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await place(client, "/words", TEXT, [40], WORDS)
+    root = (await client("GET", "/"))["root"]
+    changes = [["other"] * 40, ["third"] * 40]
+
+    async def read(*arguments: object) -> memoryview:
+        if changes:
+            await client("PUT", f"/datasets/{id}/value", {"value": changes.pop()})
+        return await file_chunk.read_planned(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(file_plans, "read_planned", read)
+    file = await plans(client, ManualClock()).current(root, STOCK, check=False)
+    assert not changes
+    assert len(looks) > 1
+    assert file.plan.regions
