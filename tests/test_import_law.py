@@ -36,7 +36,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "dn": {"numpy", "orjson"},
     "dn.server": {"aiohttp"},
     "sn": {"numpy", "aiohttp", "orjson", "h5json"},
-    "sn.arrow": {"nanoarrow", "numpy"},
+    "sn.values.arrow": {"nanoarrow", "numpy"},
     "sn.compression": {"imagecodecs"},
     "sn.openapi": {"yaml"},
     "sn.metrics": {"prometheus_client", "aiohttp"},

@@ -27,7 +27,7 @@ from hsparse.testing.mortal_store import MortalStore
 from hsparse.testing.remote_rest import RemoteRest
 from hsparse.testing.rest_door import RestDoor
 from hsparse.testing.sparse_model import Coord
-from hsparse.wire.message import PutAttributes, SetExtent
+from hsparse.wire.record_message import PutAttributes, SetExtent
 from tests.conftest import MakeStore
 
 SIDE, TASKS = 24, 12

@@ -12,7 +12,8 @@ from hsparse.model.dataspace import MAX_EXTENT
 from hsparse.model.link import same_link
 from hsparse.model.right import Right
 from hsparse.model.shown_type import shown_type
-from hsparse.wire.message import (
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import (
     Change,
     CreateObject,
     DeleteAttributes,
@@ -24,7 +25,6 @@ from hsparse.wire.message import (
     PutAttributes,
     PutLinks,
     PutRecord,
-    Record,
     SetExtent,
 )
 

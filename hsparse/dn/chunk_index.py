@@ -27,7 +27,7 @@ from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import chunk_key, map_key
 from hsparse.storage.object_store import ObjectStore, Stored
 from hsparse.wire.gather import gather_each
-from hsparse.wire.message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
+from hsparse.wire.stored_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 
 FOOTERS_AT_ONCE = 32
 MOST_LISTED = 100_000

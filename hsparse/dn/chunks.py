@@ -28,8 +28,7 @@ from hsparse.model.variable_array import VariableArray
 from hsparse.model.variable_fields import Fields
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.budget import Budget
-from hsparse.wire.gather import gather_each
-from hsparse.wire.message import (
+from hsparse.wire.chunk_message import (
     CountDefined,
     EraseChunks,
     FindElements,
@@ -45,6 +44,7 @@ from hsparse.wire.message import (
     UpdateElements,
     WriteChunks,
 )
+from hsparse.wire.gather import gather_each
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hsparse.format.fields import set_fields
 from hsparse.format.selection import Boxes, Selection, gather, scatter
 from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.wire.message import Part
+from hsparse.wire.chunk_message import Part
 
 Array = NDArray[Any]
 Change = Callable[[Array | None], tuple[Array, None]]

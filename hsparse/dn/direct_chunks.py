@@ -25,7 +25,7 @@ from hsparse.model.objid import chunk_key
 from hsparse.model.variable_array import VariableArray
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.budget import Budget
-from hsparse.wire.message import DirectChunk, ReadDirect, WriteDirect
+from hsparse.wire.stored_message import DirectChunk, ReadDirect, WriteDirect
 
 
 class DirectChunks:

@@ -15,7 +15,7 @@ from hsparse.format.query import Query
 from hsparse.format.selection import Orthogonal, Selection, coords_at
 from hsparse.format.sparse_chunk import SparseChunk
 from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.wire.message import FindElements, Found, UpdateElements
+from hsparse.wire.chunk_message import FindElements, Found, UpdateElements
 
 Array: TypeAlias = NDArray[Any]
 Value: TypeAlias = Array | SparseChunk

@@ -24,8 +24,9 @@ from hsparse.model.linked_file import LinkedFile
 from hsparse.model.objid import chunk_key
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.budget import Budget
+from hsparse.wire.chunk_message import Part
 from hsparse.wire.gather import gather_all, gather_each
-from hsparse.wire.message import Part, ReadLinked, ReadPiece
+from hsparse.wire.linked_message import ReadLinked, ReadPiece
 
 MIB = 1024 * 1024
 BATCH = 32 * MIB

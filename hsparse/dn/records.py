@@ -16,20 +16,19 @@ from hsparse.errors import HsparseError, NotFound
 from hsparse.model.objid import is_root, storage_key, tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.gather import gather_all
-from hsparse.wire.message import (
+from hsparse.wire.message import Failure, Record
+from hsparse.wire.record_message import (
     Change,
     CreateObject,
     DeleteAttributes,
     DeleteLinks,
     DeleteObject,
-    Failure,
     Listing,
     ListKeys,
     Outcome,
     PutAttributes,
     PutLinks,
     PutRecord,
-    Record,
 )
 
 DELETES_AT_ONCE = 32

@@ -19,36 +19,23 @@ from hsparse.errors import BadRequest
 from hsparse.model.objid import tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.budget import Budget
-from hsparse.wire.message import (
+from hsparse.wire.chunk_message import (
     Bury,
-    ChangeObjects,
-    CountChunks,
     CountDefined,
-    DeleteTree,
     EraseChunks,
-    FindChunk,
     FindElements,
-    Forget,
-    GetInfo,
-    InspectFile,
-    ListChunks,
-    ListKeys,
-    Message,
-    NodeInfo,
     ReadChunks,
-    ReadDirect,
-    ReadLinked,
-    ReadObjects,
-    ReadPiece,
     ReadSparse,
     ReadSparseVariable,
     ReadVariable,
-    SignKeys,
     TrimChunks,
     UpdateElements,
     WriteChunks,
-    WriteDirect,
 )
+from hsparse.wire.linked_message import InspectFile, ReadLinked, ReadPiece
+from hsparse.wire.message import GetInfo, Message, NodeInfo
+from hsparse.wire.record_message import ChangeObjects, DeleteTree, Forget, ListKeys, ReadObjects
+from hsparse.wire.stored_message import CountChunks, FindChunk, ListChunks, ReadDirect, SignKeys, WriteDirect
 
 R = TypeVar("R")
 

@@ -13,7 +13,7 @@ from hsparse.format.selection import Boxes, Orthogonal, Selection, Span, lookup
 from hsparse.format.sparse_chunk import SparseChunk
 from hsparse.format.sparse_variable_chunk import SparseVariableChunk
 from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.wire.message import SparseValues
+from hsparse.wire.chunk_message import SparseValues
 
 Array = NDArray[Any]
 Change = Callable[[SparseChunk | None], tuple[SparseChunk | None, None]]

@@ -16,7 +16,7 @@ from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
 from hsparse.model.variable_array import VariableArray, take, taken_sizes
 from hsparse.model.variable_fields import Fields
-from hsparse.wire.message import Part, SparseVariableValues
+from hsparse.wire.chunk_message import Part, SparseVariableValues
 
 Change = Callable[[VariableArray | None], tuple[VariableArray, None]]
 SparseChange = Callable[[SparseVariableChunk | None], tuple[SparseVariableChunk | None, None]]

@@ -11,7 +11,7 @@ from hsparse.model.acl import allowed
 from hsparse.model.principal import Principal
 from hsparse.model.right import Right
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.home import make_home
+from hsparse.sn.domains.home import make_home
 from hsparse.sn.service import Service
 
 MAX_PATH = 900

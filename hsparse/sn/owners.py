@@ -7,15 +7,8 @@ from typing import Any, TypeVar
 
 from hsparse.cluster.membership import Membership
 from hsparse.wire.gather import gather_all
-from hsparse.wire.message import (
-    Change,
-    ChangeObjects,
-    DataNode,
-    Message,
-    Outcome,
-    ReadObjects,
-    Record,
-)
+from hsparse.wire.message import DataNode, Message, Record
+from hsparse.wire.record_message import Change, ChangeObjects, Outcome, ReadObjects
 
 T = TypeVar("T")
 U = TypeVar("U")

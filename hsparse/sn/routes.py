@@ -5,8 +5,13 @@ from __future__ import annotations
 from hsparse.model.objid import COLLECTIONS
 from hsparse.model.right import Right
 from hsparse.sn.about import get_about, get_info, get_metrics
-from hsparse.sn.acls import get_acl, get_acls, put_acl
-from hsparse.sn.attributes import (
+from hsparse.sn.chunks.chunk_map import get_dataset_map, get_map
+from hsparse.sn.chunks.chunk_value import get_chunk_value, put_chunk_value
+from hsparse.sn.chunks.chunks import get_chunk, get_chunk_selection, get_chunks
+from hsparse.sn.domains.acls import get_acl, get_acls, put_acl
+from hsparse.sn.domains.domains import delete_domain, get_domain, post_domain, put_domain
+from hsparse.sn.domains.folders import get_domains
+from hsparse.sn.objects.attributes import (
     delete_attribute,
     delete_attributes,
     get_attribute,
@@ -17,10 +22,7 @@ from hsparse.sn.attributes import (
     put_attribute_value,
     put_attributes,
 )
-from hsparse.sn.chunk_map import get_dataset_map, get_map
-from hsparse.sn.chunk_value import get_chunk_value, put_chunk_value
-from hsparse.sn.chunks import get_chunk, get_chunk_selection, get_chunks
-from hsparse.sn.datasets import (
+from hsparse.sn.objects.datasets import (
     delete_dataset,
     get_dataset,
     get_dataset_by_path,
@@ -28,18 +30,16 @@ from hsparse.sn.datasets import (
     get_datasets,
     post_datasets,
 )
-from hsparse.sn.datatypes import (
+from hsparse.sn.objects.datatypes import (
     delete_datatype,
     get_datatype,
     get_datatype_by_path,
     get_datatypes,
     post_datatypes,
 )
-from hsparse.sn.domains import delete_domain, get_domain, post_domain, put_domain
-from hsparse.sn.extent import get_shape, put_shape
-from hsparse.sn.folders import get_domains
-from hsparse.sn.groups import delete_group, get_group, get_group_by_path, get_groups, post_groups
-from hsparse.sn.links import (
+from hsparse.sn.objects.extent import get_shape, put_shape
+from hsparse.sn.objects.groups import delete_group, get_group, get_group_by_path, get_groups, post_groups
+from hsparse.sn.objects.links import (
     delete_link,
     delete_links,
     get_link,
@@ -50,8 +50,8 @@ from hsparse.sn.links import (
 )
 from hsparse.sn.openapi import get_docs, get_openapi
 from hsparse.sn.route import Route
-from hsparse.sn.sparse import delete_value, get_defined, post_erase
-from hsparse.sn.values import get_value, post_value, put_value
+from hsparse.sn.values.sparse import delete_value, get_defined, post_erase
+from hsparse.sn.values.values import get_value, post_value, put_value
 
 ANY = "/{collection:groups|datasets|datatypes}/{id}"
 """An object of any collection."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from hsparse.clock import Clock
 from hsparse.sn.auth.authenticator import Authenticator
+from hsparse.sn.domains.statistics import Statistics
 from hsparse.sn.metrics import Metrics
+from hsparse.sn.objects.shown_objects import ShownObjects
 from hsparse.sn.owners import Owners
 from hsparse.sn.rate_limit import RateLimit
 from hsparse.sn.settings import ServiceSettings
-from hsparse.sn.shown_objects import ShownObjects
-from hsparse.sn.statistics import Statistics
 from hsparse.wire.budget import Budget
 
 

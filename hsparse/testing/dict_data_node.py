@@ -15,8 +15,9 @@ from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, NotFound, U
 from hsparse.model.objid import storage_key, tree_prefix
 from hsparse.model.right import Right
 from hsparse.model.shown_type import shown_type
-from hsparse.wire.message import (
-    Bury,
+from hsparse.wire.chunk_message import Bury, TrimChunks
+from hsparse.wire.message import Failure, GetInfo, Message, NodeInfo, Record
+from hsparse.wire.record_message import (
     Change,
     ChangeObjects,
     CreateObject,
@@ -25,22 +26,16 @@ from hsparse.wire.message import (
     DeleteObject,
     DeleteTree,
     EndTrim,
-    Failure,
     Forget,
-    GetInfo,
     Listing,
     ListKeys,
-    Message,
-    NodeInfo,
     Outcome,
     PutAcl,
     PutAttributes,
     PutLinks,
     PutRecord,
     ReadObjects,
-    Record,
     SetExtent,
-    TrimChunks,
 )
 
 R = TypeVar("R")

@@ -18,16 +18,17 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.layout import parse_layout
 from hsparse.model.objid import new_id, new_root_id
 from hsparse.model.variable_array import VariableArray
-from hsparse.sn.chunk_fanout import ChunkFanout
-from hsparse.sn.dataset import ATTEMPTS, Dataset
+from hsparse.sn.objects.dataset import ATTEMPTS, Dataset
+from hsparse.sn.objects.trim import finish_trim
 from hsparse.sn.owners import Owners
-from hsparse.sn.sparse_read import SparseRead
-from hsparse.sn.sparse_variable_read import SparseVariableRead
-from hsparse.sn.trim import finish_trim
-from hsparse.sn.variable_fanout import VariableFanout
+from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.sn.values.sparse_read import SparseRead
+from hsparse.sn.values.sparse_variable_read import SparseVariableRead
+from hsparse.sn.values.variable_fanout import VariableFanout
 from hsparse.testing.door import Array, Found, Kind, NotDone, Place, found_elements
 from hsparse.testing.sparse_model import Coord
-from hsparse.wire.message import CreateObject, Record, SetExtent
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import CreateObject, SetExtent
 
 T = TypeVar("T")
 LIMIT = 2**30

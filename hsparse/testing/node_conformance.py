@@ -20,36 +20,37 @@ from hsparse.format.selection import Boxes, Orthogonal, Points, Selection, Span,
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.objid import chunk_key, chunk_prefix, new_id, new_root_id
-from hsparse.wire.message import (
+from hsparse.wire.chunk_message import (
     Bury,
+    CountDefined,
+    EraseChunks,
+    FindElements,
+    Part,
+    ReadChunks,
+    ReadSparse,
+    TrimChunks,
+    UpdateElements,
+    WriteChunks,
+)
+from hsparse.wire.message import DataNode, GetInfo
+from hsparse.wire.record_message import (
     Change,
     ChangeObjects,
-    CountDefined,
     CreateObject,
-    DataNode,
     DeleteAttributes,
     DeleteLinks,
     DeleteObject,
     DeleteTree,
     EndTrim,
-    EraseChunks,
-    FindElements,
     Forget,
-    GetInfo,
     ListKeys,
     Outcome,
-    Part,
     PutAcl,
     PutAttributes,
     PutLinks,
     PutRecord,
-    ReadChunks,
     ReadObjects,
-    ReadSparse,
     SetExtent,
-    TrimChunks,
-    UpdateElements,
-    WriteChunks,
 )
 
 CLOCK = SystemClock()

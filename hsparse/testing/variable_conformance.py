@@ -18,9 +18,8 @@ from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.objid import new_id, new_root_id
 from hsparse.model.variable_array import VariableArray
-from hsparse.wire.message import (
+from hsparse.wire.chunk_message import (
     CountDefined,
-    DataNode,
     EraseChunks,
     Part,
     ReadSparse,
@@ -30,6 +29,7 @@ from hsparse.wire.message import (
     TrimChunks,
     WriteChunks,
 )
+from hsparse.wire.message import DataNode
 
 CLOCK = SystemClock()
 TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}

@@ -24,8 +24,10 @@ from hsparse.format.selection import Boxes, Orthogonal, Points, Span
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.variable_array import VariableArray
-from hsparse.wire import message as messages
+from hsparse.wire import chunk_message, linked_message, message, record_message, stored_message
+from hsparse.wire.message import Record
 
+MODULES = (message, record_message, chunk_message, stored_message, linked_message)
 ARRAY = 1
 RECORD = 2
 ALIGN = 8
@@ -33,9 +35,12 @@ ALIGN = 8
 
 def _registered() -> dict[str, type]:
     found = {Filter, ChunkSpec, Span, Orthogonal, Boxes, Points, VariableArray}
-    found |= {
-        item for item in vars(messages).values() if dataclasses.is_dataclass(item) and isinstance(item, type)
-    }
+    for module in MODULES:
+        found |= {
+            item
+            for item in vars(module).values()
+            if dataclasses.is_dataclass(item) and isinstance(item, type)
+        }
     return {item.__name__: item for item in found}
 
 
@@ -167,8 +172,8 @@ def _records(cls: type) -> frozenset[str]:
 
 
 def _is_record(hint: Any) -> bool:
-    return messages.Record in (hint, *typing.get_args(hint))
+    return Record in (hint, *typing.get_args(hint))
 
 
 def _is_record_map(hint: Any) -> bool:
-    return bool(typing.get_origin(hint) is dict and typing.get_args(hint)[1] == messages.Record)
+    return bool(typing.get_origin(hint) is dict and typing.get_args(hint)[1] == Record)

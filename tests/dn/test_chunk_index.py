@@ -26,15 +26,9 @@ from hsparse.storage.object_store import Entry, Page
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import StoreWrapper
-from hsparse.wire.message import (
-    Bury,
-    CountChunks,
-    DeleteTree,
-    FindChunk,
-    ListChunks,
-    Part,
-    WriteChunks,
-)
+from hsparse.wire.chunk_message import Bury, Part, WriteChunks
+from hsparse.wire.record_message import DeleteTree
+from hsparse.wire.stored_message import CountChunks, FindChunk, ListChunks
 from tests.conftest import MakeStore
 
 DATASET = "d-00000000-00000001-0000-000000-000001"

@@ -18,7 +18,8 @@ from hsparse.model.objid import chunk_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
-from hsparse.wire.message import Bury, Part, ReadChunks, ReadDirect, WriteChunks, WriteDirect
+from hsparse.wire.chunk_message import Bury, Part, ReadChunks, WriteChunks
+from hsparse.wire.stored_message import ReadDirect, WriteDirect
 
 DATASET = "d-00000000-00000001-0000-000000-000001"
 DIMS, EXTENT = (6,), (600,)

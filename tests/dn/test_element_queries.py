@@ -10,7 +10,7 @@ from hsparse.format.query import bind_query
 from hsparse.format.selection import Orthogonal, Points
 from hsparse.format.sparse_chunk import SparseChunk
 from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.wire.message import FindElements, UpdateElements
+from hsparse.wire.chunk_message import FindElements, UpdateElements
 
 DIMS = (2**16, 2**16 - 1)
 WHOLE = Orthogonal.all(DIMS)

@@ -14,16 +14,8 @@ from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import domain_prefix, new_id, new_root_id, summary_id
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
-from hsparse.wire.message import (
-    Change,
-    ChangeObjects,
-    CreateObject,
-    DeleteObject,
-    Part,
-    PutLinks,
-    PutRecord,
-    WriteChunks,
-)
+from hsparse.wire.chunk_message import Part, WriteChunks
+from hsparse.wire.record_message import Change, ChangeObjects, CreateObject, DeleteObject, PutLinks, PutRecord
 
 CLOCK = SystemClock()
 ROOT = new_root_id(CLOCK)

@@ -22,8 +22,9 @@ from hsparse.model.linked_file import LinkedFile
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.counting_store import CountingStore
+from hsparse.wire.chunk_message import Bury, Part
 from hsparse.wire.codec import decode, encode
-from hsparse.wire.message import Bury, InspectFile, Part, ReadLinked
+from hsparse.wire.linked_message import InspectFile, ReadLinked
 
 R = TypeVar("R")
 DATASET = "d-00000000-00000001-0000-000000-000001"

@@ -22,7 +22,8 @@ from hsparse.storage.object_store import Buffer
 from hsparse.testing.chunk_query_conformance import *  # noqa: F403
 from hsparse.testing.node_conformance import *  # noqa: F403
 from hsparse.testing.variable_conformance import *  # noqa: F403
-from hsparse.wire.message import DataNode, GetInfo, Part, TrimChunks, WriteChunks
+from hsparse.wire.chunk_message import Part, TrimChunks, WriteChunks
+from hsparse.wire.message import DataNode, GetInfo
 
 
 @pytest.fixture(params=["direct", "direct with a cache of one byte", "http"])

@@ -1,4 +1,4 @@
-"""Dense datasets as zarr has them; that zarr reads them is in tests/sn/test_kerchunk.py."""
+"""Dense datasets as zarr has them; that zarr reads them is in tests/sn/chunks/test_kerchunk.py."""
 
 from __future__ import annotations
 

@@ -12,18 +12,17 @@ from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.dict_data_node import DictDataNode
-from hsparse.wire.message import (
+from hsparse.wire.message import DataNode, Message
+from hsparse.wire.record_message import (
     Change,
     ChangeObjects,
     CreateObject,
-    DataNode,
     DeleteAttributes,
     DeleteLinks,
     DeleteObject,
     DeleteTree,
     EndTrim,
     ListKeys,
-    Message,
     Outcome,
     PutAcl,
     PutAttributes,

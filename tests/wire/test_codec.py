@@ -14,22 +14,24 @@ from hsparse.format.selection import Boxes, Orthogonal, Points, Span
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.variable_array import VariableArray
-from hsparse.wire.codec import TYPES, decode, encode
-from hsparse.wire.message import (
-    Change,
-    ChangeObjects,
-    CreateObject,
-    Failure,
+from hsparse.wire.chunk_message import (
     FindElements,
-    Outcome,
     Part,
-    PutAttributes,
-    ReadObjects,
     ReadSparseVariable,
     SparseValues,
     SparseVariableValues,
     TrimChunks,
     WriteChunks,
+)
+from hsparse.wire.codec import TYPES, decode, encode
+from hsparse.wire.message import Failure
+from hsparse.wire.record_message import (
+    Change,
+    ChangeObjects,
+    CreateObject,
+    Outcome,
+    PutAttributes,
+    ReadObjects,
 )
 
 

@@ -1,0 +1,137 @@
+"""References to dense chunks (kerchunk's JSON, version 1): zarr and xarray open them as arrays, through fsspec.
+
+A reference is a URL, an offset and a length. Sparse chunks, types and filters that zarr does not have cannot be
+referred to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import orjson
+
+from hsparse.errors import HsparseError, Unsupported
+from hsparse.model.linked_layout import is_linked
+from hsparse.model.zarr_array import GROUP, is_scale, scales_of, zarr_array, zarr_attributes
+from hsparse.sn.chunks.mapped import TOLD, Mapped
+from hsparse.sn.chunks.stored_chunks import Json, StoredChunks, map_page
+from hsparse.sn.json_stream import encode_floats
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.objects.walk import hard_links
+
+Members = AsyncGenerator[bytes, None]
+
+
+class References:
+    """References to objects whose URLs are `base` and a key."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._names: dict[str, str] = {}
+
+    async def array(self, prefix: str, dataset: Dataset, chunks: StoredChunks) -> Members:
+        """Yield the members of `refs` that make up one array.
+
+        `Unsupported` when zarr cannot have it, before anything is yielded.
+        """
+        described = _described(dataset, chunks)
+        if is_linked(dataset.record):  # others have no masks
+            async for row in _rows(chunks):
+                _check_mask(row)
+        rows = _rows(chunks)
+        async with aclosing(rows):
+            first = await anext(rows, None)
+            yield _member(f"{prefix}.zarray", described)
+            dimensions = self._dimensions(prefix, dataset)
+            yield _member(f"{prefix}.zattrs", zarr_attributes(dataset.record, dimensions))
+            if first is not None:
+                yield self._chunk(prefix, first)
+            async for row in rows:
+                yield self._chunk(prefix, row)
+
+    async def domain(
+        self,
+        objects: AsyncGenerator[Mapped, None],
+        open_dataset: Callable[[Json], tuple[Dataset, StoredChunks]],
+    ) -> Members:
+        """Yield the whole JSON of a domain; datasets that zarr cannot have are `skipped`, with the reason."""
+        skipped: dict[str, str] = {}
+        yield b'{"version":1,"refs":{' + _member(".zgroup", GROUP)
+        async with aclosing(objects):
+            async for found in objects:
+                prefix = found.path.strip("/") + "/" if found.path != "/" else ""
+                if not found.is_dataset:
+                    for title, id in hard_links(found.record):
+                        self._names.setdefault(id, title)
+                    if prefix:
+                        yield b"," + _member(f"{prefix}.zgroup", GROUP)
+                    yield b"," + _member(f"{prefix}.zattrs", zarr_attributes(found.record, None))
+                    continue
+                try:
+                    members = self.array(prefix, *open_dataset(found.record))
+                    first = await anext(members)
+                except HsparseError as error:
+                    if error.kind not in TOLD:
+                        raise
+                    skipped[found.path] = error.message
+                    continue
+                async with aclosing(members):
+                    yield b"," + first
+                    async for member in members:
+                        yield b"," + member
+        yield b'},"skipped":' + orjson.dumps(skipped) + b"}"
+
+    def _dimensions(self, prefix: str, dataset: Dataset) -> list[str]:
+        """Return the names of an array's dimensions: those of its scales, as far as their groups were met by now."""
+        own = prefix.strip("/").rpartition("/")[2]
+        if is_scale(dataset.record) and own:
+            return [own]
+        names = [self._names.get(scale, "") for scale in scales_of(dataset.record)]
+        return [name or f"{own or 'array'}_dim_{dim}" for dim, name in enumerate(names)]
+
+    def _chunk(self, prefix: str, row: Json) -> bytes:
+        _check_mask(row)
+        name = ".".join(map(str, row["scaled"])) or "0"
+        url = row.get("url") or self._base + row["key"]
+        return _member(f"{prefix}{name}", [url, row["address"], row["size"]])
+
+
+async def _rows(chunks: StoredChunks) -> AsyncGenerator[Json, None]:
+    """Yield what is known of every chunk."""
+    rows, marker = await chunks.page(map_page())
+    while True:
+        for row in rows:
+            yield row
+        if not marker:
+            return
+        rows, marker = await chunks.page(map_page(marker))
+
+
+def _check_mask(row: Json) -> None:
+    if row["filter_mask"]:
+        raise Unsupported(
+            f"The chunk {row['scaled']} in {row['key']} was stored without some of its filters (mask "
+            f"{row['filter_mask']}), which zarr has no word for; read values, or the map in JSON."
+        )
+
+
+def _described(dataset: Dataset, chunks: StoredChunks) -> Json:
+    if dataset.spec.sparse:
+        raise Unsupported(f"{dataset.id} is sparse, which zarr is not: read the map in JSON.")
+    if dataset.is_variable:
+        raise Unsupported(f"{dataset.id} has elements of variable length, which zarr does not read.")
+    spec = dataset.spec
+    if spec.arange:
+        raise Unsupported(f"{dataset.id} has an initializer: what was not written is no one fill value.")
+    return zarr_array(dataset.extent, chunks.grid.chunk, spec.datatype.dtype, spec.fill, spec.filters[0])
+
+
+def _member(name: str, value: Any) -> bytes:
+    """Return a member of `refs`: metadata are JSON as text, chunks lists."""
+    return encode_floats(name) + b":" + orjson.dumps(_text(value) if isinstance(value, dict) else value)
+
+
+def _text(value: Json) -> str:
+    return encode_floats(value).decode()

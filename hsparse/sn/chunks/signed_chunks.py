@@ -1,0 +1,40 @@
+"""Stored chunks, each with a URL by which anybody can read its object for some time."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.format.selection import Selection
+from hsparse.sn.chunks.stored_chunks import Json, Scaled, StoredChunks, Wanted
+from hsparse.sn.owners import Owners
+from hsparse.wire.stored_message import SignKeys
+
+
+class SignedChunks:
+    """The chunks of another `StoredChunks`, with `url`, good for so many seconds."""
+
+    def __init__(self, chunks: StoredChunks, owners: Owners, seconds: int) -> None:
+        self._chunks = chunks
+        self._owners = owners
+        self._seconds = seconds
+        self.grid = chunks.grid
+
+    async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
+        rows, marker = await self._chunks.page(wanted)
+        return await self._signed(rows), marker
+
+    async def count(self, selection: Selection | None) -> int:
+        return await self._chunks.count(selection)
+
+    async def find(self, scaled: Scaled) -> Json | None:
+        found = await self._chunks.find(scaled)
+        return None if found is None else (await self._signed([found]))[0]
+
+    async def scaled(self) -> NDArray[np.uint64]:
+        return await self._chunks.scaled()
+
+    async def _signed(self, rows: list[Json]) -> list[Json]:
+        keys = tuple(row["key"] for row in rows)
+        urls = await self._owners.ask_any(SignKeys(keys, self._seconds))
+        return [{**row, "url": url} for row, url in zip(rows, urls, strict=True)]

@@ -1,0 +1,170 @@
+"""The stored chunks of a dataset, wherever they are: which there are, and what an HDF5 file's chunk index would say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED, ChunkRows
+from hsparse.format.grid import Grid
+from hsparse.format.selection import Selection
+from hsparse.model.filter_json import SECTIONS
+from hsparse.model.objid import chunk_key, chunk_name, chunk_prefix, map_key
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.owners import Owners
+from hsparse.sn.values.chunk_fanout import list_chunks
+from hsparse.wire.stored_message import CountChunks, FindChunk, ListChunks
+
+Json = dict[str, Any]
+Scaled = tuple[int, ...]
+MOST_CHUNKS = 1 << 20
+"""The most chunks whose coordinates are in memory at a time."""
+MAP_PAGE = 9999
+"""Chunks asked for at a time where all are: one fewer than ten pages of a listing have, which spares one more."""
+AT_ONCE = 1000
+"""Chunks that are made ready for an answer before others have their turn: some 10 ms."""
+
+
+class Order(StrEnum):
+    """The order of an iteration (H5D_chunk_order_t): as they are listed, by coordinates, by address."""
+
+    NATIVE = "native"
+    COORD = "coord"
+    ADDR = "addr"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which chunks of an iteration: those a selection meets (None: all), after one, without the first `skip`."""
+
+    selection: Selection | None
+    order: Order
+    after: Scaled = ()
+    skip: int = 0
+    limit: int = 1000
+
+
+def map_page(after: Scaled = ()) -> Wanted:
+    """Return what is asked for where all chunks are wanted: those after one, in the order that costs least."""
+    return Wanted(None, Order.NATIVE, after, 0, MAP_PAGE)
+
+
+class StoredChunks(Protocol):
+    """The stored chunks of one dataset; `grid` is of the chunks that are told of."""
+
+    grid: Grid
+
+    async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
+        """Return what is known of some chunks, each as answers have it, and the one to go on after (empty: no more).
+
+        A page that others follow may have fewer than the limit, even none.
+        """
+        ...
+
+    async def count(self, selection: Selection | None) -> int:
+        """Return how many chunks a selection meets."""
+        ...
+
+    async def find(self, scaled: Scaled) -> Json | None:
+        """Return what is known of one chunk, None where it is not stored."""
+        ...
+
+    async def scaled(self) -> NDArray[np.uint64]:
+        """Return the scaled coordinates of all, (n, rank) uint64."""
+        ...
+
+
+class OwnChunks:
+    """The chunks of a dataset that has objects of its own: an object's key is the address."""
+
+    def __init__(self, owners: Owners, dataset: Dataset, bucket: str) -> None:
+        self._owners = owners
+        self._dataset = dataset
+        self._bucket = bucket
+        self.grid = dataset.grid
+
+    async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
+        dataset = self._dataset
+        message = ListChunks(
+            dataset.spec,
+            dataset.extent,
+            wanted.selection,
+            wanted.order is Order.COORD,
+            wanted.after,
+            wanted.skip,
+            wanted.limit,
+        )
+        page = await self._owners.ask_owner(map_key(dataset.id), message)
+        found: list[Json] = []
+        for first in range(0, len(page.rows), AT_ONCE):
+            found += self._shown(page.rows.take(np.arange(first, min(first + AT_ONCE, len(page.rows)))))
+            await asyncio.sleep(0)
+        return found, page.marker
+
+    async def count(self, selection: Selection | None) -> int:
+        message = CountChunks(self._dataset.spec, self._dataset.extent, selection)
+        return await self._owners.ask_owner(map_key(self._dataset.id), message)
+
+    async def find(self, scaled: Scaled) -> Json | None:
+        key = chunk_key(self._dataset.id, scaled)
+        shown = self._shown(await self._owners.ask_owner(key, FindChunk(self._dataset.spec, scaled)))
+        return shown[0] if shown else None
+
+    async def scaled(self) -> NDArray[np.uint64]:
+        found = await list_chunks(self._owners, self._dataset, most=MOST_CHUNKS)
+        counts = np.array(self.grid.counts, np.uint64)
+        return found[(found < counts).all(axis=1)]
+
+    def _shown(self, rows: ChunkRows) -> list[Json]:
+        sparse, prefix = self._dataset.spec.sparse, chunk_prefix(self._dataset.id)
+        offsets = rows.scaled * np.array(self.grid.chunk, np.uint64)
+        columns = (rows.scaled.tolist(), offsets.tolist(), rows.size.tolist(), rows.etags)
+        found: list[Json] = [
+            {
+                "scaled": scaled,
+                "offset": offset,
+                "bucket": self._bucket,
+                "key": prefix + chunk_name(scaled),
+                "address": 0,
+                "size": size,
+                **({} if sparse else {"filter_mask": 0}),
+                "etag": etag,
+            }
+            for scaled, offset, size, etag in zip(*columns, strict=True)
+        ]
+        if sparse:
+            for shown, table, defined in zip(
+                found, rows.sections.tolist(), rows.defined.tolist(), strict=True
+            ):
+                shown["sections"] = shown_sections(table)
+                shown["size"] = sum(row[SIZE] for row in table)
+                shown["defined"] = defined
+        return found
+
+
+def place(grid: Grid, scaled: Sequence[int]) -> Json:
+    """Return how answers say where a chunk is: scaled coordinates, and those of its first element."""
+    return {"scaled": list(scaled), "offset": list(grid.origin(scaled))}
+
+
+def shown_sections(table: list[list[int]]) -> list[Json]:
+    """Return the sections of a structured chunk as answers have them; `offset` from the chunk's first byte."""
+    shown, offset = [], 0
+    for kind, row in zip(SECTIONS, table, strict=False):
+        shown.append(
+            {
+                "type": kind,
+                "offset": offset,
+                "size": row[SIZE],
+                "unfiltered_size": row[UNFILTERED],
+                "filter_mask": row[MASK],
+            }
+        )
+        offset += row[SIZE]
+    return shown

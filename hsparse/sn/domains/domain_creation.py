@@ -1,0 +1,158 @@
+"""Creating a domain or folder: its root group first, then the record that makes it visible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseError, NotFound
+from hsparse.model.acl import DEFAULT, full_rights
+from hsparse.model.objid import check_id, is_root, new_root_id
+from hsparse.model.right import Right
+from hsparse.sn.access import TOP, check_bucket, find_domain, normal_path, require
+from hsparse.sn.context import Context, Domain
+from hsparse.sn.domains.home import folder_acls
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import CreateObject, DeleteObject
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What the body of a creating request asks for."""
+
+    path: str
+    owner: str
+    folder: bool
+    linked: str | None
+    root: str | None
+    properties: Record
+
+
+async def create_domain(context: Context, body: Record) -> Record:
+    """Create the request's domain or folder and return its record.
+
+    `Conflict` when it exists, `NotFound` when its parent does not, `Forbidden` without the right to create
+    there. At the top level, and for another owner, only an admin may.
+    """
+    wish = _parse(context, body)
+    parent = await _parent(context, wish)
+    if (await context.service.owners.read(wish.path))[0].failure is None:
+        raise Conflict(f"{wish.path} exists already.")
+    linked = await _linked_root(context, wish.linked) if wish.linked is not None else None
+    root = linked
+    if not wish.folder and linked is None:
+        root = await _create_root(context, wish)
+    now = context.service.clock.now()
+    record: Record = {"owner": wish.owner, "acls": _acls(parent, wish), "created": now, "lastModified": now}
+    record |= {"root": root} if root is not None else {}
+    try:
+        await context.service.owners.apply(CreateObject(wish.path, record))
+    except HsparseError:
+        if root is not None and linked is None:
+            await context.service.owners.change(DeleteObject(root))
+        raise
+    return record
+
+
+def _parse(context: Context, body: Record) -> _Wish:
+    if context.path is None or context.path == "/":
+        raise BadRequest("No domain given: name the new one by ?domain= or the X-Hdf-domain header.")
+    folder = bool(body.get("folder"))
+    linked, bucket, root = (_text(body, key) for key in ("linked_domain", "linked_bucket", "root_id"))
+    if folder and (linked or root):
+        raise BadRequest("A folder has no objects: it takes neither linked_domain nor root_id.")
+    if linked is not None:
+        check_bucket(context.service, bucket)
+        linked = normal_path(context.service, linked)
+    if root is not None and not is_root(check_id(root, "groups")):
+        raise BadRequest(f"{root!r} is not the id of a root group.")
+    return _Wish(context.path, _owner(context, body), folder, linked, root, _properties(body.get("group")))
+
+
+def _text(body: Record, key: str) -> str | None:
+    value = body.get(key)
+    if value is not None and not isinstance(value, str):
+        raise BadRequest(f"{key} must be a string, not {value!r:.40}.")
+    return value
+
+
+def _owner(context: Context, body: Record) -> str:
+    owner = body.get("owner") or context.principal.name
+    if not isinstance(owner, str):
+        raise BadRequest(f"The owner must be a user's name, not {owner!r}.")
+    if context.principal.anonymous:
+        raise Forbidden("Creating a domain needs a user: send a name and password.")
+    if owner != context.principal.name and not context.principal.admin:
+        raise Forbidden("Only an admin can create a domain that another user owns.")
+    return owner
+
+
+def _properties(group: Any) -> Record:
+    if group is None:
+        return {}
+    properties = group.get("creationProperties", {}) if isinstance(group, dict) else None
+    if not isinstance(properties, dict):
+        raise BadRequest("group must be an object with the root group's creationProperties.")
+    return dict(properties)
+
+
+async def _parent(context: Context, wish: _Wish) -> Domain:
+    path = wish.path.rpartition("/")[0]
+    if not path:
+        if not context.principal.admin:
+            raise Forbidden(f"{wish.path} is at the top level: only an admin can create it.")
+        return TOP
+    try:
+        parent = await find_domain(context.service, path, context.principal)
+    except HsparseError as error:
+        if error.kind is ErrorKind.GONE:
+            raise NotFound(f"The parent folder {path} was deleted; create it first.") from error
+        if error.kind is ErrorKind.NOT_FOUND:
+            raise NotFound(f"The parent folder {path} does not exist; create it first.") from error
+        raise
+    if parent.root is not None:
+        raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")
+    await require(context, parent, Right.CREATE)
+    return parent
+
+
+async def _linked_root(context: Context, path: str) -> str:
+    """Return the root of the domain whose objects are shared.
+
+    The new domain gives its owner every right to them, for good: so it takes every right there.
+    """
+    domain = await find_domain(context.service, path)
+    if domain.root is None:
+        raise BadRequest(f"{path} is a folder: only a domain can be linked.")
+    for right in Right:
+        await require(context, domain, right)
+    return domain.root
+
+
+async def _create_root(context: Context, wish: _Wish) -> str:
+    clock = context.service.clock
+    root, now = wish.root or new_root_id(clock), clock.now()
+    record: Record = {
+        "id": root,
+        "root": root,
+        "created": now,
+        "lastModified": now,
+        "domain": wish.path,
+        "links": {},
+        "attributes": {},
+    }
+    if wish.properties:
+        record["creationProperties"] = wish.properties
+    await context.service.owners.apply(CreateObject(root, record))
+    return root
+
+
+def _acls(parent: Domain, wish: _Wish) -> dict[str, dict[str, bool]]:
+    """Return the new domain's ACLs: the parent's that grant anything, but for `default` and the owner."""
+    inherited = {
+        user: rights
+        for user, rights in (parent.record.get("acls") or {}).items()
+        if user not in (DEFAULT, wish.owner, parent.record.get("owner")) and any(rights.values())
+    }
+    own = folder_acls(wish.owner) if wish.folder else {wish.owner: full_rights()}
+    return inherited | own

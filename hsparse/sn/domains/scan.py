@@ -1,0 +1,160 @@
+"""What a domain or a dataset takes in the store, counted from the listing of its keys."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from hsparse.errors import ErrorKind
+from hsparse.model.dataspace import num_elements
+from hsparse.model.datatype import parse_type
+from hsparse.model.objid import chunk_of_key, chunk_prefix, domain_prefix, is_map_key
+from hsparse.sn.linked.linked_counts import linked_counts
+from hsparse.sn.objects.walk import READS_AT_ONCE
+from hsparse.sn.owners import Owners
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import ListKeys
+
+KEYS_AT_ONCE = 10_000
+MAX_LISTED = 10_000
+"""Datasets whose own counts are kept beside the sums."""
+SUMMARY = ".info.json"
+SUMMED = ("num_chunks", "allocated_bytes", "logical_bytes", "linked_bytes", "num_linked_chunks")
+
+
+@dataclass(slots=True)
+class _Stored:
+    """One dataset's share of a listing: its id, when any of it was written, its chunks and their bytes."""
+
+    id: str
+    modified: float = 0.0
+    chunks: int = 0
+    size: int = 0
+    recorded: bool = False
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What a listing has shown so far; keys come in order, so that a dataset's are together."""
+
+    groups: int = 0
+    datatypes: int = 0
+    metadata: int = 0
+    modified: float = 0.0
+    datasets: list[_Stored] = field(default_factory=list)
+
+    def add(self, key: str, size: int, modified: float) -> None:
+        name = key.rpartition("/")[2]
+        if name == SUMMARY or is_map_key(key):
+            return
+        self.modified = max(self.modified, modified)
+        if name in (".group.json", ".datatype.json"):
+            self.groups += name == ".group.json"
+            self.datatypes += name == ".datatype.json"
+            self.metadata += size
+            return
+        if name != ".dataset.json" and chunk_of_key(key) is None:
+            return
+        id = dataset_of_key(key)
+        if not self.datasets or self.datasets[-1].id != id:
+            self.datasets.append(_Stored(id))
+        stored = self.datasets[-1]
+        stored.modified = max(stored.modified, modified)
+        if name == ".dataset.json":
+            self.metadata += size
+            stored.recorded = True
+        else:
+            stored.chunks += 1
+            stored.size += size
+
+    def finished(self, *, all: bool = False) -> list[_Stored]:
+        """Take out the datasets that no key will follow of: all but the last, or all at the end."""
+        count = len(self.datasets) if all else max(len(self.datasets) - 1, 0)
+        done, self.datasets = self.datasets[:count], self.datasets[count:]
+        return [stored for stored in done if stored.recorded]  # not chunks that are left of a deleted one
+
+
+async def scan_domain(owners: Owners, root: str) -> Record:
+    """Return the summary of a domain as `.info.json` has it, without the times of the scan.
+
+    Numbers of groups, datatypes, datasets and chunks, bytes, a checksum of the listing, and the counts of
+    each dataset, of the first `MAX_LISTED`. In memory is no more than that and one page of keys.
+    """
+    tally, digest = _Tally(), hashlib.md5(usedforsecurity=False)
+    sums: Record = dict.fromkeys(SUMMED, 0)
+    datasets: Record = {}
+    count = 0
+    async for page in _pages(owners, domain_prefix(root)):
+        for key, size, modified in page:
+            tally.add(key, size, modified)
+            if not key.endswith(SUMMARY) and not is_map_key(key):
+                digest.update(f"{key} {size} {modified}\n".encode())
+        count += await _fold(owners, tally.finished(), sums, datasets)
+    count += await _fold(owners, tally.finished(all=True), sums, datasets)
+    return {
+        **sums,
+        "num_groups": tally.groups,
+        "num_datatypes": tally.datatypes,
+        "num_datasets": count,
+        "metadata_bytes": tally.metadata,
+        "lastModified": tally.modified,
+        "md5_sum": digest.hexdigest(),
+        "datasets": datasets,
+    }
+
+
+async def _fold(owners: Owners, done: list[_Stored], sums: Record, datasets: Record) -> int:
+    """Add datasets to the sums; return how many there are."""
+    count = 0
+    for first in range(0, len(done), READS_AT_ONCE):
+        some = done[first : first + READS_AT_ONCE]
+        for stored, outcome in zip(some, await owners.read(*(one.id for one in some)), strict=True):
+            if outcome.failure is not None and outcome.failure.kind in (ErrorKind.NOT_FOUND, ErrorKind.GONE):
+                continue  # deleted since it was listed
+            record = outcome.unwrap()
+            counts = _dataset_counts(record, stored) | await linked_counts(owners, record)
+            count += 1
+            for key in SUMMED:
+                sums[key] += counts[key]
+            if len(datasets) < MAX_LISTED:
+                datasets[stored.id] = counts
+    return count
+
+
+def _dataset_counts(record: Record, stored: _Stored) -> Record:
+    """Return a dataset's counts; of a variable-length type nothing but the stored bytes is known."""
+    datatype = parse_type(record["type"])
+    logical = num_elements(record["shape"]) * datatype.guessed_size
+    return {
+        "lastModified": stored.modified,
+        "num_chunks": stored.chunks,
+        "allocated_bytes": stored.size,
+        "logical_bytes": stored.size if datatype.is_variable else logical,
+    }
+
+
+async def scan_dataset(owners: Owners, id: str) -> tuple[int, int]:
+    """Return a dataset's number of stored chunks, and their bytes."""
+    count = total = 0
+    async for page in _pages(owners, chunk_prefix(id)):
+        for key, size, _ in page:
+            if chunk_of_key(key) is not None:
+                count, total = count + 1, total + size
+    return count, total
+
+
+def dataset_of_key(key: str) -> str:
+    """Return the id of the dataset whose record or chunk `db/<uuid1>/d/<uuid2>/<name>` is."""
+    _, first, _, second, _ = key.split("/")
+    return f"d-{first}-{second}"
+
+
+async def _pages(owners: Owners, prefix: str) -> AsyncIterator[list[tuple[str, int, float]]]:
+    marker = ""
+    while True:
+        listing = await owners.ask_any(ListKeys(prefix, start_after=marker, limit=KEYS_AT_ONCE))
+        yield list(zip(listing.keys, listing.sizes, listing.modified, strict=True))
+        if not listing.more or not listing.keys:
+            return
+        marker = listing.keys[-1]

@@ -1,0 +1,176 @@
+"""Chunk tables: datasets whose elements say where the pieces of another dataset are in files."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, Conflict, TooLarge
+from hsparse.format.selection import Orthogonal, Points, Selection
+from hsparse.model.linked_layout import linked_layout
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.owners import Owners
+from hsparse.wire.message import Record
+
+MASK = "filter_mask"
+BLOCK = 1 << 18
+"""Entries read at a time."""
+MOST_ENTRIES = 1 << 24
+"""Entries of a table that is read whole: 100 000 chunks are common, more than these are nobody's."""
+MOST_FOUND = 1 << 20
+"""Entries with a piece, of a table read whole."""
+MOST_BYTES = 4096
+"""Bytes of an element: two numbers, a mask and a URI."""
+ReadTable = Callable[[Dataset, Selection], Awaitable[NDArray[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The names of a table's fields. `uri` is None where the layout names the one file."""
+
+    offset: str
+    size: str
+    mask: str | None
+    uri: str | None
+
+
+class ChunkTable:
+    """One dataset's chunk table; its own chunks are with their owners, and read as any dataset's."""
+
+    def __init__(self, table: Dataset, layout: Record, rank: int, read: ReadTable) -> None:
+        self._table = table
+        self._fields = check_table(table, layout, rank)
+        self._read = read
+
+    @classmethod
+    async def open(cls, owners: Owners, dataset: Dataset, read: ReadTable) -> ChunkTable:
+        """Return the table that the layout of `dataset` names; `NotFound` when there is none."""
+        layout = linked_layout(dataset.record) or {}
+        return cls(Dataset.of(await owners.record(layout["chunk_table"])), layout, len(dataset.extent), read)
+
+    async def entries(self, coords: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str] | None]:
+        """Return offset, size and filter mask of the pieces at `coords`, (n, 3), and the URIs of their files.
+
+        A size of 0 says that there is no piece. No URIs: the layout names the one file.
+        """
+        table = self._table
+        found = np.zeros((len(coords), 3), np.int64)
+        uris: list[str] | None = None if self._fields.uri is None else [""] * len(coords)
+        inside = np.flatnonzero((coords < np.array(table.extent, np.int64)).all(axis=1))
+        if not len(inside):
+            return found, uris
+        wanted = coords[inside]
+        low, high = wanted.min(axis=0), wanted.max(axis=0) + 1
+        if prod((high - low).tolist()) <= 2 * len(inside):
+            box = Orthogonal.box(table.extent, low.tolist(), high.tolist())
+            values = (await self._read(table, box))[tuple((wanted - low).T)]
+        else:
+            values = await self._read(table, Points(table.extent, wanted.astype(np.uint64)))
+        found[inside] = self._numbers(values)
+        if uris is not None:
+            for row, uri in zip(inside.tolist(), values[self._fields.uri].tolist(), strict=True):
+                uris[row] = self._text(uri, there=bool(found[row, 1]))
+        return found, uris
+
+    async def coords(self) -> NDArray[np.int64]:
+        """Return the coordinates of the pieces that there are, (n, rank)."""
+        found = [np.zeros((0, len(self._table.extent)), np.int64)]
+        async for first, entries in self._blocks():
+            places = np.argwhere(entries[..., 1] > 0)
+            places[:, 0] += first
+            found.append(places)
+            if sum(map(len, found)) > MOST_FOUND:
+                raise TooLarge(
+                    f"The chunk table {self._table.id} has more than {MOST_FOUND} entries; select less at a time."
+                )
+        return np.concatenate(found)
+
+    async def totals(self) -> tuple[int, int]:
+        """Return how many pieces there are, and their bytes."""
+        count = size = 0
+        async for _, entries in self._blocks():
+            count += int(np.count_nonzero(entries[..., 1]))
+            size += int(entries[..., 1].sum())
+        return count, size
+
+    async def _blocks(self) -> AsyncIterator[tuple[int, NDArray[np.int64]]]:
+        """Give the table in blocks of whole rows: the first row, and offset, size and mask, (..., 3)."""
+        table = self._table
+        if prod(table.extent) > MOST_ENTRIES:
+            raise TooLarge(
+                f"The chunk table {table.id} has {prod(table.extent)} entries; the limit is {MOST_ENTRIES}: "
+                "select less at a time."
+            )
+        rows = max(1, BLOCK // max(1, prod(table.extent[1:])))
+        for first in range(0, table.extent[0], rows):
+            start = (first, *(0,) * (len(table.extent) - 1))
+            stop = (min(table.extent[0], first + rows), *table.extent[1:])
+            values = await self._read(table, Orthogonal.box(table.extent, start, stop))
+            yield first, self._numbers(values)
+
+    def _numbers(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """Return offset, size and filter mask of elements, (..., 3)."""
+        found = np.zeros((*values.shape, 3), np.int64)
+        for place, name in enumerate((self._fields.offset, self._fields.size, self._fields.mask)):
+            if name is not None:
+                found[..., place] = values[name]
+        if found.size and int(found.min()) < 0:
+            raise Conflict(f"The chunk table {self._table.id} has a negative offset or size.")
+        return found
+
+    def _text(self, uri: Any, *, there: bool) -> str:
+        """Return a URI as text; of an entry without a piece it does not count."""
+        if not there:
+            return ""
+        try:
+            text = uri.decode() if isinstance(uri, bytes) else uri
+        except UnicodeDecodeError as error:
+            raise Conflict(f"The chunk table {self._table.id} has a file_uri that is not UTF-8.") from error
+        if not isinstance(text, str) or not text:
+            raise Conflict(f"The chunk table {self._table.id} has an offset without a file_uri.")
+        return text
+
+
+def check_table(table: Dataset, layout: Record, rank: int) -> Fields:
+    """Return the fields of a table; `BadRequest` when it cannot be that of a layout with `rank` dimensions."""
+    if linked_layout(table.record) is not None or table.spec.sparse:
+        raise BadRequest(f"The chunk table {table.id} must have dense chunks of its own.")
+    if table.is_variable:
+        raise BadRequest(
+            f"The chunk table {table.id} has fields of variable length: a file_uri in it must be a string of fixed "
+            "size."
+        )
+    if len(table.extent) != rank:
+        raise BadRequest(
+            f"The chunk table {table.id} has {len(table.extent)} dimensions; the dataset has {rank}."
+        )
+    if table.dtype.itemsize > MOST_BYTES:
+        raise BadRequest(
+            f"An element of the chunk table {table.id} has {table.dtype.itemsize} bytes; the limit is "
+            f"{MOST_BYTES}."
+        )
+    return _fields(table, layout)
+
+
+def _fields(table: Dataset, layout: Record) -> Fields:
+    """Find the fields: the first two are offset and size; a file's URI counts when the layout names no file."""
+    dtype = table.dtype
+    names = dtype.names or ()
+    numbers = {name for name in names if dtype[name].kind in "iu" and dtype[name].shape == ()}
+    if len(names) < 2 or not numbers >= set(names[:2]):
+        raise BadRequest(
+            f"An element of the chunk table {table.id} must be a compound of an offset and a size."
+        )
+    uri = None
+    if "file_uri" not in layout:
+        uri = next((name for name in names[2:] if dtype[name].kind == "S"), None)
+        if uri is None:
+            raise BadRequest(
+                f"Neither the layout nor the chunk table {table.id} names a file; give file_uri."
+            )
+    return Fields(names[0], names[1], MASK if MASK in numbers else None, uri)

@@ -1,0 +1,107 @@
+"""The chunks of a dataset whose data stays in HDF5 files: where each is in which file.
+
+They are the file's own chunks, not those that reads put together of several; contiguous data counts as one.
+"""
+
+from __future__ import annotations
+
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import NotFound
+from hsparse.format.chunk_rows import row_names
+from hsparse.format.grid import Grid
+from hsparse.format.plan import met
+from hsparse.format.selection import Selection
+from hsparse.model.linked_file import LinkedFile, file_key
+from hsparse.model.objid import chunk_name
+from hsparse.sn.chunks.stored_chunks import Json, Order, Scaled, Wanted, place
+from hsparse.sn.linked.linked_read import linked_file
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.owners import Owners
+from hsparse.sn.values.chunk_fanout import ChunkFanout
+
+OFFSET, SIZE, MASK = range(3)
+
+
+class LinkedIndex:
+    """The chunks in files of one dataset, see `StoredChunks`."""
+
+    def __init__(self, owners: Owners, dataset: Dataset, bucket: str) -> None:
+        linked = ChunkFanout(owners, dataset).linked()
+        assert linked is not None
+        self._linked = linked
+        self._dataset = dataset
+        self._bucket = bucket
+        # A dimension of no elements has no chunks, but a chunk has some in each.
+        self.grid = Grid(dataset.extent, tuple(max(1, dim) for dim in linked.piece_dims))
+
+    async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
+        coords = await self._met(wanted.selection)
+        if wanted.order is Order.ADDR:
+            coords, entries, keys = await self._places(coords)
+            order = np.lexsort((entries[:, OFFSET], np.unique(keys, return_inverse=True)[1]))
+        else:
+            order = np.argsort(row_names(coords.astype(np.uint64)), kind="stable")
+        coords = coords[order]
+        first = wanted.skip + self._behind(coords, wanted)
+        page = coords[first : first + wanted.limit]
+        marker = tuple(page[-1].tolist()) if len(coords) > first + wanted.limit else ()
+        return await self._shown(page), marker
+
+    async def count(self, selection: Selection | None) -> int:
+        coords, _, _ = await self._places(await self._met(selection))
+        return len(coords)
+
+    async def find(self, scaled: Scaled) -> Json | None:
+        shown = await self._shown(np.array([scaled], np.int64))
+        return shown[0] if shown else None
+
+    async def scaled(self) -> NDArray[np.uint64]:
+        coords, _, _ = await self._places(await self._linked.pieces())
+        return coords.astype(np.uint64)
+
+    async def locate(self, scaled: Scaled) -> tuple[LinkedFile, int, int, int] | None:
+        """Return the file a chunk is in, its offset there, size and filter mask; None where there is none."""
+        entries, uris = await self._linked.places(np.array([scaled], np.int64))
+        offset, size, mask = entries[0].tolist()
+        if not size:
+            return None
+        file = linked_file(self._dataset) if uris is None else LinkedFile(uris[0])
+        return file, offset, size, mask
+
+    async def _met(self, selection: Selection | None) -> NDArray[np.int64]:
+        coords = await self._linked.pieces()
+        return coords if selection is None else coords[met(selection, self.grid, coords.astype(np.uint64))]
+
+    async def _places(
+        self, coords: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
+        """Return those of the pieces that there are: coordinates, offset, size and mask, and files' keys."""
+        entries, uris = await self._linked.places(coords)
+        there = entries[:, SIZE] > 0
+        found = [linked_file(self._dataset).uri] * len(coords) if uris is None else uris
+        known = {uri: file_key(uri, self._bucket) for uri in set(compress(found, there.tolist()))}
+        return coords[there], entries[there], [known[uri] for uri in compress(found, there.tolist())]
+
+    def _behind(self, coords: NDArray[np.int64], wanted: Wanted) -> int:
+        """Return the place behind the chunk that the iteration goes on after."""
+        if not wanted.after:
+            return 0
+        if wanted.order is not Order.ADDR:
+            names = row_names(coords.astype(np.uint64))
+            return int(np.searchsorted(names, row_names(np.array([wanted.after], np.uint64))[0], "right"))
+        found = np.flatnonzero((coords == np.array(wanted.after)).all(axis=1))
+        if not len(found):
+            raise NotFound(f"There is no chunk {chunk_name(wanted.after)} to continue after (marker).")
+        return int(found[0]) + 1
+
+    async def _shown(self, coords: NDArray[np.int64]) -> list[Json]:
+        coords, entries, keys = await self._places(coords)
+        return [
+            place(self.grid, scaled)
+            | {"bucket": self._bucket, "key": key, "address": offset, "size": size, "filter_mask": mask}
+            for scaled, (offset, size, mask), key in zip(coords.tolist(), entries.tolist(), keys, strict=True)
+        ]

@@ -1,0 +1,236 @@
+"""Reading datasets whose data stays in files: where each chunk's pieces are, and one message an owner.
+
+Chunks that lie close together in a file have one owner, so that it can read them in one request.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, Conflict, TooLarge
+from hsparse.format.grid import Grid
+from hsparse.format.linked_pieces import LONGEST, Pieces
+from hsparse.format.plan import Share
+from hsparse.model.linked_file import LinkedFile
+from hsparse.model.linked_layout import CHUNKED_REF, CONTIGUOUS_REF, linked_layout, piece_dims
+from hsparse.sn.linked.chunk_table import ChunkTable, ReadTable
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.owners import Owners
+from hsparse.wire.chunk_message import Part
+from hsparse.wire.linked_message import ReadLinked
+
+MOST_PIECES = 1 << 20
+"""The most pieces one read may meet: of each, the place in its file is in memory."""
+MOST_FILES = 10_000
+
+
+class LinkedRead:
+    """The chunks of one dataset whose data stays in a file."""
+
+    def __init__(self, owners: Owners, dataset: Dataset, read_table: ReadTable) -> None:
+        layout = linked_layout(dataset.record)
+        assert layout is not None
+        self._owners = owners
+        self._dataset = dataset
+        self._layout = layout
+        self._read_table = read_table
+        self._piece = piece_dims(layout, dataset.spec.dims)
+
+    async def read(self, shares: Sequence[Share]) -> list[NDArray[Any] | None]:
+        """Return what each share selects, None where there is nothing in the file."""
+        count = len(shares)
+        result: list[NDArray[Any] | None] = [None] * count
+        if not count:
+            return result
+        pieces, files = await self._locate(np.array([share.scaled for share in shares], np.int64))
+        there = np.flatnonzero(pieces.counts(count)).tolist()
+        first, offset = pieces.firsts(count)
+        regions = list(zip(first.tolist(), (offset // np.uint64(LONGEST)).tolist(), strict=True))
+        piece = () if self._layout["class"] == CONTIGUOUS_REF else self._piece
+        spec = self._dataset.spec
+
+        def message(some: list[int]) -> ReadLinked:
+            parts = tuple(Part(shares[i].scaled, shares[i].selection, shares[i].full) for i in some)
+            return ReadLinked(spec, parts, pieces.of(np.array(some, np.intp)), files, piece)
+
+        values: list[NDArray[Any] | None] = await self._owners.gather(
+            there, lambda i: f"{files[regions[i][0]].uri}@{regions[i][1]}", message
+        )
+        for i, value in zip(there, values, strict=True):
+            result[i] = value
+        return result
+
+    async def existing(self) -> NDArray[np.uint64]:
+        """Return the scaled coordinates of the chunks that have a piece, (k, rank) uint64."""
+        counts = self._dataset.grid.counts
+        if self._layout["class"] == CONTIGUOUS_REF:
+            if prod(counts) > MOST_PIECES:
+                raise TooLarge(f"The selection meets more than {MOST_PIECES} chunks; select less at a time.")
+            return _all_places(counts).astype(np.uint64)
+        found = await self.pieces()
+        return np.unique(found // self._factors(), axis=0).astype(np.uint64).reshape(-1, len(counts))
+
+    # --- what the file has ------------------------------------------------------------------------
+
+    @property
+    def piece_dims(self) -> tuple[int, ...]:
+        """The dimensions of a piece: of the file's chunks or, where it has none, of all there is."""
+        return self._dataset.extent if self._layout["class"] == CONTIGUOUS_REF else self._piece
+
+    async def pieces(self) -> NDArray[np.int64]:
+        """Return the coordinates of the pieces inside the extent, (n, rank), counted in pieces; in any order.
+
+        What is contiguous in a file is one piece.
+        """
+        if self._layout["class"] == CONTIGUOUS_REF:
+            there = self._layout["size"] > 0 and prod(self._dataset.extent) > 0
+            return np.zeros((int(there), len(self._dataset.extent)), np.int64)
+        if self._layout["class"] == CHUNKED_REF:
+            found = self._listed_coords()
+        else:
+            found = await (await self._table()).coords()
+        return found[(found < np.array(self._pieces_grid().counts)).all(axis=1)]
+
+    async def places(self, coords: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str] | None]:
+        """Return offset, size and filter mask of the pieces at `coords`, (n, 3), and the URIs of their files.
+
+        A size of 0 says that there is no piece. No URIs: all are in the one file of the layout. The reader's right to
+        files that a chunk table names is looked at.
+        """
+        if self._layout["class"] == CONTIGUOUS_REF:
+            here = [self._layout["offset"], self._layout["size"], 0]
+            return np.array([here] * len(coords), np.int64).reshape(-1, 3), None
+        if self._layout["class"] == CHUNKED_REF:
+            return self._listed(coords), None
+        entries, uris = await (await self._table()).entries(coords)
+        if uris is not None:
+            await self._files([uri for uri in uris if uri])
+        return entries, uris
+
+    # --- where pieces are -------------------------------------------------------------------------
+
+    async def _locate(self, scaled: NDArray[np.int64]) -> tuple[Pieces, tuple[LinkedFile, ...]]:
+        """Return the pieces of the chunks at `scaled`, (k, rank), and the files they are in."""
+        if self._layout["class"] == CONTIGUOUS_REF:
+            return self._slabs(scaled), (linked_file(self._dataset),)
+        factors = self._factors()
+        if len(scaled) * prod(factors.tolist()) > MOST_PIECES:
+            raise TooLarge(
+                f"The selection meets more than {MOST_PIECES} chunks of the file; select less at a time."
+            )
+        places = _all_places(factors.tolist())
+        coords = (scaled[:, None, :] * factors + places).reshape(-1, scaled.shape[1])
+        rows = np.flatnonzero((coords < np.array(self._pieces_grid().counts)).all(axis=1))
+        if self._layout["class"] == CHUNKED_REF:
+            entries, uris = self._listed(coords[rows]), None
+        else:
+            entries, uris = await (await self._table()).entries(coords[rows])
+        keep = entries[:, 1] > 0
+        rows, entries = rows[keep], entries[keep]
+        files: tuple[LinkedFile, ...]
+        if uris is None:
+            file, files = np.zeros(len(rows), np.uint32), (linked_file(self._dataset),)
+        else:
+            file, files = await self._files(list(itertools.compress(uris, keep.tolist())))
+        pieces = Pieces(
+            (rows // len(places)).astype(np.uint32),
+            places[rows % len(places)].astype(np.uint32),
+            file,
+            entries[:, 0].astype(np.uint64),
+            entries[:, 1].astype(np.uint64),
+            entries[:, 2].astype(np.uint32),
+        )
+        return pieces, files
+
+    async def _files(self, uris: list[str]) -> tuple[NDArray[np.uint32], tuple[LinkedFile, ...]]:
+        """Return which file each of `uris` is, and the files; the reader must have the right to read them.
+
+        Whoever filled the table named them, so nobody has looked at them or at the rights to them before.
+        """
+        files = list(dict.fromkeys(uris))
+        if len(files) > MOST_FILES:
+            raise TooLarge(f"The selection meets more than {MOST_FILES} files; select less at a time.")
+        if self._dataset.rights is None:
+            raise BadRequest(f"{self._dataset.id} can be read by requests for its values only.")
+        await self._dataset.rights.require(*files)
+        number = {uri: place for place, uri in enumerate(files)}
+        return np.array([number[uri] for uri in uris], np.uint32), tuple(map(LinkedFile, files))
+
+    def _slabs(self, scaled: NDArray[np.int64]) -> Pieces:
+        """Return the one range of each chunk of a contiguous dataset; nothing when it was not allocated."""
+        extent = np.array(self._dataset.extent, np.int64)
+        origins = scaled * np.array(self._dataset.spec.dims, np.int64)
+        strides = np.append(np.cumprod(extent[:0:-1])[::-1], 1)
+        itemsize = self._dataset.dtype.itemsize
+        starts = (origins @ strides) * itemsize
+        sizes = np.minimum(extent - origins, self._dataset.spec.dims).prod(axis=1) * itemsize
+        total = self._layout["size"]
+        if total and len(starts) and int((starts + sizes).max()) > total:
+            raise Conflict(f"{self._dataset.id} has more elements than the {total} bytes it was linked to.")
+        count = len(scaled) if total else 0
+        return Pieces(
+            np.arange(count, dtype=np.uint32),
+            np.zeros((count, scaled.shape[1]), np.uint32),
+            np.zeros(count, np.uint32),
+            (starts[:count] + self._layout["offset"]).astype(np.uint64),
+            sizes[:count].astype(np.uint64),
+            np.zeros(count, np.uint32),
+        )
+
+    def _listed(self, coords: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return offset, size and filter mask of pieces that the record lists, (n, 3); size 0: not there."""
+        chunks = self._layout["chunks"]
+        found = np.zeros((len(coords), 3), np.int64)
+        if len(coords) <= len(chunks):
+            for row, coord in enumerate(coords.tolist()):
+                entry = chunks.get("_".join(map(str, coord)), ())
+                found[row, : len(entry)] = entry
+            return found
+        keys = self._listed_coords()
+        order = np.lexsort(coords.T[::-1])
+        counts = self._pieces_grid().counts
+        numbers = np.ravel_multi_index(tuple(coords[order].T), counts)
+        inside: NDArray[np.bool_] = np.all(keys < np.array(counts), axis=1)
+        for key, entry in zip(
+            keys[inside], itertools.compress(chunks.values(), inside.tolist()), strict=True
+        ):
+            row = np.searchsorted(numbers, np.ravel_multi_index(tuple(key), counts))
+            if row < len(order) and (coords[order[row]] == key).all():
+                found[order[row], : len(entry)] = entry
+        return found
+
+    def _listed_coords(self) -> NDArray[np.int64]:
+        """Return the coordinates of the pieces that the record lists, (n, rank), in its order."""
+        keys = [key.split("_") for key in self._layout["chunks"]]
+        return np.array(keys, np.int64).reshape(-1, len(self._dataset.extent))
+
+    async def _table(self) -> ChunkTable:
+        return await ChunkTable.open(self._owners, self._dataset, self._read_table)
+
+    def _factors(self) -> NDArray[np.int64]:
+        """Return how many pieces a chunk of the grid has in each dimension."""
+        return np.array(self._dataset.spec.dims, np.int64) // np.array(self._piece, np.int64)
+
+    def _pieces_grid(self) -> Grid:
+        return Grid(self._dataset.extent, self._piece)
+
+
+def linked_file(dataset: Dataset) -> LinkedFile:
+    """Return the file a dataset is linked to, as it was when that was done, where that is known."""
+    layout = linked_layout(dataset.record) or {}
+    known = dataset.record.get("linkedFile") or {}
+    uri = layout.get("file_uri")
+    if not isinstance(uri, str):
+        raise BadRequest(f"{dataset.id} is linked to no file: its layout has no file_uri.")
+    return LinkedFile(uri, known.get("etag", ""), known.get("head", 0))
+
+
+def _all_places(counts: Sequence[int]) -> NDArray[np.int64]:
+    """Return the coordinates of all places of a grid, (n, rank), in row-major order."""
+    return np.indices(tuple(counts), np.int64).reshape(len(counts), -1).T

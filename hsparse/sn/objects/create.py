@@ -1,0 +1,213 @@
+"""Creating objects: the record first, then the link to it, so that no link ever leads nowhere.
+
+A body may name the object's `id`, `attributes`, `links` (groups) and where it is to be linked: `link` with a
+group's id and a name, or `h5path`, whose missing groups are made with `implicit=1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
+from hsparse.model.attribute import check_name, parse_attribute
+from hsparse.model.link import HARD, check_title, parse_link
+from hsparse.model.objid import collection_of, is_root, new_id
+from hsparse.sn.context import Context
+from hsparse.sn.json_body import read_json
+from hsparse.sn.objects.object_path import check_member, root_of
+from hsparse.sn.objects.objects import remove
+from hsparse.sn.objects.shown import shown_object
+from hsparse.sn.objects.type_reference import read_type
+from hsparse.sn.respond import respond
+from hsparse.wire.gather import gather_all
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import CreateObject, DeleteLinks, DeleteObject, PutLinks
+
+MAX_OBJECTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An object about to be created: its record, where to link it, and what to do once it exists."""
+
+    record: Record
+    parent: str | None
+    titles: tuple[str, ...]
+    after: Callable[[], Awaitable[None]] | None = None
+
+
+DraftMaker = Callable[[Context, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
+"""Fills a new record from a body, and returns what is to be done once the object exists."""
+
+
+async def post_objects(context: Context, collection: str, fill: DraftMaker) -> web.StreamResponse:
+    """Answer a POST that creates one object or, given a list, several.
+
+    Every body is checked before anything is created. When one fails to be created or linked, what was
+    created for the request is deleted again.
+    """
+    body = await read_json(context)
+    bodies = body if isinstance(body, list) else [{} if body is None else body]
+    if not bodies or len(bodies) > MAX_OBJECTS:
+        raise BadRequest(f"A list must have 1 to {MAX_OBJECTS} objects to create, not {len(bodies)}.")
+    drafts = await gather_all([draft(context, collection, one, fill) for one in bodies])
+    await create(context, drafts)
+    shown = [shown_object(one.record) for one in drafts]
+    if collection == "groups":
+        for one in shown:
+            del one["creationProperties"]  # HSDS shows them from the first look on
+    return respond(shown[0] if len(shown) == 1 else {"objects": shown}, status=201)
+
+
+async def draft(context: Context, collection: str, body: Any, fill: DraftMaker) -> Draft:
+    """Return the object a body describes, checked; nothing is created yet."""
+    if not isinstance(body, dict):
+        raise BadRequest("What is to be created must be a JSON object.")
+    record = new_record(context, collection, body)
+    if "attributes" in body:
+        record["attributes"] = await _attributes(context, body["attributes"], record["created"])
+    if body.get("links"):
+        if collection != "groups":
+            raise BadRequest("Only a group can have links.")
+        record["links"] = _links(context, body["links"], record["created"])
+    after = await fill(context, record, body)
+    parent, titles = _place(context, body)
+    return Draft(record, parent, titles, after)
+
+
+def new_record(context: Context, collection: str, body: Record) -> Record:
+    """Return the keys that every object has."""
+    root = root_of(context.domain)
+    id = body.get("id")
+    if id is None:
+        id = new_id(collection, root, context.service.clock)
+    elif not isinstance(id, str) or is_root(check_member(id, context.domain, collection)):
+        raise BadRequest(f"{id!r} cannot be the id of a new object.")
+    properties = body.get("creationProperties")
+    if properties is not None and not isinstance(properties, dict):
+        raise BadRequest("creationProperties must be an object.")
+    now = context.service.clock.now()
+    record: Record = {"id": id, "root": root, "created": now, "lastModified": now, "attributes": {}}
+    if collection == "groups":
+        record["links"] = {}
+    return record | {"creationProperties": dict(properties or {})}
+
+
+async def create(context: Context, drafts: list[Draft]) -> None:
+    """Create the objects, then link them; undo everything when something fails."""
+    owners = context.service.owners
+    records = [one.record for one in drafts]
+    outcomes = await owners.change(*(CreateObject(record["id"], record) for record in records))
+    pairs = zip(records, outcomes, strict=True)
+    made = [record["id"] for record, outcome in pairs if outcome.failure is None]
+    try:
+        for outcome in outcomes:
+            outcome.unwrap()
+        await gather_all([one.after() for one in drafts if one.after is not None])
+        await _link(context, drafts)
+    except HsparseError:
+        await gather_all([remove(owners, id) for id in made])
+        raise
+
+
+async def _link(context: Context, drafts: list[Draft]) -> None:
+    links: dict[str, Record] = {}
+    for one in drafts:
+        if not one.titles:
+            continue
+        group = await _parent(context, one.parent or root_of(context.domain), one.titles[:-1])
+        title = one.titles[-1]
+        if title in links.setdefault(group, {}):
+            raise Conflict(f"Two of the new objects are to be linked as {title!r} of {group}.")
+        links[group][title] = {"class": HARD, "id": one.record["id"]}
+    owners = context.service.owners
+    outcomes = await owners.change(*(PutLinks(id, some) for id, some in links.items()))
+    failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
+    if failures:
+        linked = [id for id, outcome in zip(links, outcomes, strict=True) if outcome.failure is None]
+        await owners.change(*(DeleteLinks(id, tuple(links[id])) for id in linked))
+        raise failures[0].error()
+
+
+async def _parent(context: Context, group: str, titles: tuple[str, ...]) -> str:
+    """Return the group at `titles` from `group`; with `implicit=1` missing ones are made."""
+    owners = context.service.owners
+    for title in titles:
+        record = await owners.record(group)
+        link = (record.get("links") or {}).get(title)
+        if link is None:
+            group = await _make_group(context, group, title)
+        elif link["class"] != HARD or collection_of(link["id"]) != "groups":
+            raise BadRequest(
+                f"{title!r} of {group} is not a hard link to a group: nothing can be created there."
+            )
+        else:
+            group = link["id"]
+    return group
+
+
+async def _make_group(context: Context, parent: str, title: str) -> str:
+    if not context.flag("implicit"):
+        raise NotFound(
+            f"There is no group {title!r} in {parent}; make it, or ask for missing groups by implicit=1."
+        )
+    owners = context.service.owners
+    record = new_record(context, "groups", {})
+    await owners.apply(CreateObject(record["id"], record))
+    outcome = (await owners.change(PutLinks(parent, {title: {"class": HARD, "id": record["id"]}})))[0]
+    if outcome.failure is None:
+        return str(record["id"])
+    # Another request made this link in the meantime: its group is as good.
+    await owners.apply(DeleteObject(record["id"]))
+    link = ((await owners.record(parent)).get("links") or {}).get(title)
+    if link is None or link["class"] != HARD or collection_of(link["id"]) != "groups":
+        raise outcome.failure.error()
+    return str(link["id"])
+
+
+def _place(context: Context, body: Record) -> tuple[str | None, tuple[str, ...]]:
+    """Return the group a new object is linked from, and the path from there; no path: not linked."""
+    link, h5path = body.get("link"), body.get("h5path")
+    if link is not None and h5path is not None:
+        raise BadRequest("A new object's place is given by link or by h5path, not by both.")
+    if isinstance(link, dict) and "id" in link and "name" in link:
+        return check_member(str(link["id"]), context.domain, "groups"), (check_title(link["name"]),)
+    if link is not None:
+        raise BadRequest("A link needs the id of a group and a name.")
+    if h5path is None:
+        return None, ()
+    if not isinstance(h5path, str):
+        raise BadRequest("h5path must be a string.")
+    parent = body.get("parent_id")
+    if parent is not None and h5path.startswith("/"):
+        raise BadRequest("With parent_id, h5path must be relative to that group.")
+    titles = tuple(check_title(title) for title in h5path.split("/") if title)
+    if not titles:
+        raise BadRequest(f"The path {h5path!r} does not name a new object.")
+    return (check_member(str(parent), context.domain, "groups") if parent else None), titles
+
+
+async def _attributes(context: Context, bodies: Any, now: float) -> Record:
+    if not isinstance(bodies, dict):
+        raise BadRequest("attributes must be an object, with an attribute for each name.")
+    stored: Record = {}
+    for name, body in bodies.items():
+        if not isinstance(body, dict):
+            raise BadRequest(f"The attribute {name!r} must be an object.")
+        parsed = parse_attribute(body, await read_type(context, body))
+        stored[check_name(name)] = {**parsed, "created": now}
+    return stored
+
+
+def _links(context: Context, bodies: Any, now: float) -> Record:
+    if not isinstance(bodies, dict):
+        raise BadRequest("links must be an object, with a link for each title.")
+    stored = {check_title(title): {**parse_link(body), "created": now} for title, body in bodies.items()}
+    for link in stored.values():
+        if link["class"] == HARD:
+            check_member(link["id"], context.domain)
+    return stored

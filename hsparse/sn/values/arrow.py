@@ -1,0 +1,183 @@
+"""Sparse values as an Arrow IPC stream: columns `dim_0 ... dim_{n-1}` and `value`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import nanoarrow as na
+import numpy as np
+from nanoarrow import ipc
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest
+from hsparse.model.element import Element
+from hsparse.model.variable_array import VariableArray, join
+from hsparse.sn.values.arrow_number import as_numbers, is_number
+from hsparse.sn.values.arrow_reader import Column, read_batches
+from hsparse.sn.values.arrow_variable import (
+    Kind,
+    numbers_of,
+    variable_buffers,
+    variable_kind,
+    variable_values,
+)
+
+VALUE = "value"
+Array = NDArray[Any]
+
+
+TYPES: dict[str, Any] = {
+    "i1": na.int8,
+    "i2": na.int16,
+    "i4": na.int32,
+    "i8": na.int64,
+    "u1": na.uint8,
+    "u2": na.uint16,
+    "u4": na.uint32,
+    "u8": na.uint64,
+    "f2": na.float16,
+    "f4": na.float32,
+    "f8": na.float64,
+}
+RUNS = {Kind.UTF8: na.string, Kind.BINARY: na.binary}
+
+
+class ArrowWriter:
+    """Makes a stream piece by piece: `batch` for each piece, then `end`.
+
+    Numbers are columns of their own type; anything else (compound, string, boolean) is a
+    fixed-size binary column of the elements' bytes. Of variable length, given as `element`, are the columns of
+    `hsparse.sn.values.arrow_variable`.
+    """
+
+    def __init__(self, extent: tuple[int, ...], dtype: np.dtype[Any], element: Element | None = None) -> None:
+        self._dim_types = [np.dtype("u4" if length <= 2**32 else "u8") for length in extent]
+        self._is_number = is_number(dtype)
+        self._element = element
+        value_type = _fixed_type(dtype) if element is None else _variable_type(element)
+        fields = {f"dim_{i}": _kind(kind) for i, kind in enumerate(self._dim_types)}
+        self._schema = na.c_schema(na.struct({**fields, VALUE: value_type}))
+        self._value_schema = na.c_schema(value_type)
+        self._dtype = dtype
+        self._started = False
+        self._sink = io.BytesIO()
+        self._writer = ipc.StreamWriter.from_writable(self._sink)
+
+    def batch(self, columns: Sequence[Array], values: Array | VariableArray) -> bytes:
+        """Return the bytes of one record batch: a column of coordinates a dimension, and the values."""
+        children = [
+            na.c_array_from_buffers(_kind(kind), len(column), [None, np.ascontiguousarray(column, kind)])
+            for column, kind in zip(columns, self._dim_types, strict=True)
+        ]
+        children.append(self._values(values))
+        batch = na.c_array_from_buffers(self._schema, values.size, buffers=[None], children=children)
+        self._writer.write_array(batch)
+        self._started = True
+        return self._taken()
+
+    def end(self) -> bytes:
+        """Return the stream's last bytes; without any batch these are the schema and an empty one."""
+        head = b""
+        if not self._started:
+            none = np.zeros(0, self._dtype) if self._element is None else VariableArray.of([])
+            head = self.batch([np.zeros(0, kind) for kind in self._dim_types], none)
+        self._writer.close()
+        return head + self._taken()
+
+    def _values(self, values: Array | VariableArray) -> Any:
+        if isinstance(values, VariableArray):
+            assert self._element is not None
+            return _variable_column(self._value_schema, values, self._element)
+        native = values.dtype.newbyteorder("=") if self._is_number else values.dtype
+        data = np.ascontiguousarray(values, native).view(np.uint8)
+        return na.c_array_from_buffers(self._value_schema, len(values), [None, data])
+
+    def _taken(self) -> bytes:
+        data = self._sink.getvalue()
+        self._sink.seek(0)
+        self._sink.truncate()
+        return data
+
+
+def _kind(dtype: np.dtype[Any]) -> Any:
+    return TYPES[dtype.str[1:]]()
+
+
+def _fixed_type(dtype: np.dtype[Any]) -> Any:
+    return _kind(dtype) if is_number(dtype) else na.fixed_size_binary(dtype.itemsize)
+
+
+def _variable_type(element: Element) -> Any:
+    numbers = numbers_of(element)
+    return RUNS[variable_kind(element)]() if numbers is None else na.list_(_kind(numbers))
+
+
+def _variable_column(schema: Any, values: VariableArray, element: Element) -> Any:
+    offsets, data = variable_buffers(values, element)
+    numbers = numbers_of(element)
+    if numbers is None:
+        return na.c_array_from_buffers(schema, values.size, [None, offsets, data])
+    child = na.c_array_from_buffers(na.c_schema(_kind(numbers)), len(data), [None, data])
+    return na.c_array_from_buffers(schema, values.size, [None, offsets], children=[child])
+
+
+def read_arrow(data: bytes | bytearray, rank: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Return `coords: (n, rank) uint64` and `values: (n,)` of `dtype` from a stream's bytes.
+
+    `BadRequest` when it is no such stream, a column is missing, has nulls or does not fit the dataset.
+    """
+    coords, values = [np.zeros((0, rank), np.uint64)], [np.zeros(0, dtype)]
+    for length, columns in read_batches(data):
+        coords.append(_coords(length, columns, rank))
+        values.append(_values(length, columns, dtype))
+    return np.concatenate(coords), np.concatenate(values).astype(dtype, copy=False)
+
+
+def read_variable_arrow(
+    data: bytes | bytearray, rank: int, element: Element
+) -> tuple[NDArray[np.uint64], VariableArray]:
+    """Return the same of elements of variable length."""
+    coords, values = [np.zeros((0, rank), np.uint64)], [VariableArray.of([])]
+    for length, columns in read_batches(data):
+        coords.append(_coords(length, columns, rank))
+        values.append(variable_values(_column(columns, VALUE), element))
+    return np.concatenate(coords), join(values)
+
+
+def _coords(length: int, columns: dict[str, Column], rank: int) -> NDArray[np.uint64]:
+    places = [_plain(columns, f"dim_{dim}") for dim in range(rank)]
+    coords = np.empty((length, rank), np.uint64)
+    for dim, column in enumerate(places):
+        if column.dtype.kind not in "iu" or column.ndim != 1:
+            raise BadRequest(f"Column dim_{dim} must hold integers, not {column.dtype}.")
+        if column.dtype.kind == "i" and len(column) and column.min() < 0:
+            raise BadRequest(f"Column dim_{dim} has a negative coordinate.")
+        coords[:, dim] = column
+    return coords
+
+
+def _values(length: int, columns: dict[str, Column], dtype: np.dtype[Any]) -> Array:
+    values = _plain(columns, VALUE)
+    if is_number(dtype):
+        return as_numbers(values, dtype)
+    if values.dtype != np.uint8 or values.shape != (length, dtype.itemsize):
+        raise BadRequest(f"Column value must be fixed-size binary of {dtype.itemsize} bytes.")
+    return values.copy().reshape(-1).view(dtype)
+
+
+def _plain(columns: dict[str, Column], name: str) -> Array:
+    column = _column(columns, name)
+    if column.values is None or column.offsets is not None:
+        raise BadRequest(f"Column {name!r} must hold numbers or fixed-size binary.")
+    return column.values
+
+
+def _column(columns: dict[str, Column], name: str) -> Column:
+    column = columns.get(name)
+    if column is None:
+        raise BadRequest(f"The Arrow stream has no column {name!r}.")
+    if column.nulls:
+        raise BadRequest(f"Column {name!r} has nulls; an undefined element is simply not sent.")
+    return column

@@ -1,0 +1,98 @@
+"""Elements of variable length as Arrow columns.
+
+A string is a `utf8` or, where its character set is ASCII, a `binary` element; a sequence of numbers a `list`.
+Anything else is a `binary` element with the bytes of its counted form.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest
+from hsparse.model.counted import prefixed, split, unprefixed
+from hsparse.model.element import Element, Fixed, Sequence, Text
+from hsparse.model.variable_array import VariableArray
+from hsparse.sn.values.arrow_number import as_numbers, is_number
+from hsparse.sn.values.arrow_reader import Column
+
+
+class Kind(Enum):
+    """What a column's elements are."""
+
+    UTF8 = "utf8"
+    BINARY = "binary"
+    LIST = "list"
+
+
+def variable_kind(element: Element) -> Kind:
+    """Return what a column of such elements holds."""
+    if isinstance(element, Text):
+        return Kind.UTF8 if dict(element.dtype.metadata or {}).get("vlen") is str else Kind.BINARY
+    return Kind.BINARY if numbers_of(element) is None else Kind.LIST
+
+
+def numbers_of(element: Element) -> np.dtype[Any] | None:
+    """Return the type of the numbers of which elements are sequences, None for other elements."""
+    base = element.base if isinstance(element, Sequence) else None
+    return base.dtype if isinstance(base, Fixed) and is_number(base.dtype) else None
+
+
+def variable_buffers(values: VariableArray, element: Element) -> tuple[NDArray[np.int32], NDArray[Any]]:
+    """Return the offsets, (n + 1,), of elements, (n,), in a column's bytes or numbers, and these.
+
+    `BadRequest` for text that is no UTF-8 where it must be.
+    """
+    numbers = numbers_of(element)
+    if numbers is None and not isinstance(element, Text):
+        return values.offsets.astype(np.int32), values.heap
+    data, sizes = unprefixed(values)
+    if numbers is not None:
+        return _offsets(sizes // numbers.itemsize), data.view(numbers).astype(numbers.newbyteorder("="))
+    offsets = _offsets(sizes)
+    if variable_kind(element) is Kind.UTF8:
+        _check_utf8(data, offsets)
+    return offsets, data
+
+
+def variable_values(column: Column, element: Element) -> VariableArray:
+    """Return a column as elements, (n,); `BadRequest` when it does not fit them."""
+    if column.values is None or column.offsets is None:
+        raise BadRequest(
+            "Column value must hold strings, binary elements or lists, as the type of the dataset is."
+        )
+    first, last = int(column.offsets[0]), int(column.offsets[-1])
+    data, sizes = column.values[first:last], np.diff(column.offsets)
+    numbers = numbers_of(element)
+    if numbers is not None:
+        if not column.is_list:
+            raise BadRequest(f"Column value must hold lists of {numbers}.")
+        cast = as_numbers(data, numbers).astype(numbers)
+        return prefixed(cast.view(np.uint8), sizes * numbers.itemsize)
+    if column.is_list:
+        raise BadRequest("Column value must hold strings or binary elements, not lists.")
+    if isinstance(element, Text):
+        return prefixed(data, sizes)
+    found = split(data.data, element, (len(sizes),))
+    if not np.array_equal(found.sizes, sizes):
+        raise BadRequest("Column value must hold elements in counted form, each the bytes of one.")
+    return found
+
+
+def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int32]:
+    return np.append(0, np.cumsum(sizes)).astype(np.int32)
+
+
+def _check_utf8(data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> None:
+    """Raise `BadRequest` unless each string is UTF-8: all of it, and none begins inside a character."""
+    begins = offsets[:-1][offsets[:-1] < len(data)]
+    try:
+        str(data.data, "utf-8")
+        whole = not (data[begins] >> 6 == 0b10).any()
+    except UnicodeDecodeError:
+        whole = False
+    if not whole:
+        raise BadRequest("A string is not UTF-8, which Arrow needs: ask for application/octet-stream.")

@@ -1,0 +1,206 @@
+"""Messages about records: reading, changing, listing and deleting them.
+
+Ids are object ids (`g-...`, `d-...`, `t-...`) or domain paths (`/home/user/file.h5`): whatever has a JSON record in
+the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hsparse.wire.message import Failure, Message, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one id or change: `failure`, or success with what there is to tell.
+
+    `changed` is False where the object already was as asked; `created` is True where something new
+    came to be. `record` is the object's record after the change (always given by `ReadObjects`).
+    """
+
+    record: Record | None = None
+    changed: bool = False
+    created: bool = False
+    failure: Failure | None = None
+
+    def unwrap(self) -> Record:
+        """Return the record; raise the failure."""
+        if self.failure is not None:
+            raise self.failure.error()
+        return self.record or {}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadObjects(Message[tuple[Outcome, ...]]):
+    """Read records; one outcome an id, in order. Callers must not modify a record they are given."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateObject:
+    """Store a new record; `Conflict` when the id exists."""
+
+    id: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class PutRecord:
+    """Store a record whatever is there; what it says follows from other objects."""
+
+    id: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """Remove the record; `NotFound` or `Gone` when there is none."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutAttributes:
+    """Set attributes, all or none.
+
+    Each value is `{"type":..., "shape":..., "value":...}` without `created`, which the data node adds.
+    One that exists with another content is a `Conflict` unless `replace`: then it is a new one, the last
+    in creation order, or with `in_place` the same one with another value.
+    """
+
+    id: str
+    attributes: dict[str, Record]
+    replace: bool = False
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAttributes:
+    """Remove attributes, all or none; `NotFound` or `Gone` names the first missing one.
+
+    With `again` those that were deleted before are passed over.
+    """
+
+    id: str
+    names: tuple[str, ...]
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PutLinks:
+    """Set a group's links, all or none; one that exists with another target is a `Conflict`.
+
+    Each value is `{"class": "H5L_TYPE_HARD", "id":...}`, `{"class": "H5L_TYPE_SOFT", "h5path":...}` or
+    `{"class": "H5L_TYPE_EXTERNAL", "h5path":..., "h5domain":...}`; the data node adds `created`.
+    """
+
+    id: str
+    links: dict[str, Record]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLinks:
+    """Remove links, all or none; `NotFound` or `Gone` names the first missing one.
+
+    With `again` those that were deleted before are passed over.
+    """
+
+    id: str
+    titles: tuple[str, ...]
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PutAcl:
+    """Set rights in a domain's ACL: `rights` is merged over what the user has there."""
+
+    id: str
+    user: str
+    rights: dict[str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class SetExtent:
+    """Set a dataset's extent to `dims`.
+
+    With `extend_dim >= 0`, `dims` has one number: by how much that dimension grows, from whatever it
+    is when the change is applied. A shrink leaves `trim` in the record until `EndTrim`: what still
+    lies outside must be erased before any dimension grows again (`Conflict` while it is there).
+    """
+
+    id: str
+    dims: tuple[int, ...]
+    extend_dim: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EndTrim:
+    """Note that everything outside the extent of generation `generation` has been erased.
+
+    A new generation begins: a late `TrimChunks` of the old one is refused where the new one was heard of.
+    """
+
+    id: str
+    generation: int
+
+
+Change: TypeAlias = (
+    CreateObject
+    | PutRecord
+    | DeleteObject
+    | PutAttributes
+    | DeleteAttributes
+    | PutLinks
+    | DeleteLinks
+    | PutAcl
+    | SetExtent
+    | EndTrim
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeObjects(Message[tuple[Outcome, ...]]):
+    """Apply changes, each atomically; one outcome a change, in order."""
+
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Keys in order with their sizes in bytes and times in seconds; `more` when the limit cut it."""
+
+    keys: tuple[str, ...]
+    sizes: tuple[int, ...]
+    modified: tuple[float, ...]
+    prefixes: tuple[str, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListKeys(Message[Listing]):
+    """List store keys, see `ObjectStore.list`; any data node can answer it."""
+
+    prefix: str
+    delimiter: bool = False
+    start_after: str = ""
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTree(Message[int]):
+    """Delete every object of a domain, by its root id, or every chunk of a dataset, by its id.
+
+    Answers how many there were. Any data node can.
+    """
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forget(Message[None]):
+    """Drop what is cached of a domain or, given a dataset's id, of a dataset's chunks."""
+
+    id: str

@@ -1,0 +1,231 @@
+"""Queries over whole datasets on two data nodes, against numpy's boolean indexing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hsparse.clock import SystemClock
+from hsparse.cluster.membership import Membership
+from hsparse.dn.chunks import FIRST_WAVE
+from hsparse.dn.service import DataService
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.extent import unravel
+from hsparse.format.selection import Orthogonal, Points, Selection
+from hsparse.model.objid import new_id, new_root_id
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.owners import Owners
+from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, ChunkFanout
+from hsparse.sn.values.element_query import ElementQuery
+from hsparse.storage.memory import MemoryStore
+from hsparse.testing.counting_store import CountingStore
+from hsparse.wire.chunk_message import FindElements
+from tests.format.selection_strategies import extents, orthogonals, points
+
+CLOCK = SystemClock()
+PAGE = 256
+"""Bytes: nothing here is found in one page."""
+KIND = {
+    "class": "H5T_COMPOUND",
+    "fields": [{"name": "a", "type": "H5T_STD_I16LE"}, {"name": "b", "type": "H5T_IEEE_F32LE"}],
+}
+ROW = np.dtype([("a", "<i2"), ("b", "<f4")])
+
+
+class Log:
+    """A data node that notes the messages it is sent."""
+
+    def __init__(self, node: DataService) -> None:
+        self.node = node
+        self.finds: list[FindElements] = []
+
+    async def send(self, message: Any) -> Any:
+        if isinstance(message, FindElements):
+            self.finds.append(message)
+        return await self.node.send(message)
+
+    async def close(self) -> None:
+        await self.node.close()
+
+
+def dataset(extent: tuple[int, ...], chunk: tuple[int, ...], *, sparse: bool, fill: float = 0) -> Dataset:
+    layout: dict[str, Any] = {"class": "H5D_CHUNKED", "dims": list(chunk)}
+    if sparse:
+        layout = {"class": "H5D_STRUCT_CHUNK", "dims": list(chunk), "flags": ["H5D_SPARSE_DATA"]}
+    root = new_root_id(CLOCK)
+    record = {
+        "id": new_id("datasets", root, CLOCK),
+        "root": root,
+        "type": KIND,
+        "shape": {"class": "H5S_SIMPLE", "dims": list(extent)},
+        "layout": layout,
+        "creationProperties": {"layout": layout, "fillValue": [fill, fill]},
+    }
+    return Dataset.of(record)
+
+
+@asynccontextmanager
+async def owners(store: Any = None) -> AsyncIterator[Owners]:
+    shared = store or MemoryStore()
+    nodes = {name: Log(DataService(shared, CLOCK)) for name in ("dn-001", "dn-002")}
+    yield Owners(Membership(2, tuple(nodes)), nodes)
+    for node in nodes.values():
+        await node.close()
+
+
+async def fill_in(chunks: ChunkFanout, about: Dataset, coords: NDArray[np.uint64]) -> NDArray[Any]:
+    """Write numbered elements at these places, and return the whole dataset as numpy would have it."""
+    model = np.full(about.extent, about.fill, ROW)
+    values = np.zeros(len(coords), ROW)
+    values["a"] = np.arange(len(coords)) % 5
+    values["b"] = np.arange(len(coords))
+    if len(coords):
+        await chunks.write(Points(about.extent, coords), values)
+        model[tuple(coords.T.astype(int))] = values
+    return model
+
+
+def matches(model: NDArray[Any], selection: Selection, mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Return the coordinates of what is selected and in the mask, each once, in row-major order."""
+    chosen = np.zeros(model.shape, bool)
+    chosen[tuple(selection.coords().T.astype(int))] = True
+    return np.argwhere(chosen & mask).astype(np.uint64)
+
+
+QUERIES = {
+    "a > 2": lambda rows: rows["a"] > 2,
+    "a <= 2": lambda rows: rows["a"] <= 2,
+    "a == 1 | b > 3": lambda rows: (rows["a"] == 1) | (rows["b"] > 3),
+}
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Any:
+    extent = draw(extents())
+    chunk = tuple(draw(st.integers(1, length)) for length in extent)
+    places = draw(points(extent)).coordinates
+    selection = draw(orthogonals(extent) | points(extent))
+    fill = draw(st.sampled_from([0, 3]))
+    return dataset(extent, chunk, sparse=draw(st.booleans()), fill=fill), np.unique(places, axis=0), selection
+
+
+@settings(max_examples=60)
+@given(cases(), st.sampled_from(list(QUERIES)), st.integers(0, 8))
+def test_what_is_found_is_what_numpy_finds(case: Any, text: str, limit: int) -> None:
+    about, places, selection = case
+
+    async def check() -> None:
+        async with owners() as nodes:
+            chunks = ChunkFanout(nodes, about)
+            model = await fill_in(chunks, about, places)
+            expected = matches(model, selection, QUERIES[text](model))
+            expected = expected[:limit] if limit else expected
+            found = await collect(ElementQuery(about, chunks, text, PAGE, limit), selection)
+            np.testing.assert_array_equal(found[0], expected)
+            np.testing.assert_array_equal(found[1], model[tuple(expected.T.astype(int))])
+            some = await collect(ElementQuery(about, chunks, text, PAGE, limit), selection, ("b",))
+            np.testing.assert_array_equal(some[1]["b"], found[1]["b"])
+
+            everything = matches(model, selection, QUERIES[text](model))
+            value = np.array((9.5,), [("b", "<f4")])
+            offsets, rows = await ElementQuery(about, chunks, text, PAGE).update(selection, value, ("b",))
+            np.testing.assert_array_equal(unravel(offsets, about.extent), everything)
+            model["b"][tuple(everything.T.astype(int))] = 9.5
+            np.testing.assert_array_equal(rows, model[tuple(everything.T.astype(int))])
+            np.testing.assert_array_equal(await chunks.read(Orthogonal.all(about.extent)), model)
+
+    asyncio.run(check())
+
+
+async def collect(query: ElementQuery, selection: Selection, fields: tuple[str, ...] = ()) -> Any:
+    pieces = [piece async for piece in query.find(selection, fields)]
+    dtype = pieces[0][1].dtype if pieces else np.dtype([(name, ROW[name]) for name in fields] or ROW)
+    offsets = np.concatenate([piece[0] for piece in pieces] or [np.zeros(0, np.uint64)])
+    return unravel(offsets, selection.extent), np.concatenate(
+        [piece[1] for piece in pieces] or [np.zeros(0, dtype)]
+    )
+
+
+@pytest.mark.parametrize("extent", [(20_000,), (3000, 40)])
+@pytest.mark.parametrize("fill", [0, 3])
+async def test_many_chunks_of_which_few_are_stored(extent: tuple[int, ...], fill: int) -> None:
+    about = dataset(extent, (4, 8)[: len(extent)], sparse=True, fill=fill)
+    rng = np.random.default_rng(0)
+    places = np.unique(np.stack([rng.integers(0, n, 200) for n in extent], 1), axis=0).astype(np.uint64)
+    store = CountingStore(MemoryStore())
+    async with owners(store) as nodes:
+        model = await fill_in(ChunkFanout(nodes, about), about, places)
+        assert about.grid.size > 2 * MANY_CHUNKS
+        whole = Orthogonal.all(about.extent)
+        for text in QUERIES:
+            for node in nodes.nodes.values():
+                node.finds.clear()
+            query = ElementQuery(about, ChunkFanout(nodes, about), text, 4096)
+            coords, rows = await collect(query, whole)
+            np.testing.assert_array_equal(coords, matches(model, whole, QUERIES[text](model)))
+            np.testing.assert_array_equal(rows, model[tuple(coords.T.astype(int))])
+            asked = [
+                part.scaled for node in nodes.nodes.values() for find in node.finds for part in find.parts
+            ]
+            stored = {tuple(scaled) for scaled in (places // np.array(about.spec.dims, np.uint64)).tolist()}
+            assert set(asked) <= stored, "chunks that are not there are not asked for"
+
+
+async def test_a_band_of_chunks_larger_than_a_page() -> None:
+    about = dataset((64, 512), (64, 4), sparse=True)
+    async with owners() as nodes:
+        every = np.argwhere(np.ones((64, 512)))[::3].astype(np.uint64)
+        model = await fill_in(ChunkFanout(nodes, about), about, every)
+        extent = (64 * MANY_CHUNKS, 512)  # the same chunks, among so many that they are listed
+        wide = dataset(extent, (64, 4), sparse=True)
+        wide = Dataset(about.id, about.record, extent, about.spec, wide.grid, about.dtype, about.fill)
+        coords, rows = await collect(
+            ElementQuery(wide, ChunkFanout(nodes, wide), "a > 2", PAGE), Orthogonal.all(extent)
+        )
+        np.testing.assert_array_equal(coords, np.argwhere(model["a"] > 2))
+        np.testing.assert_array_equal(rows, model[model["a"] > 2])
+
+
+async def test_a_limit_stops_early() -> None:
+    about = dataset((100_000,), (1000,), sparse=False)
+    store = CountingStore(MemoryStore())
+    async with owners(store) as nodes:
+        chunks = ChunkFanout(nodes, about)
+        values = np.zeros(100_000, ROW)
+        values["b"] = np.arange(100_000)
+        await chunks.write(Orthogonal.all(about.extent), values)
+    store.reset()
+    async with owners(store) as nodes:
+        query = ElementQuery(about, ChunkFanout(nodes, about), "b >= 10", 1 << 20, limit=5)
+        coords, _ = await collect(query, Orthogonal.all(about.extent))
+        assert coords[:, 0].tolist() == [10, 11, 12, 13, 14]
+        assert store.gets <= 2 * FIRST_WAVE
+
+
+async def test_one_message_an_owner_and_page() -> None:
+    about = dataset((1000,), (10,), sparse=False)
+    async with owners() as nodes:
+        await collect(
+            ElementQuery(about, ChunkFanout(nodes, about), "a >= 0", 1 << 20), Orthogonal.all((1000,))
+        )
+        assert [len(node.finds) for node in nodes.nodes.values()] == [1, 1]
+
+
+async def test_what_cannot_be_asked() -> None:
+    scalar = dataset((), (), sparse=False)
+    async with owners() as nodes:
+        with pytest.raises(BadRequest, match="scalar"):
+            ElementQuery(scalar, ChunkFanout(nodes, scalar), "a > 1", PAGE)
+        vast = dataset((2**40,), (1,), sparse=True)
+        with pytest.raises(TooLarge):
+            await ElementQuery(vast, ChunkFanout(nodes, vast), "a == 0", PAGE).update(
+                Orthogonal.all(vast.extent), np.zeros((), ROW), ()
+            )

@@ -1,0 +1,96 @@
+"""Reading variable-length data in pieces: of bounded size, in order, and each chunk from the store once."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hsparse.format.selection import Orthogonal, Points, Selection
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.values.variable_fanout import INLINE, VariableFanout, aside
+from hsparse.storage.memory import MemoryStore
+from hsparse.testing.counting_store import CountingStore
+from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.rest_client import RestClient
+from hsparse.wire.record_message import Forget
+from tests.model.type_strategies import counted, text
+from tests.sn.value_client import BINARY, create, value_client
+
+TEXT = text("H5T_VARIABLE")
+SIZES = [0, 500, 3, 3, 0, 2000, 90, 1] * 25
+WORDS = ["w" * size for size in SIZES]
+
+
+async def written(client: RestClient) -> Dataset:
+    """Make a dataset of 200 words in chunks of 16, and forget its chunks."""
+    path = await create(client, [len(WORDS)], TEXT, layout={"class": "H5D_CHUNKED", "dims": [16]})
+    assert (await client("PUT", f"{path}/value", _bytes(WORDS))).status == 200
+    id = path.rpartition("/")[2]
+    owners = client.service.owners
+    await owners.ask_all(Forget(id))
+    return Dataset.of(await owners.record(id))
+
+
+def _bytes(words: list[str]) -> bytes:
+    return b"".join(counted(TEXT, word) for word in words)
+
+
+SELECTIONS: list[Selection] = [
+    Orthogonal.all((200,)),
+    Orthogonal.box((200,), (3,), (150,)),
+    Points((200,), np.array([[5], [199], [5], [0]] * 50, np.uint64)),
+]
+
+
+@pytest.mark.parametrize("selection", SELECTIONS, ids=["all", "box", "points"])
+@pytest.mark.parametrize("limit", [1, 100, 1500, 10**6])
+async def test_pieces_are_within_the_limit(selection: Selection, limit: int) -> None:
+    async with value_client() as client:
+        fanout = VariableFanout(client.service.owners, await written(client))
+        pieces = [piece async for piece in fanout.pages(selection, limit)]
+        model = [counted(TEXT, WORDS[at]) for at in selection.offsets().tolist()]
+        assert [word for piece in pieces for word in piece] == model
+        assert all(len(piece.heap) <= limit or piece.size == 1 for piece in pieces)
+
+
+async def test_each_chunk_is_got_once() -> None:
+    store = CountingStore(MemoryStore())
+    async with value_client(store) as client:
+        dataset = await written(client)
+        fanout = VariableFanout(client.service.owners, dataset)
+        store.reset()
+        pieces = [piece async for piece in fanout.pages(SELECTIONS[0], 1000)]
+        assert len(pieces) > 20
+        gets: Counter[Any] = Counter(
+            {
+                key: count
+                for (call, key), count in store.keys.items()
+                if call == "get" and dataset.id[-6:] in key
+            }
+        )
+        assert len(gets) == 13
+        assert set(gets.values()) == {1}
+
+
+async def test_a_failure_late_in_an_answer_breaks_the_connection() -> None:
+    store = FaultyStore(MemoryStore())
+    async with value_client(store) as client:
+        dataset = await written(client)
+        keys = [entry.key async for page in store.list("db/") for entry in page.entries]
+        last = next(key for key in keys if key.endswith("/12"))
+        store.fail_before("gets", last, times=100)
+        with pytest.raises(Exception, match=r"payload|disconnected|closed|reset"):
+            await client("GET", f"/datasets/{dataset.id}/value", accept=BINARY)
+        store.clear()
+        reply = await client("GET", f"/datasets/{dataset.id}/value", accept=BINARY)
+        assert reply.body == _bytes(WORDS)
+
+
+async def test_much_work_is_done_aside() -> None:
+    here = threading.get_ident()
+    assert await aside(INLINE, threading.get_ident) == here
+    assert await aside(INLINE + 1, threading.get_ident) != here
