@@ -177,13 +177,18 @@ def test_contiguous_data_of_several_chunks(imported: Import, tmp_path: Path, sha
     assert connection.binary("GET", f"/datasets/{id}/value") == data.tobytes()
 
 
-def test_chunks_that_the_server_does_not_take_so_large(imported: Import, tmp_path: Path) -> None:
-    data = np.arange(18_000_000, dtype="<i8")
+def test_chunks_that_the_server_does_not_take_so_large(
+    imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hsparse.cli.importer.object_body.MAX_CHUNK_BYTES", 1_000_000)
+    monkeypatch.setattr("hsparse.cli.importer.stored_data.LARGE_CHUNK", 1_000_000)
+    data = np.arange(2_500_000, dtype="<i8")
     with h5py.File(tmp_path / "huge.h5", "w") as file:
-        file.create_dataset("x", data=data, chunks=(17_500_000,), compression="gzip", compression_opts=1)
+        file.create_dataset("x", data=data, chunks=(1_700_000,), compression="gzip", compression_opts=1)
     connection = imported(tmp_path / "huge.h5")
-    id = connection.json("GET", "/datasets/", h5path="/x")["id"]
-    assert connection.binary("GET", f"/datasets/{id}/value") == data.tobytes()
+    record = connection.json("GET", "/datasets/", h5path="/x")
+    assert record["layout"]["dims"] != [1_700_000]
+    assert connection.binary("GET", f"/datasets/{record['id']}/value") == data.tobytes()
 
 
 def virtual(file: h5py.File) -> None:
