@@ -11,9 +11,11 @@ from hashlib import sha256
 
 from hsparse.cli.importer.matrix_form import MatrixForm, find_matrix
 from hsparse.cli.importer.source import Source, naming
+from hsparse.errors import Unsupported
 from hsparse.format.hdf5.link_message import Hard
 from hsparse.format.hdf5.stored_elements import Target
 from hsparse.format.hdf5.stored_file import StoredFile
+from hsparse.format.hdf5.stored_name import name_bytes
 from hsparse.format.hdf5.stored_object import ObjectKind, StoredObject, read_object
 from hsparse.format.hdf5.superblock import read_superblock
 from hsparse.model.dataspace import dims_of
@@ -45,6 +47,21 @@ def is_ordered(stored: StoredObject) -> bool:
     """Say whether the order of creation of links or attributes is known."""
     orders = [*(one.order for one in stored.links), *(one.order for one in stored.attributes)]
     return any(order is not None for order in orders)
+
+
+def check_names(stored: StoredObject) -> None:
+    """Raise `Unsupported` for the name of a link or an attribute that JSON has no text for."""
+    names = [*(link.name for link in stored.links), *(one.name for one in stored.attributes)]
+    for name in names:
+        if not is_text(name):
+            raise Unsupported(
+                f"The name {name_bytes(name)!r} is no UTF-8: rename what has it (H5Lmove, H5Arename)."
+            )
+
+
+def is_text(name: str) -> bool:
+    """Say whether a name was UTF-8 in the file; bytes that are none are there as surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 class FileObjects:
@@ -92,6 +109,7 @@ class FileObjects:
                 continue
             with naming(path):
                 found = self.source.run(read_object(self.file, address))
+                check_names(found)
             if address == self.file.root:
                 self.is_ordered = is_ordered(found)
             matrix = None

@@ -89,7 +89,7 @@ class _Comparison:
             yield from self._typed(path, record, item.id, item.dtype)
             if record["shape"]["class"] != "H5S_NULL" and item.maxshape != max_dims_of(record["shape"]):
                 yield f"{path}: maxdims {record['shape']}"
-            if item.dtype.kind in "iuf" and item.size > LARGE:
+            if item.dtype.kind in "iuf" and (item.size or 0) > LARGE:
                 if self._connection.binary("GET", f"{url}/value") != item[()].tobytes():
                     yield f"{path}: value"
             elif item.shape is not None:

@@ -177,13 +177,18 @@ def test_contiguous_data_of_several_chunks(imported: Import, tmp_path: Path, sha
     assert connection.binary("GET", f"/datasets/{id}/value") == data.tobytes()
 
 
-def test_chunks_that_the_server_does_not_take_so_large(imported: Import, tmp_path: Path) -> None:
-    data = np.arange(18_000_000, dtype="<i8")
+def test_chunks_that_the_server_does_not_take_so_large(
+    imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hsparse.cli.importer.object_body.MAX_CHUNK_BYTES", 1_000_000)
+    monkeypatch.setattr("hsparse.cli.importer.stored_data.LARGE_CHUNK", 1_000_000)
+    data = np.arange(2_500_000, dtype="<i8")
     with h5py.File(tmp_path / "huge.h5", "w") as file:
-        file.create_dataset("x", data=data, chunks=(17_500_000,), compression="gzip", compression_opts=1)
+        file.create_dataset("x", data=data, chunks=(1_700_000,), compression="gzip", compression_opts=1)
     connection = imported(tmp_path / "huge.h5")
-    id = connection.json("GET", "/datasets/", h5path="/x")["id"]
-    assert connection.binary("GET", f"/datasets/{id}/value") == data.tobytes()
+    record = connection.json("GET", "/datasets/", h5path="/x")
+    assert record["layout"]["dims"] != [1_700_000]
+    assert connection.binary("GET", f"/datasets/{record['id']}/value") == data.tobytes()
 
 
 def virtual(file: h5py.File) -> None:
@@ -196,20 +201,53 @@ def external(file: h5py.File) -> None:
     file.create_dataset("x", (4,), "i4", external=[("other.bin", 0, 16)])
 
 
+def odd_name(file: h5py.File) -> None:
+    file.create_group("g")[b"a\xff"] = 1
+
+
+def odd_attribute(file: h5py.File) -> None:
+    h5py.h5a.create(file.id, b"b\xff", h5py.h5t.STD_I32LE, h5py.h5s.create(h5py.h5s.SCALAR))
+
+
 def odd_numbers(file: h5py.File) -> None:
-    kind = h5py.h5t.STD_I32LE.copy()
-    kind.set_precision(12)
+    kind = h5py.h5t.IEEE_F32LE.copy()
+    kind.set_ebias(100)
     h5py.h5d.create(file.id, b"x", kind, h5py.h5s.create_simple((4,)))
 
 
 @pytest.mark.parametrize(
     ("fill", "text"),
-    [(virtual, "/x: The dataset is virtual"), (external, "/x: The data is in another file, other.bin")],
+    [
+        (virtual, "/x: The dataset is virtual"),
+        (external, "/x: The data is in another file, other.bin"),
+        (odd_name, "/g: The name b'a\\xff' is no UTF-8"),
+        (odd_attribute, "/: The name b'b\\xff' is no UTF-8"),
+        (odd_numbers, "/x: Elements of type"),
+    ],
 )
-def test_data_that_is_elsewhere_is_refused(
+def test_what_cannot_be_imported_is_refused(
     imported: Import, tmp_path: Path, fill: Any, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with h5py.File(tmp_path / "refused.h5", "w") as file:
         fill(file)
     imported(tmp_path / "refused.h5", status=2)
     assert text in capsys.readouterr().err
+
+
+def test_text_that_is_no_utf8(imported: Import, tmp_path: Path) -> None:
+    values = np.array([b"\xff\xfe", b"x", b"\xe9"], object)
+    with h5py.File(tmp_path / "bytes.h5", "w") as file:
+        file.create_dataset("variable", data=values, dtype=h5py.string_dtype())
+        file["fixed"] = values.astype("S2")
+        file.attrs.create("variable", values, dtype=h5py.string_dtype())
+        file.attrs["fixed"] = values.astype("S2")
+        file.create_dataset("fill", (3,), "S2", fillvalue=b"\xff")
+    connection = imported(tmp_path / "bytes.h5")
+    root = connection.json("GET", "/")["root"]
+    packed = b"".join(len(value).to_bytes(4, "little") + value for value in values)
+    for name, expected in (("variable", packed), ("fixed", values.astype("S2").tobytes())):
+        id = connection.json("GET", "/datasets/", h5path=f"/{name}")["id"]
+        assert connection.binary("GET", f"/datasets/{id}/value") == expected
+        assert connection.binary("GET", f"/groups/{root}/attributes/{name}/value") == expected
+    id = connection.json("GET", "/datasets/", h5path="/fill")["id"]
+    assert connection.binary("GET", f"/datasets/{id}/value") == b"\xff\0" * 3
