@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
 from hsparse.dn import dense_changes, element_queries, sparse_changes, variable_changes
-from hsparse.dn.cache import Cache
-from hsparse.dn.chunk_codec import codec_for
-from hsparse.dn.fences import Fences
-from hsparse.dn.foreign_summaries import ForeignSummaries
-from hsparse.dn.owned import Base, Owned
+from hsparse.dn.owned import Base
+from hsparse.dn.owned_chunks import OwnedChunks
 from hsparse.dn.workers import Workers
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type, pick_fields
@@ -23,10 +20,8 @@ from hsparse.format.sparse_chunk import SparseChunk
 from hsparse.format.sparse_variable_chunk import SparseVariableChunk
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.datatype import Datatype
-from hsparse.model.objid import chunk_key, chunk_prefix
 from hsparse.model.variable_array import VariableArray
 from hsparse.model.variable_fields import Fields
-from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.budget import Budget
 from hsparse.wire.chunk_message import (
     CountDefined,
@@ -69,24 +64,13 @@ OFFSETS_BYTES = 12
 
 
 class Chunks:
-    """Chunks by dataset and scaled coordinates, over the node's cache and store."""
+    """Elements of chunks: read, found, counted and changed."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        cache: Cache,
-        workers: Workers,
-        pending: Budget,
-        fences: Fences,
-        summaries: ForeignSummaries,
-    ) -> None:
-        self._store = store
-        self._cache = cache
+    def __init__(self, owned: OwnedChunks, workers: Workers, pending: Budget) -> None:
+        self._owned = owned
         self._workers = workers
         self._pending = pending
         self._working = Budget(WORK_AT_ONCE)
-        self._fences = fences
-        self._summaries = summaries
 
     async def read(self, message: ReadChunks) -> tuple[NDArray[Any] | None, ...]:
         """Answer `ReadChunks`."""
@@ -223,9 +207,9 @@ class Chunks:
             base = Base.IGNORED if blind else Base.NEEDED
             nbytes = _nbytes(spec, part, datatype)
             async with self._work(nbytes):
-                await self._apply(spec, part.scaled, datatype, change, nbytes, base)
+                await self._owned.apply(spec, part.scaled, datatype, change, nbytes, base)
 
-        await self._begin(spec.dataset)
+        await self._owned.begin(spec)
         async with self._pending.hold(sum(values.nbytes for values in message.values)):
             pairs = list(zip(message.parts, message.values, strict=True))
             await self._each(write, pairs, VARIABLE_AT_ONCE if datatype.is_variable else CHUNKS_AT_ONCE)
@@ -272,9 +256,9 @@ class Chunks:
             change = element_queries.update(message, part.selection, query, start, value)
             nbytes = 0 if spec.sparse and not takes_fill else _nbytes(spec, part, datatype)
             async with self._work(nbytes):
-                return await self._apply(spec, part.scaled, datatype, change, nbytes, Base.NEEDED)
+                return await self._owned.apply(spec, part.scaled, datatype, change, nbytes, Base.NEEDED)
 
-        await self._begin(spec.dataset)
+        await self._owned.begin(spec)
         return tuple(await self._each(update, message.parts))
 
     async def erase(self, message: EraseChunks) -> None:
@@ -284,9 +268,9 @@ class Chunks:
 
         async def erase(part: Part) -> None:
             change = sparse_changes.erase(part.selection)
-            await self._apply(spec, part.scaled, datatype, change, part.selection.size, Base.NEEDED)
+            await self._owned.apply(spec, part.scaled, datatype, change, part.selection.size, Base.NEEDED)
 
-        await self._begin(spec.dataset)
+        await self._owned.begin(spec)
         await self._each(erase, message.parts)
 
     async def trim(self, message: TrimChunks) -> None:
@@ -294,9 +278,9 @@ class Chunks:
         spec = message.spec
         datatype = spec.datatype
         fill: Any = spec.variable_fill if datatype.is_variable else spec.fill_value
-        await self._begin(spec.dataset)
-        self._fences.check(spec)
-        await self._settle(spec.dataset)
+        await self._owned.begin(spec)
+        self._owned.check(spec)
+        await self._owned.settle(spec.dataset)
 
         def change(scaled: tuple[int, ...], stop: list[int]) -> Callable[[Any], tuple[Any, None]]:
             if spec.sparse:
@@ -308,58 +292,24 @@ class Chunks:
         async def trim(scaled: tuple[int, ...]) -> None:
             stop = [max(0, e - s * d) for s, d, e in zip(scaled, spec.dims, message.extent, strict=True)]
             if not all(stop):
-                await self._apply(spec, scaled, datatype, lambda value: (None, None), 0, Base.IGNORED)
+                await self._owned.apply(spec, scaled, datatype, lambda value: (None, None), 0, Base.IGNORED)
             else:
-                await self._apply(spec, scaled, datatype, change(scaled, stop), 0, Base.NEEDED)
+                await self._owned.apply(spec, scaled, datatype, change(scaled, stop), 0, Base.NEEDED)
 
         await self._each(trim, message.scaled, VARIABLE_AT_ONCE if datatype.is_variable else CHUNKS_AT_ONCE)
 
     async def bury(self, dataset: str) -> None:
         """Answer `Bury`."""
-        self._fences.bury(dataset)
-        await self._settle(dataset)
-        self._cache.drop(chunk_prefix(dataset))
-
-    async def _begin(self, dataset: str) -> None:
-        """Do what comes before any change of a dataset's chunks, most often nothing."""
-        await self._summaries.remove(dataset)
-        await self._fences.learn(dataset)
-
-    async def _settle(self, dataset: str) -> None:
-        """Wait until what was accepted for a dataset's chunks by now is durable."""
-        prefix = chunk_prefix(dataset)
-        for owned in self._cache:
-            if owned.key.startswith(prefix):
-                await owned.settle()
+        await self._owned.bury(dataset)
 
     async def _load(self, spec: ChunkSpec, part: Part, datatype: Datatype) -> Any:
-        with self._use(spec, part.scaled, datatype) as owned:
+        with self._owned.use(spec, part.scaled, datatype) as owned:
             value = await owned.read()
         return spec.fill_of(part.scaled) if value is None and spec.arange else value
 
     async def _load_sparse(self, spec: ChunkSpec, part: Part) -> SparseChunk | SparseVariableChunk | None:
         value: SparseChunk | SparseVariableChunk | None = await self._load(spec, part, spec.datatype)
         return value
-
-    async def _apply(
-        self,
-        spec: ChunkSpec,
-        scaled: tuple[int, ...],
-        datatype: Datatype,
-        change: Callable[[Any], tuple[Any, T]],
-        weight: int,
-        base: Base,
-    ) -> T:
-        with self._use(spec, scaled, datatype) as owned:
-            return await owned.apply(change, weight=weight, base=base)
-
-    @contextmanager
-    def _use(self, spec: ChunkSpec, scaled: tuple[int, ...], datatype: Datatype) -> Iterator[Owned[Any]]:
-        self._fences.check(spec)
-        key = chunk_key(spec.dataset, scaled)
-        codec: Any = codec_for(key, spec, datatype)
-        with self._cache.use(key, lambda: Owned(key, self._store, codec, self._workers)) as owned:
-            yield owned
 
     def _work(self, nbytes: int) -> AbstractAsyncContextManager[None]:
         """Wait for room for work on `nbytes`."""

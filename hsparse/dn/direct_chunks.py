@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from hsparse.dn import dense_changes, variable_changes
-from hsparse.dn.cache import Cache
-from hsparse.dn.chunk_codec import codec_for
 from hsparse.dn.chunk_index import footer_columns
-from hsparse.dn.fences import Fences
-from hsparse.dn.foreign_summaries import ForeignSummaries
-from hsparse.dn.owned import Base, Encoded, Owned
+from hsparse.dn.owned import Base, Encoded
+from hsparse.dn.owned_chunks import OwnedChunks
 from hsparse.dn.workers import Workers
 from hsparse.errors import BadRequest, Corrupt, NotFound
 from hsparse.format.chunk_rows import UNFILTERED, ChunkRows
@@ -29,28 +26,18 @@ from hsparse.wire.stored_message import DirectChunk, ReadDirect, WriteDirect
 
 
 class DirectChunks:
-    """Chunks as they are stored, over the node's cache and store."""
+    """Chunks as they are stored, over the node's store and what it owns."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        cache: Cache,
-        workers: Workers,
-        pending: Budget,
-        fences: Fences,
-        summaries: ForeignSummaries,
-    ) -> None:
+    def __init__(self, store: ObjectStore, owned: OwnedChunks, workers: Workers, pending: Budget) -> None:
         self._store = store
-        self._cache = cache
+        self._owned = owned
         self._workers = workers
         self._pending = pending
-        self._fences = fences
-        self._summaries = summaries
 
     async def read(self, message: ReadDirect) -> DirectChunk | None:
         """Answer `ReadDirect`: one get. Of a structured chunk every byte is checked."""
         spec = message.spec
-        self._fences.check(spec)
+        self._owned.check(spec)
         key = chunk_key(spec.dataset, message.scaled)
         try:
             stored = await self._store.get(key)
@@ -72,9 +59,8 @@ class DirectChunks:
         grid = Grid(message.extent, spec.dims)
         if not grid.holds(scaled):
             raise BadRequest(f"There is no chunk {list(scaled)}: the dataset has {list(grid.counts)} chunks.")
-        await self._summaries.remove(spec.dataset)
-        await self._fences.learn(spec.dataset)
-        self._fences.check(spec)
+        await self._owned.begin(spec)
+        self._owned.check(spec)
         if spec.sparse:
             unfiltered = sum(message.sections[:, UNFILTERED].tolist())
         else:
@@ -83,11 +69,9 @@ class DirectChunks:
         async with self._pending.hold(nbytes):
             given = await self._workers.run(nbytes, _checked, message, grid.clipped(scaled))
             value: Any = given.value if given.data is None else Encoded(given.value, given.data)
-            self._fences.check(spec)
-            key = chunk_key(spec.dataset, scaled)
-            codec: Any = codec_for(key, spec, spec.datatype)
-            with self._cache.use(key, lambda: Owned(key, self._store, codec, self._workers)) as owned:
-                await owned.apply(lambda _: (value, None), weight=nbytes, base=Base.IGNORED)
+            await self._owned.apply(
+                spec, scaled, spec.datatype, lambda _: (value, None), nbytes, Base.IGNORED
+            )
 
 
 def _checked(message: WriteDirect, stop: tuple[int, ...]) -> GivenChunk:

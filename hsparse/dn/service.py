@@ -12,6 +12,7 @@ from hsparse.dn.direct_chunks import DirectChunks
 from hsparse.dn.fences import Fences
 from hsparse.dn.foreign_summaries import ForeignSummaries
 from hsparse.dn.linked_chunks import LinkedChunks
+from hsparse.dn.owned_chunks import OwnedChunks
 from hsparse.dn.records import Records
 from hsparse.dn.settings import DataSettings
 from hsparse.dn.workers import Workers
@@ -55,9 +56,10 @@ class DataService:
         self._records = Records(store, self._cache, self._workers, summaries, clock)
         fences = Fences(self._records.generation)
         pending = Budget(settings.pending_size)
-        self._chunks = Chunks(store, self._cache, self._workers, pending, fences, summaries)
+        owned = OwnedChunks(store, self._cache, self._workers, fences, summaries)
+        self._chunks = Chunks(owned, self._workers, pending)
         self._index = ChunkIndex(store, self._cache, self._workers, fences)
-        self._direct = DirectChunks(store, self._cache, self._workers, pending, fences, summaries)
+        self._direct = DirectChunks(store, owned, self._workers, pending)
         self._linked = LinkedChunks(store, self._cache, self._workers, fences)
         self._start_time = clock.now()
 

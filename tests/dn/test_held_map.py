@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from hsparse.dn.held_map import FEW, HeldMap
 from hsparse.dn.workers import Workers
 from hsparse.errors import Gone, StoreFailed
 from hsparse.format.chunk_map import ChunkMap, decode_map
-from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
 
@@ -31,23 +29,6 @@ def rows(first: int, count: int, digest: int = 1) -> ChunkMap:
 
 def fine() -> None:
     """Nothing is deleted."""
-
-
-@pytest.fixture
-def faulty() -> FaultyStore:
-    return FaultyStore(MemoryStore())
-
-
-@pytest.fixture
-def store(faulty: FaultyStore) -> CountingStore:
-    return CountingStore(faulty)
-
-
-@pytest.fixture
-def workers() -> Iterator[Workers]:
-    pool = Workers(2)
-    yield pool
-    pool.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -37,23 +37,6 @@ class TextCodec:
 
 def add(word: str) -> Callable[[str | None], tuple[str, str]]:
     return lambda value: (f"{value},{word}" if value else word, word)
-
-
-@pytest.fixture
-def faulty() -> FaultyStore:
-    return FaultyStore(MemoryStore())
-
-
-@pytest.fixture
-def store(faulty: FaultyStore) -> CountingStore:
-    return CountingStore(faulty)
-
-
-@pytest.fixture
-def workers() -> Iterator[Workers]:
-    pool = Workers(2)
-    yield pool
-    pool.close()
 
 
 @pytest.fixture

@@ -1,0 +1,29 @@
+"""A store that counts and fails when told to, and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hsparse.dn.workers import Workers
+from hsparse.storage.memory import MemoryStore
+from hsparse.testing.counting_store import CountingStore
+from hsparse.testing.faulty_store import FaultyStore
+
+
+@pytest.fixture
+def faulty() -> FaultyStore:
+    return FaultyStore(MemoryStore())
+
+
+@pytest.fixture
+def store(faulty: FaultyStore) -> CountingStore:
+    return CountingStore(faulty)
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    pool = Workers(2)
+    yield pool
+    pool.close()
