@@ -17,7 +17,7 @@ from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.index_kind import IndexKind
 from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.hdf5.reads import ByteRange, run_reads
-from tests.format.hdf5.host_file import fetch_from
+from tests.format.hdf5.host_file import assert_same, fetch_from
 
 ADDRESS = 40
 """Where the tests put an index in its file, so that no address of it is an offset."""
@@ -132,6 +132,14 @@ def resealed(data: bytes, block: ByteRange, changes: Sequence[tuple[int, bytes]]
     assert len(content) == block.size - 4
     sealed = bytes(content) + lookup3(content).to_bytes(4, "little")
     return data[: block.address] + sealed + data[block.address + block.size :]
+
+
+def stored_and_loaded(layout: IndexLayout, counts: tuple[int, ...], share: float, seed: int) -> bytes:
+    """Store records of a share of all chunks, see that the same are loaded; return the file."""
+    records = make_records(layout, choose_scaled(counts, share, seed), seed)
+    data = store(layout, records)
+    assert_same(load(layout, extent_of(layout, counts), data), records)
+    return data
 
 
 def load_damaged(layout: IndexLayout, extent: tuple[int, ...], data: bytes) -> ChunkRecords | None:

@@ -32,6 +32,7 @@ from tests.format.hdf5.record_cases import (
     revisions,
     steps_of,
     store,
+    stored_and_loaded,
     structures,
 )
 
@@ -65,11 +66,8 @@ def test_the_bytes_of_a_leaf_are_libhdf5s(filters: dict[str, Any]) -> None:
 def test_records_come_back(
     counts: list[int], structure: tuple[int, bool], revision: FormatRevision, share: float, seed: int
 ) -> None:
-    shape = tuple(counts)
-    layout = replace(make_layout(KIND, shape, *structure), revision=revision)
-    records = make_records(layout, choose_scaled(shape, share, seed), seed)
-    data = store(layout, records)
-    assert_same(load(layout, extent_of(layout, shape), data), records)
+    layout = replace(make_layout(KIND, tuple(counts), *structure), revision=revision)
+    data = stored_and_loaded(layout, tuple(counts), share, seed)
     assert data[44:46] == bytes((layout.block_version, 10 + layout.client))
 
 

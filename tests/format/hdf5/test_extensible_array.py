@@ -31,6 +31,7 @@ from tests.format.hdf5.record_cases import (
     revisions,
     steps_of,
     store,
+    stored_and_loaded,
     structures,
 )
 
@@ -48,11 +49,8 @@ FAR = [0, 3, 4, 50, 131_059, 131_060, 140_000, 300_000]
 def test_records_come_back(
     counts: list[int], structure: tuple[int, bool], revision: FormatRevision, share: float, seed: int
 ) -> None:
-    shape = tuple(counts)
-    layout = replace(make_layout(KIND, shape, *structure), revision=revision)
-    records = make_records(layout, choose_scaled(shape, share, seed), seed)
-    data = store(layout, records)
-    assert_same(load(layout, extent_of(layout, shape), data), records)
+    layout = replace(make_layout(KIND, tuple(counts), *structure), revision=revision)
+    data = stored_and_loaded(layout, tuple(counts), share, seed)
     assert data[44:46] == bytes((layout.block_version, layout.client))
 
 
