@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.btree_v2 import read_btree_v2
+from hsparse.format.hdf5.btree_v2 import each_record, read_btree_v2
 from hsparse.format.hdf5.dense_storage import DenseStorage
 from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
 from hsparse.format.hdf5.message_kind import MessageKind
@@ -61,12 +61,12 @@ def _records(file: StoredFile, storage: DenseStorage, kind: int, size: int) -> R
         return []
     if storage.names is None:
         raise Corrupt(f"The dense storage with heap at address {storage.heap} has no index by name.")
-    records = yield from read_btree_v2(file, storage.names, kind)
-    if records and len(records[0]) != size:
+    records = yield from read_btree_v2(file.bounds, file.widths, storage.names, kind)
+    if records.itemsize != size:
         raise Corrupt(
-            f"The B-tree at address {storage.names} has records of {len(records[0])} bytes, not {size}."
+            f"The B-tree at address {storage.names} has records of {records.itemsize} bytes, not {size}."
         )
-    return records
+    return each_record(records)
 
 
 def _objects(

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.btree_v2 import read_btree_v2
+from hsparse.format.hdf5.btree_v2 import each_record, read_btree_v2
+from hsparse.format.hdf5.checked_block import open_page
 from hsparse.format.hdf5.reads import Reads
-from hsparse.format.hdf5.stored_file import CHECKSUM, StoredFile, Walk, check_checksum, check_signature
+from hsparse.format.hdf5.stored_file import CHECKSUM, StoredFile, Walk, check_signature
 from hsparse.format.hdf5.together import together
 from hsparse.format.hdf5.widths import width_of
 
@@ -88,7 +89,7 @@ def read_fractal_heap(file: StoredFile, address: int) -> Reads[FractalHeap]:
         raise Unsupported(
             f"The {header.thing} has filters; rewrite the file with groups that have none (h5repack)."
         )
-    check_checksum(header.data, header.thing)
+    open_page(header.data, header.thing)
     flags, max_managed = header.number(1, "flags"), header.number(4, "largest managed object")
     header.take(length, "next huge id")
     huge_tree = file.widths.read_address(header, "huge objects' B-tree")
@@ -214,7 +215,7 @@ def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_
     head = 5 + heap.file.widths.address + heap.offset_width
     size = head + block.rows * heap.width * heap.file.widths.address + CHECKSUM
     reader = yield from walk.read(block.address, size, "fractal heap's indirect block")
-    check_checksum(reader.data, reader.thing)
+    open_page(reader.data, reader.thing)
     _check_block(heap, block, reader, b"FHIB")
     children = []
     offset = block.offset
@@ -268,10 +269,10 @@ def _read_huge(heap: FractalHeap, ids: dict[int, memoryview]) -> Reads[dict[int,
             raise Corrupt(
                 f"The fractal heap at address {heap.address} has huge objects, and no B-tree of them."
             )
-        records = yield from read_btree_v2(heap.file, heap.huge_tree, HUGE_RECORD)
+        records = yield from read_btree_v2(heap.file.bounds, widths, heap.huge_tree, HUGE_RECORD)
         width = min(8, heap.id_length - 1)
         begin = widths.address + widths.length
-        by_key = {int.from_bytes(record[begin:], "little"): record for record in records}
+        by_key = {int.from_bytes(record[begin:], "little"): record for record in each_record(records)}
         for number, id in ids.items():
             record = by_key.get(int.from_bytes(id[1 : 1 + width], "little"))
             if record is None:

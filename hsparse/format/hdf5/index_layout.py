@@ -8,6 +8,7 @@ from struct import Struct
 
 from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.index_kind import IndexKind
+from hsparse.format.hdf5.widths import Widths
 
 CODES = {2: "H", 4: "I", 8: "Q"}
 """`struct`'s codes of numbers by their widths."""
@@ -45,6 +46,10 @@ class IndexLayout:
         """Return the form of packed fields: O is an address, L a length, the others are `struct`'s."""
         address, length = CODES[self.address_width], CODES[self.length_width]
         return Struct("<" + codes.replace("O", address).replace("L", length))
+
+    @property
+    def widths(self) -> Widths:
+        return Widths(self.address_width, self.length_width)
 
     @property
     def undefined(self) -> int:

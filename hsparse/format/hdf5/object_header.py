@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.checked_block import open_page
 from hsparse.format.hdf5.message_kind import MessageKind
 from hsparse.format.hdf5.reads import Reads
-from hsparse.format.hdf5.stored_file import CHECKSUM, StoredFile, Walk, check_checksum, check_signature
+from hsparse.format.hdf5.stored_file import CHECKSUM, StoredFile, Walk, check_signature
 from hsparse.format.hdf5.together import together
 
 HIGHEST = 0x19
@@ -126,7 +127,7 @@ def _begin_1(first: Reader, address: int) -> tuple[ObjectHeader, _Form, Reader]:
 
 def _begin_2(first: Reader, address: int) -> tuple[ObjectHeader, _Form, Reader]:
     check_signature(first, b"OHDR", 2)
-    check_checksum(first.data, first.thing)
+    open_page(first.data, first.thing)
     flags = first.number(1, "prefix")
     times = first.numbers(4, 4, "times") if flags & TIMES else None
     first.take((4 if flags & PHASES else 0) + (1 << (flags & SIZE_BITS)), "prefix")
@@ -140,7 +141,7 @@ def _opened(block: Reader, form: _Form) -> Reader:
     if form.version == 1:
         return block
     check_signature(block, b"OCHK", None)
-    check_checksum(block.data, block.thing)
+    open_page(block.data, block.thing)
     return Reader(block.data[4:-CHECKSUM], thing=block.thing)
 
 

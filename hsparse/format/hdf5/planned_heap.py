@@ -14,7 +14,7 @@ from functools import partial
 from hsparse.errors import TooLarge
 from hsparse.format.checksum import lookup3
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key, address_to
-from hsparse.format.hdf5.btree_v2 import NODE_OVERHEAD
+from hsparse.format.hdf5.btree2_shape import OVERHEAD as NODE_OVERHEAD
 from hsparse.format.hdf5.file_plan import Piece
 from hsparse.format.hdf5.fractal_heap import HUGE, HUGE_RECORD, MANAGED
 from hsparse.format.hdf5.stored_file import CHECKSUM

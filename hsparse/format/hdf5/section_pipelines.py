@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.filter_description import decode_filter, encode_filter
 from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.model.filter import Filter
+from hsparse.model.filter_json import MAX_FILTERS
 
 MESSAGES = {
     FormatRevision.RFC_2023_07: (0x19, 0),
@@ -22,10 +24,8 @@ MESSAGES = {
     FormatRevision.LIB_2026_09: (0x19, 1),
 }
 """Type and version of the message. That version 17's, without a type, goes by what it became is our choice."""
-OPTIONAL = 1
-FIRST_NAMED = 256
-"""The first filter id that has a name in its description."""
-MOST_FILTERS = 32
+DESCRIPTION = 2
+"""The version of the filter pipeline message whose descriptions of filters these are."""
 Pipelines = tuple[tuple[Filter, ...], ...]
 
 
@@ -48,23 +48,15 @@ def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
     last = -1
     for _ in range(count):
         section, filters = reader.numbers(2, 1, "section's header")
-        if not last < section < sections or filters > MOST_FILTERS:
+        if not last < section < sections or filters > MAX_FILTERS:
             raise Corrupt(
                 f"The message of the sections' filters has {filters} of section {section} after section {last}; "
                 f"the chunk has {sections} sections."
             )
         reader.take(2, "section's header")  # the list's length, which follows from what is in it
-        pipelines[section] = tuple(_decode_filter(reader) for _ in range(filters))
+        pipelines[section] = tuple(decode_filter(reader, DESCRIPTION) for _ in range(filters))
         last = section
     return tuple(pipelines)
-
-
-def _decode_filter(reader: Reader) -> Filter:
-    id = reader.number(2, "filter")
-    name = reader.number(2, "filter") if id >= FIRST_NAMED else 0
-    flags, count = reader.numbers(2, 2, "filter")
-    reader.take(name, "filter's name")
-    return Filter(id, reader.numbers(count, 4, "filter's client values"), bool(flags & OPTIONAL))
 
 
 def encode_section_pipelines(
@@ -75,16 +67,8 @@ def encode_section_pipelines(
     _, version = MESSAGES[revision]
     parts = [bytes((version, len(filtered)))]
     for number, pipeline in filtered:
-        if len(pipeline) > MOST_FILTERS:
-            raise BadRequest(f"Section {number} has {len(pipeline)} filters; it can have {MOST_FILTERS}.")
-        descriptions = b"".join(map(_encode_filter, pipeline))
+        if len(pipeline) > MAX_FILTERS:
+            raise BadRequest(f"Section {number} has {len(pipeline)} filters; it can have {MAX_FILTERS}.")
+        descriptions = b"".join(encode_filter(filter, DESCRIPTION) for filter in pipeline)
         parts.append(struct.pack("<BBH", number, len(pipeline), len(descriptions)) + descriptions)
     return b"".join(parts)
-
-
-def _encode_filter(filter: Filter) -> bytes:
-    # Names are for people alone: none has a length of 0.
-    name = bytes(2) if filter.id >= FIRST_NAMED else b""
-    flags = OPTIONAL if filter.optional else 0
-    head = struct.pack("<H", filter.id) + name + struct.pack("<HH", flags, len(filter.values))
-    return head + struct.pack(f"<{len(filter.values)}I", *filter.values)

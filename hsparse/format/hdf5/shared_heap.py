@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.checked_block import open_page
 from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
 from hsparse.format.hdf5.message_kind import MessageKind
 from hsparse.format.hdf5.object_header import read_header
 from hsparse.format.hdf5.reads import Reads
-from hsparse.format.hdf5.stored_file import CHECKSUM, StoredFile, check_checksum, check_signature
+from hsparse.format.hdf5.stored_file import CHECKSUM, StoredFile, check_signature
 
 
 def read_shared_table(file: StoredFile, extension: int) -> Reads[tuple[tuple[int, int], ...]]:
@@ -33,7 +34,7 @@ def _read_table(file: StoredFile, message: Reader) -> Reads[tuple[tuple[int, int
     size = 4 + count * (14 + 2 * file.widths.address) + CHECKSUM
     table = yield from file.read(address, size, "shared message table")
     check_signature(table, b"SMTB", None)
-    check_checksum(table.data, table.thing)
+    open_page(table.data, table.thing)
     found = []
     for _ in range(count):
         table.take(2, "index")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hsparse.errors import Corrupt
-from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.file_bounds import FileBounds
 from hsparse.format.hdf5.reads import ByteRange, Reads
 from hsparse.format.hdf5.widths import Widths
 
@@ -56,6 +56,11 @@ class StoredFile:
         if size <= first:
             return Reader(start.data[:size], thing=start.thing)
         return (yield from self.read(address, size, what))
+
+    @property
+    def bounds(self) -> FileBounds:
+        """The file's bounds, for one walk through blocks that do not overlap."""
+        return FileBounds(self.size - self.base, self.base)
 
     def walk(self, what: str) -> Walk:
         """Return a guard for one walk through structures of this file."""
@@ -119,10 +124,3 @@ def check_signature(reader: Reader, signature: bytes, version: int | None = 0) -
         raise Corrupt(f"The {reader.thing} begins with {found!r}, not with {signature!r}.")
     if version is not None and (other := reader.number(1, "version")) != version:
         raise Corrupt(f"The {reader.thing} has version {other}; only {version} is known.")
-
-
-def check_checksum(data: memoryview, thing: str) -> None:
-    """Compare the last 4 bytes with the checksum of all before them; raises `Corrupt`."""
-    stored = int.from_bytes(data[-CHECKSUM:], "little")
-    if lookup3(data[:-CHECKSUM]) != stored:
-        raise Corrupt(f"The {thing} does not have the checksum {stored:#010x} that it says.")

@@ -11,9 +11,10 @@ from dataclasses import replace
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.checked_block import open_page
 from hsparse.format.hdf5.reads import ByteRange, Reads
 from hsparse.format.hdf5.shared_heap import read_shared_table
-from hsparse.format.hdf5.stored_file import StoredFile, check_checksum
+from hsparse.format.hdf5.stored_file import StoredFile
 from hsparse.format.hdf5.widths import Widths, address_bytes
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -83,7 +84,7 @@ def _read_new(reader: Reader, size: int, base: int, version: int) -> tuple[Store
     reader.take(1, "consistency flags")
     stored_base, extension, end, root = (widths.read_address(reader, "addresses") for _ in range(4))
     reader.take(4, "checksum")
-    check_checksum(reader.data[: reader.place], reader.thing)
+    open_page(reader.data[: reader.place], reader.thing)
     _check_end(reader, size, base, stored_base, end)
     return StoredFile(size, base, widths, _present(reader, root), version), extension
 

@@ -7,7 +7,7 @@ import pytest
 from hsparse.errors import Corrupt
 from hsparse.format.checksum import lookup3
 from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.btree_v2 import read_btree_v2
+from hsparse.format.hdf5.btree_v2 import each_record, read_btree_v2
 from hsparse.format.hdf5.file_plan import FilePlan
 from hsparse.format.hdf5.planned_heap import MAX_LEAF, plan_btree
 from hsparse.format.hdf5.planned_object import PlannedGroup, plan_file
@@ -24,8 +24,9 @@ def planned(count: int) -> tuple[bytearray, FilePlan]:
 
 def read(data: bytes, plan: FilePlan, kind: int = KIND) -> list[int]:
     source = FileBytes(data)
-    records = source.run(read_btree_v2(source.open(), plan.address_of(("t", KIND)), kind))
-    return [int.from_bytes(record, "big") for record in records]
+    file = source.open()
+    records = source.run(read_btree_v2(file.bounds, file.widths, plan.address_of(("t", KIND)), kind))
+    return [int.from_bytes(record, "big") for record in each_record(records)]
 
 
 def sealed(data: bytearray, start: int, size: int) -> bytes:
@@ -44,12 +45,11 @@ def test_records_come_in_order(count: int) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        (5, 5, "of type 5, depth 0"),
-        (10, 0, "records of 0"),
-        (13, 1, "of type 6, depth 256"),
-        (24, 9, "node at address .* does not have the checksum"),
-        (26, 11, "says 11 records and has 10"),
-        (31, 1, "more than the file has"),
+        (5, 5, "records of type 5"),
+        (10, 0, "with records of 0"),
+        (13, 1, "depth 256"),
+        (24, 9, "has 10 records of 15 bytes, 9 of them in its root"),
+        (31, 1, "records of 15 bytes, 10 of them"),
     ],
 )
 def test_headers_that_are_refused(place: int, value: int, words: str) -> None:
@@ -60,15 +60,18 @@ def test_headers_that_are_refused(place: int, value: int, words: str) -> None:
         read(sealed(data, start, 38), plan)
 
 
-def test_an_empty_tree() -> None:
+def test_a_tree_without_a_root() -> None:
     data, plan = planned(10)
     start = plan.address_of(("t", KIND))
     data[start + 16 : start + 24] = b"\xff" * 8
+    with pytest.raises(Corrupt, match="node without address"):
+        read(sealed(data, start, 38), plan)
+    data[start + 24 : start + 34] = bytes(10)
     assert read(sealed(data, start, 38), plan) == []
 
 
 def test_a_child_that_is_there_twice() -> None:
-    data, plan = planned(MAX_LEAF + 2)
+    data, plan = planned(2 * MAX_LEAF + 1)
     start = plan.address_of(("t", KIND, 0))
     pointers = start + 6 + 15
     data[pointers + 10 : pointers + 20] = data[pointers : pointers + 10]
@@ -78,5 +81,5 @@ def test_a_child_that_is_there_twice() -> None:
 
 def test_another_type() -> None:
     data, plan = planned(3)
-    with pytest.raises(Corrupt, match="type 5 is needed"):
+    with pytest.raises(Corrupt, match=r"of type 6; .* of type 5"):
         read(bytes(data), plan, 5)

@@ -159,8 +159,8 @@ def test_counts_that_contradict_one_another_are_corrupt(tree: Any) -> None:
     refuse(tree, 0, [(26, (399).to_bytes(2, "little"))], "records in and below it, not 399")
     refuse(tree, 0, [(24, b"\0")], "has 0 records")
     refuse(tree, 0, [(24, b"\x3e")], "has 62 records of 61")
-    refuse(tree, 0, [(26, b"\xff" * 8)], "records, ")
-    refuse(tree, 0, [(12, b"\0")], "400 records, ")
+    refuse(tree, 0, [(26, b"\xff" * 8)], "records of 24 bytes, ")
+    refuse(tree, 0, [(12, b"\0")], "400 records of 24 bytes, ")
 
 
 def test_children_that_are_the_same_are_corrupt(tree: Any) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
-from hsparse.format.hdf5 import fractal_heap, stored_file
+from hsparse.format.hdf5 import checked_block, fractal_heap
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.link_message import Hard, Soft
 from hsparse.format.hdf5.planned_object import PlannedGroup, PlannedLink, plan_file
@@ -108,7 +108,7 @@ class Whatever:
 @contextmanager
 def no_checksums() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stored_file, "lookup3", lambda _: Whatever())
+        patch.setattr(checked_block, "lookup3", lambda _: Whatever())
         patch.setattr(fractal_heap, "lookup3", lambda _: Whatever())
         yield
 

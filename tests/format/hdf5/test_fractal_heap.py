@@ -147,5 +147,5 @@ def test_checksums() -> None:
     source, file, address, _ = planned()
     changed = bytearray(source.data)
     changed[address + 20] ^= 1
-    with pytest.raises(Corrupt, match=f"fractal heap header at address {address} does not have the checksum"):
+    with pytest.raises(Corrupt, match=f"fractal heap header at address {address} has checksum"):
         FileBytes(bytes(changed)).run(read_fractal_heap(file, address))

@@ -6,7 +6,7 @@ import pytest
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.stored_file import StoredFile, check_checksum, check_signature
+from hsparse.format.hdf5.stored_file import StoredFile, check_signature
 from hsparse.format.hdf5.together import together
 from hsparse.format.hdf5.widths import Widths
 from tests.format.hdf5.file_walk import FileBytes
@@ -61,11 +61,9 @@ def test_guesses_are_shared() -> None:
     assert FILE.walk("tree").share(64, 100) == 2
 
 
-def test_signatures_and_checksums() -> None:
+def test_signatures() -> None:
     check_signature(reader(b"ABCD\0"), b"ABCD")
     with pytest.raises(Corrupt, match="begins with b'ABCX'"):
         check_signature(reader(b"ABCX\0"), b"ABCD")
     with pytest.raises(Corrupt, match="test has version 7; only 0"):
         check_signature(reader(b"ABCD\7"), b"ABCD")
-    with pytest.raises(Corrupt, match="thing does not have the checksum 0x00000000"):
-        check_checksum(memoryview(b"ABCD" + bytes(4)), "thing")
