@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from hsparse.errors import Corrupt, TooLarge, Unsupported
+from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.grid import Grid
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_index import index_info, plan_index
 from hsparse.format.hdf5.chunk_records import ChunkRecords, dense_records
 from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
+from hsparse.format.hdf5.converted_chunk import check_convertible, filters_in_file, is_converted
 from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.file_plan import Piece
 from hsparse.format.hdf5.fill_value_message import INCREMENTAL, ZEROS, StoredFill
-from hsparse.format.hdf5.format_revision import NEWEST
+from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.index_kind import IndexKind, choose_index
 from hsparse.format.hdf5.index_layout import IndexLayout
@@ -61,10 +62,14 @@ class DatasetPlan:
     region: ChunkRegion | None = None
 
 
-def form_of(spec: ChunkSpec, layout: FileLayout, *, foreign: bool = False) -> ChunkForm:
+def form_of(
+    spec: ChunkSpec, layout: FileLayout, *, foreign: bool = False, revision: FormatRevision = NEWEST
+) -> ChunkForm:
     """Say what a dataset's chunks are in a file; `foreign` as in `PlannedChunks`."""
     if spec.sparse:
-        return ChunkForm.STORED if layout is FileLayout.STRUCTURED else ChunkForm.MADE
+        if layout is FileLayout.STOCK:
+            return ChunkForm.MADE
+        return ChunkForm.CONVERTED if is_converted(spec, revision) else ChunkForm.STORED
     made = foreign or spec.structured or has_places(stored_type(spec.datatype.item))
     made = made or (not spec.dims and bool(spec.filters[0]))
     return ChunkForm.MADE if made else ChunkForm.STORED
@@ -80,14 +85,15 @@ def plan_dataset(
     committed: Key | None = None,
     *,
     ordered: bool = False,
+    revision: FormatRevision = NEWEST,
 ) -> DatasetPlan:
-    """Plan a dataset; its `chunks` have the sizes that they take in the file.
+    """Plan a dataset; its `chunks` have the sizes, and if they are structured the sections, that they have in the file.
 
     `Unsupported` and `TooLarge` name what a file cannot have, and what to do.
     """
     spec = chunk_spec(record)
     stored = stored_type(spec.datatype.item)
-    form = form_of(spec, layout, foreign=chunks.foreign)
+    form = form_of(spec, layout, foreign=chunks.foreign, revision=revision)
     if spec.sparse:
         chunks = chunks.take(chunks.defined > 0)
     fill, places = _fill(spec, stored, heap, key_of)
@@ -103,8 +109,8 @@ def plan_dataset(
         ordered=ordered,
         fill_places=places,
     )
-    region = ChunkRegion.of((key, "chunks"), spec, form, chunks)
-    if spec.sparse and form is ChunkForm.STORED:
+    region = ChunkRegion.of((key, "chunks"), spec, form, chunks, revision)
+    if spec.sparse and layout is FileLayout.STRUCTURED:
         return _structured(planned, record, region)
     if form is ChunkForm.STORED and not spec.filters[0]:
         _check_sizes(spec, chunks, stored)
@@ -219,22 +225,19 @@ def _chunked(planned: PlannedDataset, record: Json, region: ChunkRegion) -> Data
 
 
 def _structured(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
-    """Plan structured chunks as they are stored."""
+    """Plan structured chunks."""
     spec = region.spec
-    if spec.datatype.element.file_size != planned.type.size:
-        raise Unsupported(
-            f"{spec.dataset} is sparse and has references, which stored chunks have in another form than files: ask "
-            "for layout=stock."
-        )
+    check_convertible(spec)
+    pipelines = filters_in_file(spec)
     limits = max_dims_of(record["shape"])
     base = IndexLayout(
         choose_index(dims_of(record["shape"]) or (), limits, spec.dims, message_version=5),
         spec.dims,
         limits,
         planned.type.size,
-        any(spec.filters),
-        len(spec.filters),
-        NEWEST,
+        any(pipelines),
+        len(pipelines),
+        region.revision,
         message_version=5,
     )
     index = _planned_index(base, region)
@@ -252,8 +255,8 @@ def _structured(planned: PlannedDataset, record: Json, region: ChunkRegion) -> D
             pieces = (Piece(key, index.size, partial(_make_structured, index, region, key)), *pieces)
     message = plan_structured_layout(StructuredLayout(base), key)
     filters: tuple[PlannedMessage, ...] = ()
-    if any(spec.filters):
-        body = Addressed(encode_section_pipelines(spec.filters, base.revision))
+    if any(pipelines):
+        body = Addressed(encode_section_pipelines(pipelines, base.revision))
         filters = (PlannedMessage(MESSAGES[base.revision][0], body),)
     fill = replace(planned.fill, allocation=INCREMENTAL)
     return DatasetPlan(replace(planned, layout=message, messages=filters, fill=fill), pieces, region)

@@ -74,6 +74,10 @@ class PlannedChunks:
         """Return the chunks with other sizes in the file, in bytes: (n,), or one for all."""
         return replace(self, size=np.full(len(self), size, np.uint64) if isinstance(size, int) else size)
 
+    def converted(self, sections: NDArray[np.uint64]) -> PlannedChunks:
+        """Return the chunks with other sections in the file, `(n, k, 3)`, and the sizes that follow from them."""
+        return replace(self, sections=sections, size=sections[:, :, 0].sum(1, dtype=np.uint64))
+
     def completed(self, counts: tuple[int, ...], size: int) -> PlannedChunks:
         """Return these and all others that a grid of `counts` chunks has, which take `size` bytes each."""
         known = (
