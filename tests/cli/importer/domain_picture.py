@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 
 from hsparse.client.connection import Connection
-from hsparse.format.hdf5.stored_type import StoredType, names_of_enum, stored_type
+from hsparse.format.hdf5.stored_type import StoredType, has_places, has_references, names_of_enum, stored_type
 from hsparse.format.selection_json import parse_selection_json
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type
+from hsparse.model.filter import Filter
+from hsparse.model.layout import chunk_spec
 
 COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
 SPELLED = re.compile(r"(?:(?:groups|datasets|datatypes)/)?[gdt]?-?[0-9a-f]{8}(?:-[0-9a-f]+)+")
 """An id, with its collection in references, without its first letter in those to regions."""
-KEPT = ("layout", "filters", "fillValue", "CreateOrder")
+KEPT = ("fillValue", "CreateOrder")
 DEFINED = "DEFINED_SET"
+SPARSE = "H5D_SPARSE_DATA"
 Picture = dict[str, Any]
 
 
@@ -110,12 +113,21 @@ def _object(connection: Connection, id: str) -> dict[str, Any]:
         seen["type"] = _type(record["type"])
     if id[0] == "d":
         seen["shape"] = record["shape"]
+        datatype = parse_type(record["type"])
+        stored = stored_type(datatype.item)
+        seen["has places"] = has_places(stored)
+        seen["has references on heaps"] = datatype.is_variable and has_references(stored)
         seen["layout"] = record.get("layout")
         if record["shape"]["class"] != "H5S_NULL":
+            seen["pipelines"] = [list(map(_filter, some)) for some in chunk_spec(record).filters]
             seen["value"] = connection.json("GET", f"{url}/value")["value"]
-            if (seen["layout"] or {}).get("class") == "H5D_STRUCT_CHUNK":
+            if SPARSE in ((seen["layout"] or {}).get("flags") or ()):
                 seen["defined"] = _defined(connection, url, dims_of(record["shape"]) or ())
     return seen
+
+
+def _filter(one: Filter) -> tuple[int, tuple[int, ...]]:
+    return one.id, one.values
 
 
 def _defined(connection: Connection, url: str, dims: tuple[int, ...]) -> list[list[int]]:

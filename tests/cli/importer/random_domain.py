@@ -159,12 +159,14 @@ def changes(
         what = draw(st.sampled_from(["write", "write", "write", "erase", "resize"]))
         if what == "resize" and limits != dims:
             dims = tuple(
-                length if not draw(st.booleans()) else draw(st.integers(1, limit or length + 4))
+                length if not draw(st.booleans()) else draw(st.integers(0, limit or length + 4))
                 for length, limit in zip(dims, limits, strict=True)
             )
             if prod(dims) > 4 * MOST:
                 break
             found.append(("/shape", "PUT", {"shape": list(dims)}, {}))
+            if not prod(dims):
+                break
             continue
         select, shape = draw(boxes(dims))
         if what == "erase" and sparse:
