@@ -19,6 +19,8 @@ class ChunkForm(Enum):
 
     STORED = "stored"
     """Its stored bytes."""
+    LINKED = "linked"
+    """Bytes of the file that the dataset is linked to."""
     CONVERTED = "converted"
     """Its sections, with elements as files of the revision have them; `chunks.sections` are the file's."""
     MADE = "made"

@@ -91,9 +91,10 @@ def plan_dataset(
 
     `Unsupported` and `TooLarge` name what a file cannot have, and what to do.
     """
-    spec = chunk_spec(record)
+    spec = chunk_spec(record) if chunks.linked is None else chunks.linked.spec
     stored = stored_type(spec.datatype.item)
     form = form_of(spec, layout, foreign=chunks.foreign, revision=revision)
+    form = form if chunks.linked is None else ChunkForm.LINKED
     if spec.sparse:
         chunks = chunks.take(chunks.defined > 0)
     fill, places = _fill(spec, stored, heap, key_of)
@@ -115,11 +116,15 @@ def plan_dataset(
     if form is ChunkForm.STORED and not spec.filters[0]:
         _check_sizes(spec, chunks, stored)
     region = ChunkRegion.of(region.key, spec, form, _completed(record, spec, chunks, key_of))
-    if _is_contiguous(record, spec, form):
-        size = prod(dims_of(record["shape"]) or ()) * stored.size
-        message = plan_layout(Contiguous(None, size), region.key if region.size else None)
-        return DatasetPlan(replace(planned, layout=message), _data(region), region)
+    if _is_contiguous(record, spec, form) if chunks.linked is None else chunks.linked.contiguous:
+        return _contiguous(planned, record, region)
     return _chunked(planned, record, region)
+
+
+def _contiguous(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
+    size = prod(dims_of(record["shape"]) or ()) * planned.type.size
+    message = plan_layout(Contiguous(None, size), region.key if region.size else None)
+    return DatasetPlan(replace(planned, layout=message), _data(region), region)
 
 
 def plan_defined(values: PlannedDataset, record: Json, chunks: PlannedChunks) -> DatasetPlan:
@@ -200,7 +205,7 @@ def _is_contiguous(record: Json, spec: ChunkSpec, form: ChunkForm) -> bool:
 def _chunked(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
     """Plan chunks that HDF5 1.8 reads: with a version 1 B-tree."""
     spec, chunks = region.spec, region.chunks
-    pipeline = spec.filters[0] if region.form is ChunkForm.STORED else ()
+    pipeline = spec.filters[0] if region.form in (ChunkForm.STORED, ChunkForm.LINKED) else ()
     base = IndexLayout(
         IndexKind.BTREE_V1,
         spec.dims,
@@ -276,7 +281,8 @@ def _make_index(index: IndexPlan, region: ChunkRegion, size: Any, key: Key, addr
     addresses = region.starts[:-1] + np.uint64(address_of(region.key))
     # What was never written went through no filter.
     skipped = (1 << len(region.spec.filters[0])) - 1 if index.layout.filtered else 0
-    mask = np.where(region.chunks.stored, 0, skipped).astype(np.uint32)
+    linked = region.chunks.linked
+    mask = np.where(region.chunks.stored, 0 if linked is None else linked.mask, skipped).astype(np.uint32)
     return index.encode(address_of(key), dense_records(region.chunks.scaled, addresses, size, mask))
 
 

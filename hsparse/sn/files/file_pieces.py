@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from functools import partial
 from math import prod
+from typing import TypeVar
 
 from hsparse.errors import Moved, PreconditionFailed, Unsupported
 from hsparse.format.blosc_frame import is_frame
@@ -17,11 +18,13 @@ from hsparse.format.hdf5.domain_plan import DomainPlan
 from hsparse.format.hdf5.file_plan import Piece
 from hsparse.format.hdf5.made_chunk import make_chunk, make_defined, make_unwritten
 from hsparse.sn.files.file_chunk import read_described, read_planned
+from hsparse.sn.files.linked_pieces import check_piece, read_piece
 from hsparse.sn.owners import Owners
 from hsparse.wire.gather import gather_all
 
 MOST_AT_ONCE = 16
 """Chunks that are read at once."""
+Made = TypeVar("Made")
 PART = 256 * 1024
 """Bytes that small pieces are put together to."""
 INLINE = 64 * 1024
@@ -132,6 +135,10 @@ class FilePieces:
             scaled = tuple(chunks.scaled[row].tolist())
             make = partial(make_unwritten, spec, scaled, place, plan.file.address_of, plan.key_of)
             return await self._run(prod(spec.dims), make)
+        if region.form is ChunkForm.LINKED:
+            piece = await read_piece(self._owners, chunks, row)
+            await self._run(size, partial(check_piece, chunks, row, piece))
+            return piece
         if region.form is ChunkForm.CONVERTED:
             return await self._converted(region, row)
         data = await read_planned(self._owners, spec, chunks, row)
@@ -167,5 +174,5 @@ class FilePieces:
             )
         return made.filled(self._plan.file.address_of)
 
-    async def _run(self, work: int, make: partial[bytes]) -> bytes:
+    async def _run(self, work: int, make: partial[Made]) -> Made:
         return make() if work <= INLINE // 16 else await asyncio.to_thread(make)

@@ -31,6 +31,7 @@ from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import chunk_spec
 from hsparse.sn.files.domain_state import DomainState, read_state
 from hsparse.sn.files.file_chunk import read_planned
+from hsparse.sn.files.linked_pieces import judge_linked
 from hsparse.sn.owners import Owners
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.budget import Budget
@@ -167,8 +168,11 @@ class FilePlans:
         ids = frozenset(state.records)
         for id, chunks in state.chunks.items():
             spec = chunk_spec(state.records[id])
-            check_made(spec, layout, self._settings.max_request_size)
             chunks = await self._judged(spec, chunks)
+            if chunks.linked is not None:
+                found[id] = chunks
+                continue
+            check_made(spec, layout, self._settings.max_request_size)
             form = form_of(spec, layout, foreign=chunks.foreign, revision=revision)
             if form is ChunkForm.CONVERTED:
                 found[id] = await self._converted(spec, chunks, revision)
@@ -182,6 +186,9 @@ class FilePlans:
 
     async def _judged(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
         """Return chunks as foreign where the first is: whoever wrote that wrote all, or nearly so."""
+        if chunks.linked is not None:
+            async with self._answers.hold(int(chunks.size.max(initial=0))):
+                return await judge_linked(self._owners, chunks)
         if spec.sparse or not spec.filters[0] or not len(chunks):
             return chunks
         async with self._answers.hold(int(chunks.size[0])):

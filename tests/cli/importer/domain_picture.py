@@ -11,7 +11,7 @@ import numpy as np
 from hsparse.client.connection import Connection
 from hsparse.format.hdf5.stored_type import StoredType, has_places, has_references, names_of_enum, stored_type
 from hsparse.format.selection_json import parse_selection_json
-from hsparse.model.dataspace import dims_of
+from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.datatype import parse_type
 from hsparse.model.filter import Filter
 from hsparse.model.layout import chunk_spec
@@ -112,7 +112,7 @@ def _object(connection: Connection, id: str) -> dict[str, Any]:
     if "type" in record:
         seen["type"] = _type(record["type"])
     if id[0] == "d":
-        seen["shape"] = record["shape"]
+        seen["shape"] = [dims_of(record["shape"]), max_dims_of(record["shape"])]
         datatype = parse_type(record["type"])
         stored = stored_type(datatype.item)
         seen["has places"] = has_places(stored)

@@ -194,9 +194,10 @@ def domains(draw: st.DrawFn) -> DrawnDomain:
         *(f"@d{at}" for at in range(len(drawn))),
     ]
     links: list[list[tuple[str, Json]]] = [[] for _ in groups]
-    # Each object has one link, so that all are in the file; most of them in the root.
+    # Each object has a link from what the root leads to, so that all are in the file; most of them in the root.
     for at, name in enumerate(everything[1:]):
-        links[draw(st.sampled_from([0, 0, *range(1, len(groups))]))].append((f"o{at}", {"id": name}))
+        above = min(at, len(groups) - 1)
+        links[draw(st.sampled_from([0, 0, *range(1, above + 1)]))].append((f"o{at}", {"id": name}))
     for titles in links:
         for title in draw(st.lists(TITLES, unique=True, max_size=3)):
             targets = st.sampled_from(everything).map(lambda name: {"id": name})

@@ -211,22 +211,6 @@ async def test_only_files_answer_head(client: RestClient) -> None:
     assert (await client("HEAD", "/")).status == 405
 
 
-async def test_linked_data_is_refused() -> None:
-    store = MemoryStore()
-    await store.put("files/a.h5", bytes(40))
-    layout = {
-        "class": "H5D_CONTIGUOUS_REF",
-        "file_uri": "files/a.h5",
-        "offset": 0,
-        "size": 40,
-    }
-    async with value_client(store) as client:
-        made = await place(client, "/linked", "H5T_STD_I32LE", [10], layout=layout)
-        refused = await client("GET", f"/files{client.domain}", domain=None)
-    assert (refused.status, refused["error"]["kind"]) == (400, "unsupported")
-    assert made in refused["error"]["message"]
-
-
 async def test_h5py_opens_it_over_http_in_a_few_requests(
     client: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
