@@ -231,6 +231,22 @@ async def test_h5py_opens_it_over_http_in_a_few_requests(
     assert 0 < len(asked) <= 10
 
 
+@pytest.mark.skipif(
+    "ros3" not in h5py.registered_drivers(), reason="h5py was built with a libhdf5 that has no driver ros3"
+)
+async def test_hdf5s_own_driver_opens_it_over_http(client: RestClient) -> None:
+    """Read-only S3: it asks for ranges of any URL, without a name where no key is given."""
+    await fill_domain(client)
+    assert (await client("PUT", "/acls/default", {"read": True})).status == 201
+
+    def read(url: str) -> list[int]:
+        with h5py.File(url, driver="ros3") as file:
+            return list(file["g/chunked"][3].tolist())
+
+    found = await asyncio.to_thread(read, f"{client.url}/files{client.domain}")
+    assert found == list(range(90, 120))
+
+
 async def test_no_chunk_is_read_that_the_range_does_not_touch() -> None:
     store = CountingStore(MemoryStore())
     async with value_client(store) as client:
