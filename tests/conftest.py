@@ -29,6 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--examples", type=int, default=None, help="examples a state machine runs")
     parser.addoption("--fuzz", type=int, default=3, help="requests made up for each operation, three times")
     parser.addoption("--kills", type=int, default=25, help="how often the chaos test kills a data node")
+    parser.addoption("--mutations", type=int, default=500, help="changed HDF5 files that are read")
+    parser.addoption("--round-trips", type=int, default=12, help="random domains exported and imported again")
     parser.addoption("--programs", type=int, default=25, help="programs of h5py calls compared with h5pyd's")
 
 

@@ -85,7 +85,9 @@ class LinkedChunks:
     async def read_piece(self, message: ReadPiece) -> NDArray[np.uint8]:
         """Answer `ReadPiece`."""
         stop = message.offset + message.size
-        return np.frombuffer(await self._files.read(message.file, message.offset, stop), np.uint8)
+        return np.frombuffer(
+            await self._files.read(message.file, message.offset, stop, exact=message.exact), np.uint8
+        )
 
     async def read(self, message: ReadLinked) -> tuple[Array | None, ...]:
         """Answer `ReadLinked`; parts are worked on in the order in which they lie in their files."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
-from hsparse.errors import BadRequest, Conflict, NotFound
+from hsparse.errors import BadRequest, Conflict, Moved, NotFound
 from hsparse.format.checksum import crc32
 from hsparse.model.linked_file import LinkedFile, file_key
 from hsparse.storage.object_store import ObjectStore
@@ -49,8 +49,11 @@ class LinkedFiles:
             ) from error
         return stored.etag, self._remember(key, stored.etag, stored.data)
 
-    async def read(self, file: LinkedFile, start: int, stop: int) -> bytes:
-        """Return bytes `start` up to and without `stop`; `Conflict` names the file that does not have them."""
+    async def read(self, file: LinkedFile, start: int, stop: int, *, exact: bool = False) -> bytes:
+        """Return bytes `start` up to and without `stop`; `Conflict` names the file that does not have them.
+
+        With `exact`, `Moved` where the file has another etag.
+        """
         key = file_key(file.uri, self._store.name)
         try:
             stored = await self._store.get_range(key, start, stop - start)
@@ -62,6 +65,8 @@ class LinkedFiles:
             raise Conflict(
                 f"The file {key!r} does not have the data it was linked for: {error.message}"
             ) from error
+        if exact and file.etag != stored.etag:
+            raise Moved(f"The file {key!r} was changed.")
         if file.etag not in ("", stored.etag):
             await self._compare(file, key, stored.etag)
         if len(stored.data) != stop - start:

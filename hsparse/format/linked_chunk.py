@@ -22,6 +22,7 @@ from hsparse.format.filters import codec_of, decode
 from hsparse.model.filter import Filter
 
 FLETCHER32 = Filter(3, ())
+FLETCHER32_SIZE = 4
 BITSHUFFLE = 32008
 Pipeline = tuple[Filter, ...]
 
@@ -42,6 +43,38 @@ def decode_piece(
             failure = failure or error
     assert failure is not None
     raise failure
+
+
+def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> Pipeline:
+    """Return the filters of a piece of `size` bytes of elements: those told, or more where a writer left some out.
+
+    `Corrupt` as `decode_piece`.
+    """
+    failure: Corrupt | None = None
+    ways = list(_ways(pipeline, mask, len(data) >= size))
+    # With a checksum at the end first: decompressors may take it for bytes to be ignored.
+    for filters, skipped in sorted(ways, key=lambda way: way[0] != (*pipeline, FLETCHER32)):
+        try:
+            decode(filters, data, skipped, size)
+            return filters
+        except Corrupt as error:
+            failure = failure or error
+    assert failure is not None
+    raise failure
+
+
+def mask_of(filters: Pipeline, told: Pipeline, mask: int, nbytes: int, size: int) -> int:
+    """Return the filter mask of a piece of `nbytes` bytes, of `size` bytes of elements.
+
+    `mask` is that for the filters `told`; `filters` are those and perhaps a fletcher32 more. Filters that decline to
+    make data longer were skipped where it is not shorter.
+    """
+    if len(filters) > len(told):
+        place = [filter.id for filter in filters].index(FLETCHER32.id)
+        mask = mask & ((1 << place) - 1) | (mask >> place) << (place + 1)
+        nbytes -= FLETCHER32_SIZE
+    declined = sum(1 << place for place, filter in enumerate(filters) if codec_of(filter).declines)
+    return mask | declined if not mask and nbytes >= size else mask
 
 
 def place_piece(array: NDArray[Any], place: list[int], piece: NDArray[Any]) -> None:

@@ -21,7 +21,7 @@ from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.heap_form import HeapForm, OpenHeap, Places
-from hsparse.format.heap_set import HeapSet
+from hsparse.format.heap_set import MAGIC, HeapSet
 from hsparse.format.packed_heap import PackedHeap
 from hsparse.model.counted import prefixed, skipper
 from hsparse.model.element import COUNT, Array, Element, Fixed, Record, Region, Sequence, Text
@@ -38,6 +38,17 @@ FORMS: dict[FormatRevision, HeapForm] = {
     FormatRevision.RFC_2025_10: PackedHeap(8),
     FormatRevision.LIB_2026_09: HeapSet(),
 }
+
+
+def revision_of_heap(heap: Buffer, told: FormatRevision) -> FormatRevision:
+    """Return the revision whose form a heap has; `told` is what the layout message says.
+
+    Version 28 of the RFC and the prototype have the same layout message. A heap of the prototype begins with `HGLS`,
+    which no heap of the RFC can have as the number of its unused bytes: a section is smaller.
+    """
+    if told is FormatRevision.LIB_2026_09 and len(heap) and bytes(memoryview(heap)[:4]) != MAGIC:
+        return FormatRevision.RFC_2025_10
+    return told
 
 
 def encode_elements(

@@ -33,11 +33,15 @@ class ReadLinked(Message[tuple[NDArray[Any] | None, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ReadPiece(Message[NDArray[np.uint8]]):
-    """Read `size` bytes of a file from `offset`, (size,) uint8, as they are; refused as `ReadLinked` is."""
+    """Read `size` bytes of a file from `offset`, (size,) uint8, as they are; refused as `ReadLinked` is.
+
+    With `exact` the file must have its etag still: `Moved` where it begins as it did, but has another.
+    """
 
     file: LinkedFile
     offset: int
     size: int
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hsparse.dn.linked_files import HEAD_BYTES, LinkedFiles
-from hsparse.errors import BadRequest, Conflict, NotFound
+from hsparse.errors import BadRequest, Conflict, Moved, NotFound
 from hsparse.model.linked_file import LinkedFile
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
@@ -86,4 +86,13 @@ async def test_a_file_that_was_changed_is_refused(store: CountingStore, files: L
             await files.read(file, 5000, 6000)
     assert await files.read(LinkedFile(KEY), 5000, 6000) == DATA[5000:6000], "nobody knows what it was"
     await store.put(KEY, DATA)
+    assert await files.read(file, 5000, 6000) == DATA[5000:6000]
+
+
+async def test_one_state_alone_where_it_is_asked_for(store: CountingStore, files: LinkedFiles) -> None:
+    file = await files.inspect(KEY)
+    assert await files.read(file, 5000, 6000, exact=True) == DATA[5000:6000]
+    await store.put(KEY, DATA)
+    with pytest.raises(Moved, match=r"data/a\.h5.* was changed"):
+        await files.read(file, 5000, 6000, exact=True)
     assert await files.read(file, 5000, 6000) == DATA[5000:6000]

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.linked_chunk import decode_piece, longest_piece, place_piece, place_start
+from hsparse.format.filters import decode
+from hsparse.format.linked_chunk import (
+    decode_piece,
+    longest_piece,
+    mask_of,
+    pipeline_of,
+    place_piece,
+    place_start,
+)
 from hsparse.model.filter import Filter
 from tests.format.filter_cases import CASES, pipeline
 
@@ -124,3 +132,27 @@ def test_pieces_are_put_into_place() -> None:
     place_start(chunk, np.arange(8, dtype="<i4").tobytes())
     assert chunk[0].tolist() == [0, 1, 2, 3, 4, 5]
     assert chunk[1].tolist() == [6, 7, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("spread", [3, 256])
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_the_filters_and_the_mask_that_libhdf5_has(
+    name: str, checked: bool, spread: int, file: h5py.File
+) -> None:
+    """What was told without fletcher32 and without the mask becomes what the file has."""
+    values = array("<f8", spread)
+    mask, data = written(file, values, **CASES[name][1] | ({"fletcher32": True} if checked else {}))
+    pipeline = tuple(filter for filter in told(name, values) if filter.id != 3)
+    found = pipeline_of(data, values.nbytes, pipeline)
+    assert [filter.id for filter in found].count(3) == (checked or "fletcher32" in name)
+    skipped = mask_of(found, pipeline, 0, len(data), values.nbytes)
+    assert skipped == mask
+    np.testing.assert_array_equal(
+        np.frombuffer(decode(found, data, skipped, values.nbytes), "u1"), values.view("u1").reshape(-1)
+    )
+
+
+def test_no_filters_fit() -> None:
+    with pytest.raises(Corrupt):
+        pipeline_of(b"nothing of the kind", 800, (Filter(1, (4,)),))

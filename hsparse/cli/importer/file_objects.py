@@ -44,9 +44,9 @@ class FileObject:
 
 
 def is_ordered(stored: StoredObject) -> bool:
-    """Say whether the order of creation of links or attributes is known."""
+    """Say whether the order of creation of links or attributes is tracked."""
     orders = [*(one.order for one in stored.links), *(one.order for one in stored.attributes)]
-    return any(order is not None for order in orders)
+    return stored.header.attribute_order or any(order is not None for order in orders)
 
 
 def check_names(stored: StoredObject) -> None:

@@ -23,7 +23,8 @@ from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import Conflict
 from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.stored_elements import check_known
-from hsparse.format.hdf5.stored_object import ObjectKind
+from hsparse.format.hdf5.stored_object import ObjectKind, StoredObject
+from hsparse.model.objid import collection_of
 
 Json = dict[str, Any]
 LINKS = 5000
@@ -46,8 +47,10 @@ class Hdf5Import:
 
     def run(self) -> None:
         """Import everything; raises what goes wrong, naming the object's path in the file."""
-        for _ in self._uploads.ahead(self._objects.of(ObjectKind.DATATYPE), self._create_type):
-            pass
+        types = self._objects.of(ObjectKind.DATATYPE)
+        for step in (self._create_type, self._complete_type):
+            for _ in self._uploads.ahead(types, step):
+                pass
         for submit in self._uploads.ahead(self._objects.of(ObjectKind.DATASET), self._create_dataset):
             submit()
         for submit in self._uploads.ahead(self._objects.matrices(), self._create_matrix):
@@ -72,8 +75,13 @@ class Hdf5Import:
             stored = self._objects.read(one)
             assert stored.type is not None
             check_known(stored.type)
-            body = common_body(self._objects, stored, one.path) | {"type": stored.type.item}
+            # Its attributes may be of types that are not there yet.
+            body = common_body(self._objects, stored, one.path, attributes=False) | {"type": stored.type.item}
             self._create("datatypes", body)
+
+    def _complete_type(self, one: FileObject) -> None:
+        with naming(one.path):
+            self._put_attributes(one, self._objects.read(one))
 
     def _create_dataset(self, one: FileObject) -> Upload:
         with naming(one.path):
@@ -121,11 +129,15 @@ class Hdf5Import:
     def _complete_root(self, root: FileObject) -> None:
         with naming(root.path):
             stored = self._objects.read(root)
-            attributes = common_body(self._objects, stored, root.path)["attributes"]
-            if attributes:
-                self._server.json("PUT", f"/groups/{root.id}/attributes", {"attributes": attributes})
+            self._put_attributes(root, stored)
             for links in self._links(root):
                 self._server.json("PUT", f"/groups/{root.id}/links", {"links": links})
+
+    def _put_attributes(self, one: FileObject, stored: StoredObject) -> None:
+        attributes = common_body(self._objects, stored, one.path)["attributes"]
+        if attributes:
+            url = f"/{collection_of(one.id)}/{one.id}/attributes"
+            self._server.json("PUT", url, {"attributes": attributes})
 
     def _links(self, one: FileObject) -> Iterator[Json]:
         links = iter(self._objects.read(one).links)

@@ -37,15 +37,15 @@ def type_body(objects: FileObjects, stored: StoredType, committed: int | None) -
     return stored.item if one is None else f"datatypes/{one.id}"
 
 
-def common_body(objects: FileObjects, stored: StoredObject, path: str) -> Json:
-    """Return what bodies of all kinds of objects have."""
-    attributes = {}
-    for one in stored.attributes:
+def common_body(objects: FileObjects, stored: StoredObject, path: str, *, attributes: bool = True) -> Json:
+    """Return what bodies of all kinds of objects have; without `attributes`, if that is False, an empty object."""
+    found = {}
+    for one in stored.attributes if attributes else ():
         with naming(f"{path} (attribute {one.name})"):
-            attributes[one.name] = attribute_body(objects, one)
+            found[one.name] = attribute_body(objects, one)
     return {
         "id": objects.by_address[stored.header.address].id,
-        "attributes": attributes,
+        "attributes": found,
         "creationProperties": {"CreateOrder": 1} if is_ordered(stored) else {},
     }
 

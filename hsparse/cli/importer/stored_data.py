@@ -241,6 +241,7 @@ class StoredData:
             info=b"".join(
                 value.to_bytes(width, "little") for value, width in zip(index.parameters, widths, strict=True)
             ),
+            k=file.chunk_k,
         )
         end = file.size - file.base
         return self.objects.source.run(read_index(found, self.dims, end, file.base))

@@ -24,7 +24,7 @@ from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.section_pipelines import Pipelines, decode_section_pipelines, is_section_pipelines
 from hsparse.format.hdf5.stored_elements import read_elements
 from hsparse.format.hdf5.stored_object import StoredObject
-from hsparse.format.hdf5.stored_type import StoredType, is_packed
+from hsparse.format.hdf5.stored_type import has_references, is_packed
 from hsparse.format.hdf5.structured_layout import StructuredLayout, decode_structured_layout
 from hsparse.format.points import Points
 from hsparse.format.sparse_chunk import open_sparse
@@ -38,7 +38,7 @@ from hsparse.format.structured_chunk import (
 )
 from hsparse.format.structured_region import encode_region, encode_variable_region
 from hsparse.format.structured_variable_chunk import NAMES
-from hsparse.format.variable_sections import decode_elements
+from hsparse.format.variable_sections import decode_elements, revision_of_heap
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.element import Fixed, element_of
 from hsparse.model.layout import chunk_spec
@@ -181,7 +181,8 @@ class StructuredUpload:
                 "Sparse elements of variable length with gaps or references cannot be imported: write them without."
             )
         selection, fixed, heap = open_chunk(data, sections, METADATA_VL, pipelines)
-        values = decode_elements(fixed, heap, element, NAMES)
+        revision = revision_of_heap(heap, self._data.layout.index.revision)
+        values = decode_elements(fixed, heap, element, NAMES, revision)
         offsets, order = decode_offsets(selection, self._data.layout.index.chunk, values.size)
         values = values if order is None else values[order]
         body = encode_variable_region(self._points(scaled, offsets), values, element)
@@ -193,8 +194,3 @@ class StructuredUpload:
         inside = np.stack(np.unravel_index(offsets.astype(np.int64), chunk), axis=1)
         coords = inside + np.multiply(scaled, chunk, dtype=np.int64)
         return Points(self._data.dims, coords.astype(np.uint64))
-
-
-def has_references(stored: StoredType) -> bool:
-    """Say whether a type has references, at any depth."""
-    return stored.item["class"] == "H5T_REFERENCE" or any(map(has_references, stored.parts))

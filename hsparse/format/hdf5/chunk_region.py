@@ -9,6 +9,7 @@ import numpy as np
 
 from hsparse.format.hdf5.addressed import Key
 from hsparse.format.hdf5.file_plan import ALIGNMENT
+from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.planned_chunks import Column, PlannedChunks
 from hsparse.model.chunk_spec import ChunkSpec
 
@@ -18,6 +19,10 @@ class ChunkForm(Enum):
 
     STORED = "stored"
     """Its stored bytes."""
+    LINKED = "linked"
+    """Bytes of the file that the dataset is linked to."""
+    CONVERTED = "converted"
+    """Its sections, with elements as files of the revision have them; `chunks.sections` are the file's."""
     MADE = "made"
     """Its elements as a file has them, unfiltered, and the heap collections they refer to."""
     DEFINED = "defined"
@@ -26,19 +31,30 @@ class ChunkForm(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkRegion:
-    """The chunks of a dataset in the file's piece `key`; `starts: (n + 1,) uint64` are offsets in it, in bytes."""
+    """The chunks of a dataset in the file's piece `key`; `starts: (n + 1,) uint64` are offsets in it, in bytes.
+
+    `revision` is that of the file's structured chunks.
+    """
 
     key: Key
     spec: ChunkSpec
     form: ChunkForm
     chunks: PlannedChunks
     starts: Column
+    revision: FormatRevision = NEWEST
 
     @classmethod
-    def of(cls, key: Key, spec: ChunkSpec, form: ChunkForm, chunks: PlannedChunks) -> ChunkRegion:
+    def of(
+        cls,
+        key: Key,
+        spec: ChunkSpec,
+        form: ChunkForm,
+        chunks: PlannedChunks,
+        revision: FormatRevision = NEWEST,
+    ) -> ChunkRegion:
         """Lay out chunks, each at a multiple of 8 bytes."""
         ends = np.cumsum(chunks.size + -chunks.size % np.uint64(ALIGNMENT), dtype=np.uint64)
-        return cls(key, spec, form, chunks, np.concatenate((np.zeros(1, np.uint64), ends)))
+        return cls(key, spec, form, chunks, np.concatenate((np.zeros(1, np.uint64), ends)), revision)
 
     @property
     def size(self) -> int:

@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from hsparse.errors import Corrupt, TooLarge, Unsupported
+from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.grid import Grid
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_index import index_info, plan_index
 from hsparse.format.hdf5.chunk_records import ChunkRecords, dense_records
 from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
+from hsparse.format.hdf5.converted_chunk import check_convertible, filters_in_file, is_converted
 from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.file_plan import Piece
 from hsparse.format.hdf5.fill_value_message import INCREMENTAL, ZEROS, StoredFill
-from hsparse.format.hdf5.format_revision import NEWEST
+from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.index_kind import IndexKind, choose_index
 from hsparse.format.hdf5.index_layout import IndexLayout
@@ -61,10 +62,14 @@ class DatasetPlan:
     region: ChunkRegion | None = None
 
 
-def form_of(spec: ChunkSpec, layout: FileLayout, *, foreign: bool = False) -> ChunkForm:
+def form_of(
+    spec: ChunkSpec, layout: FileLayout, *, foreign: bool = False, revision: FormatRevision = NEWEST
+) -> ChunkForm:
     """Say what a dataset's chunks are in a file; `foreign` as in `PlannedChunks`."""
     if spec.sparse:
-        return ChunkForm.STORED if layout is FileLayout.STRUCTURED else ChunkForm.MADE
+        if layout is FileLayout.STOCK:
+            return ChunkForm.MADE
+        return ChunkForm.CONVERTED if is_converted(spec, revision) else ChunkForm.STORED
     made = foreign or spec.structured or has_places(stored_type(spec.datatype.item))
     made = made or (not spec.dims and bool(spec.filters[0]))
     return ChunkForm.MADE if made else ChunkForm.STORED
@@ -80,14 +85,16 @@ def plan_dataset(
     committed: Key | None = None,
     *,
     ordered: bool = False,
+    revision: FormatRevision = NEWEST,
 ) -> DatasetPlan:
-    """Plan a dataset; its `chunks` have the sizes that they take in the file.
+    """Plan a dataset; its `chunks` have the sizes, and if they are structured the sections, that they have in the file.
 
     `Unsupported` and `TooLarge` name what a file cannot have, and what to do.
     """
-    spec = chunk_spec(record)
+    spec = chunk_spec(record) if chunks.linked is None else chunks.linked.spec
     stored = stored_type(spec.datatype.item)
-    form = form_of(spec, layout, foreign=chunks.foreign)
+    form = form_of(spec, layout, foreign=chunks.foreign, revision=revision)
+    form = form if chunks.linked is None else ChunkForm.LINKED
     if spec.sparse:
         chunks = chunks.take(chunks.defined > 0)
     fill, places = _fill(spec, stored, heap, key_of)
@@ -103,17 +110,21 @@ def plan_dataset(
         ordered=ordered,
         fill_places=places,
     )
-    region = ChunkRegion.of((key, "chunks"), spec, form, chunks)
-    if spec.sparse and form is ChunkForm.STORED:
+    region = ChunkRegion.of((key, "chunks"), spec, form, chunks, revision)
+    if spec.sparse and layout is FileLayout.STRUCTURED:
         return _structured(planned, record, region)
     if form is ChunkForm.STORED and not spec.filters[0]:
         _check_sizes(spec, chunks, stored)
     region = ChunkRegion.of(region.key, spec, form, _completed(record, spec, chunks, key_of))
-    if _is_contiguous(record, spec, form):
-        size = prod(dims_of(record["shape"]) or ()) * stored.size
-        message = plan_layout(Contiguous(None, size), region.key if region.size else None)
-        return DatasetPlan(replace(planned, layout=message), _data(region), region)
+    if _is_contiguous(record, spec, form) if chunks.linked is None else chunks.linked.contiguous:
+        return _contiguous(planned, record, region)
     return _chunked(planned, record, region)
+
+
+def _contiguous(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
+    size = prod(dims_of(record["shape"]) or ()) * planned.type.size
+    message = plan_layout(Contiguous(None, size), region.key if region.size else None)
+    return DatasetPlan(replace(planned, layout=message), _data(region), region)
 
 
 def plan_defined(values: PlannedDataset, record: Json, chunks: PlannedChunks) -> DatasetPlan:
@@ -194,7 +205,7 @@ def _is_contiguous(record: Json, spec: ChunkSpec, form: ChunkForm) -> bool:
 def _chunked(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
     """Plan chunks that HDF5 1.8 reads: with a version 1 B-tree."""
     spec, chunks = region.spec, region.chunks
-    pipeline = spec.filters[0] if region.form is ChunkForm.STORED else ()
+    pipeline = spec.filters[0] if region.form in (ChunkForm.STORED, ChunkForm.LINKED) else ()
     base = IndexLayout(
         IndexKind.BTREE_V1,
         spec.dims,
@@ -219,22 +230,19 @@ def _chunked(planned: PlannedDataset, record: Json, region: ChunkRegion) -> Data
 
 
 def _structured(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
-    """Plan structured chunks as they are stored."""
+    """Plan structured chunks."""
     spec = region.spec
-    if spec.datatype.element.file_size != planned.type.size:
-        raise Unsupported(
-            f"{spec.dataset} is sparse and has references, which stored chunks have in another form than files: ask "
-            "for layout=stock."
-        )
+    check_convertible(spec)
+    pipelines = filters_in_file(spec)
     limits = max_dims_of(record["shape"])
     base = IndexLayout(
         choose_index(dims_of(record["shape"]) or (), limits, spec.dims, message_version=5),
         spec.dims,
         limits,
         planned.type.size,
-        any(spec.filters),
-        len(spec.filters),
-        NEWEST,
+        any(pipelines),
+        len(pipelines),
+        region.revision,
         message_version=5,
     )
     index = _planned_index(base, region)
@@ -252,8 +260,8 @@ def _structured(planned: PlannedDataset, record: Json, region: ChunkRegion) -> D
             pieces = (Piece(key, index.size, partial(_make_structured, index, region, key)), *pieces)
     message = plan_structured_layout(StructuredLayout(base), key)
     filters: tuple[PlannedMessage, ...] = ()
-    if any(spec.filters):
-        body = Addressed(encode_section_pipelines(spec.filters, base.revision))
+    if any(pipelines):
+        body = Addressed(encode_section_pipelines(pipelines, base.revision))
         filters = (PlannedMessage(MESSAGES[base.revision][0], body),)
     fill = replace(planned.fill, allocation=INCREMENTAL)
     return DatasetPlan(replace(planned, layout=message, messages=filters, fill=fill), pieces, region)
@@ -273,7 +281,8 @@ def _make_index(index: IndexPlan, region: ChunkRegion, size: Any, key: Key, addr
     addresses = region.starts[:-1] + np.uint64(address_of(region.key))
     # What was never written went through no filter.
     skipped = (1 << len(region.spec.filters[0])) - 1 if index.layout.filtered else 0
-    mask = np.where(region.chunks.stored, 0, skipped).astype(np.uint32)
+    linked = region.chunks.linked
+    mask = np.where(region.chunks.stored, 0 if linked is None else linked.mask, skipped).astype(np.uint32)
     return index.encode(address_of(key), dense_records(region.chunks.scaled, addresses, size, mask))
 
 

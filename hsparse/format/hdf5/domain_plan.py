@@ -16,6 +16,7 @@ from hsparse.format.hdf5.chunk_region import ChunkRegion
 from hsparse.format.hdf5.dataset_plan import plan_dataset, plan_defined
 from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.file_plan import FilePlan, Piece
+from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.layout_message import Contiguous
 from hsparse.format.hdf5.link_message import External, Soft
@@ -78,22 +79,28 @@ def known_key(name: str, ids: frozenset[str]) -> Key | None:
 
 
 def plan_domain(
-    root: str, records: Records, chunks: Mapping[str, PlannedChunks], layout: FileLayout
+    root: str,
+    records: Records,
+    chunks: Mapping[str, PlannedChunks],
+    layout: FileLayout,
+    revision: FormatRevision = NEWEST,
 ) -> DomainPlan:
     """Plan the file of a domain; `records` are of all objects that its root group leads to, by id.
 
-    `chunks` are those of each dataset that can have elements, with the sizes that they take in the file. Raises what
-    says that something cannot be in a file (`Unsupported`, `TooLarge`, `BadRequest`), and where.
+    `chunks` are those of each dataset that can have elements, with the sizes that they take in the file; `revision` is
+    that of structured chunks. Raises what says that something cannot be in a file (`Unsupported`, `TooLarge`,
+    `BadRequest`), and where.
     """
-    return _Planning(records, layout).plan(root, chunks)
+    return _Planning(records, layout, revision).plan(root, chunks)
 
 
 class _Planning:
     """One planning: the heap that its objects share, and what they add to the file."""
 
-    def __init__(self, records: Records, layout: FileLayout) -> None:
+    def __init__(self, records: Records, layout: FileLayout, revision: FormatRevision) -> None:
         self._records = records
         self._layout = layout
+        self._revision = revision
         self._ids = frozenset(records)
         self._heap = HeapPlan()
         self._objects: list[PlannedObject] = []
@@ -145,6 +152,7 @@ class _Planning:
                 self._key_of,
                 committed,
                 ordered=_is_ordered(record),
+                revision=self._revision,
             )
         ]
         if is_sparse(record) and self._layout is FileLayout.STOCK:

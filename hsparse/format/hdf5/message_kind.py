@@ -28,5 +28,6 @@ class MessageKind(IntEnum):
     CONTINUATION = 0x10
     SYMBOL_TABLE = 0x11
     TIME = 0x12
+    BTREE_K = 0x13
     ATTRIBUTE_INFO = 0x15
     REFERENCE_COUNT = 0x16

@@ -13,8 +13,29 @@ from numpy.typing import NDArray
 from hsparse.format.chunk_map import digests
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.hdf5.chunk_order import sort_rows
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.linked_file import LinkedFile
 
 Column = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkedPlaces:
+    """Where the pieces of a dataset are whose data stays in another file: `offset: (n,)` in `file`, in bytes.
+
+    `spec` has the dimensions of the pieces and the filters that they went through, `mask: (n,)` which were skipped.
+    `contiguous` says that the pieces are one run of elements, cut anywhere.
+    """
+
+    file: LinkedFile
+    spec: ChunkSpec
+    offset: Column
+    mask: NDArray[np.uint32]
+    contiguous: bool = False
+
+    def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> LinkedPlaces:
+        """Return the places of some pieces, numbers or booleans."""
+        return replace(self, offset=self.offset[places], mask=self.mask[places])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,6 +46,8 @@ class PlannedChunks:
     chunk takes in the file, with what only it refers to. `sections: (n, k, 3)` and `defined: (n,)` are as in
     `ChunkRows`. `stored: (n,) bool` is False of chunks that have no object: those are the fill value's. `foreign` says
     that chunks are compressed as HSDS does it (`hsparse.format.blosc_frame`), which no file can have.
+
+    `linked` are the places of chunks that stay in another file; their digests are 0.
     """
 
     scaled: Column
@@ -34,6 +57,14 @@ class PlannedChunks:
     defined: Column
     stored: NDArray[np.bool_]
     foreign: bool = False
+    linked: LinkedPlaces | None = None
+
+    @classmethod
+    def linked_to(cls, places: LinkedPlaces, scaled: Column, size: Column) -> PlannedChunks:
+        """Return the pieces of a linked dataset, in row-major order of `scaled`, of `size` bytes each."""
+        none = np.zeros(len(size), np.uint64)
+        there = np.ones(len(size), np.bool_)
+        return cls(scaled, none, size, np.zeros((len(size), 0, 3), np.uint64), none, there, linked=places)
 
     @classmethod
     def of(cls, parts: Sequence[ChunkRows], rank: int) -> PlannedChunks:
@@ -68,11 +99,16 @@ class PlannedChunks:
             self.defined[places],
             self.stored[places],
             self.foreign,
+            None if self.linked is None else self.linked.take(places),
         )
 
     def sized(self, size: Column | int) -> PlannedChunks:
         """Return the chunks with other sizes in the file, in bytes: (n,), or one for all."""
         return replace(self, size=np.full(len(self), size, np.uint64) if isinstance(size, int) else size)
+
+    def converted(self, sections: NDArray[np.uint64]) -> PlannedChunks:
+        """Return the chunks with other sections in the file, `(n, k, 3)`, and the sizes that follow from them."""
+        return replace(self, sections=sections, size=sections[:, :, 0].sum(1, dtype=np.uint64))
 
     def completed(self, counts: tuple[int, ...], size: int) -> PlannedChunks:
         """Return these and all others that a grid of `counts` chunks has, which take `size` bytes each."""

@@ -11,15 +11,17 @@ from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.checked_block import open_page
 from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
 from hsparse.format.hdf5.message_kind import MessageKind
-from hsparse.format.hdf5.object_header import read_header
+from hsparse.format.hdf5.object_header import ObjectHeader
 from hsparse.format.hdf5.reads import Reads
 from hsparse.format.hdf5.stored_file import CHECKSUM, StoredFile, check_signature
 
 
-def read_shared_table(file: StoredFile, extension: int) -> Reads[tuple[tuple[int, int], ...]]:
-    """Read of each index the types of its messages, a bit each, and its heap's address; none where none are shared."""
-    header = yield from read_header(file, extension)
-    for message in header.messages:
+def read_shared_table(file: StoredFile, extension: ObjectHeader) -> Reads[tuple[tuple[int, int], ...]]:
+    """Read of each index the types of its messages, a bit each, and its heap's address; none where none are shared.
+
+    `extension` is the superblock's.
+    """
+    for message in extension.messages:
         if message.kind == MessageKind.SHARED_TABLE:
             return (yield from _read_table(file, Reader(message.data, thing="shared message table message")))
     return ()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.file_bounds import FileBounds
+from hsparse.format.hdf5.index_layout import DEFAULT_K
 from hsparse.format.hdf5.reads import ByteRange, Reads
 from hsparse.format.hdf5.widths import Widths
 
@@ -19,7 +20,7 @@ class StoredFile:
     """A file of `size` bytes, the first `base` of them a user block; addresses count from `base`.
 
     `root` is the address of the root group's object header. `shared` are the heaps of shared messages: the types
-    of messages in it, a bit each, and its address.
+    of messages in it, a bit each, and its address. `chunk_k` is half the entries of a node of chunks in v1 B-trees.
     """
 
     size: int
@@ -28,6 +29,7 @@ class StoredFile:
     root: int
     version: int
     shared: tuple[tuple[int, int], ...] = ()
+    chunk_k: int = DEFAULT_K
 
     def check(self, address: int, size: int, what: str) -> ByteRange:
         """Return where in the file a structure is; raises `Corrupt` where it is not wholly in it."""

@@ -92,6 +92,11 @@ def has_places(stored: StoredType) -> bool:
     return any(map(has_places, stored.parts))
 
 
+def has_references(stored: StoredType) -> bool:
+    """Say whether elements have references to objects or regions, at any depth."""
+    return stored.item["class"] == "H5T_REFERENCE" or any(map(has_references, stored.parts))
+
+
 def _compound(item: Any) -> StoredType:
     parts = tuple(stored_type(field["type"]) for field in item["fields"])
     offsets, end = [], 0

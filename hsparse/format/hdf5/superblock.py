@@ -11,7 +11,11 @@ from dataclasses import replace
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.btree_k_message import check_chunk_k, decode_chunk_k
 from hsparse.format.hdf5.checked_block import open_page
+from hsparse.format.hdf5.index_layout import DEFAULT_K
+from hsparse.format.hdf5.message_kind import MessageKind
+from hsparse.format.hdf5.object_header import read_header
 from hsparse.format.hdf5.reads import ByteRange, Reads
 from hsparse.format.hdf5.shared_heap import read_shared_table
 from hsparse.format.hdf5.stored_file import StoredFile
@@ -41,7 +45,12 @@ def read_superblock(size: int) -> Reads[StoredFile]:
     file, extension = _read_new(reader, size, base, version)
     if extension is None:
         return file
-    return replace(file, shared=(yield from read_shared_table(file, extension)))
+    header = yield from read_header(file, extension)
+    for message in header.messages:
+        if message.kind == MessageKind.BTREE_K:
+            told = Reader(message.data, thing="superblock extension")
+            file = replace(file, chunk_k=decode_chunk_k(told))
+    return replace(file, shared=(yield from read_shared_table(file, header)))
 
 
 def _find(size: int) -> Reads[int]:
@@ -68,14 +77,18 @@ def _widths(reader: Reader) -> Widths:
 def _read_old(reader: Reader, size: int, base: int, version: int) -> StoredFile:
     reader.take(4, "versions")
     widths = _widths(reader)
-    reader.take(1 + 2 + 2 + 4 + (4 if version == 1 else 0), "group parameters")
+    reader.take(1 + 2 + 2 + 4, "group parameters")
+    chunk_k = DEFAULT_K
+    if version == 1:
+        chunk_k = check_chunk_k(reader.number(2, "chunk K"), reader.thing)
+        reader.take(2, "chunk K")
     stored_base, _, end, driver = (widths.read_address(reader, "addresses") for _ in range(4))
     if driver is not None:
         raise Unsupported(f"The {reader.thing} is of one of several files; join them first (h5repack).")
     _check_end(reader, size, base, stored_base, end)
     widths.read_address(reader, "root entry")
     root = widths.read_address(reader, "root entry")
-    return StoredFile(size, base, widths, _present(reader, root), version)
+    return StoredFile(size, base, widths, _present(reader, root), version, chunk_k=chunk_k)
 
 
 def _read_new(reader: Reader, size: int, base: int, version: int) -> tuple[StoredFile, int | None]:

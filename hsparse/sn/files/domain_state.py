@@ -9,12 +9,13 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from hsparse.errors import Moved, TooLarge, Unsupported
+from hsparse.errors import Moved, TooLarge
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import collection_of, map_key
 from hsparse.sn.chunks.stored_chunks import MAP_PAGE
+from hsparse.sn.files.linked_pieces import linked_chunks
 from hsparse.sn.objects.crawl import Crawl
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.objects.reading import Batch
@@ -44,7 +45,7 @@ class DomainState:
 
 
 async def read_state(owners: Owners, root: str) -> DomainState:
-    """Read the state; `Unsupported` where data stays in other files, `TooLarge` beyond the limits.
+    """Read the state; `TooLarge` beyond the limits, and what `linked_chunks` raises of data that stays in other files.
 
     `Gone` or `NotFound` where something was deleted meanwhile.
 
@@ -81,6 +82,9 @@ async def read_state(owners: Owners, root: str) -> DomainState:
         if id in chunks:
             # A row of sections and defined elements follows from the object that the etag is of.
             whole.update(chunks[id].scaled.tobytes() + chunks[id].digest.tobytes())
+            if (linked := chunks[id].linked) is not None:
+                whole.update(linked.file.etag.encode() + linked.offset.tobytes() + linked.mask.tobytes())
+                whole.update(chunks[id].size.tobytes())
     return DomainState(records, chunks, whole.digest())
 
 
@@ -89,14 +93,14 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
     datasets = []
     for id, record in records.items():
         if collection_of(id) == "datasets" and record["shape"]["class"] != "H5S_NULL":
-            if is_linked(record):
-                raise Unsupported(
-                    f"The data of {id} stays in a file that it is linked to, and is in no other: take that one."
-                )
             datasets.append(Dataset.of(record))
 
     async def read(dataset: Dataset) -> PlannedChunks:
         nonlocal left
+        if is_linked(dataset.record):
+            linked = await linked_chunks(owners, dataset.record, left)
+            left -= len(linked)
+            return linked
         parts: list[ChunkRows] = []
         after: tuple[int, ...] = ()
         while not parts or after:

@@ -9,13 +9,18 @@ from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import chunk_key, chunk_name
 from hsparse.sn.owners import Owners
-from hsparse.wire.stored_message import ReadDirect
+from hsparse.wire.stored_message import DirectChunk, ReadDirect
 
 GONE = (ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.MOVED)
 
 
 async def read_planned(owners: Owners, spec: ChunkSpec, chunks: PlannedChunks, row: int) -> memoryview:
     """Return a chunk's stored bytes; `Moved` when it is not in the planned state any more."""
+    return byte_view((await read_described(owners, spec, chunks, row)).data)
+
+
+async def read_described(owners: Owners, spec: ChunkSpec, chunks: PlannedChunks, row: int) -> DirectChunk:
+    """Return a chunk's stored bytes and its row, whose sections are those stored; `Moved` as above."""
     scaled = tuple(chunks.scaled[row].tolist())
     try:
         found = await owners.ask_owner(chunk_key(spec.dataset, scaled), ReadDirect(spec, scaled))
@@ -25,7 +30,7 @@ async def read_planned(owners: Owners, spec: ChunkSpec, chunks: PlannedChunks, r
         raise _changed(spec, scaled) from error
     if found is None or digests(found.row.etags)[0] != chunks.digest[row]:
         raise _changed(spec, scaled)
-    return byte_view(found.data)
+    return found
 
 
 def _changed(spec: ChunkSpec, scaled: tuple[int, ...]) -> Moved:

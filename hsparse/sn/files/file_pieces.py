@@ -7,20 +7,24 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from functools import partial
 from math import prod
+from typing import TypeVar
 
 from hsparse.errors import Moved, PreconditionFailed, Unsupported
 from hsparse.format.blosc_frame import is_frame
-from hsparse.format.buffer import Buffer
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
+from hsparse.format.hdf5.converted_chunk import convert_chunk
 from hsparse.format.hdf5.domain_plan import DomainPlan
 from hsparse.format.hdf5.file_plan import Piece
 from hsparse.format.hdf5.made_chunk import make_chunk, make_defined, make_unwritten
-from hsparse.sn.files.file_chunk import read_planned
+from hsparse.sn.files.file_chunk import read_described, read_planned
+from hsparse.sn.files.linked_pieces import check_piece, read_piece
 from hsparse.sn.owners import Owners
 from hsparse.wire.gather import gather_all
 
 MOST_AT_ONCE = 16
 """Chunks that are read at once."""
+Made = TypeVar("Made")
 PART = 256 * 1024
 """Bytes that small pieces are put together to."""
 INLINE = 64 * 1024
@@ -131,6 +135,12 @@ class FilePieces:
             scaled = tuple(chunks.scaled[row].tolist())
             make = partial(make_unwritten, spec, scaled, place, plan.file.address_of, plan.key_of)
             return await self._run(prod(spec.dims), make)
+        if region.form is ChunkForm.LINKED:
+            piece = await read_piece(self._owners, chunks, row)
+            await self._run(size, partial(check_piece, chunks, row, piece))
+            return piece
+        if region.form is ChunkForm.CONVERTED:
+            return await self._converted(region, row)
         data = await read_planned(self._owners, spec, chunks, row)
         if region.form is ChunkForm.STORED:
             if not spec.sparse and is_frame(data, spec.filters[0]):
@@ -150,5 +160,19 @@ class FilePieces:
             raise AssertionError(f"A chunk of {spec.dataset} has {len(made)} bytes, {size} were planned.")
         return made
 
-    async def _run(self, work: int, make: partial[bytes]) -> bytes:
+    async def _converted(self, region: ChunkRegion, row: int) -> bytes:
+        spec, size = region.spec, int(region.chunks.size[row])
+        found = await read_described(self._owners, spec, region.chunks, row)
+        sections = found.row.sections[0]
+        work = partial(
+            convert_chunk, spec, byte_view(found.data), sections, region.revision, self._plan.key_of
+        )
+        _, made = work() if size <= INLINE // 16 else await asyncio.to_thread(work)
+        if len(made.data) != size:
+            raise AssertionError(
+                f"A chunk of {spec.dataset} has {len(made.data)} bytes, {size} were planned."
+            )
+        return made.filled(self._plan.file.address_of)
+
+    async def _run(self, work: int, make: partial[Made]) -> Made:
         return make() if work <= INLINE // 16 else await asyncio.to_thread(make)

@@ -7,18 +7,23 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hsparse.clock import Clock
 from hsparse.errors import Gone, Moved, NotFound
 from hsparse.format.blosc_frame import is_frame
+from hsparse.format.chunk_rows import UNFILTERED
 from hsparse.format.hdf5.addressed import Key
 from hsparse.format.hdf5.chunk_region import ChunkForm
+from hsparse.format.hdf5.converted_chunk import check_convertible, convert_chunk, referring_chunks
 from hsparse.format.hdf5.dataset_plan import check_made, form_of
 from hsparse.format.hdf5.domain_plan import DomainPlan, known_key, plan_domain
 from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.made_chunk import made_size
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.format.hdf5.stored_type import stored_type
@@ -26,6 +31,7 @@ from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import chunk_spec
 from hsparse.sn.files.domain_state import DomainState, read_state
 from hsparse.sn.files.file_chunk import read_planned
+from hsparse.sn.files.linked_pieces import judge_linked
 from hsparse.sn.owners import Owners
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.budget import Budget
@@ -42,7 +48,7 @@ REST = 20.0
 PLANNED_AT_ONCE = 2
 READS_AT_ONCE = 8
 ATTEMPTS = 4
-Name = tuple[str, FileLayout]
+Name = tuple[str, FileLayout, FormatRevision]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,10 @@ class _Held:
 
 
 class FilePlans:
-    """Plans by root group and layout; `answers` is the memory that reading for them may take."""
+    """Plans by root group, layout and revision of structured chunks.
+
+    `answers` is the memory that reading for them may take.
+    """
 
     def __init__(self, owners: Owners, clock: Clock, settings: ServiceSettings, answers: Budget) -> None:
         self._owners = owners
@@ -72,12 +81,14 @@ class FilePlans:
         self._turns: dict[Name, tuple[asyncio.Lock, int]] = {}
         self._gate = asyncio.Semaphore(PLANNED_AT_ONCE)
 
-    async def current(self, root: str, layout: FileLayout, *, check: bool) -> PlannedFile:
+    async def current(
+        self, root: str, layout: FileLayout, revision: FormatRevision = NEWEST, *, check: bool
+    ) -> PlannedFile:
         """Return a domain's file; with `check` it is the domain's at a moment after this call.
 
         Otherwise it may be some seconds old, see `GOOD_FOR`.
         """
-        name = (root, layout)
+        name = (root, layout, revision)
         if not check and (held := self._good(name)):
             return held
         async with self._turn(name):
@@ -87,11 +98,12 @@ class FilePlans:
             async with self._gate:
                 return await self._planned(name)
 
-    def drop(self, root: str, layout: FileLayout, etag: str) -> None:
+    def drop(self, root: str, layout: FileLayout, etag: str, revision: FormatRevision = NEWEST) -> None:
         """Forget a file that the domain is not any more."""
-        held = self._held.get((root, layout))
+        name = (root, layout, revision)
+        held = self._held.get(name)
         if held is not None and held.file.etag == etag:
-            del self._held[root, layout]
+            del self._held[name]
 
     def _good(self, name: Name) -> PlannedFile | None:
         held = self._held.get(name)
@@ -124,7 +136,7 @@ class FilePlans:
         return await self._plan(name)
 
     async def _plan(self, name: Name) -> PlannedFile:
-        root, layout = name
+        root, layout, revision = name
         start = self._clock.monotonic()
         state = await read_state(self._owners, root)
         end = self._clock.monotonic()
@@ -133,9 +145,10 @@ class FilePlans:
         if held is not None and held.digest == state.digest:
             self._held[name] = replace(held, good_until=good_until)
             return held.file
-        chunks = await self._sized(state, layout)
-        plan = await asyncio.to_thread(plan_domain, root, state.records, chunks, layout)
-        file = PlannedFile(f"{VERSION}-{layout.value}-{state.digest.hex()}", plan)
+        chunks = await self._sized(state, layout, revision)
+        plan = await asyncio.to_thread(plan_domain, root, state.records, chunks, layout, revision)
+        kind = layout.value if revision is NEWEST else revision.value
+        file = PlannedFile(f"{VERSION}-{kind}-{state.digest.hex()}", plan)
         self._keep(name, _Held(file, state.digest, good_until))
         return file
 
@@ -147,17 +160,25 @@ class FilePlans:
             _, oldest = self._held.popitem(last=False)
             size -= oldest.file.plan.nbytes
 
-    async def _sized(self, state: DomainState, layout: FileLayout) -> dict[str, PlannedChunks]:
+    async def _sized(
+        self, state: DomainState, layout: FileLayout, revision: FormatRevision
+    ) -> dict[str, PlannedChunks]:
         """Return the chunks with the sizes that they take in the file: those of variable length are read for it."""
         found = dict(state.chunks)
         ids = frozenset(state.records)
         for id, chunks in state.chunks.items():
             spec = chunk_spec(state.records[id])
-            check_made(spec, layout, self._settings.max_request_size)
             chunks = await self._judged(spec, chunks)
-            if form_of(spec, layout, foreign=chunks.foreign) is not ChunkForm.MADE:
+            if chunks.linked is not None:
+                found[id] = chunks
                 continue
-            if spec.datatype.is_variable:
+            check_made(spec, layout, self._settings.max_request_size)
+            form = form_of(spec, layout, foreign=chunks.foreign, revision=revision)
+            if form is ChunkForm.CONVERTED:
+                found[id] = await self._converted(spec, chunks, revision)
+            elif form is not ChunkForm.MADE:
+                continue
+            elif spec.datatype.is_variable:
                 found[id] = await self._measured(spec, chunks, ids)
             else:
                 found[id] = chunks.sized(prod(spec.dims) * stored_type(spec.datatype.item).size)
@@ -165,11 +186,34 @@ class FilePlans:
 
     async def _judged(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
         """Return chunks as foreign where the first is: whoever wrote that wrote all, or nearly so."""
+        if chunks.linked is not None:
+            async with self._answers.hold(int(chunks.size.max(initial=0))):
+                return await judge_linked(self._owners, chunks)
         if spec.sparse or not spec.filters[0] or not len(chunks):
             return chunks
         async with self._answers.hold(int(chunks.size[0])):
             first = await read_planned(self._owners, spec, chunks, 0)
         return replace(chunks, foreign=is_frame(first, spec.filters[0]))
+
+    async def _converted(
+        self, spec: ChunkSpec, chunks: PlannedChunks, revision: FormatRevision
+    ) -> PlannedChunks:
+        """Return chunks with the sections that they have in a file of another form."""
+        check_convertible(spec)
+        chunks = chunks.take(chunks.defined > 0)
+        if not spec.datatype.is_variable:
+            return referring_chunks(spec, chunks)
+
+        async def convert(row: int) -> NDArray[np.uint64]:
+            # Filtered, chunks are smaller than what they are made of.
+            async with self._answers.hold(4 * int(chunks.sections[row, :, UNFILTERED].sum())):
+                data = await read_planned(self._owners, spec, chunks, row)
+                work = partial(convert_chunk, spec, data, chunks.sections[row], revision, lambda _: None)
+                sections, _ = await asyncio.to_thread(work)
+            return sections
+
+        found = await gather_each(convert, range(len(chunks)), READS_AT_ONCE)
+        return chunks.converted(np.array(found, np.uint64).reshape(chunks.sections.shape))
 
     async def _measured(self, spec: ChunkSpec, chunks: PlannedChunks, ids: frozenset[str]) -> PlannedChunks:
         def key_of(name: str) -> Key | None:

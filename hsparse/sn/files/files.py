@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import TypeVar
 
 from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, PreconditionFailed
 from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.model.right import Right
 from hsparse.sn.access import find_domain, normal_path, require
 from hsparse.sn.context import Context, Domain
@@ -23,13 +25,14 @@ HDF5 = "application/x-hdf5"
 SUFFIX = ".h5"
 NOT_THERE = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
 WEAK = "W/"
+Choice = TypeVar("Choice", FileLayout, FormatRevision)
 
 
 async def get_file(context: Context) -> web.StreamResponse:
     """`GET /files/{path}.h5`: the domain as a file, or a range of it."""
-    layout, root = _layout(context), await _root(context)
+    (layout, revision), root = _form(context), await _root(context)
     headers = context.request.headers
-    file = await context.service.files.current(root, layout, check=hdrs.RANGE not in headers)
+    file = await context.service.files.current(root, layout, revision, check=hdrs.RANGE not in headers)
     refused = _refused(context, file)
     if refused is not None:
         return refused
@@ -47,14 +50,14 @@ async def get_file(context: Context) -> web.StreamResponse:
         try:
             return await send_stream(context.request, response, _read(pieces, bounds))
         except PreconditionFailed:
-            context.service.files.drop(root, layout, file.etag)
+            context.service.files.drop(root, layout, file.etag, revision)
             raise
 
 
 async def head_file(context: Context) -> web.StreamResponse:
     """`HEAD /files/{path}.h5`: its length and etag, which are the domain's as it is now."""
-    layout, root = _layout(context), await _root(context)
-    file = await context.service.files.current(root, layout, check=True)
+    (layout, revision), root = _form(context), await _root(context)
+    file = await context.service.files.current(root, layout, revision, check=True)
     refused = _refused(context, file)
     if refused is not None:
         return refused
@@ -94,12 +97,22 @@ async def _named(context: Context, path: str) -> Domain:
             raise (error if other.kind in NOT_THERE else other) from other
 
 
-def _layout(context: Context) -> FileLayout:
-    name = context.arg("layout") or FileLayout.STOCK.value
+def _form(context: Context) -> tuple[FileLayout, FormatRevision]:
+    """Return the layout, and the revision of its structured chunks."""
+    layout = _one_of(context, "layout", FileLayout, FileLayout.STOCK)
+    revision = _one_of(context, "revision", FormatRevision, NEWEST)
+    if layout is not FileLayout.STRUCTURED and context.arg("revision"):
+        raise BadRequest("revision says how structured chunks are written: it goes with layout=structured.")
+    return layout, revision
+
+
+def _one_of(context: Context, name: str, choices: type[Choice], default: Choice) -> Choice:
+    given = context.arg(name) or default.value
     try:
-        return FileLayout(name)
+        return choices(given)
     except ValueError:
-        raise BadRequest(f"layout must be one of {', '.join(FileLayout)}, not {name[:40]!r}.") from None
+        names = ", ".join(choice.value for choice in choices)
+        raise BadRequest(f"{name} must be one of {names}, not {given[:40]!r}.") from None
 
 
 def _refused(context: Context, file: PlannedFile) -> web.Response | None:

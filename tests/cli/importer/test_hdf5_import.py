@@ -18,6 +18,7 @@ from tests.cli.importer.domain_content import domain_differences
 from tests.clients.hdf5_files import FILES, OPTIONS
 from tests.clients.netcdf_files import NETCDF
 from tests.clients.test_h5pyd_types import plain
+from tests.format.hdf5.test_btree_k_message import make_file, needs_library
 
 REFUSED = {
     "filters": "/scaleoffset: The filter with id 6",
@@ -251,3 +252,11 @@ def test_text_that_is_no_utf8(imported: Import, tmp_path: Path) -> None:
         assert connection.binary("GET", f"/groups/{root}/attributes/{name}/value") == expected
     id = connection.json("GET", "/datasets/", h5path="/fill")["id"]
     assert connection.binary("GET", f"/datasets/{id}/value") == b"\xff\0" * 3
+
+
+@needs_library
+@pytest.mark.parametrize("libver", ["earliest", "old"])
+def test_nodes_of_btrees_of_another_size(imported: Import, tmp_path: Path, libver: str) -> None:
+    path = tmp_path / "f.h5"
+    make_file(path, libver, chunk_k=3, group_k=2)
+    compared(imported, path)

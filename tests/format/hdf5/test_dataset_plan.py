@@ -11,6 +11,7 @@ from hsparse.errors import Corrupt, TooLarge, Unsupported
 from hsparse.format.hdf5.chunk_region import ChunkForm
 from hsparse.format.hdf5.dataset_plan import DatasetPlan, check_made, form_of, plan_dataset
 from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.model.layout import chunk_spec
@@ -20,6 +21,7 @@ ID = "d-1c2d3e4f-00112233-4455-667788-99aabb"
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
 TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
 REFERENCE = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
+REGION = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_DSETREG"}
 CONTIGUOUS, CHUNKED, SPARSE = "H5D_CONTIGUOUS", "H5D_CHUNKED", "H5D_STRUCT_CHUNK"
 
 
@@ -71,6 +73,14 @@ def test_forms() -> None:
     ):
         spec = chunk_spec(record(kind, [10], layout, [5]))
         assert (form_of(spec, STOCK), form_of(spec, STRUCTURED)) == (stock, structured)
+    for kind, newest, older in (
+        (INT, ChunkForm.STORED, ChunkForm.STORED),
+        (TEXT, ChunkForm.STORED, ChunkForm.CONVERTED),
+        (REFERENCE, ChunkForm.CONVERTED, ChunkForm.CONVERTED),
+    ):
+        spec = chunk_spec(record(kind, [10], SPARSE, [5]))
+        assert form_of(spec, STRUCTURED) is newest
+        assert form_of(spec, STRUCTURED, revision=FormatRevision.RFC_2025_10) is older
     dense = chunk_spec(record(INT, [10], CHUNKED, [5]))
     assert form_of(dense, STOCK, foreign=True) is ChunkForm.MADE
 
@@ -98,7 +108,7 @@ def test_chunks_of_a_wrong_size() -> None:
 
 def test_what_no_file_can_have() -> None:
     with pytest.raises(Unsupported, match="layout=stock"):
-        plan(record(REFERENCE, [10], SPARSE, [5]), chunks([[1]], 19, 2), STRUCTURED)
+        plan(record(REGION, [10], SPARSE, [5]), chunks([[1]], 19, 2), STRUCTURED)
     wide = record(INT, [2**26], SPARSE, [1], maxdims=[2**27])
     with pytest.raises(TooLarge, match="layout=stock"):
         plan(wide, chunks([[1]], 19, 2), STRUCTURED)

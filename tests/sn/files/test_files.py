@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
 from hsparse.format.hdf5.chunk_index import read_index
-from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.structured_layout import decode_structured_layout
 from hsparse.model.dataspace import max_dims_of
@@ -24,8 +26,8 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.rest_client import RestClient
 from tests.format.hdf5.file_walk import FileBytes, walk
-from tests.sn.file_domain import TEXT, WORDS, check_file, fetch, fill_domain, place
-from tests.sn.value_client import value_client
+from tests.sn.file_domain import INT, REFERENCE, TEXT, WORDS, check_file, fetch, fill_domain, place
+from tests.sn.value_client import sparse, value_client
 
 H5DUMP = shutil.which("h5dump")
 OVER_HTTP = """
@@ -209,22 +211,6 @@ async def test_only_files_answer_head(client: RestClient) -> None:
     assert (await client("HEAD", "/")).status == 405
 
 
-async def test_linked_data_is_refused() -> None:
-    store = MemoryStore()
-    await store.put("files/a.h5", bytes(40))
-    layout = {
-        "class": "H5D_CONTIGUOUS_REF",
-        "file_uri": "files/a.h5",
-        "offset": 0,
-        "size": 40,
-    }
-    async with value_client(store) as client:
-        made = await place(client, "/linked", "H5T_STD_I32LE", [10], layout=layout)
-        refused = await client("GET", f"/files{client.domain}", domain=None)
-    assert (refused.status, refused["error"]["kind"]) == (400, "unsupported")
-    assert made in refused["error"]["message"]
-
-
 async def test_h5py_opens_it_over_http_in_a_few_requests(
     client: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,9 +218,9 @@ async def test_h5py_opens_it_over_http_in_a_few_requests(
     asked: list[str] = []
     counted = client.service.files.current
 
-    async def count(root: str, layout: FileLayout, *, check: bool) -> PlannedFile:
+    async def count(root: str, *form: Any, check: bool) -> PlannedFile:
         asked.append(root)
-        return await counted(root, layout, check=check)
+        return await counted(root, *form, check=check)
 
     monkeypatch.setattr(client.service.files, "current", count)
 
@@ -243,6 +229,22 @@ async def test_h5py_opens_it_over_http_in_a_few_requests(
         subprocess.run, [sys.executable, "-c", OVER_HTTP, f"{client.url}/files{client.domain}"], check=True
     )
     assert 0 < len(asked) <= 10
+
+
+@pytest.mark.skipif(
+    "ros3" not in h5py.registered_drivers(), reason="h5py was built with a libhdf5 that has no driver ros3"
+)
+async def test_hdf5s_own_driver_opens_it_over_http(client: RestClient) -> None:
+    """Read-only S3: it asks for ranges of any URL, without a name where no key is given."""
+    await fill_domain(client)
+    assert (await client("PUT", "/acls/default", {"read": True})).status == 201
+
+    def read(url: str) -> list[int]:
+        with h5py.File(url, driver="ros3") as file:
+            return list(file["g/chunked"][3].tolist())
+
+    found = await asyncio.to_thread(read, f"{client.url}/files{client.domain}")
+    assert found == list(range(90, 120))
 
 
 async def test_no_chunk_is_read_that_the_range_does_not_touch() -> None:
@@ -302,6 +304,66 @@ async def test_structured_chunks_are_what_is_stored(client: RestClient) -> None:
             assert [
                 (one.offset, one.size, one.unfiltered, one.mask) for one in records.sections(number)
             ] == told
+
+
+async def test_revisions_of_structured_chunks(client: RestClient) -> None:
+    await fill_domain(client)
+    files, etags = {}, set()
+    path = f"/files{client.domain}"
+    for revision in FormatRevision:
+        reply = await client("GET", path, domain=None, layout="structured", revision=revision.value)
+        assert reply.status == 200, reply.body
+        files[revision] = reply.body
+        etags.add(reply.headers["ETag"])
+        layout = walk(reply.body)["/sparse words"].dataset
+        assert layout is not None
+        assert isinstance(layout.layout, Structured)
+        found = decode_structured_layout(layout.layout.message, (None, None), filtered=True)
+        assert (found.index.revision is revision) == (revision is not FormatRevision.RFC_2025_10)
+    assert len(etags) == len(set(files.values())) == 3
+    assert files[FormatRevision.LIB_2026_09] == await fetch(client, layout="structured")
+    part = {"Range": "bytes=100-4999"}
+    for revision, whole in files.items():
+        reply = await client(
+            "GET", path, domain=None, layout="structured", revision=revision.value, headers=part
+        )
+        assert reply.body == whole[100:5000]
+    refused = await client("GET", path, domain=None, revision="rfc-2023-07")
+    assert (refused.status, "layout=structured" in refused["error"]["message"]) == (400, True)
+    refused = await client("GET", path, domain=None, layout="structured", revision="next")
+    assert (refused.status, "lib-2026-09" in refused["error"]["message"]) == (400, True)
+
+
+async def test_chunks_without_elements_are_in_no_file(client: RestClient) -> None:
+    """Erased, a chunk's object stays in the store; HDF5 has no such chunks."""
+    maxdims = [0, 30]
+    numbers = await place(
+        client, "/n", INT, [40, 30], 8, select="[0:40,5]", layout=sparse(16, 8), maxdims=maxdims
+    )
+    words = await place(client, "/w", TEXT, [40], WORDS, layout=sparse(10))
+    leads = [f"datasets/{words}"] * 9
+    target = await place(client, "/t", REFERENCE, [9], leads, layout=sparse(4))
+    for id, select in ((numbers, "[0:32,:]"), (words, "[10:40]"), (target, "[0:8]")):
+        assert (await client("DELETE", f"/datasets/{id}/value", select=select)).status == 200
+        rows = (await client("GET", f"/datasets/{id}/chunks"))["chunks"]
+        assert sorted(row["defined"] for row in rows)[0] == 0
+    with h5py.File(io.BytesIO(await fetch(client))) as file:
+        for name in ("n", "w", "t"):
+            for one in (file[name], file[file[name].attrs["DEFINED_SET"]]):
+                assert one.id.get_num_chunks() == 1
+        assert file["n"][:, 5].tolist() == [0] * 32 + [8] * 8
+        assert file["w"].asstr()[()].tolist() == WORDS[:10] + [""] * 30
+        assert [bool(one) for one in file["t"][()]] == [False] * 8 + [True]
+    for revision in FormatRevision:
+        source = FileBytes(await fetch(client, layout="structured", revision=revision.value))
+        for name, one in walk(bytes(source.data)).items():
+            if one.dataset is None:
+                continue
+            assert isinstance(one.dataset.layout, Structured)
+            limits = max_dims_of(one.dataset.shape)
+            layout = decode_structured_layout(one.dataset.layout.message, limits, filtered=True).index
+            records = source.run(read_index(layout, one.dataset.shape["dims"], len(source.data)))
+            assert len(records) == 1, name
 
 
 async def test_rights_are_the_domains(bare: RestClient) -> None:

@@ -1,0 +1,142 @@
+"""Everything that an import reads of a file, read from memory and counted; nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hsparse.cli.importer.dense_upload import LARGEST
+from hsparse.cli.importer.file_objects import FileObject, FileObjects
+from hsparse.cli.importer.hdf5_matrix import open_matrix
+from hsparse.cli.importer.object_body import common_body, dataset_body, link_bodies
+from hsparse.cli.importer.source import Source
+from hsparse.cli.importer.stored_data import StoredData
+from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
+from hsparse.cli.importer.uploads import Uploads
+from hsparse.format.hdf5.layout_message import Structured
+from hsparse.format.hdf5.reads import ByteRange
+from hsparse.format.hdf5.stored_elements import check_known
+from hsparse.format.hdf5.stored_object import StoredObject
+from hsparse.model.variable_array import VariableArray
+
+ROOT = "g-1c2d3e4f-00112233-4455-667788-99aabb"
+MOST_ROWS = 50
+"""Chunks of a dataset that are read, and batches of a matrix: the others are no different."""
+MOST_VALUES = 1 << 20
+"""Bytes of a dataset's values that are read in one box."""
+
+
+class MemorySource(Source):
+    """A file in memory; counts what is read of it."""
+
+    name = "file"
+    fingerprint = ""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.size = len(data)
+        self.steps = 0
+        self.bytes_read = 0
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+    def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
+        self.steps += 1
+        for one in wanted:
+            self.check(one)
+            self.bytes_read += one.size
+        return [self.data[address : address + size] for address, size in wanted]
+
+
+def contents(source: Source) -> str:
+    """Return a digest of all that an import of the file would send; raises what it would raise."""
+    digest = sha256()
+    objects = FileObjects(source, ROOT, matrices=True)
+    for one in objects.by_address.values():
+        digest.update(f"{one.path} {one.kind} {one.dims}".encode())
+        for part in _object(objects, one):
+            digest.update(part if isinstance(part, bytes) else repr(part).encode())
+    return digest.hexdigest()
+
+
+def _object(objects: FileObjects, one: FileObject) -> Iterator[Any]:
+    stored = objects.read(one)
+    if one.matrix is not None:
+        matrix = open_matrix(objects, one.matrix)
+        for _, (_, read) in zip(range(MOST_ROWS), matrix.batches, strict=False):
+            coords, values = read()
+            yield from (np.asarray(coords).tobytes(), values.tobytes())
+        return
+    yield common_body(objects, stored, one.path)
+    yield link_bodies(objects, stored.links, one.path)
+    if stored.type is not None:
+        check_known(stored.type)
+        yield stored.type
+    if stored.dataset is not None:
+        yield from _dataset(objects, stored, one.path)
+
+
+def _dataset(objects: FileObjects, stored: StoredObject, path: str) -> Iterator[Any]:
+    dataset = stored.dataset
+    assert dataset is not None
+    check_known(dataset.type)
+    if isinstance(dataset.layout, Structured):
+        structured = StructuredData(objects, stored)
+        yield structured.body(path)
+        yield from _structured(structured, path)
+        return
+    yield dataset_body(objects, stored, path)
+    data = StoredData(objects, dataset)
+    if not data.is_allocated:
+        return
+    if not data.dims or prod(data.dims) * data.size <= MOST_VALUES:
+        yield _bytes(data.read((0,) * len(data.dims), data.dims))
+    else:
+        corner = tuple(min(length, 8) for length in data.dims)
+        if prod(corner) * data.size <= LARGEST:
+            yield _bytes(data.read((0,) * len(corner), corner))
+    if data.records is not None:
+        for row in range(min(MOST_ROWS, len(data.records))):
+            yield data.stored_chunk(row)
+
+
+class _Recorded:
+    """A server that takes everything, and keeps it."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    def json(self, method: str, path: str, body: Any = None, **params: Any) -> dict[str, Any]:
+        self.sent.append((method, path, bytes(body), params))
+        return {}
+
+
+def _structured(data: StructuredData, path: str) -> Iterator[Any]:
+    server = _Recorded()
+    body = data.body(path)
+    dims = list(data.layout.index.chunk)
+    record = {
+        "id": "d" + ROOT[1:],
+        "type": data.dataset.type.item,
+        "shape": data.dataset.shape,
+        "layout": {
+            "class": "H5D_STRUCT_CHUNK",
+            "dims": dims,
+            "flags": body["creationProperties"]["layout"]["flags"],
+        },
+        "creationProperties": {"filters": body["creationProperties"]["filters"]},
+    }
+    with Uploads(1) as uploads:
+        upload = StructuredUpload(server, uploads, path, record, data, lambda _: None)  # type: ignore[arg-type]
+        upload.submit({tuple(row) for row in data.records.scaled[MOST_ROWS:].tolist()})
+        uploads.finish()
+    yield server.sent
+
+
+def _bytes(values: Any) -> bytes:
+    return bytes(values.heap.tobytes() if isinstance(values, VariableArray) else values.tobytes())
