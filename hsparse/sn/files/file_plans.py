@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -20,12 +18,16 @@ from hsparse.format.hdf5.dataset_plan import check_made, form_of
 from hsparse.format.hdf5.domain_plan import DomainPlan, known_key, plan_domain
 from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.made_chunk import made_size
+from hsparse.format.hdf5.matrix_bands import check_bands
+from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.format.hdf5.stored_type import stored_type
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import chunk_spec
 from hsparse.sn.files.domain_state import DomainState, read_state
 from hsparse.sn.files.file_chunk import read_planned
+from hsparse.sn.files.held_bands import HeldBands
+from hsparse.sn.files.turns import Turns
 from hsparse.sn.owners import Owners
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.budget import Budget
@@ -42,7 +44,7 @@ REST = 20.0
 PLANNED_AT_ONCE = 2
 READS_AT_ONCE = 8
 ATTEMPTS = 4
-Name = tuple[str, FileLayout]
+Name = tuple[str, FileLayout, MatrixEncoding | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,10 @@ class _Held:
 
 
 class FilePlans:
-    """Plans by root group and layout; `answers` is the memory that reading for them may take."""
+    """Plans by root group, layout and form of matrices; `answers` is the memory that reading for them may take.
+
+    `bands` are those of matrices that are kept for the next part of a file.
+    """
 
     def __init__(self, owners: Owners, clock: Clock, settings: ServiceSettings, answers: Budget) -> None:
         self._owners = owners
@@ -69,29 +74,33 @@ class FilePlans:
         self._settings = settings
         self._answers = answers
         self._held: OrderedDict[Name, _Held] = OrderedDict()
-        self._turns: dict[Name, tuple[asyncio.Lock, int]] = {}
+        self._turns = Turns()
+        self.bands = HeldBands()
         self._gate = asyncio.Semaphore(PLANNED_AT_ONCE)
 
-    async def current(self, root: str, layout: FileLayout, *, check: bool) -> PlannedFile:
+    async def current(
+        self, root: str, layout: FileLayout, matrices: MatrixEncoding | None = None, *, check: bool
+    ) -> PlannedFile:
         """Return a domain's file; with `check` it is the domain's at a moment after this call.
 
         Otherwise it may be some seconds old, see `GOOD_FOR`.
         """
-        name = (root, layout)
+        name = (root, layout, matrices)
         if not check and (held := self._good(name)):
             return held
-        async with self._turn(name):
+        async with self._turns.of(name):
             # Others may have planned it while this request waited for its turn.
             if not check and (held := self._good(name)):
                 return held
             async with self._gate:
                 return await self._planned(name)
 
-    def drop(self, root: str, layout: FileLayout, etag: str) -> None:
+    def drop(self, root: str, layout: FileLayout, etag: str, matrices: MatrixEncoding | None = None) -> None:
         """Forget a file that the domain is not any more."""
-        held = self._held.get((root, layout))
+        name = (root, layout, matrices)
+        held = self._held.get(name)
         if held is not None and held.file.etag == etag:
-            del self._held[root, layout]
+            del self._held[name]
 
     def _good(self, name: Name) -> PlannedFile | None:
         held = self._held.get(name)
@@ -99,21 +108,6 @@ class FilePlans:
             return None
         self._held.move_to_end(name)
         return held.file
-
-    @asynccontextmanager
-    async def _turn(self, name: Name) -> AsyncIterator[None]:
-        """Let one request at a time plan a domain."""
-        lock, waiting = self._turns.get(name, (asyncio.Lock(), 0))
-        self._turns[name] = (lock, waiting + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, waiting = self._turns[name]
-            if waiting > 1:
-                self._turns[name] = (lock, waiting - 1)
-            else:
-                del self._turns[name]
 
     async def _planned(self, name: Name) -> PlannedFile:
         for _ in range(ATTEMPTS - 1):
@@ -124,7 +118,7 @@ class FilePlans:
         return await self._plan(name)
 
     async def _plan(self, name: Name) -> PlannedFile:
-        root, layout = name
+        root, layout, matrices = name
         start = self._clock.monotonic()
         state = await read_state(self._owners, root)
         end = self._clock.monotonic()
@@ -133,9 +127,12 @@ class FilePlans:
         if held is not None and held.digest == state.digest:
             self._held[name] = replace(held, good_until=good_until)
             return held.file
-        chunks = await self._sized(state, layout)
-        plan = await asyncio.to_thread(plan_domain, root, state.records, chunks, layout)
-        file = PlannedFile(f"{VERSION}-{layout.value}-{state.digest.hex()}", plan)
+        chunks = await self._sized(state, layout, matrices)
+        plan = await asyncio.to_thread(plan_domain, root, state.records, chunks, layout, matrices)
+        for column in plan.columns.values():
+            check_bands(column.bands, self._settings.answer_memory)
+        parts = [str(VERSION), layout.value, *([matrices.value] if matrices else []), state.digest.hex()]
+        file = PlannedFile("-".join(parts), plan)
         self._keep(name, _Held(file, state.digest, good_until))
         return file
 
@@ -147,11 +144,15 @@ class FilePlans:
             _, oldest = self._held.popitem(last=False)
             size -= oldest.file.plan.nbytes
 
-    async def _sized(self, state: DomainState, layout: FileLayout) -> dict[str, PlannedChunks]:
+    async def _sized(
+        self, state: DomainState, layout: FileLayout, matrices: MatrixEncoding | None
+    ) -> dict[str, PlannedChunks]:
         """Return the chunks with the sizes that they take in the file: those of variable length are read for it."""
         found = dict(state.chunks)
         ids = frozenset(state.records)
         for id, chunks in state.chunks.items():
+            if matrices is not None and matrices.fits(state.records[id]):
+                continue
             spec = chunk_spec(state.records[id])
             check_made(spec, layout, self._settings.max_request_size)
             chunks = await self._judged(spec, chunks)

@@ -10,6 +10,7 @@ from aiohttp import hdrs, web
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, PreconditionFailed
 from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
 from hsparse.model.right import Right
 from hsparse.sn.access import find_domain, normal_path, require
 from hsparse.sn.context import Context, Domain
@@ -27,9 +28,11 @@ WEAK = "W/"
 
 async def get_file(context: Context) -> web.StreamResponse:
     """`GET /files/{path}.h5`: the domain as a file, or a range of it."""
-    layout, root = _layout(context), await _root(context)
+    layout, matrices = _layout(context)
+    root = await _root(context)
     headers = context.request.headers
-    file = await context.service.files.current(root, layout, check=hdrs.RANGE not in headers)
+    files = context.service.files
+    file = await files.current(root, layout, matrices, check=hdrs.RANGE not in headers)
     refused = _refused(context, file)
     if refused is not None:
         return refused
@@ -42,19 +45,20 @@ async def get_file(context: Context) -> web.StreamResponse:
     response = _response(file, wanted)
     bounds = wanted or HttpRange(0, size, size)
     settings = context.service.settings
-    pieces = FilePieces(context.service.owners, file.plan, settings.page_size)
+    pieces = FilePieces(context.service.owners, file.plan, settings.page_size, files.bands)
     async with context.service.answers.hold(pieces.memory(bounds.start, bounds.stop)):
         try:
             return await send_stream(context.request, response, _read(pieces, bounds))
         except PreconditionFailed:
-            context.service.files.drop(root, layout, file.etag)
+            files.drop(root, layout, file.etag, matrices)
             raise
 
 
 async def head_file(context: Context) -> web.StreamResponse:
     """`HEAD /files/{path}.h5`: its length and etag, which are the domain's as it is now."""
-    layout, root = _layout(context), await _root(context)
-    file = await context.service.files.current(root, layout, check=True)
+    layout, matrices = _layout(context)
+    root = await _root(context)
+    file = await context.service.files.current(root, layout, matrices, check=True)
     refused = _refused(context, file)
     if refused is not None:
         return refused
@@ -94,12 +98,22 @@ async def _named(context: Context, path: str) -> Domain:
             raise (error if other.kind in NOT_THERE else other) from other
 
 
-def _layout(context: Context) -> FileLayout:
+def _layout(context: Context) -> tuple[FileLayout, MatrixEncoding | None]:
+    """Return the layout that is asked for, and what matrices are to be in it."""
     name = context.arg("layout") or FileLayout.STOCK.value
+    form = context.arg("matrices")
     try:
-        return FileLayout(name)
+        layout = FileLayout(name)
     except ValueError:
         raise BadRequest(f"layout must be one of {', '.join(FileLayout)}, not {name[:40]!r}.") from None
+    if not form:
+        return layout, None
+    if layout is not FileLayout.STOCK:
+        raise BadRequest(f"matrices={form[:40]} is of layout=stock: leave one of the two out.")
+    try:
+        return layout, MatrixEncoding(form)
+    except ValueError:
+        raise BadRequest(f"matrices must be one of {', '.join(MatrixEncoding)}, not {form[:40]!r}.") from None
 
 
 def _refused(context: Context, file: PlannedFile) -> web.Response | None:
