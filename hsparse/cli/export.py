@@ -17,6 +17,7 @@ from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile, Progress
 from hsparse.errors import BadRequest
 from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
 
 ENDPOINT = "http://127.0.0.1:5101"
 
@@ -45,6 +46,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=FileLayout.STOCK.value,
         help="sparse datasets as any HDF5 library reads them (default), or as structured chunks",
     )
+    parser.add_argument(
+        "--matrices",
+        choices=[encoding.value for encoding in MatrixEncoding],
+        help="sparse datasets of two dimensions as groups that AnnData, or Binsparse, reads (with the layout stock)",
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE where there is one")
     parser.set_defaults(run=run)
 
@@ -61,7 +67,9 @@ def run(args: argparse.Namespace) -> int:
         Connection(args.endpoint, user=args.user, password=password, token=token) as connection,
         _shown(args.domain) as progress,
     ):
-        size = DomainFile(connection, args.domain, args.layout).fetch(args.file, progress)
+        size = DomainFile(connection, args.domain, args.layout, matrices=args.matrices).fetch(
+            args.file, progress
+        )
     print(f"{args.file}: {size} bytes")
     return 0
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from hsparse.client.connection import Connection, Unreachable
 from hsparse.errors import BadRequest, HsparseError, PreconditionFailed
@@ -22,15 +23,20 @@ Progress = Callable[[int, int], None]
 class DomainFile:
     """The file of a domain, in a layout (`stock`, `structured`), on the server of `connection`.
 
-    The connection names no domain of its own.
+    `matrices` is the form of sparse datasets that are matrices, None where they are as the others. The connection names
+    no domain of its own.
     """
 
-    def __init__(self, connection: Connection, domain: str, layout: str) -> None:
+    def __init__(
+        self, connection: Connection, domain: str, layout: str, *, matrices: str | None = None
+    ) -> None:
         if not domain.startswith("/"):
             raise BadRequest(f"The domain {domain!r} must be an absolute path, such as /home/user/file.h5.")
         self._connection = connection
         self._path = f"/files{domain.removesuffix(SUFFIX)}{SUFFIX}"
-        self._layout = layout
+        self._asked: dict[str, Any] = {"layout": layout} | (
+            {} if matrices is None else {"matrices": matrices}
+        )
 
     def fetch(self, target: Path, progress: Progress) -> int:
         """Write the file to `target` and return its size in bytes.
@@ -73,7 +79,7 @@ class DomainFile:
 
     def _state(self) -> tuple[int, str]:
         """Return the file's size in bytes, and its etag without quotes."""
-        with self._connection.response("HEAD", self._path, layout=self._layout) as response:
+        with self._connection.response("HEAD", self._path, **self._asked) as response:
             size = response.headers.get("Content-Length", "")
             etag = ETAG.fullmatch(response.headers.get("ETag", ""))
         if not size.isdigit() or etag is None:
@@ -84,7 +90,7 @@ class DomainFile:
         """Yield the bytes from `start` on, of the file with that etag."""
         headers = {"Range": f"bytes={start}-", "If-Match": f'"{etag}"'}
         try:
-            with self._connection.response("GET", self._path, headers, layout=self._layout) as response:
+            with self._connection.response("GET", self._path, headers, **self._asked) as response:
                 if response.status != 206:
                     raise HsparseError(f"{self._connection.url} does not answer with parts of files.")
                 while data := response.read(PART):
