@@ -109,12 +109,12 @@ def _weights(bands: MatrixBands) -> Column:
         return np.zeros(0, np.uint64)
     size, index = bands.spec.dtype.itemsize, bands.index.itemsize
     # Its lines, their order, and the other two columns twice: as chunks have them, and in order.
-    kept = np.diff(bands.starts) * np.uint64(4 + 8 + 2 * (size + index))
+    kept = (bands.starts[1:] - bands.starts[:-1]) * np.uint64(4 + 8 + 2 * (size + index))
     stored = np.add.reduceat(bands.chunks.size, bands.rows[:-1])
     largest = np.maximum.reduceat(bands.chunks.defined, bands.rows[:-1])
     # A chunk as it is decoded: selection, offsets, coordinates and values.
-    found: Column = kept + stored + largest * np.uint64(16 + 4 + 3 * 8 + 2 * size)
-    return found
+    decoded = largest * np.uint64(16 + 4 + 3 * 8 + 2 * size)
+    return (kept + stored + decoded).astype(np.uint64)
 
 
 def check_bands(bands: MatrixBands, most: int) -> None:
