@@ -16,8 +16,10 @@ from rich.progress import Progress as Bars
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile, Progress
 from hsparse.errors import BadRequest
+from hsparse.format.hdf5.file_form import FileForm
 from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
+from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
 
 ENDPOINT = "http://127.0.0.1:5101"
 
@@ -51,6 +53,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         choices=[revision.value for revision in FormatRevision],
         help=f"with --layout structured: the revision of the format (default: {NEWEST.value})",
     )
+    parser.add_argument(
+        "--matrices",
+        choices=[encoding.value for encoding in MatrixEncoding],
+        help="sparse datasets of two dimensions as groups that AnnData, or Binsparse, reads (with the layout stock)",
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE where there is one")
     parser.set_defaults(run=run)
 
@@ -67,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
         Connection(args.endpoint, user=args.user, password=password, token=token) as connection,
         _shown(args.domain) as progress,
     ):
-        size = DomainFile(connection, args.domain, args.layout, args.revision).fetch(args.file, progress)
+        form = FileForm.parse(args.layout, args.revision, args.matrices)
+        size = DomainFile(connection, args.domain, form).fetch(args.file, progress)
     print(f"{args.file}: {size} bytes")
     return 0
 

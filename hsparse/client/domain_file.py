@@ -10,6 +10,7 @@ from typing import Any
 
 from hsparse.client.connection import Connection, Unreachable
 from hsparse.errors import BadRequest, HsparseError, PreconditionFailed
+from hsparse.format.hdf5.file_form import FileForm
 
 SUFFIX = ".h5"
 PART = 1 << 20
@@ -21,19 +22,14 @@ Progress = Callable[[int, int], None]
 
 
 class DomainFile:
-    """The file of a domain, in a layout (`stock`, `structured`), on the server of `connection`.
+    """The file of a domain, in some form, on the server of `connection`, which names no domain of its own."""
 
-    `revision` is that of structured chunks, the newest where there is none. The connection names no domain of its own.
-    """
-
-    def __init__(self, connection: Connection, domain: str, layout: str, revision: str | None = None) -> None:
+    def __init__(self, connection: Connection, domain: str, form: FileForm) -> None:
         if not domain.startswith("/"):
             raise BadRequest(f"The domain {domain!r} must be an absolute path, such as /home/user/file.h5.")
         self._connection = connection
         self._path = f"/files{domain.removesuffix(SUFFIX)}{SUFFIX}"
-        self._asked: dict[str, Any] = {"layout": layout} | (
-            {} if revision is None else {"revision": revision}
-        )
+        self._asked: dict[str, Any] = form.params
 
     def fetch(self, target: Path, progress: Progress) -> int:
         """Write the file to `target` and return its size in bytes.

@@ -13,6 +13,7 @@ import pytest
 from hsparse.client.connection import Unreachable
 from hsparse.client.domain_file import ATTEMPTS, DomainFile
 from hsparse.errors import BadRequest, HsparseError
+from hsparse.format.hdf5.file_form import STOCK
 
 DATA = bytes(range(256)) * 10
 
@@ -44,7 +45,7 @@ class FakeConnection:
 
 def fetch(connection: Any, target: Path, domain: str = "/home/f.h5") -> list[tuple[int, int]]:
     told: list[tuple[int, int]] = []
-    DomainFile(connection, domain, "stock").fetch(target, lambda have, size: told.append((have, size)))
+    DomainFile(connection, domain, STOCK).fetch(target, lambda have, size: told.append((have, size)))
     return told
 
 

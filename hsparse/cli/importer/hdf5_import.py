@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from hsparse.cli.importer.dense_upload import Advance, DenseUpload, stored_chunks
 from hsparse.cli.importer.file_objects import FileObject, FileObjects
-from hsparse.cli.importer.hdf5_matrix import open_matrix
+from hsparse.cli.importer.hdf5_matrix import open_matrix, values_body
 from hsparse.cli.importer.object_body import common_body, dataset_body, link_bodies
 from hsparse.cli.importer.server import Server
 from hsparse.cli.importer.source import naming
@@ -109,10 +109,16 @@ class Hdf5Import:
         with naming(one.path):
             stored = self._objects.read(one)
             matrix = open_matrix(self._objects, one.matrix)
-            body = matrix_body(matrix)
-            common = common_body(self._objects, stored, one.path)
-            properties = common["creationProperties"] | body["creationProperties"]
-            self._create("datasets", {**common, **body, "creationProperties": properties})
+            bodies = (
+                common_body(self._objects, stored, one.path),
+                matrix_body(matrix),
+                values_body(self._objects, one.matrix),
+            )
+            properties = {
+                name: value for body in bodies for name, value in body["creationProperties"].items()
+            }
+            body = {name: value for body in bodies for name, value in body.items()}
+            self._create("datasets", body | {"creationProperties": properties})
         upload = MatrixUpload(self._server, self._uploads, one.path, one.id, matrix, self._advance)
         self._matrices.append(upload)
         return upload.submit

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.matrix_form import MatrixForm
+from hsparse.cli.importer.object_body import fill_body, type_body
 from hsparse.cli.importer.sparse_matrix import BATCH, Elements, Matrix, check_pointers, columns, row_of
 from hsparse.cli.importer.stored_data import StoredData
 from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.hdf5.fill_value_message import StoredFill
 from hsparse.format.hdf5.layout_message import Chunked
 from hsparse.format.hdf5.stored_elements import check_known
 from hsparse.format.hdf5.stored_object import read_object
+
+Json = dict[str, Any]
 
 
 def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
@@ -34,6 +40,22 @@ def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
     return Matrix(form.shape, data.dataset.type.item, data.size, count, batches)
 
 
+def values_body(objects: FileObjects, form: MatrixForm) -> Json:
+    """Return what a matrix's values say of its dataset: the type, and the fill value of what is not stored.
+
+    That is Binsparse's `fill_value`, and else HDF5's own of the dataset of values. `Unsupported` where it has a type of
+    its own.
+    """
+    dataset = _column(objects, form.values, "values").dataset
+    if form.fill is not None:
+        fill = _column(objects, form.fill, "fill value")
+        if fill.dataset.type != dataset.type or fill.dims != (1,):
+            raise Unsupported("The fill value of the matrix is not one value of their type; use --as-is.")
+        dataset = replace(dataset, fill=StoredFill(np.asarray(fill.read((0,), (1,))).tobytes()))
+    kind = type_body(objects, dataset.type, dataset.committed)
+    return {"type": kind, "creationProperties": fill_body(objects, dataset)}
+
+
 def _column(objects: FileObjects, address: int, what: str) -> StoredData:
     stored = objects.source.run(read_object(objects.file, address)).dataset
     if stored is None:
@@ -42,7 +64,7 @@ def _column(objects: FileObjects, address: int, what: str) -> StoredData:
     column = StoredData(objects, stored)
     if len(column.dims) != 1:
         raise Corrupt(f"The {what} of the matrix have {len(column.dims)} dimensions, not 1.")
-    if what != "values" and stored.type.item["class"] != "H5T_INTEGER":
+    if what in ("indices", "pointers") and stored.type.item["class"] != "H5T_INTEGER":
         raise Corrupt(f"The {what} of the matrix are no integers.")
     layout = column.dataset.layout
     if isinstance(layout, Chunked):

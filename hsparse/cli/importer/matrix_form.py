@@ -38,6 +38,7 @@ class MatrixForm:
     indices: tuple[int, ...]
     pointers: int | None = None
     iso: bool = False
+    fill: int | None = None
 
 
 def find_matrix(source: Source, file: StoredFile, stored: StoredObject) -> MatrixForm | None:
@@ -69,9 +70,10 @@ def _binsparse(described: Any, members: dict[str, int]) -> MatrixForm | None:
     if kind is None or "complex" in name or described.get("structure", "general") != "general":
         return None
     shape, values = _shape(described["shape"]), members["values"]
+    fill = members["fill_value"] if described.get("fill") is True else None
     if kind == "coo":
-        return MatrixForm(kind, shape, values, (members["indices_0"], members["indices_1"]), None, iso)
-    return MatrixForm(kind, shape, values, (members["indices_1"],), members["pointers_to_1"], iso)
+        return MatrixForm(kind, shape, values, (members["indices_0"], members["indices_1"]), None, iso, fill)
+    return MatrixForm(kind, shape, values, (members["indices_1"],), members["pointers_to_1"], iso, fill)
 
 
 def _shape(value: Any) -> tuple[int, int]:

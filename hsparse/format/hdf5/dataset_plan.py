@@ -17,10 +17,10 @@ from hsparse.format.hdf5.chunk_index import index_info, plan_index
 from hsparse.format.hdf5.chunk_records import ChunkRecords, dense_records
 from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
 from hsparse.format.hdf5.converted_chunk import check_convertible, filters_in_file, is_converted
+from hsparse.format.hdf5.file_form import FileForm
 from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.file_plan import Piece
 from hsparse.format.hdf5.fill_value_message import INCREMENTAL, ZEROS, StoredFill
-from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.index_kind import IndexKind, choose_index
 from hsparse.format.hdf5.index_layout import IndexLayout
@@ -62,14 +62,12 @@ class DatasetPlan:
     region: ChunkRegion | None = None
 
 
-def form_of(
-    spec: ChunkSpec, layout: FileLayout, *, foreign: bool = False, revision: FormatRevision = NEWEST
-) -> ChunkForm:
+def form_of(spec: ChunkSpec, file: FileForm, *, foreign: bool = False) -> ChunkForm:
     """Say what a dataset's chunks are in a file; `foreign` as in `PlannedChunks`."""
     if spec.sparse:
-        if layout is FileLayout.STOCK:
+        if file.layout is FileLayout.STOCK:
             return ChunkForm.MADE
-        return ChunkForm.CONVERTED if is_converted(spec, revision) else ChunkForm.STORED
+        return ChunkForm.CONVERTED if is_converted(spec, file.revision) else ChunkForm.STORED
     made = foreign or spec.structured or has_places(stored_type(spec.datatype.item))
     made = made or (not spec.dims and bool(spec.filters[0]))
     return ChunkForm.MADE if made else ChunkForm.STORED
@@ -78,14 +76,13 @@ def form_of(
 def plan_dataset(
     record: Json,
     chunks: PlannedChunks,
-    layout: FileLayout,
+    file: FileForm,
     attributes: Sequence[PlannedAttribute],
     heap: HeapPlan,
     key_of: KeyOf,
     committed: Key | None = None,
     *,
     ordered: bool = False,
-    revision: FormatRevision = NEWEST,
 ) -> DatasetPlan:
     """Plan a dataset; its `chunks` have the sizes, and if they are structured the sections, that they have in the file.
 
@@ -93,7 +90,7 @@ def plan_dataset(
     """
     spec = chunk_spec(record) if chunks.linked is None else chunks.linked.spec
     stored = stored_type(spec.datatype.item)
-    form = form_of(spec, layout, foreign=chunks.foreign, revision=revision)
+    form = form_of(spec, file, foreign=chunks.foreign)
     form = form if chunks.linked is None else ChunkForm.LINKED
     if spec.sparse:
         chunks = chunks.take(chunks.defined > 0)
@@ -110,8 +107,8 @@ def plan_dataset(
         ordered=ordered,
         fill_places=places,
     )
-    region = ChunkRegion.of((key, "chunks"), spec, form, chunks, revision)
-    if spec.sparse and layout is FileLayout.STRUCTURED:
+    region = ChunkRegion.of((key, "chunks"), spec, form, chunks, file.revision)
+    if spec.sparse and file.layout is FileLayout.STRUCTURED:
         return _structured(planned, record, region)
     if form is ChunkForm.STORED and not spec.filters[0]:
         _check_sizes(spec, chunks, stored)
@@ -136,10 +133,10 @@ def plan_defined(values: PlannedDataset, record: Json, chunks: PlannedChunks) ->
     return _chunked(planned, record, ChunkRegion.of((key, "chunks"), spec, ChunkForm.DEFINED, chunks))
 
 
-def check_made(spec: ChunkSpec, layout: FileLayout, most: int) -> None:
+def check_made(spec: ChunkSpec, file: FileForm, most: int) -> None:
     """Raise `TooLarge` where a chunk that is made of a stored one would have more than `most` bytes."""
     nbytes = prod(spec.dims) * stored_type(spec.datatype.item).size
-    if form_of(spec, layout) is ChunkForm.MADE and nbytes > most:
+    if form_of(spec, file) is ChunkForm.MADE and nbytes > most:
         raise TooLarge(
             f"A chunk of {spec.dataset} has {nbytes} bytes with all its elements; the limit is {most} "
             "(max_request_size): ask for layout=structured, or make chunks smaller."

@@ -7,19 +7,22 @@ other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hsparse.errors import HsparseError
 from hsparse.format.hdf5.addressed import Addressed, Key, address_to
 from hsparse.format.hdf5.chunk_region import ChunkRegion
 from hsparse.format.hdf5.dataset_plan import plan_dataset, plan_defined
+from hsparse.format.hdf5.file_form import FileForm
 from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.file_plan import FilePlan, Piece
-from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.layout_message import Contiguous
 from hsparse.format.hdf5.link_message import External, Soft
+from hsparse.format.hdf5.matrix_bands import MatrixColumn
+from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
+from hsparse.format.hdf5.matrix_plan import plan_bands, plan_matrix
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.format.hdf5.planned_elements import plan_elements
 from hsparse.format.hdf5.planned_object import (
@@ -52,7 +55,7 @@ Records = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainPlan:
-    """A file, and by the keys of its pieces the regions whose bytes are made of stored chunks.
+    """A file, and by the keys of its pieces the regions whose bytes are made of stored chunks, and columns of matrices.
 
     `ids` are those of the objects in it.
     """
@@ -60,6 +63,7 @@ class DomainPlan:
     file: FilePlan
     regions: Mapping[Key, ChunkRegion]
     ids: frozenset[str]
+    columns: Mapping[Key, MatrixColumn] = field(default_factory=dict)
 
     def key_of(self, name: str) -> Key | None:
         """Return the object that a reference leads to, None where that is not in the file."""
@@ -69,7 +73,9 @@ class DomainPlan:
     def nbytes(self) -> int:
         """The memory that the plan takes, roughly."""
         made = sum(400 + piece.size for piece in self.file.pieces if piece.make is not None)
-        return made + sum(400 + region.nbytes for region in self.regions.values())
+        bands = {id(column.bands): column.bands.nbytes for column in self.columns.values()}
+        regions = sum(400 + region.nbytes for region in self.regions.values())
+        return made + regions + sum(400 + nbytes for nbytes in bands.values())
 
 
 def known_key(name: str, ids: frozenset[str]) -> Key | None:
@@ -82,31 +88,29 @@ def plan_domain(
     root: str,
     records: Records,
     chunks: Mapping[str, PlannedChunks],
-    layout: FileLayout,
-    revision: FormatRevision = NEWEST,
+    form: FileForm,
 ) -> DomainPlan:
     """Plan the file of a domain; `records` are of all objects that its root group leads to, by id.
 
-    `chunks` are those of each dataset that can have elements, with the sizes that they take in the file; `revision` is
-    that of structured chunks. Raises what says that something cannot be in a file (`Unsupported`, `TooLarge`,
-    `BadRequest`), and where.
+    `chunks` are those of each dataset that can have elements, with the sizes that they take in the file. Raises what
+    says that something cannot be in a file (`Unsupported`, `TooLarge`, `BadRequest`), and where.
     """
-    return _Planning(records, layout, revision).plan(root, chunks)
+    return _Planning(records, form).plan(root, chunks)
 
 
 class _Planning:
     """One planning: the heap that its objects share, and what they add to the file."""
 
-    def __init__(self, records: Records, layout: FileLayout, revision: FormatRevision) -> None:
+    def __init__(self, records: Records, form: FileForm) -> None:
         self._records = records
-        self._layout = layout
-        self._revision = revision
+        self._form = form
         self._ids = frozenset(records)
         self._heap = HeapPlan()
         self._objects: list[PlannedObject] = []
         self._pieces: list[Piece] = []
         self._regions: dict[Key, ChunkRegion] = {}
-        self._beside = self._defined_sets() if layout is FileLayout.STOCK else {}
+        self._columns: dict[Key, MatrixColumn] = {}
+        self._beside = self._defined_sets()
 
     def plan(self, root: str, chunks: Mapping[str, PlannedChunks]) -> DomainPlan:
         others = sorted(id for id in self._records if id != root)
@@ -119,7 +123,7 @@ class _Planning:
                     raise
                 raise type(error)(f"{id} cannot be in a file: {error.message}") from error
         file = plan_file(self._objects, root, (*self._heap.pieces(), *self._ordered_pieces()))
-        return DomainPlan(file, self._regions, self._ids)
+        return DomainPlan(file, self._regions, self._ids, self._columns)
 
     def _ordered_pieces(self) -> Iterator[Piece]:
         """Yield what can be made of the plan, then chunks."""
@@ -127,6 +131,9 @@ class _Planning:
         yield from (piece for piece in self._pieces if piece.make is None)
 
     def _add(self, record: Json, chunks: PlannedChunks | None) -> None:
+        if chunks is not None and self._form.matrices is not None and self._form.matrices.fits(record):
+            self._add_matrix(record, chunks, self._form.matrices)
+            return
         id, ordered = record["id"], _is_ordered(record)
         attributes = self._attributes(record)
         kind = collection_of(id)
@@ -146,22 +153,31 @@ class _Planning:
             plan_dataset(
                 record,
                 chunks,
-                self._layout,
+                self._form,
                 attributes,
                 self._heap,
                 self._key_of,
                 committed,
                 ordered=_is_ordered(record),
-                revision=self._revision,
             )
         ]
-        if is_sparse(record) and self._layout is FileLayout.STOCK:
+        if is_sparse(record) and self._form.layout is FileLayout.STOCK:
             found.append(plan_defined(found[0].planned, record, chunks))
         for one in found:
             self._objects.append(one.planned)
             self._pieces += one.pieces
             if one.region is not None and one.region.size:
                 self._regions[one.region.key] = one.region
+
+    def _add_matrix(self, record: Json, chunks: PlannedChunks, encoding: MatrixEncoding) -> None:
+        bands = plan_bands(record, chunks, encoding)
+        described = (record.get("attributes") or {}) | encoding.attributes(record, bands.count)
+        attributes = self._attributes({**record, "attributes": described})
+        committed = self._committed(record["type"])
+        found = plan_matrix(record, bands, encoding, attributes, committed, ordered=_is_ordered(record))
+        self._objects += found.objects
+        self._pieces += found.pieces
+        self._columns |= found.columns
 
     def _empty(self, record: Json, attributes: list[PlannedAttribute]) -> PlannedDataset:
         """Return a dataset with a null dataspace."""
@@ -194,15 +210,18 @@ class _Planning:
     def _attributes(self, record: Json) -> list[PlannedAttribute]:
         attributes = record.get("attributes") or {}
         found = [self._attribute(name, attributes[name]) for name in _in_order(attributes)]
-        if (
-            self._layout is FileLayout.STOCK
-            and collection_of(record["id"]) == "datasets"
-            and is_sparse(record)
-        ):
+        if self._has_defined_set(record):
             name = _free(DEFINED, attributes)
             data = address_to((record["id"], "defined"))
             found.append(PlannedAttribute(name, stored_type(REFERENCE), SCALAR, data))
         return found
+
+    def _has_defined_set(self, record: Json) -> bool:
+        if self._form.layout is not FileLayout.STOCK or collection_of(record["id"]) != "datasets":
+            return False
+        return is_sparse(record) and not (
+            self._form.matrices is not None and self._form.matrices.fits(record)
+        )
 
     def _attribute(self, name: str, stored: Json) -> PlannedAttribute:
         datatype = parse_type(stored["type"])
@@ -229,9 +248,9 @@ class _Planning:
             links = self._records[id].get("links") or {}
             for title in sorted(links):
                 target = links[title].get("id")
-                if target not in self._ids or target in seen or collection_of(target) != "datasets":
+                if target not in self._ids or target in seen:
                     continue
-                if is_sparse(self._records[target]):
+                if self._has_defined_set(self._records[target]):
                     seen.add(target)
                     names = found.setdefault(id, {})
                     names[_free(title + DEFINED_SUFFIX, {**links, **names})] = target

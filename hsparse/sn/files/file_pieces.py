@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 from math import prod
@@ -17,13 +17,14 @@ from hsparse.format.hdf5.converted_chunk import convert_chunk
 from hsparse.format.hdf5.domain_plan import DomainPlan
 from hsparse.format.hdf5.file_plan import Piece
 from hsparse.format.hdf5.made_chunk import make_chunk, make_defined, make_unwritten
+from hsparse.sn.files.chunk_batches import batches
 from hsparse.sn.files.file_chunk import read_described, read_planned
+from hsparse.sn.files.held_bands import HeldBands
 from hsparse.sn.files.linked_pieces import check_piece, read_piece
+from hsparse.sn.files.matrix_pieces import MatrixPieces
 from hsparse.sn.owners import Owners
 from hsparse.wire.gather import gather_all
 
-MOST_AT_ONCE = 16
-"""Chunks that are read at once."""
 Made = TypeVar("Made")
 PART = 256 * 1024
 """Bytes that small pieces are put together to."""
@@ -32,25 +33,29 @@ INLINE = 64 * 1024
 
 
 class FilePieces:
-    """The bytes of one planned file; about `page` bytes of chunks are read at once."""
+    """The bytes of one planned file; about `page` bytes of chunks are read at once, `bands` has those of matrices."""
 
-    def __init__(self, owners: Owners, plan: DomainPlan, page: int) -> None:
+    def __init__(self, owners: Owners, plan: DomainPlan, page: int, bands: HeldBands) -> None:
         self._owners = owners
         self._plan = plan
         self._page = page
+        self._matrices = MatrixPieces(owners, page, bands)
 
     def memory(self, start: int, stop: int) -> int:
         """Return how many bytes reading a range may take."""
-        largest = 0
+        largest, bands = 0, 0
         for address, piece in self._plan.file.pieces_in(start, stop):
-            region = self._plan.regions.get(piece.key)
-            if region is None:
+            region, column = self._plan.regions.get(piece.key), self._plan.columns.get(piece.key)
+            if column is not None:
+                entries = column.span(max(0, start - address), min(piece.size, stop - address))
+                bands = max(bands, column.bands.memory(column.part, *entries, self._page))
+            elif region is None:
                 largest = max(largest, piece.size)
             else:
                 rows = region.rows(max(0, start - address), stop - address)
                 sizes = region.chunks.size[rows.start : rows.stop]
                 largest = max(largest, int(sizes.max(initial=0)))
-        return 2 * (largest + min(self._page, stop - start) + PART)
+        return bands + 2 * (largest + min(self._page, stop - start) + PART)
 
     async def read(self, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
         """Yield the bytes from `start` to before `stop`.
@@ -80,17 +85,25 @@ class FilePieces:
             if at < address:
                 yield bytes(address - at)
             first, last = max(at, address), min(stop, address + piece.size)
-            region = self._plan.regions.get(piece.key)
-            if region is None:
+            parts = self._brought(piece, address, first - address, last - address)
+            if parts is None:
                 yield memoryview(await self._made(piece))[first - address : last - address]
             else:
-                chunks = self._chunks(region, address, first - address, last - address)
-                async with aclosing(chunks):
-                    async for part in chunks:
+                async with aclosing(parts):
+                    async for part in parts:
                         yield part
             at = last
         if at < stop:
             yield bytes(stop - at)
+
+    def _brought(
+        self, piece: Piece, address: int, start: int, stop: int
+    ) -> AsyncGenerator[Buffer, None] | None:
+        """Return the parts of a piece that is made of stored chunks, None of one that is in the plan."""
+        column, region = self._plan.columns.get(piece.key), self._plan.regions.get(piece.key)
+        if column is not None:
+            return self._matrices.read(column, start, stop)
+        return None if region is None else self._chunks(region, address, start, stop)
 
     async def _made(self, piece: Piece) -> bytes:
         if piece.size <= INLINE:
@@ -102,7 +115,7 @@ class FilePieces:
     ) -> AsyncGenerator[Buffer, None]:
         """Yield a region's bytes from `start` to before `stop`, offsets in it."""
         at = start
-        for rows in self._batches(region, region.rows(start, stop)):
+        for rows in batches(region.chunks.size, region.rows(start, stop), self._page):
             found = await gather_all([self._chunk(region, row, address) for row in rows])
             for row, data in zip(rows, found, strict=True):
                 begin = int(region.starts[row])
@@ -114,18 +127,6 @@ class FilePieces:
                 yield part
         if at < stop:
             yield bytes(stop - at)
-
-    def _batches(self, region: ChunkRegion, rows: range) -> Iterator[range]:
-        """Yield runs of chunks that are read at once."""
-        first = rows.start
-        while first < rows.stop:
-            last = first + 1
-            room = self._page - int(region.chunks.size[first])
-            while last < min(rows.stop, first + MOST_AT_ONCE) and int(region.chunks.size[last]) <= room:
-                room -= int(region.chunks.size[last])
-                last += 1
-            yield range(first, last)
-            first = last
 
     async def _chunk(self, region: ChunkRegion, row: int, address: int) -> Buffer:
         """Return a chunk's bytes in the file, whose region is at `address`."""

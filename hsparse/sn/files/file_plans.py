@@ -4,38 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from math import prod
-
-import numpy as np
-from numpy.typing import NDArray
 
 from hsparse.clock import Clock
 from hsparse.errors import Gone, Moved, NotFound
-from hsparse.format.blosc_frame import is_frame
-from hsparse.format.chunk_rows import UNFILTERED
-from hsparse.format.hdf5.addressed import Key
-from hsparse.format.hdf5.chunk_region import ChunkForm
-from hsparse.format.hdf5.converted_chunk import check_convertible, convert_chunk, referring_chunks
-from hsparse.format.hdf5.dataset_plan import check_made, form_of
-from hsparse.format.hdf5.domain_plan import DomainPlan, known_key, plan_domain
-from hsparse.format.hdf5.file_layout import FileLayout
-from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
-from hsparse.format.hdf5.made_chunk import made_size
-from hsparse.format.hdf5.planned_chunks import PlannedChunks
-from hsparse.format.hdf5.stored_type import stored_type
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.layout import chunk_spec
-from hsparse.sn.files.domain_state import DomainState, read_state
-from hsparse.sn.files.file_chunk import read_planned
-from hsparse.sn.files.linked_pieces import judge_linked
+from hsparse.format.hdf5.domain_plan import DomainPlan, plan_domain
+from hsparse.format.hdf5.file_form import STOCK, FileForm
+from hsparse.format.hdf5.matrix_bands import check_bands
+from hsparse.sn.files.domain_state import read_state
+from hsparse.sn.files.held_bands import HeldBands
+from hsparse.sn.files.sized_chunks import SizedChunks
+from hsparse.sn.files.turns import Turns
 from hsparse.sn.owners import Owners
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.budget import Budget
-from hsparse.wire.gather import gather_each
 
 VERSION = 1
 """Part of every etag: to be raised when the same domain is laid out in another way."""
@@ -46,9 +28,8 @@ GOOD_FOR = 5.0
 REST = 20.0
 """One whose comparison takes longer than a quarter of a second is used for so many times as long as that."""
 PLANNED_AT_ONCE = 2
-READS_AT_ONCE = 8
 ATTEMPTS = 4
-Name = tuple[str, FileLayout, FormatRevision]
+Name = tuple[str, FileForm]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,40 +48,39 @@ class _Held:
 
 
 class FilePlans:
-    """Plans by root group, layout and revision of structured chunks.
+    """Plans by root group and form; `answers` is the memory that reading for them may take.
 
-    `answers` is the memory that reading for them may take.
+    `bands` are those of matrices that are kept for the next part of a file.
     """
 
     def __init__(self, owners: Owners, clock: Clock, settings: ServiceSettings, answers: Budget) -> None:
         self._owners = owners
         self._clock = clock
-        self._settings = settings
-        self._answers = answers
+        self._most_answered = settings.answer_memory
+        self._sized = SizedChunks(owners, settings, answers)
         self._held: OrderedDict[Name, _Held] = OrderedDict()
-        self._turns: dict[Name, tuple[asyncio.Lock, int]] = {}
+        self._turns = Turns()
+        self.bands = HeldBands()
         self._gate = asyncio.Semaphore(PLANNED_AT_ONCE)
 
-    async def current(
-        self, root: str, layout: FileLayout, revision: FormatRevision = NEWEST, *, check: bool
-    ) -> PlannedFile:
+    async def current(self, root: str, form: FileForm = STOCK, *, check: bool) -> PlannedFile:
         """Return a domain's file; with `check` it is the domain's at a moment after this call.
 
         Otherwise it may be some seconds old, see `GOOD_FOR`.
         """
-        name = (root, layout, revision)
+        name = (root, form)
         if not check and (held := self._good(name)):
             return held
-        async with self._turn(name):
+        async with self._turns.of(name):
             # Others may have planned it while this request waited for its turn.
             if not check and (held := self._good(name)):
                 return held
             async with self._gate:
                 return await self._planned(name)
 
-    def drop(self, root: str, layout: FileLayout, etag: str, revision: FormatRevision = NEWEST) -> None:
+    def drop(self, root: str, form: FileForm, etag: str) -> None:
         """Forget a file that the domain is not any more."""
-        name = (root, layout, revision)
+        name = (root, form)
         held = self._held.get(name)
         if held is not None and held.file.etag == etag:
             del self._held[name]
@@ -112,21 +92,6 @@ class FilePlans:
         self._held.move_to_end(name)
         return held.file
 
-    @asynccontextmanager
-    async def _turn(self, name: Name) -> AsyncIterator[None]:
-        """Let one request at a time plan a domain."""
-        lock, waiting = self._turns.get(name, (asyncio.Lock(), 0))
-        self._turns[name] = (lock, waiting + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, waiting = self._turns[name]
-            if waiting > 1:
-                self._turns[name] = (lock, waiting - 1)
-            else:
-                del self._turns[name]
-
     async def _planned(self, name: Name) -> PlannedFile:
         for _ in range(ATTEMPTS - 1):
             try:
@@ -136,7 +101,7 @@ class FilePlans:
         return await self._plan(name)
 
     async def _plan(self, name: Name) -> PlannedFile:
-        root, layout, revision = name
+        root, form = name
         start = self._clock.monotonic()
         state = await read_state(self._owners, root)
         end = self._clock.monotonic()
@@ -145,10 +110,12 @@ class FilePlans:
         if held is not None and held.digest == state.digest:
             self._held[name] = replace(held, good_until=good_until)
             return held.file
-        chunks = await self._sized(state, layout, revision)
-        plan = await asyncio.to_thread(plan_domain, root, state.records, chunks, layout, revision)
-        kind = layout.value if revision is NEWEST else revision.value
-        file = PlannedFile(f"{VERSION}-{kind}-{state.digest.hex()}", plan)
+        chunks = await self._sized.of(state, form)
+        plan = await asyncio.to_thread(plan_domain, root, state.records, chunks, form)
+        for column in plan.columns.values():
+            check_bands(column.bands, self._most_answered)
+        parts = (str(VERSION), *form.params.values(), state.digest.hex())
+        file = PlannedFile("-".join(parts), plan)
         self._keep(name, _Held(file, state.digest, good_until))
         return file
 
@@ -159,71 +126,3 @@ class FilePlans:
         while size > MOST_HELD and len(self._held) > 1:
             _, oldest = self._held.popitem(last=False)
             size -= oldest.file.plan.nbytes
-
-    async def _sized(
-        self, state: DomainState, layout: FileLayout, revision: FormatRevision
-    ) -> dict[str, PlannedChunks]:
-        """Return the chunks with the sizes that they take in the file: those of variable length are read for it."""
-        found = dict(state.chunks)
-        ids = frozenset(state.records)
-        for id, chunks in state.chunks.items():
-            spec = chunk_spec(state.records[id])
-            chunks = await self._judged(spec, chunks)
-            if chunks.linked is not None:
-                found[id] = chunks
-                continue
-            check_made(spec, layout, self._settings.max_request_size)
-            form = form_of(spec, layout, foreign=chunks.foreign, revision=revision)
-            if form is ChunkForm.CONVERTED:
-                found[id] = await self._converted(spec, chunks, revision)
-            elif form is not ChunkForm.MADE:
-                continue
-            elif spec.datatype.is_variable:
-                found[id] = await self._measured(spec, chunks, ids)
-            else:
-                found[id] = chunks.sized(prod(spec.dims) * stored_type(spec.datatype.item).size)
-        return found
-
-    async def _judged(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
-        """Return chunks as foreign where the first is: whoever wrote that wrote all, or nearly so."""
-        if chunks.linked is not None:
-            async with self._answers.hold(int(chunks.size.max(initial=0))):
-                return await judge_linked(self._owners, chunks)
-        if spec.sparse or not spec.filters[0] or not len(chunks):
-            return chunks
-        async with self._answers.hold(int(chunks.size[0])):
-            first = await read_planned(self._owners, spec, chunks, 0)
-        return replace(chunks, foreign=is_frame(first, spec.filters[0]))
-
-    async def _converted(
-        self, spec: ChunkSpec, chunks: PlannedChunks, revision: FormatRevision
-    ) -> PlannedChunks:
-        """Return chunks with the sections that they have in a file of another form."""
-        check_convertible(spec)
-        chunks = chunks.take(chunks.defined > 0)
-        if not spec.datatype.is_variable:
-            return referring_chunks(spec, chunks)
-
-        async def convert(row: int) -> NDArray[np.uint64]:
-            # Filtered, chunks are smaller than what they are made of.
-            async with self._answers.hold(4 * int(chunks.sections[row, :, UNFILTERED].sum())):
-                data = await read_planned(self._owners, spec, chunks, row)
-                work = partial(convert_chunk, spec, data, chunks.sections[row], revision, lambda _: None)
-                sections, _ = await asyncio.to_thread(work)
-            return sections
-
-        found = await gather_each(convert, range(len(chunks)), READS_AT_ONCE)
-        return chunks.converted(np.array(found, np.uint64).reshape(chunks.sections.shape))
-
-    async def _measured(self, spec: ChunkSpec, chunks: PlannedChunks, ids: frozenset[str]) -> PlannedChunks:
-        def key_of(name: str) -> Key | None:
-            return known_key(name, ids)
-
-        async def measure(row: int) -> int:
-            stored = int(chunks.size[row]) + prod(spec.dims) * stored_type(spec.datatype.item).size
-            async with self._answers.hold(2 * stored):
-                data = await read_planned(self._owners, spec, chunks, row)
-                return await asyncio.to_thread(made_size, spec, data, chunks.sections[row], key_of)
-
-        sizes = await gather_each(measure, range(len(chunks)), READS_AT_ONCE)
-        return chunks.sized(np.array(sizes, np.uint64))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TypeVar
 
 from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, PreconditionFailed
 from hsparse.format.buffer import Buffer
-from hsparse.format.hdf5.file_layout import FileLayout
-from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
+from hsparse.format.hdf5.file_form import FileForm
 from hsparse.model.right import Right
 from hsparse.sn.access import find_domain, normal_path, require
 from hsparse.sn.context import Context, Domain
@@ -25,14 +23,13 @@ HDF5 = "application/x-hdf5"
 SUFFIX = ".h5"
 NOT_THERE = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
 WEAK = "W/"
-Choice = TypeVar("Choice", FileLayout, FormatRevision)
 
 
 async def get_file(context: Context) -> web.StreamResponse:
     """`GET /files/{path}.h5`: the domain as a file, or a range of it."""
-    (layout, revision), root = _form(context), await _root(context)
-    headers = context.request.headers
-    file = await context.service.files.current(root, layout, revision, check=hdrs.RANGE not in headers)
+    form, root = asked_form(context), await _root(context)
+    headers, files = context.request.headers, context.service.files
+    file = await files.current(root, form, check=hdrs.RANGE not in headers)
     refused = _refused(context, file)
     if refused is not None:
         return refused
@@ -45,19 +42,19 @@ async def get_file(context: Context) -> web.StreamResponse:
     response = _response(file, wanted)
     bounds = wanted or HttpRange(0, size, size)
     settings = context.service.settings
-    pieces = FilePieces(context.service.owners, file.plan, settings.page_size)
+    pieces = FilePieces(context.service.owners, file.plan, settings.page_size, files.bands)
     async with context.service.answers.hold(pieces.memory(bounds.start, bounds.stop)):
         try:
             return await send_stream(context.request, response, _read(pieces, bounds))
         except PreconditionFailed:
-            context.service.files.drop(root, layout, file.etag, revision)
+            files.drop(root, form, file.etag)
             raise
 
 
 async def head_file(context: Context) -> web.StreamResponse:
     """`HEAD /files/{path}.h5`: its length and etag, which are the domain's as it is now."""
-    (layout, revision), root = _form(context), await _root(context)
-    file = await context.service.files.current(root, layout, revision, check=True)
+    form, root = asked_form(context), await _root(context)
+    file = await context.service.files.current(root, form, check=True)
     refused = _refused(context, file)
     if refused is not None:
         return refused
@@ -97,22 +94,9 @@ async def _named(context: Context, path: str) -> Domain:
             raise (error if other.kind in NOT_THERE else other) from other
 
 
-def _form(context: Context) -> tuple[FileLayout, FormatRevision]:
-    """Return the layout, and the revision of its structured chunks."""
-    layout = _one_of(context, "layout", FileLayout, FileLayout.STOCK)
-    revision = _one_of(context, "revision", FormatRevision, NEWEST)
-    if layout is not FileLayout.STRUCTURED and context.arg("revision"):
-        raise BadRequest("revision says how structured chunks are written: it goes with layout=structured.")
-    return layout, revision
-
-
-def _one_of(context: Context, name: str, choices: type[Choice], default: Choice) -> Choice:
-    given = context.arg(name) or default.value
-    try:
-        return choices(given)
-    except ValueError:
-        names = ", ".join(choice.value for choice in choices)
-        raise BadRequest(f"{name} must be one of {names}, not {given[:40]!r}.") from None
+def asked_form(context: Context) -> FileForm:
+    """Return the form of the file that the request's parameters say; `BadRequest` where there is none such."""
+    return FileForm.parse(context.arg("layout"), context.arg("revision"), context.arg("matrices"))
 
 
 def _refused(context: Context, file: PlannedFile) -> web.Response | None:

@@ -10,13 +10,13 @@ import pytest
 from hsparse.errors import Corrupt, TooLarge, Unsupported
 from hsparse.format.hdf5.chunk_region import ChunkForm
 from hsparse.format.hdf5.dataset_plan import DatasetPlan, check_made, form_of, plan_dataset
+from hsparse.format.hdf5.file_form import STOCK, STRUCTURED, FileForm
 from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.model.layout import chunk_spec
 
-STOCK, STRUCTURED = FileLayout.STOCK, FileLayout.STRUCTURED
 ID = "d-1c2d3e4f-00112233-4455-667788-99aabb"
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
 TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
@@ -59,7 +59,7 @@ def chunks(places: list[list[int]], size: int, sections: int = 0) -> PlannedChun
     )
 
 
-def plan(about: dict[str, Any], some: PlannedChunks, layout: FileLayout = STOCK) -> DatasetPlan:
+def plan(about: dict[str, Any], some: PlannedChunks, layout: FileForm = STOCK) -> DatasetPlan:
     return plan_dataset(about, some, layout, (), HeapPlan(), lambda name: None)
 
 
@@ -80,7 +80,7 @@ def test_forms() -> None:
     ):
         spec = chunk_spec(record(kind, [10], SPARSE, [5]))
         assert form_of(spec, STRUCTURED) is newest
-        assert form_of(spec, STRUCTURED, revision=FormatRevision.RFC_2025_10) is older
+        assert form_of(spec, FileForm(FileLayout.STRUCTURED, FormatRevision.RFC_2025_10)) is older
     dense = chunk_spec(record(INT, [10], CHUNKED, [5]))
     assert form_of(dense, STOCK, foreign=True) is ChunkForm.MADE
 

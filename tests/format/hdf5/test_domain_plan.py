@@ -20,7 +20,7 @@ from hsparse.format.hdf5.chunk_index import read_index
 from hsparse.format.hdf5.chunk_region import ChunkForm
 from hsparse.format.hdf5.dataset_plan import form_of
 from hsparse.format.hdf5.domain_plan import known_key, plan_domain
-from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.format.hdf5.file_form import STOCK
 from hsparse.format.hdf5.index_kind import IndexKind
 from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.hdf5.layout_message import Chunked
@@ -73,7 +73,7 @@ def records(**changes: Any) -> dict[str, Any]:
 
 
 def opened(found: dict[str, Any]) -> h5py.File:
-    plan = plan_domain(ROOT, found, {SET: PlannedChunks.of([], 1)}, FileLayout.STOCK)
+    plan = plan_domain(ROOT, found, {SET: PlannedChunks.of([], 1)}, STOCK)
     return h5py.File(io.BytesIO(plan.file.read(0, plan.file.size)))
 
 
@@ -184,7 +184,7 @@ def file_of(found: dict[str, Any], values: Values, path: Path) -> Path:
         data = bytes(content)
         table = np.array([[one.size, one.unfiltered, one.mask] for one in footer.sections], np.uint64)
     ids = frozenset(found)
-    form = form_of(spec, FileLayout.STOCK)
+    form = form_of(spec, STOCK)
 
     def key_of(name: str) -> Any:
         return known_key(name, ids)
@@ -193,7 +193,7 @@ def file_of(found: dict[str, Any], values: Values, path: Path) -> Path:
     count = min(1, len(places))
     one = np.ones(count, np.uint64)
     some = PlannedChunks(np.zeros((count, 1), np.uint64), one, size * one, table[None][:count], one, one > 0)
-    plan = plan_domain(ROOT, found, {SET: PlannedChunks.of([], 2), MADE: some}, FileLayout.STOCK)
+    plan = plan_domain(ROOT, found, {SET: PlannedChunks.of([], 2), MADE: some}, STOCK)
     with path.open("wb") as out:
         out.truncate(plan.file.size)
         for address, piece in plan.file.pieces_in(0, plan.file.size):

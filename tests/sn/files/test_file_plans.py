@@ -8,16 +8,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hsparse.clock import ManualClock
-from hsparse.format.hdf5.file_layout import FileLayout
-from hsparse.sn.files import file_chunk, file_plans
+from hsparse.format.hdf5.file_form import STOCK, STRUCTURED
+from hsparse.sn.files import file_chunk, file_plans, sized_chunks
 from hsparse.sn.files.domain_state import DomainState, read_state
 from hsparse.sn.files.file_plans import GOOD_FOR, FilePlans
 from hsparse.sn.owners import Owners
 from hsparse.testing.rest_client import RestClient
 from tests.sn.file_domain import INT, TEXT, WORDS, place
 from tests.sn.value_client import SETTINGS, value_client
-
-STOCK = FileLayout.STOCK
 
 
 @pytest.fixture
@@ -81,14 +79,12 @@ async def test_the_oldest_plans_go_first(
     root = (await client("GET", "/"))["root"]
     some = plans(client, ManualClock())
     await some.current(root, STOCK, check=False)
-    await some.current(root, FileLayout.STRUCTURED, check=False)
+    await some.current(root, STRUCTURED, check=False)
     await some.current(root, STOCK, check=False)
     assert len(looks) == 2
     monkeypatch.setattr(file_plans, "MOST_HELD", 1)
-    some.drop(
-        root, FileLayout.STRUCTURED, (await some.current(root, FileLayout.STRUCTURED, check=False)).etag
-    )
-    await some.current(root, FileLayout.STRUCTURED, check=False)
+    some.drop(root, STRUCTURED, (await some.current(root, STRUCTURED, check=False)).etag)
+    await some.current(root, STRUCTURED, check=False)
     await some.current(root, STOCK, check=False)
     assert len(looks) == 4, "only the last one was kept"
 
@@ -105,7 +101,7 @@ async def test_a_chunk_that_changes_while_it_is_measured(
             await client("PUT", f"/datasets/{id}/value", {"value": changes.pop()})
         return await file_chunk.read_planned(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(file_plans, "read_planned", read)
+    monkeypatch.setattr(sized_chunks, "read_planned", read)
     file = await plans(client, ManualClock()).current(root, STOCK, check=False)
     assert not changes
     assert len(looks) > 1

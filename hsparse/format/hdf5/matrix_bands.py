@@ -1,0 +1,165 @@
+"""The elements of a matrix in row-major or column-major order, found by bands of its chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import TooLarge
+from hsparse.format.hdf5.matrix_encoding import index_type
+from hsparse.format.hdf5.planned_chunks import Column, PlannedChunks
+from hsparse.model.chunk_spec import ChunkSpec
+
+MOST_LINES = 2**32
+"""The most rows, or columns, that pointers are written for."""
+
+
+class MatrixPart(Enum):
+    """What one dataset of a matrix has."""
+
+    VALUES = "values"
+    ALONG = "along"
+    """The coordinate that elements are in the order of first: their lines."""
+    ACROSS = "across"
+    """The other coordinate."""
+    POINTERS = "pointers"
+    """How many elements are before each line, and at the end all of them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixBands:
+    """A matrix cut into bands: all chunks with the same scaled coordinate in dimension `axis`.
+
+    A line is a row, of `axis` 1 a column. `chunks` are in the order of bands, and in one of the other dimension.
+    `lines: (b,) uint64` is the first line of each band, `rows: (b + 1,) intp` its first chunk, and
+    `starts: (b + 1,) uint64` the number of elements before it; `weights: (b,) uint64` is the memory that it takes while
+    it is made, in bytes. Bands in which nothing is defined are left out.
+    """
+
+    spec: ChunkSpec
+    shape: tuple[int, int]
+    axis: int
+    chunks: PlannedChunks
+    lines: Column
+    rows: NDArray[np.intp]
+    starts: Column
+    weights: Column
+
+    @classmethod
+    def of(cls, spec: ChunkSpec, shape: tuple[int, int], axis: int, chunks: PlannedChunks) -> MatrixBands:
+        chunks = chunks.take(chunks.defined > 0)
+        chunks = chunks.take(np.lexsort((chunks.scaled[:, 1 - axis], chunks.scaled[:, axis])))
+        found, first = np.unique(chunks.scaled[:, axis], return_index=True)
+        rows = np.append(first, len(chunks)).astype(np.intp)
+        before = np.concatenate((np.zeros(1, np.uint64), np.cumsum(chunks.defined, dtype=np.uint64)))
+        lines, starts = found * np.uint64(spec.dims[axis]), before[rows]
+        none = np.zeros(0, np.uint64)
+        made = cls(spec, shape, axis, chunks, lines, rows, starts, none)
+        return replace(made, weights=_weights(made))
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return int(self.starts[-1])
+
+    @property
+    def index(self) -> np.dtype[Any]:
+        """The type of indices and pointers."""
+        return index_type(self.shape, self.count)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return self.chunks.nbytes + self.lines.nbytes + self.rows.nbytes + self.starts.nbytes
+
+    def width(self, part: MatrixPart) -> int:
+        """Return the bytes of one entry."""
+        return self.spec.dtype.itemsize if part is MatrixPart.VALUES else self.index.itemsize
+
+    def entries(self, part: MatrixPart) -> int:
+        """Return the number of entries."""
+        return self.shape[self.axis] + 1 if part is MatrixPart.POINTERS else self.count
+
+    def bands_of(self, part: MatrixPart, first: int, last: int) -> range:
+        """Return the bands that must be read for the entries from `first` to before `last`."""
+        if first >= last:
+            return range(0)
+        if part is MatrixPart.POINTERS:
+            # The pointer to a band's first line is known without it.
+            step = self.spec.dims[self.axis]
+            begin = int(np.searchsorted(self.lines, np.uint64(first - step), "right")) if first >= step else 0
+            return range(begin, int(np.searchsorted(self.lines, np.uint64(last - 1))) if step > 1 else 0)
+        begin = int(np.searchsorted(self.starts, np.uint64(first), "right")) - 1
+        return range(begin, int(np.searchsorted(self.starts, np.uint64(last))))
+
+    def memory(self, part: MatrixPart, first: int, last: int, page: int) -> int:
+        """Return the memory that reading these entries takes, where bands of up to `page` bytes are made at once."""
+        found = self.bands_of(part, first, last)
+        weights = self.weights[found.start : found.stop]
+        return max(int(weights.max(initial=0)), min(page, int(weights.sum())))
+
+
+def _weights(bands: MatrixBands) -> Column:
+    """Return the memory that each band takes while it is made, in bytes."""
+    if not len(bands.lines):
+        return np.zeros(0, np.uint64)
+    size, index = bands.spec.dtype.itemsize, bands.index.itemsize
+    # Its lines, their order, and the other two columns twice: as chunks have them, and in order.
+    kept = (bands.starts[1:] - bands.starts[:-1]) * np.uint64(4 + 8 + 2 * (size + index))
+    stored = np.add.reduceat(bands.chunks.size, bands.rows[:-1])
+    largest = np.maximum.reduceat(bands.chunks.defined, bands.rows[:-1])
+    # A chunk as it is decoded: selection, offsets, coordinates and values.
+    decoded = largest * np.uint64(16 + 4 + 3 * 8 + 2 * size)
+    return (kept + stored + decoded).astype(np.uint64)
+
+
+def check_bands(bands: MatrixBands, most: int) -> None:
+    """Raise `TooLarge` where a band takes more than `most` bytes of memory."""
+    heaviest = int(bands.weights.max(initial=0))
+    if heaviest > most:
+        what, other = (("rows", "columns"), ("columns", "rows"))[bands.axis]
+        raise TooLarge(
+            f"The elements of {bands.spec.dims[bands.axis]} {what} of {bands.spec.dataset} are put in order together, "
+            f"which takes {heaviest} bytes of memory; the limit is {most} (answer_memory): ask for the form by "
+            f"{other}, or for none, or make chunks with fewer of these."
+        )
+
+
+def check_lines(bands: MatrixBands) -> None:
+    """Raise `TooLarge` where there are more lines than pointers are written for."""
+    if bands.shape[bands.axis] > MOST_LINES:
+        what, other = (("rows", "columns"), ("columns", "rows"))[bands.axis]
+        raise TooLarge(
+            f"{bands.spec.dataset} has {bands.shape[bands.axis]} {what}, and each would have a pointer; the limit is "
+            f"{MOST_LINES}: ask for the form by {other}, or for binsparse-coo."
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixColumn:
+    """One dataset of a matrix."""
+
+    bands: MatrixBands
+    part: MatrixPart
+
+    @property
+    def width(self) -> int:
+        return self.bands.width(self.part)
+
+    @property
+    def entries(self) -> int:
+        """The number of its elements."""
+        return self.bands.entries(self.part)
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.entries * self.width
+
+    def span(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the entries that have bytes from `start` to before `stop`."""
+        return start // self.width, -(-stop // self.width)

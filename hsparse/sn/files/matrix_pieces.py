@@ -1,0 +1,90 @@
+"""The bytes of a matrix's arrays in a planned file: made of the bands of chunks that a range touches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.hdf5.made_band import (
+    BandMaker,
+    MadeBand,
+    add_pointers,
+    column_bytes,
+    known_pointers,
+)
+from hsparse.format.hdf5.matrix_bands import MatrixBands, MatrixColumn, MatrixPart
+from hsparse.sn.files.chunk_batches import batches
+from hsparse.sn.files.file_chunk import read_planned
+from hsparse.sn.files.held_bands import HeldBands
+from hsparse.sn.owners import Owners
+from hsparse.wire.gather import gather_all
+
+BLOCK = 32_768
+"""Entries that are made at once of what is not in a band as it is."""
+
+
+class MatrixPieces:
+    """Reads bands, about `page` bytes of them at once; those in `held` are not made again."""
+
+    def __init__(self, owners: Owners, page: int, held: HeldBands) -> None:
+        self._owners = owners
+        self._page = page
+        self._held = held
+
+    async def read(self, column: MatrixColumn, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
+        """Yield a column's bytes from `start` to before `stop`; `Moved` when a chunk changed since it was planned."""
+        first, last = column.span(start, stop)
+        at = first * column.width
+        parts = self._pointers(column, first, last) if column.part is MatrixPart.POINTERS else None
+        entries = self._entries(column, first, last) if parts is None else parts
+        async with aclosing(entries):
+            async for part in entries:
+                data = memoryview(part)
+                yield data[max(0, start - at) : stop - at]
+                at += len(data)
+
+    async def _entries(self, column: MatrixColumn, first: int, last: int) -> AsyncGenerator[Buffer, None]:
+        """Yield values or indices."""
+        bands = column.bands
+        for some in batches(bands.weights, bands.bands_of(column.part, first, last), self._page):
+            made = await self._bands(bands, some)
+            for band, one in zip(some, made, strict=True):
+                begin = max(first, int(bands.starts[band]))
+                end = min(last, int(bands.starts[band + 1]))
+                step = BLOCK if column.part is MatrixPart.ALONG else end - begin
+                for low in range(begin, end, step):
+                    yield column_bytes(bands, band, one, column.part, low, min(end, low + step))
+
+    async def _pointers(self, column: MatrixColumn, first: int, last: int) -> AsyncGenerator[Buffer, None]:
+        bands = column.bands
+        for low in range(first, last, BLOCK):
+            high = min(last, low + BLOCK)
+            pointers = await asyncio.to_thread(known_pointers, bands, low, high)
+            for some in batches(bands.weights, bands.bands_of(column.part, low, high), self._page):
+                for band, one in zip(some, await self._bands(bands, some), strict=True):
+                    add_pointers(bands, band, one, pointers, low)
+            yield byte_view(pointers.astype(bands.index))
+
+    async def _bands(self, bands: MatrixBands, some: range) -> Sequence[MadeBand]:
+        return await gather_all([self._band(bands, band) for band in some])
+
+    async def _band(self, bands: MatrixBands, band: int) -> MadeBand:
+        async def make() -> MadeBand:
+            maker = BandMaker(bands, band)
+            rows = range(int(bands.rows[band]), int(bands.rows[band + 1]))
+            for some in batches(bands.chunks.size, rows, self._page):
+                found = await gather_all([self._stored(bands, row) for row in some])
+                await asyncio.to_thread(_add, maker, found)
+            return await asyncio.to_thread(maker.finish)
+
+        return await self._held.get(bands, band, make)
+
+    async def _stored(self, bands: MatrixBands, row: int) -> memoryview:
+        return await read_planned(self._owners, bands.spec, bands.chunks, row)
+
+
+def _add(maker: BandMaker, found: Sequence[Buffer]) -> None:
+    for data in found:
+        maker.add(data)

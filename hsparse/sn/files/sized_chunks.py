@@ -1,0 +1,112 @@
+"""The sizes that chunks have in a file, where they are not those in which they are stored."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.format.blosc_frame import is_frame
+from hsparse.format.chunk_rows import UNFILTERED
+from hsparse.format.hdf5.addressed import Key
+from hsparse.format.hdf5.chunk_region import ChunkForm
+from hsparse.format.hdf5.converted_chunk import check_convertible, convert_chunk, referring_chunks
+from hsparse.format.hdf5.dataset_plan import check_made, form_of
+from hsparse.format.hdf5.domain_plan import known_key
+from hsparse.format.hdf5.file_form import FileForm
+from hsparse.format.hdf5.format_revision import FormatRevision
+from hsparse.format.hdf5.made_chunk import made_size
+from hsparse.format.hdf5.planned_chunks import PlannedChunks
+from hsparse.format.hdf5.stored_type import stored_type
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.layout import chunk_spec
+from hsparse.sn.files.domain_state import DomainState
+from hsparse.sn.files.file_chunk import read_planned
+from hsparse.sn.files.linked_pieces import judge_linked
+from hsparse.sn.owners import Owners
+from hsparse.sn.settings import ServiceSettings
+from hsparse.wire.budget import Budget
+from hsparse.wire.gather import gather_each
+
+READS_AT_ONCE = 8
+
+
+class SizedChunks:
+    """Finds sizes; `answers` is the memory that reading for it may take."""
+
+    def __init__(self, owners: Owners, settings: ServiceSettings, answers: Budget) -> None:
+        self._owners = owners
+        self._settings = settings
+        self._answers = answers
+
+    async def of(self, state: DomainState, form: FileForm) -> dict[str, PlannedChunks]:
+        """Return the chunks with the sizes that they take in the file: those of variable length are read for it."""
+        found = dict(state.chunks)
+        ids = frozenset(state.records)
+        for id, chunks in state.chunks.items():
+            if form.matrices is not None and form.matrices.fits(state.records[id]):
+                continue
+            spec = chunk_spec(state.records[id])
+            chunks = await self._judged(spec, chunks)
+            if chunks.linked is not None:
+                found[id] = chunks
+                continue
+            check_made(spec, form, self._settings.max_request_size)
+            kind = form_of(spec, form, foreign=chunks.foreign)
+            if kind is ChunkForm.CONVERTED:
+                found[id] = await self._converted(spec, chunks, form.revision)
+            elif kind is not ChunkForm.MADE:
+                continue
+            elif spec.datatype.is_variable:
+                found[id] = await self._measured(spec, chunks, ids)
+            else:
+                found[id] = chunks.sized(prod(spec.dims) * stored_type(spec.datatype.item).size)
+        return found
+
+    async def _judged(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
+        """Return chunks as foreign where the first is: whoever wrote that wrote all, or nearly so."""
+        if chunks.linked is not None:
+            async with self._answers.hold(int(chunks.size.max(initial=0))):
+                return await judge_linked(self._owners, chunks)
+        if spec.sparse or not spec.filters[0] or not len(chunks):
+            return chunks
+        async with self._answers.hold(int(chunks.size[0])):
+            first = await read_planned(self._owners, spec, chunks, 0)
+        return replace(chunks, foreign=is_frame(first, spec.filters[0]))
+
+    async def _converted(
+        self, spec: ChunkSpec, chunks: PlannedChunks, revision: FormatRevision
+    ) -> PlannedChunks:
+        """Return chunks with the sections that they have in a file of another form."""
+        check_convertible(spec)
+        chunks = chunks.take(chunks.defined > 0)
+        if not spec.datatype.is_variable:
+            return referring_chunks(spec, chunks)
+
+        async def convert(row: int) -> NDArray[np.uint64]:
+            # Filtered, chunks are smaller than what they are made of.
+            async with self._answers.hold(4 * int(chunks.sections[row, :, UNFILTERED].sum())):
+                data = await read_planned(self._owners, spec, chunks, row)
+                work = partial(convert_chunk, spec, data, chunks.sections[row], revision, lambda _: None)
+                sections, _ = await asyncio.to_thread(work)
+            return sections
+
+        found = await gather_each(convert, range(len(chunks)), READS_AT_ONCE)
+        return chunks.converted(np.array(found, np.uint64).reshape(chunks.sections.shape))
+
+    async def _measured(self, spec: ChunkSpec, chunks: PlannedChunks, ids: frozenset[str]) -> PlannedChunks:
+        def key_of(name: str) -> Key | None:
+            return known_key(name, ids)
+
+        async def measure(row: int) -> int:
+            stored = int(chunks.size[row]) + prod(spec.dims) * stored_type(spec.datatype.item).size
+            async with self._answers.hold(2 * stored):
+                data = await read_planned(self._owners, spec, chunks, row)
+                return await asyncio.to_thread(made_size, spec, data, chunks.sections[row], key_of)
+
+        sizes = await gather_each(measure, range(len(chunks)), READS_AT_ONCE)
+        return chunks.sized(np.array(sizes, np.uint64))
