@@ -88,8 +88,9 @@ class Lines:
             self._tell()
 
     def finish(self) -> None:
-        """Tell how far it came."""
+        """Tell that all is done, also of what is not counted on the way."""
         with self._lock:
+            self._done = self._done if self._total is None else self._total
             _write({"done": self._done, "total": self._total})
 
     def _tell(self) -> None:

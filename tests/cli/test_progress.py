@@ -28,13 +28,16 @@ def test_lines_come_once_a_second_and_at_the_end(capsys: pytest.CaptureFixture[s
     shown.update(60, 200)
     assert lines(capsys) == [{"done": 50, "total": 200}]
     shown.finish()
-    assert lines(capsys) == [{"done": 60, "total": 200}]
+    assert lines(capsys) == [{"done": 200, "total": 200}]
 
 
-def test_the_context_tells_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_context_tells_that_all_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     with progress(Form.JSON, "run.h5", 7) as shown:
-        shown.advance(7)
+        shown.advance(5)
     assert lines(capsys)[-1] == {"done": 7, "total": 7}
+    with progress(Form.JSON, "run.h5") as shown:
+        shown.advance(5)
+    assert lines(capsys)[-1] == {"done": 5, "total": None}
 
 
 @pytest.mark.parametrize("form", [Form.BAR, Form.NONE])

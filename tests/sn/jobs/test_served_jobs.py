@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
+import base64
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +17,7 @@ import pytest
 from hsparse.client.connection import Connection
 from hsparse.clock import ManualClock, SystemClock
 from hsparse.dn.service import DataService
-from hsparse.errors import Forbidden, Gone, HsparseError, NotFound, Unauthenticated
+from hsparse.errors import Gone
 from hsparse.model.principal import Principal
 from hsparse.sn.auth.password_file import PasswordFile, User
 from hsparse.sn.auth.password_hash import PasswordHash
@@ -27,7 +25,7 @@ from hsparse.storage.posix import PosixStore
 from hsparse.testing.rest_client import RestClient
 from hsparse.testing.server_process import ServerProcess, children_of, server_process
 from tests.cli.importer.domain_content import domain_differences
-from tests.cli.importer.test_command import write_file, write_large
+from tests.cli.importer.test_command import write_large
 
 SECRET = "correct horse battery"
 Job = dict[str, Any]
@@ -61,6 +59,18 @@ def ended(connection: Connection, job: Job) -> Job:
     return until(connection, job, "done", "failed", "cancelled")
 
 
+def write_small(path: Path) -> Path:
+    """Write a file that is imported at once."""
+    with h5py.File(path, "w") as file:
+        file.attrs["title"] = "small"
+        file.create_dataset(
+            "g/filtered", data=np.arange(600).reshape(20, 30), chunks=(5, 30), compression="gzip"
+        )
+        file["contiguous"] = np.arange(10.0)
+        file["again"] = file["g"]
+    return path
+
+
 @pytest.fixture(params=["embedded", "two data nodes"])
 def flags(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return ("--dn", "2") if request.param == "two data nodes" else ()
@@ -68,7 +78,7 @@ def flags(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 def test_an_import_and_an_export(tmp_path: Path, flags: tuple[str, ...]) -> None:
     with server(tmp_path, *flags) as running, Connection(running.url) as connection:
-        path, domain = write_file(tmp_path / "files" / "run.h5"), "/home/admin/run.h5"
+        path, domain = write_small(tmp_path / "files" / "run.h5"), "/home/admin/run.h5"
         first = post(connection, "import", domain, path, requests=2)
         assert first["status"] == "queued"
         second = post(connection, "import", "/home/admin/other.h5", path)
@@ -95,33 +105,107 @@ def test_an_import_and_an_export(tmp_path: Path, flags: tuple[str, ...]) -> None
         assert connection.json("DELETE", f"/jobs/{first['id']}") == {}
         with pytest.raises(Gone):
             connection.json("GET", f"/jobs/{first['id']}")
-        text = connection.response("GET", "/metrics")
-        with text as answer:
+        with connection.response("GET", "/metrics") as answer:
             assert b'hsparse_jobs_total{kind="export",outcome="failed"} 1.0' in answer.read()
         assert running.stop() == 0
 
 
+def begun_import(connection: Connection, tmp_path: Path) -> Job:
+    """Post an import that takes a while, and wait until its domain is there."""
+    path = tmp_path / "files" / "large.h5"
+    write_large(path)
+    job = post(connection, "import", "/home/ada/large.h5", path, requests=1)
+    while "/home/ada/large.h5" not in domains(connection):
+        continue
+    return job
+
+
 def domains(connection: Connection) -> list[str]:
-    found = connection.json("GET", "/domains", domain="/home/admin/")["domains"]
+    found = connection.json("GET", "/domains", domain="/home/ada/")["domains"]
     return [one["name"] for one in found]
 
 
-def held_import(connection: Connection, tmp_path: Path) -> tuple[Job, Path]:
-    """Post an import that does not come to its end by itself: of a file that is a pipe."""
-    path = tmp_path / "files" / "held.h5"
-    write_large(path)
-    return post(connection, "import", "/home/admin/held.h5", path, requests=1), path
+@pytest.fixture
+def sign_in(tmp_path: Path) -> tuple[str, ...]:
+    """The flags of a server at which ada can sign in."""
+    PasswordFile(tmp_path / "passwords").put(User("ada", PasswordHash().hash(SECRET), False, ()))
+    return ("--password-file", str(tmp_path / "passwords"))
 
 
-def test_a_cancelled_import_leaves_no_domain(tmp_path: Path) -> None:
-    with server(tmp_path) as running, Connection(running.url) as connection:
-        job, path = held_import(connection, tmp_path)
-        waits = post(connection, "import", "/home/admin/waits.h5", path)
-        assert connection.json("DELETE", f"/jobs/{waits['id']}")["status"] in ("queued", "running")
-        assert ended(connection, waits)["status"] in ("cancelled", "running")
-        while "/home/admin/held.h5" not in domains(connection):
-            continue
+def ada(running: ServerProcess) -> Connection:
+    return Connection(running.url, user="ada", password=SECRET)
+
+
+def test_a_cancelled_import_leaves_no_domain(tmp_path: Path, sign_in: tuple[str, ...]) -> None:
+    with server(tmp_path, *sign_in) as running, ada(running) as connection:
+        job = begun_import(connection, tmp_path)
         connection.json("DELETE", f"/jobs/{job['id']}")
         assert ended(connection, job)["status"] == "cancelled"
         assert domains(connection) == []
         assert running.stop() == 0
+
+
+def test_a_server_that_stops_ends_its_jobs(tmp_path: Path, sign_in: tuple[str, ...]) -> None:
+    with server(tmp_path, *sign_in) as running, ada(running) as connection:
+        job = begun_import(connection, tmp_path)
+        assert running.stop() == 0
+    with server(tmp_path, *sign_in) as running, ada(running) as connection:
+        found = connection.json("GET", f"/jobs/{job['id']}")
+        assert (found["status"], found["error"]["kind"]) == ("failed", "busy")
+        assert domains(connection) == []
+        assert running.stop() == 0
+
+
+def processes_of_jobs(running: ServerProcess) -> list[Path]:
+    """Return the entries in /proc of the server's processes that do jobs."""
+    entries = [Path(f"/proc/{pid}") for pid in children_of(running.process.pid)]
+    return [entry for entry in entries if b"--piped" in (entry / "cmdline").read_bytes().split(b"\0")]
+
+
+async def test_a_killed_server_loses_a_job_and_another_goes_on_with_it(
+    tmp_path: Path, sign_in: tuple[str, ...]
+) -> None:
+    with server(tmp_path, *sign_in) as running, ada(running) as connection:
+        job = begun_import(connection, tmp_path)
+        (entry,) = processes_of_jobs(running)
+        seen = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+        end = os.pidfd_open(int(entry.name))
+        running.kill()
+        await until_readable(end)  # it ends when its server is gone
+    log = (tmp_path / "log").read_bytes()
+    records = b"".join(path.read_bytes() for path in (tmp_path / "root" / "db" / ".jobs").iterdir())
+    assert b"large.h5" in records
+    for secret in (SECRET.encode(), base64.b64encode(f"ada:{SECRET}".encode())):
+        for text in (seen, log, records):
+            assert secret not in text
+    assert await status_later(tmp_path / "root", job) == "lost"
+    with server(tmp_path, *sign_in) as running, ada(running) as connection:
+        path, domain = tmp_path / "files" / "large.h5", "/home/ada/large.h5"
+        again = ended(connection, post(connection, "import", domain, path, resume=True))
+        assert again["status"] == "done", again
+        with (
+            h5py.File(path) as file,
+            Connection(running.url, domain, user="ada", password=SECRET) as imported,
+        ):
+            assert domain_differences(file, imported) == []
+        assert running.stop() == 0
+
+
+async def until_readable(descriptor: int) -> None:
+    """Wait until a descriptor can be read, and close it."""
+    readable = asyncio.Event()
+    asyncio.get_running_loop().add_reader(descriptor, readable.set)
+    await readable.wait()
+    asyncio.get_running_loop().remove_reader(descriptor)
+    os.close(descriptor)
+
+
+async def status_later(root: Path, job: Job) -> str:
+    """Return how a job goes as a node sees it an hour from now."""
+    clock = ManualClock(SystemClock().now() + 3600)
+    node = DataService(PosixStore(root), clock)
+    rest = await RestClient(node, clock, Principal("ada")).open()
+    status = (await rest("GET", f"/jobs/{job['id']}"))["status"]
+    await rest.close()
+    await node.close()
+    return str(status)
