@@ -51,7 +51,6 @@ class Job:
             "options": self.options,
             "status": Status.QUEUED.value,
             "done": 0,
-            "total": None,
             "created": now,
             "lastModified": now,
         }

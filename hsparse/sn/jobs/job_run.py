@@ -118,7 +118,7 @@ class JobRun:
         if self._process is None:
             return {}
         told = self._process.progress
-        return {"done": told.done, "total": told.total}
+        return {"done": told.done} | ({} if told.total is None else {"total": told.total})
 
     def _why_stopped(self, failure: Failure | None) -> Failure | None:
         """Return what to tell of a job that was stopped: what its process failed with, if it told that."""
