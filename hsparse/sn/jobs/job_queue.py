@@ -69,6 +69,7 @@ class JobQueue:
             await self._owners.apply(CreateObject(job.id, record))
         except BaseException:
             self._runs.pop(job.id)
+            self._advance()
             raise
         task = asyncio.create_task(self._follow(run))
         self._tasks.add(task)

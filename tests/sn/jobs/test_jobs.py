@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from hsparse.clock import ManualClock
-from hsparse.sn.jobs import job_queue
-from hsparse.sn.jobs.job import LOST_SECONDS
 from hsparse.testing.rest_client import RestClient
 from hsparse.wire.record_message import ListKeys
 from tests.sn.jobs.conftest import Open, import_body, until
@@ -155,104 +152,6 @@ async def test_a_running_job_is_cancelled(rest: RestClient, places: Path) -> Non
     ended = await until(rest, id, "cancelled")
     assert "error" not in ended.body
     assert (await rest("DELETE", f"/jobs/{id}")).status == 200
-
-
-async def test_some_wait_and_more_are_refused(open_node: Open, places: Path) -> None:
-    rest = await open_node(jobs_at_once=1, jobs_queued=2)
-    ids = [(await rest("POST", "/jobs", import_body(places, f"hold-{n}")))["id"] for n in range(3)]
-    refused = await rest("POST", "/jobs", import_body(places, "hold-3"))
-    assert (refused.status, refused["error"]["kind"]) == (503, "busy")
-    assert "Retry-After" in refused.headers
-    await until(rest, ids[0], "running")
-    assert [(await rest("GET", f"/jobs/{id}"))["status"] for id in ids[1:]] == ["queued", "queued"]
-    await rest("DELETE", f"/jobs/{ids[1]}")
-    assert "begun" not in (await until(rest, ids[1], "cancelled")).body
-    await rest("DELETE", f"/jobs/{ids[0]}")
-    await until(rest, ids[2], "running")
-
-
-async def test_two_service_nodes_tell_the_same_and_either_cancels(open_node: Open, places: Path) -> None:
-    one, other = await open_node(), await open_node()
-    first = (await one("POST", "/jobs", import_body(places, "hold-1")))["id"]
-    second = (await one("POST", "/jobs", import_body(places, "hold-2")))["id"]
-    assert (await until(other, first, "running"))["owner"] == "ada"
-    assert [job["id"] for job in (await other("GET", "/jobs"))["jobs"]] == [first, second]
-    for id in (second, first):
-        assert (await other("DELETE", f"/jobs/{id}")).status == 202
-        await until(one, id, "cancelled")
-
-
-async def test_a_job_that_is_not_renewed_is_lost_and_can_be_forgotten(
-    open_node: Open, places: Path, clock: ManualClock
-) -> None:
-    rest: RestClient = await open_node()
-    id = (await rest("POST", "/jobs", import_body(places, "hold")))["id"]
-    await until(rest, id, "running")
-    for task in rest.service.jobs._tasks:
-        task.cancel()  # as if the node had been killed
-    while rest.service.jobs._tasks:
-        await rest("GET", "/about")
-    clock.time += LOST_SECONDS + 1
-    lost = await until(rest, id, "lost")
-    assert "POST it again with the option resume" in lost["error"]["message"]
-    assert (await rest("DELETE", f"/jobs/{id}")).status == 200
-    assert (await rest("GET", f"/jobs/{id}")).status == 410
-
-
-async def test_a_job_that_was_forgotten_elsewhere_is_stopped(
-    open_node: Open, places: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rest: RestClient = await open_node()
-    id = (await rest("POST", "/jobs", import_body(places, "hold")))["id"]
-    await until(rest, id, "running")
-    monkeypatch.setattr("hsparse.sn.jobs.job.LOST_SECONDS", -1.0)
-    assert (await rest("DELETE", f"/jobs/{id}")).status == 200
-    while rest.service.jobs._runs:
-        await rest("GET", "/about")
-    assert (await rest("GET", f"/jobs/{id}")).status == 410
-
-
-async def test_a_node_that_stops_ends_its_jobs_and_takes_no_more(rest: RestClient, places: Path) -> None:
-    ids = [(await rest("POST", "/jobs", import_body(places, f"hold-{n}")))["id"] for n in range(2)]
-    await until(rest, ids[0], "running")
-    await rest.service.jobs.close()
-    for id in ids:
-        reply = await rest("GET", f"/jobs/{id}")
-        assert (reply["status"], reply["error"]["kind"]) == ("failed", "busy")
-    assert (await rest("POST", "/jobs", import_body(places, "a.h5"))).status == 503
-
-
-async def test_a_process_that_does_not_stop_is_killed(
-    rest: RestClient, places: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hsparse.sn.jobs.job_process.GRACE", 0.01)
-    id = (await rest("POST", "/jobs", import_body(places, "stubborn")))["id"]
-    await until(rest, id, "running")
-    await rest("DELETE", f"/jobs/{id}")
-    await until(rest, id, "cancelled")
-
-
-async def test_the_last_jobs_of_a_user_are_kept(
-    rest: RestClient, places: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_queue, "KEPT", 3)
-    ids = []
-    for number in range(6):
-        clock.time += 1
-        ids.append((await rest("POST", "/jobs", import_body(places, f"a-{number}")))["id"])
-        await until(rest, ids[-1], "done")
-        while rest.service.jobs._tasks:
-            await rest("GET", "/about")
-    assert [job["id"] for job in (await rest("GET", "/jobs"))["jobs"]] == ids[-3:]
-
-
-async def test_a_link_that_appears_while_a_job_waits_is_refused(rest: RestClient, places: Path) -> None:
-    held = (await rest("POST", "/jobs", import_body(places, "hold")))["id"]
-    body = import_body(places, "a.h5") | {"source": f"file://{places}/later.h5"}
-    id = (await rest("POST", "/jobs", body))["id"]
-    (places / "later.h5").symlink_to(places.parent / "command.py")
-    await rest("DELETE", f"/jobs/{held}")
-    assert (await until(rest, id, "failed"))["error"]["kind"] == "forbidden"
 
 
 async def test_folders_do_not_show_jobs(rest: RestClient, places: Path) -> None:
