@@ -18,11 +18,13 @@ import pytest
 from hsparse.client.connection import Connection
 from hsparse.clock import ManualClock, SystemClock
 from hsparse.dn.service import DataService
-from hsparse.errors import Gone
+from hsparse.errors import Forbidden, Gone
 from hsparse.model.principal import Principal
 from hsparse.sn.auth.password_file import PasswordFile, User
 from hsparse.sn.auth.password_hash import PasswordHash
 from hsparse.storage.posix import PosixStore
+from hsparse.storage.s3 import S3Store
+from hsparse.testing.moto_server import make_bucket
 from hsparse.testing.rest_client import RestClient
 from hsparse.testing.server_process import ServerProcess, children_of, server_process
 from tests.cli.importer.domain_content import domain_differences
@@ -105,6 +107,26 @@ def test_an_import_and_an_export(tmp_path: Path, flags: tuple[str, ...]) -> None
             connection.json("GET", f"/jobs/{first['id']}")
         with connection.response("GET", "/metrics") as answer:
             assert b'hsparse_jobs_total{kind="export",outcome="failed"} 1.0' in answer.read()
+        assert running.stop() == 0
+
+
+async def test_an_import_from_s3(tmp_path: Path, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    make_bucket(moto_endpoint, "jobs")
+    path, domain = write_small(tmp_path / "small.h5"), "/home/admin/small.h5"
+    async with S3Store("jobs", endpoint=moto_endpoint, region="us-east-1") as store:
+        for key in ("in/small.h5", "elsewhere/small.h5"):
+            await store.put(key, path.read_bytes())
+    service = ("--s3-endpoint", moto_endpoint, "--s3-region", "us-east-1", "--job-places", "s3://jobs/in/")
+    with server(tmp_path, *service) as running, Connection(running.url) as connection:
+        body = {"kind": "import", "domain": domain, "source": "s3://jobs/in/small.h5"}
+        done = ended(connection, connection.json("POST", "/jobs", body))
+        assert done["status"] == "done", done
+        with h5py.File(path) as file, Connection(running.url, domain) as imported:
+            assert domain_differences(file, imported) == []
+        with pytest.raises(Forbidden, match="job_places"):
+            connection.json("POST", "/jobs", body | {"source": "s3://jobs/elsewhere/small.h5"})
         assert running.stop() == 0
 
 
