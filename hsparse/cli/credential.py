@@ -36,19 +36,22 @@ class Credential:
     token: str | None = field(default=None, repr=False)
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say who signs in."""
+def add_flags(parser: argparse.ArgumentParser, *, piped: bool = True) -> None:
+    """Add the flags that say who signs in; without `piped` for commands that are no jobs."""
+    parser.set_defaults(piped=False)
     parser.add_argument(
         "--user", metavar="NAME", help="who signs in; the password is asked for, or read as a line"
     )
     parser.add_argument(
         "--token-file", type=Path, metavar="PATH", help="file with an API key or token to sign in by"
     )
-    parser.add_argument(
-        "--piped",
-        action="store_true",
-        help="sign in by the Authorization header that is the first line of standard input, and stop when that ends",
-    )
+    if piped:
+        parser.add_argument(
+            "--piped",
+            action="store_true",
+            help="sign in by the Authorization header that is the first line of standard input, and stop when that "
+            "ends",
+        )
 
 
 def credential_of(args: argparse.Namespace) -> Credential:
