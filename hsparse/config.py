@@ -87,6 +87,12 @@ class Settings(BaseSettings):
     rate_burst: int = Field(
         0, ge=0, le=10**6, description="requests that a user may send at once; 0: those of ten seconds"
     )
+    job_places: Names = Field(
+        (),
+        description="where jobs may read and write, comma-separated: s3://bucket/prefix/, file:///directory/",
+    )
+    jobs_at_once: int = Field(1, ge=1, le=64, description="jobs that a service node runs at a time")
+    jobs_queued: int = Field(16, ge=0, le=1000, description="jobs that may wait for a service node")
     page_size: int = Field(
         16 * MIB, ge=64 * 1024, description="how much of a large answer is in memory at a time"
     )
@@ -96,7 +102,7 @@ class Settings(BaseSettings):
     fsync: bool = Field(True, description="wait for the disk before answering a write (directories only)")
     log_level: str = Field("WARNING", description="DEBUG, INFO, WARNING or ERROR")
 
-    @field_validator("nodes", "admins", "oidc_audience", "cors_origins", mode="before")
+    @field_validator("nodes", "admins", "oidc_audience", "cors_origins", "job_places", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return (
@@ -118,6 +124,9 @@ class Settings(BaseSettings):
             compress=self.compress,
             rate_limit=self.rate_limit,
             rate_burst=self.rate_burst,
+            job_places=self.job_places,
+            jobs_at_once=self.jobs_at_once,
+            jobs_queued=self.jobs_queued,
         )
 
     def data(self) -> DataSettings:
@@ -162,3 +171,10 @@ def load_settings(**flags: Any) -> Settings:
 def child_environment(node_token: str) -> dict[str, str]:
     """Return the environment for a data node's process: this one's, and the secret, which no flag may show."""
     return {**os.environ, "HSPARSE_NODE_TOKEN": node_token}
+
+
+def job_environment(settings: Settings) -> dict[str, str]:
+    """Return the environment for a job's process: this one's and the S3 service, without the nodes' secret."""
+    service = {"HSPARSE_S3_ENDPOINT": settings.s3_endpoint, "HSPARSE_S3_REGION": settings.s3_region}
+    inherited = {name: value for name, value in os.environ.items() if name != "HSPARSE_NODE_TOKEN"}
+    return inherited | {name: value for name, value in service.items() if value is not None}

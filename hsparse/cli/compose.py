@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import blake2b
@@ -15,10 +16,11 @@ from aiohttp import web
 from hsparse.cli.sign_in import make_authenticator
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership import Membership
-from hsparse.config import Settings
+from hsparse.config import Settings, job_environment
 from hsparse.dn.service import DataService
 from hsparse.errors import Misconfigured
 from hsparse.sn.app import create_app
+from hsparse.sn.jobs.job_process import JobCommand
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.owners import Owners
 from hsparse.sn.remote_node import RemoteNode
@@ -95,6 +97,22 @@ def make_service(settings: Settings, owners: Owners, bucket: str, clock: Clock |
 def make_service_app(service: Service) -> web.Application:
     """Make the application of a service node."""
     return create_app(service)
+
+
+@asynccontextmanager
+async def running_jobs(service: Service, settings: Settings, url: str) -> AsyncIterator[None]:
+    """Run jobs while the context lasts, against the node that listens on `url`."""
+    prefix = (sys.executable, "-m", "hsparse.cli.main")
+    service.jobs.start(JobCommand(prefix, job_environment(settings), loopback(url)))
+    try:
+        yield
+    finally:
+        await service.jobs.close()
+
+
+def loopback(url: str) -> str:
+    """Return the URL by which a node that listens on `url` reaches itself: all addresses are not one."""
+    return url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ from hsparse.cli.compose import (
     open_data_node,
     open_store,
     remote_owners,
+    running_jobs,
     stop_signal,
 )
 from hsparse.cli.flags import add_flags, settings_of
@@ -47,6 +48,7 @@ DOOR = (
     *SIGN_IN,
     *("cors_origins", "compress", "rate_limit", "rate_burst"),
     *("max_request_size", "page_size", "request_memory", "answer_memory"),
+    *("job_places", "jobs_at_once", "jobs_queued"),
 )
 
 
@@ -150,9 +152,10 @@ async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event
         where = (
             f"bucket {settings.bucket}" if settings.bucket else str((settings.root or DEFAULT_ROOT).resolve())
         )
-        print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
-        await stop.wait()
-        print("hsparse is stopping", flush=True)
+        async with running_jobs(service, settings, url):
+            print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
+            await stop.wait()
+            print("hsparse is stopping", flush=True)
 
 
 def _stop_with_parent(stop: asyncio.Event) -> None:

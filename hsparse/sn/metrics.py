@@ -67,6 +67,9 @@ BYTES_OUT = Metric(
     ("route", "method"),
 )
 IN_FLIGHT = Metric(Gauge, "hsparse_requests_in_flight", "Requests being answered now.")
+JOBS = Metric(
+    Counter, "hsparse_jobs_total", "Jobs that have ended, by kind and how they ended.", ("kind", "outcome")
+)
 
 METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = (
     REQUESTS,
@@ -74,6 +77,7 @@ METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = (
     BYTES_IN,
     BYTES_OUT,
     IN_FLIGHT,
+    JOBS,
 )
 """Every metric there is: what the documentation lists."""
 
@@ -92,6 +96,7 @@ class Metrics:
         self._bytes_in = BYTES_IN.make(self._registry)
         self._bytes_out = BYTES_OUT.make(self._registry)
         self._in_flight = IN_FLIGHT.make(self._registry)
+        self._jobs = JOBS.make(self._registry)
         self._known: dict[tuple[str, str, str], Series] = {}
 
     @web.middleware
@@ -113,6 +118,10 @@ class Metrics:
                 raise
             finally:
                 self._count(request, status, size, self._clock.monotonic() - start)
+
+    def count_job(self, kind: str, outcome: str) -> None:
+        """Count a job that has ended."""
+        self._jobs.labels(kind, outcome).inc()
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus's text format; its content type is `CONTENT_TYPE`."""

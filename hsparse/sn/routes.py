@@ -12,6 +12,7 @@ from hsparse.sn.domains.acls import get_acl, get_acls, put_acl
 from hsparse.sn.domains.domains import delete_domain, get_domain, post_domain, put_domain
 from hsparse.sn.domains.folders import get_domains
 from hsparse.sn.files.files import get_file, head_file
+from hsparse.sn.jobs.jobs import delete_job, get_job, get_jobs, post_job
 from hsparse.sn.objects.attributes import (
     delete_attribute,
     delete_attributes,
@@ -140,8 +141,22 @@ FILE_ROUTES = (
     Route("HEAD", "/files/{path:.+}.h5", head_file, None),
 )
 
+JOB_ROUTES = (
+    Route("POST", "/jobs", post_job, None),
+    Route("GET", "/jobs", get_jobs, None),
+    Route("GET", "/jobs/{job}", get_job, None),
+    Route("DELETE", "/jobs/{job}", delete_job, None),
+)
+
 ROUTES: tuple[Route, ...] = (
-    DOMAIN_ROUTES + ATTRIBUTE_ROUTES + OBJECT_ROUTES + VALUE_ROUTES + LINK_ROUTES + CHUNK_ROUTES + FILE_ROUTES
+    DOMAIN_ROUTES
+    + ATTRIBUTE_ROUTES
+    + OBJECT_ROUTES
+    + VALUE_ROUTES
+    + LINK_ROUTES
+    + CHUNK_ROUTES
+    + FILE_ROUTES
+    + JOB_ROUTES
 )
 """Those of one collection are tried in this order, so what is asked most stands first."""
 

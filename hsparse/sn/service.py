@@ -8,6 +8,7 @@ from hsparse.clock import Clock
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.domains.statistics import Statistics
 from hsparse.sn.files.file_plans import FilePlans
+from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.objects.shown_objects import ShownObjects
 from hsparse.sn.owners import Owners
@@ -35,6 +36,7 @@ class Service:
     statistics: Statistics = field(init=False)
     shown: ShownObjects = field(init=False)
     files: FilePlans = field(init=False)
+    jobs: JobQueue = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bodies", Budget(self.settings.request_memory))
@@ -46,3 +48,5 @@ class Service:
         object.__setattr__(self, "shown", ShownObjects())
         files = FilePlans(self.owners, self.clock, self.settings, self.answers)
         object.__setattr__(self, "files", files)
+        jobs = JobQueue(self.owners, self.clock, self.settings, self.metrics)
+        object.__setattr__(self, "jobs", jobs)

@@ -24,6 +24,7 @@ class ServiceSettings:
     are being made. `single_user` is the name every request acts as when nobody can sign in; None asks for
     credentials. `cors_origins` are the origins whose pages may ask, `*` for any. A user may send `rate_limit`
     requests a second (0: any number), and `rate_burst` at once (0: those of ten seconds).
+    Files of jobs must be below one of `job_places`; `jobs_at_once` of them run, and `jobs_queued` wait.
     """
 
     max_request_size: int = 100 * MIB
@@ -37,4 +38,7 @@ class ServiceSettings:
     compress: Compress = Compress.JSON
     rate_limit: float = 0.0
     rate_burst: int = 0
+    job_places: tuple[str, ...] = ()
+    jobs_at_once: int = 1
+    jobs_queued: int = 16
     bucket: str = "hsparse"

@@ -35,7 +35,7 @@ async def create_domain(context: Context, body: Record) -> Record:
     there. At the top level, and for another owner, only an admin may.
     """
     wish = _parse(context, body)
-    parent = await _parent(context, wish)
+    parent = await require_creation(context, wish.path)
     if (await context.service.owners.read(wish.path))[0].failure is None:
         raise Conflict(f"{wish.path} exists already.")
     linked = await _linked_root(context, wish.linked) if wish.linked is not None else None
@@ -96,11 +96,15 @@ def _properties(group: Any) -> Record:
     return dict(properties)
 
 
-async def _parent(context: Context, wish: _Wish) -> Domain:
-    path = wish.path.rpartition("/")[0]
+async def require_creation(context: Context, wished: str) -> Domain:
+    """Return the folder in which a domain `wished` would be; `Forbidden` when the principal may not create there.
+
+    `NotFound` when there is no such folder, `BadRequest` when it is a domain.
+    """
+    path = wished.rpartition("/")[0]
     if not path:
         if not context.principal.admin:
-            raise Forbidden(f"{wish.path} is at the top level: only an admin can create it.")
+            raise Forbidden(f"{wished} is at the top level: only an admin can create it.")
         return TOP
     try:
         parent = await find_domain(context.service, path, context.principal)

@@ -1,0 +1,86 @@
+"""Where jobs may read and write files: only below what the setting `job_places` lists."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from hsparse.errors import BadRequest, Forbidden, Misconfigured
+from hsparse.sn.auth.user_name import is_user_name
+
+S3 = "s3://"
+FILE = "file://"
+USER = "{user}"
+"""In a place it stands for the name of the user whose job it is."""
+LONGEST = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlaces:
+    """The places, as `s3://bucket/prefix/` and `file:///directory/`; with none every job is refused."""
+
+    entries: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Bring the entries into one form; `Misconfigured` for one that is no place."""
+        object.__setattr__(self, "entries", tuple(map(_checked_entry, self.entries)))
+
+    def argument(self, url: str, user: str, *, writes: bool) -> str:
+        """Return what a command calls the file at `url`; looks at the disk where it is there.
+
+        `BadRequest` for what is no URL of a file, `Forbidden` for one outside of the places of `user`, also where
+        symbolic links lead out of one.
+        """
+        check_url(url)
+        if not self.entries:
+            raise Forbidden(
+                "This server runs no jobs: its setting job_places lists no place for their files."
+            )
+        for entry in self.entries:
+            if USER in entry and not is_user_name(user):
+                continue
+            place = entry.replace(USER, user)
+            if url.startswith(place):
+                return url if place.startswith(S3) else _inside(url, place, writes=writes)
+        raise Forbidden(
+            f"{url} is in none of the places for jobs' files, which the setting job_places lists."
+        )
+
+
+def check_url(url: str) -> None:
+    """Raise `BadRequest` for what is not `s3://bucket/key` or `file:///directory/file`, without `.` and `..`."""
+    if len(url) > LONGEST:
+        raise BadRequest(f"A URL of a file can have {LONGEST} characters, not {len(url)}.")
+    scheme = next((scheme for scheme in (S3, FILE) if url.startswith(scheme)), None)
+    parts = url.removeprefix(scheme or "").split("/")
+    if scheme is None or len(parts) < 2 or (scheme == FILE) != (parts[0] == ""):
+        raise BadRequest(f"{url!r} must be like s3://bucket/path/file.h5 or file:///directory/file.h5.")
+    if any(part in ("", ".", "..") for part in parts[1:]):
+        raise BadRequest(f"{url!r} must not have the components '', '.' and '..'.")
+    if any(ord(c) < 32 or ord(c) == 127 for c in url):
+        raise BadRequest(f"{url!r} must not have control characters.")
+
+
+def _checked_entry(entry: str) -> str:
+    """Return an entry with one slash at its end."""
+    entry = entry.rstrip("/") + "/"
+    try:
+        check_url(entry + "file")
+    except BadRequest as error:
+        raise Misconfigured(
+            f"job_places: {entry} must be like s3://bucket/prefix/ or file:///directory/."
+        ) from error
+    return entry
+
+
+def _inside(url: str, place: str, *, writes: bool) -> str:
+    """Return the path of a file without symbolic links; `Forbidden` when it is not in the place then."""
+    path = Path(url.removeprefix(FILE))
+    if writes and path.is_symlink():
+        raise Forbidden(f"{url} is a symbolic link; name a file.")
+    # What a job writes need not be there yet, its directory must.
+    real = Path(os.path.realpath(path.parent)) / path.name if writes else Path(os.path.realpath(path))
+    if not real.is_relative_to(os.path.realpath(place.removeprefix(FILE))):
+        raise Forbidden(f"{url} leads out of the place {place} by a symbolic link.")
+    return str(real)

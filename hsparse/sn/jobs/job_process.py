@@ -1,0 +1,132 @@
+"""The process that does a job: a command that is signed in and stopped by its standard input, and tells by lines."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from hsparse.errors import HsparseError
+from hsparse.wire.message import Failure
+
+GRACE = 10.0
+"""Seconds that a process has to undo what it did, once its standard input has ended."""
+LONGEST_LINE = 1 << 20
+LONGEST_MESSAGE = 2000
+MOST_MESSAGES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class JobCommand:
+    """How commands are run: what stands before their arguments, their environment, and the URL of this node."""
+
+    prefix: tuple[str, ...]
+    environment: Mapping[str, str] = field(repr=False)
+    endpoint: str
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a process has told: bytes done, and in all where that is known; sentences; why it failed."""
+
+    done: int = 0
+    total: int | None = None
+    messages: list[str] = field(default_factory=list)
+    failure: Failure | None = None
+
+    def hear(self, line: bytes) -> None:
+        """Take a line; what is none of a command's is passed over."""
+        try:
+            told = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return
+        match told:
+            case {"done": int(done), "total": int() | None as total}:
+                self.done, self.total = done, total
+            case {"message": str(text)} if len(self.messages) < MOST_MESSAGES:
+                self.messages.append(text[:LONGEST_MESSAGE])
+            case {"error": {"kind": str(kind), "message": str(text)}}:
+                self.failure = Failure(kind, text[:LONGEST_MESSAGE])
+            case _:
+                return
+
+
+class JobProcess:
+    """A process that is run once; `progress` is what it has told so far."""
+
+    def __init__(self, command: JobCommand, arguments: tuple[str, ...], authorization: str | None) -> None:
+        self.progress = Progress()
+        self._command = command
+        self._arguments = arguments
+        self._authorization = authorization
+        self._process: Process | None = None
+        self._stopped = False
+
+    async def run(self, heard: Callable[[], Any] = lambda: None) -> None:
+        """Run it to its end, calling `heard` at each line; raises the failure it told, or `HsparseError`.
+
+        What it prints to standard error goes where this process's goes. When this is cancelled it is killed.
+        """
+        try:
+            process = self._process = await asyncio.create_subprocess_exec(
+                *self._command.prefix,
+                *self._arguments,
+                stdin=PIPE,
+                stdout=PIPE,
+                env=dict(self._command.environment),
+                limit=LONGEST_LINE,
+                start_new_session=True,  # Ctrl-C at this node's terminal is the node's
+            )
+        except OSError as error:
+            raise HsparseError(f"The process of the job cannot be started: {error.strerror}.") from error
+        try:
+            self._sign_in(process)
+            await self._listen(process, heard)
+            status = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if self.progress.failure is not None:
+            raise self.progress.failure.error()
+        if status:
+            raise HsparseError(f"The process of the job ended with status {status}, and did not tell why.")
+
+    def stop(self) -> None:
+        """Interrupt the process, and kill it when it does not end then."""
+        self._stopped = True
+        if self._process is None or self._process.returncode is not None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        asyncio.get_running_loop().call_later(GRACE, self._kill, self._process)
+
+    def _sign_in(self, process: Process) -> None:
+        assert process.stdin is not None
+        with suppress(ConnectionError):  # it has ended by now; its status tells
+            process.stdin.write(f"{self._authorization or ''}\n".encode())
+        self._authorization = None
+        if self._stopped:
+            self.stop()
+
+    async def _listen(self, process: Process, heard: Callable[[], Any]) -> None:
+        assert process.stdout is not None
+        while True:
+            try:
+                line = await process.stdout.readline()
+            except ValueError as error:
+                raise HsparseError("The process of the job told a line that is too long.") from error
+            if not line:
+                return
+            self.progress.hear(line)
+            heard()
+
+    @staticmethod
+    def _kill(process: Process) -> None:
+        if process.returncode is None:
+            process.kill()

@@ -1,0 +1,128 @@
+"""The jobs of this node: a few run, some wait, more are refused; of those that have ended a user's last are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from hsparse.clock import Clock
+from hsparse.errors import Busy, HsparseError, Unsupported
+from hsparse.model.job_id import job_of_key, owner_keys
+from hsparse.sn.jobs.job import Job, Status, job_status
+from hsparse.sn.jobs.job_options import Kind
+from hsparse.sn.jobs.job_places import JobPlaces
+from hsparse.sn.jobs.job_process import JobCommand, JobProcess
+from hsparse.sn.jobs.job_run import JobRun
+from hsparse.sn.metrics import Metrics
+from hsparse.sn.owners import Owners
+from hsparse.sn.settings import ServiceSettings
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
+
+log = logging.getLogger(__name__)
+
+KEPT = 100
+"""Jobs of a user whose records are kept; the oldest that have ended go first."""
+UNENDED = (Status.QUEUED, Status.RUNNING)
+
+
+class JobQueue:
+    """Jobs in the order they came in. `start` must be called before any can be taken, `close` before the node goes."""
+
+    def __init__(self, owners: Owners, clock: Clock, settings: ServiceSettings, metrics: Metrics) -> None:
+        self.places = JobPlaces(settings.job_places)
+        self._owners = owners
+        self._clock = clock
+        self._at_once = settings.jobs_at_once
+        self._room = settings.jobs_at_once + settings.jobs_queued
+        self._metrics = metrics
+        self._command: JobCommand | None = None
+        self._closing = False
+        self._runs: dict[str, JobRun] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, command: JobCommand) -> None:
+        """From now on jobs are taken, and run by `command`."""
+        self._command = command
+
+    async def submit(self, job: Job, authorization: str | None) -> Record:
+        """Take a job, which will act with the rights of an `Authorization` header; return its record.
+
+        `Busy` when too many wait. The header is kept in memory until the job begins, and nowhere else.
+        """
+        command = self._command
+        if command is None:
+            raise Unsupported("This server runs no jobs; use the commands hsparse import and hsparse export.")
+        if self._closing or len(self._runs) >= self._room:
+            raise Busy(
+                "Too many jobs wait for their turn (jobs_queued), or the server is stopping; POST it later."
+            )
+
+        async def prepare() -> JobProcess:
+            # Looked at again: what is a symbolic link may have changed while the job waited.
+            file = await self.argument(job)
+            return JobProcess(command, job.arguments(file, command.endpoint), authorization)
+
+        run = self._runs[job.id] = JobRun(job, self._owners, self._clock, prepare)
+        try:
+            record = job.new_record(self._clock.now())
+            await self._owners.apply(CreateObject(job.id, record))
+        except BaseException:
+            self._runs.pop(job.id)
+            self._advance()
+            raise
+        task = asyncio.create_task(self._follow(run))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._advance()
+        return record
+
+    async def argument(self, job: Job) -> str:
+        """Return what the command calls the job's file; see `JobPlaces.argument` for what is raised."""
+        writes = job.kind is Kind.EXPORT
+        return await asyncio.to_thread(self.places.argument, job.place, job.owner, writes=writes)
+
+    def cancel(self, id: str) -> None:
+        """End a job, if it is of this node."""
+        run = self._runs.get(id)
+        if run is not None:
+            run.cancel()
+
+    async def close(self) -> None:
+        """Take no more jobs, end those there are, and wait for that: they may need this node to undo what they did."""
+        self._closing = True
+        for run in self._runs.values():
+            run.give_up()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _advance(self) -> None:
+        """Let as many jobs run as may."""
+        running = sum(run.running for run in self._runs.values())
+        waiting = [run for run in self._runs.values() if not run.running]
+        for run in waiting[: self._at_once - running]:
+            run.begin()
+
+    async def _follow(self, run: JobRun) -> None:
+        try:
+            status = await run.run()
+        finally:
+            self._runs.pop(run.job.id)
+            self._advance()
+        self._metrics.count_job(run.job.kind, status)
+        try:
+            await self._forget_old(run.job.owner)
+        except HsparseError as error:
+            log.warning("old jobs were not forgotten: %s", error.message)
+
+    async def _forget_old(self, owner: str) -> None:
+        """Delete the oldest records of a user that are too many, but for those of jobs that have not ended."""
+        listing = await self._owners.ask_any(ListKeys(owner_keys(owner)))
+        oldest = [job_of_key(key) for key in listing.keys][:-KEPT]
+        if not oldest:
+            return
+        now = self._clock.now()
+        outcomes = await self._owners.read(*oldest)
+        for id, outcome in zip(oldest, outcomes, strict=True):
+            if outcome.failure is None and job_status(outcome.unwrap(), now) not in UNENDED:
+                await self._owners.change(DeleteObject(id))

@@ -1,0 +1,140 @@
+"""One job of this node: it waits for its turn, runs, and its record tells of it until it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from hsparse.clock import Clock
+from hsparse.errors import Busy, ErrorKind, HsparseError
+from hsparse.sn.jobs.job import CANCEL, Job, Status
+from hsparse.sn.jobs.job_process import JobProcess
+from hsparse.sn.owners import Owners
+from hsparse.wire.message import Failure, Record
+from hsparse.wire.record_message import UpdateJob
+
+log = logging.getLogger(__name__)
+
+RENEW_SECONDS = 2.0
+WAITING_SECONDS = 10.0
+"""How often the record of a job is renewed that runs, or that waits."""
+FORGOTTEN = frozenset({ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.CONFLICT})
+"""What an update is answered with when nobody wants the job any more."""
+
+
+class JobRun:
+    """A job and the process that does it, which `prepare` makes when it is the job's turn."""
+
+    def __init__(
+        self, job: Job, owners: Owners, clock: Clock, prepare: Callable[[], Awaitable[JobProcess]]
+    ) -> None:
+        self.job = job
+        self.running = False
+        self._owners = owners
+        self._clock = clock
+        self._prepare: Callable[[], Awaitable[JobProcess]] | None = prepare
+        self._process: JobProcess | None = None
+        self._turn = asyncio.Event()
+        self._stopped_by: Status | None = None
+
+    def begin(self) -> None:
+        """It is the job's turn."""
+        self.running = True
+        self._turn.set()
+
+    def cancel(self) -> None:
+        """End it, as its owner wants."""
+        self._stop(Status.CANCELLED)
+
+    def give_up(self) -> None:
+        """End it, as the node stops."""
+        self._stop(Status.FAILED)
+
+    async def run(self) -> Status:
+        """Wait, run, and tell how it ended; its record tells the same."""
+        renewing = asyncio.create_task(self._renew())
+        status, failure = Status.DONE, None
+        try:
+            await self._turn.wait()
+            if self._stopped_by is None:
+                await self._do()
+        except HsparseError as error:
+            status, failure = Status.FAILED, Failure.of(error)
+        except Exception:
+            log.exception("the job %s failed", self.job.id)  # the others must go on
+            status, failure = (
+                Status.FAILED,
+                Failure.of(HsparseError("Internal error; the log has the details.")),
+            )
+        finally:
+            self._prepare = None  # it holds the credential
+            renewing.cancel()
+            with suppress(asyncio.CancelledError):
+                await renewing
+        if self._stopped_by is not None and not (status is Status.DONE and self._process is not None):
+            status, failure = self._stopped_by, self._why_stopped(failure)
+        await self._end(status, failure)
+        return status
+
+    async def _do(self) -> None:
+        assert self._prepare is not None
+        process = await self._prepare()
+        await self._update({"status": Status.RUNNING.value, "begun": self._clock.now()})
+        if self._stopped_by is None:
+            self._process = process
+            await process.run()
+
+    def _stop(self, status: Status) -> None:
+        if self._stopped_by is not None:
+            return
+        self._stopped_by = status
+        self._turn.set()
+        if self._process is not None:
+            self._process.stop()
+
+    async def _renew(self) -> None:
+        """Tell again and again that the job is not lost, and how far it is; stop it when nobody wants it."""
+        while True:
+            # A sign of life is a matter of time, nothing else happens that it could wait for.
+            await asyncio.sleep(RENEW_SECONDS if self.running else WAITING_SECONDS)
+            try:
+                record = await self._update(self._progress())
+            except HsparseError as error:
+                if error.kind in FORGOTTEN:
+                    self.cancel()
+                    return
+                log.warning("the record of the job %s was not renewed: %s", self.job.id, error.message)
+                continue
+            if record.get(CANCEL):
+                self.cancel()
+
+    async def _update(self, fields: Record) -> Record:
+        outcome = await self._owners.apply(UpdateJob(self.job.id, fields))
+        return outcome.record or {}
+
+    def _progress(self) -> Record:
+        if self._process is None:
+            return {}
+        told = self._process.progress
+        return {"done": told.done} | ({} if told.total is None else {"total": told.total})
+
+    def _why_stopped(self, failure: Failure | None) -> Failure | None:
+        """Return what to tell of a job that was stopped: what its process failed with, if it told that."""
+        told = None if self._process is None else self._process.progress.failure
+        if told is not None or self._stopped_by is Status.CANCELLED:
+            return told
+        return Failure.of(Busy("The node that had the job was stopped: POST it again."))
+
+    async def _end(self, status: Status, failure: Failure | None) -> None:
+        fields = self._progress() | {"status": status.value, "ended": self._clock.now()}
+        if self._process is not None and self._process.progress.messages:
+            fields["messages"] = self._process.progress.messages
+        if failure is not None:
+            fields["error"] = {"kind": failure.kind, "message": failure.message}
+        try:
+            await self._update(fields)
+        except HsparseError as error:
+            if error.kind not in FORGOTTEN:
+                log.error("the end of the job %s was not recorded: %s", self.job.id, error.message)

@@ -1,0 +1,80 @@
+"""`hsparse job` against a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import pytest
+
+from hsparse.cli import job
+from hsparse.cli.main import main
+from hsparse.testing.server_process import server_process
+
+
+@pytest.fixture(autouse=True)
+def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "POLL_SECONDS", 0.05)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    with h5py.File(tmp_path / "run.h5", "w") as file:
+        file["x"] = [1, 2, 3]
+    flags = ("--root", str(tmp_path / "root"), "--no-fsync", "--job-places", f"file://{tmp_path}")
+    with server_process(*flags) as server:
+        yield server.url
+        assert server.stop() == 0
+
+
+def test_there_and_back(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*words: str, status: int = 0) -> str:
+        assert main(["job", *words, "--endpoint", url]) == status
+        return capsys.readouterr().out
+
+    source, target = f"file://{tmp_path}/run.h5", f"file://{tmp_path}/out.h5"
+    domain = "/home/admin/run.h5"
+    first = run("import", source, domain, "--option", "path=1x", "--option", "requests=2", "--wait").strip()
+    assert json.loads(run("show", first))["options"] == {"path": "1x", "requests": 2}
+    second = run("export", domain, target, "--option", "layout=structured").strip()
+    run("wait", second)
+    assert (tmp_path / "out.h5").exists()
+    third = run("export", domain, target, "--wait", status=2).strip()
+    assert run("list").splitlines() == [
+        f"{first} done      import {domain}",
+        f"{second} done      export {domain}",
+        f"{third} failed    export {domain}",
+    ]
+    run("cancel", first)
+    run("show", first, status=2)
+    run("export", domain, target, "--option", "force", "--wait")
+    run("import", source, domain, status=2)
+
+
+def test_what_a_job_failed_by(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "job",
+        "import",
+        f"file://{tmp_path}/none.h5",
+        "/home/admin/none.h5",
+        "--wait",
+        "--endpoint",
+        url,
+    ]
+    assert main(words) == 2
+    assert f"hsparse: There is no file {tmp_path}/none.h5." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "words"),
+    [
+        ({"status": "cancelled"}, "internal", "The job j-1 was cancelled."),
+        ({"status": "failed", "error": {"kind": "conflict", "message": "There."}}, "conflict", "There."),
+        ({"status": "failed", "error": {"kind": "new", "message": "There."}}, "internal", "There."),
+    ],
+)
+def test_failures(found: dict[str, object], kind: str, words: str) -> None:
+    error = job._failure({"id": "j-1", **found})
+    assert (error.kind, error.message) == (kind, words)

@@ -1,0 +1,85 @@
+"""The process of a job: what it is given, what it tells, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import replace
+
+import pytest
+
+from hsparse.errors import Conflict, HsparseError
+from hsparse.sn.jobs.job_process import LONGEST_MESSAGE, MOST_MESSAGES, JobCommand, JobProcess, Progress
+
+
+def process(command: JobCommand, domain: str, header: str | None = "Bearer abc") -> JobProcess:
+    return JobProcess(command, ("import", domain), header)
+
+
+async def heard_once(made: JobProcess) -> asyncio.Task[None]:
+    """Begin a process and wait until it has told something."""
+    heard = asyncio.Event()
+    task = asyncio.create_task(made.run(heard.set))
+    await heard.wait()
+    return task
+
+
+async def test_the_header_goes_through_the_pipe(command: JobCommand) -> None:
+    made = process(command, "/a")
+    await made.run()
+    assert made.progress == Progress(10, 10, ["Bearer abc: import /a"])
+    assert "abc" not in repr(made)
+    assert "PATH" not in repr(replace(command, environment={"PATH": "/bin"}))
+    nobody = process(command, "/a", None)
+    await nobody.run()
+    assert nobody.progress.messages == [": import /a"]
+
+
+async def test_what_it_tells_is_raised(command: JobCommand) -> None:
+    with pytest.raises(Conflict, match=r"It is there\."):
+        await process(command, "/fail").run()
+    with pytest.raises(HsparseError, match="status 3"):
+        await process(command, "/crash").run()
+    with pytest.raises(HsparseError, match="cannot be started"):
+        await process(replace(command, prefix=("/no/such/program",)), "/a").run()
+
+
+async def test_it_is_interrupted_by_the_end_of_its_input(command: JobCommand) -> None:
+    made = process(command, "/hold")
+    task = await heard_once(made)
+    made.stop()
+    made.stop()
+    with pytest.raises(HsparseError, match="status 130"):
+        await task
+    made.stop()
+
+
+async def test_one_that_is_stopped_before_it_runs_ends_at_once(command: JobCommand) -> None:
+    made = process(command, "/hold")
+    made.stop()
+    with pytest.raises(HsparseError, match="status 130"):
+        await made.run()
+
+
+async def test_nothing_is_left_when_it_is_waited_for_no_longer(command: JobCommand) -> None:
+    made = process(command, "/stubborn")
+    task = await heard_once(made)
+    running = made._process
+    assert running is not None
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(ProcessLookupError):
+        os.kill(running.pid, 0)
+
+
+def test_what_is_kept_of_what_it_tells_is_bounded() -> None:
+    progress = Progress()
+    for number in range(MOST_MESSAGES + 5):
+        progress.hear(json.dumps({"message": f"{number}" * 10_000}).encode())
+    assert len(progress.messages) == MOST_MESSAGES
+    assert max(map(len, progress.messages)) == LONGEST_MESSAGE
+    for line in (b"", b"x", b"[]", b"{}", b'{"done": 1.5, "total": 2}', b'{"error": "x"}', b"\xff"):
+        progress.hear(line)
+    assert (progress.done, progress.total, progress.failure) == (0, None, None)
