@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bars
 
-from hsparse.client.connection import Connection
+from hsparse.cli.server_flags import add_server_flags, connecting
 from hsparse.client.domain_file import DomainFile, Progress
 from hsparse.errors import BadRequest
 from hsparse.format.hdf5.file_layout import FileLayout
-
-ENDPOINT = "http://127.0.0.1:5101"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,13 +28,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("domain", metavar="DOMAIN", help="its path, as /home/user/file.h5")
     parser.add_argument("file", type=Path, metavar="FILE", help="the file to be made")
-    parser.add_argument(
-        "--endpoint", default=ENDPOINT, metavar="URL", help=f"the server (default: {ENDPOINT})"
-    )
-    parser.add_argument("--user", metavar="NAME", help="sign in as this user, with a password")
-    parser.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="sign in with the API key, or token, that is in FILE"
-    )
+    add_server_flags(parser)
     parser.add_argument(
         "--layout",
         choices=[layout.value for layout in FileLayout],
@@ -55,12 +45,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadRequest(f"{args.file} exists; add --force to replace it.")
     if not args.file.absolute().parent.is_dir():
         raise BadRequest(f"There is no directory {args.file.absolute().parent} to write to.")
-    password = _password() if args.user is not None else None
-    token = _token(args.token_file) if args.token_file is not None else None
-    with (
-        Connection(args.endpoint, user=args.user, password=password, token=token) as connection,
-        _shown(args.domain) as progress,
-    ):
+    with connecting(args) as connection, _shown(args.domain) as progress:
         size = DomainFile(connection, args.domain, args.layout).fetch(args.file, progress)
     print(f"{args.file}: {size} bytes")
     return 0
@@ -84,21 +69,3 @@ def _shown(domain: str) -> Iterator[Progress]:
             bars.update(task, completed=have, total=size)
 
         yield show
-
-
-def _password() -> str:
-    """Return the password as typed, or as standard input's first line."""
-    try:
-        return getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
-    except EOFError:
-        raise BadRequest("No password was typed; nothing was written.") from None
-    except UnicodeDecodeError:
-        # The cause would carry the password.
-        raise BadRequest("The password is not valid Unicode; type it in UTF-8.") from None
-
-
-def _token(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        raise BadRequest(f"The token in {path} cannot be read.") from None
