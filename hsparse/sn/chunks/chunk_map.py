@@ -1,6 +1,7 @@
 """Maps: all that one needs to read datasets straight from their objects, or from the files they are linked to.
 
-`GET /datasets/{id}/map` and `GET /map`, in JSON or, with `format=kerchunk`, as references that zarr opens.
+`GET /datasets/{id}/map` and `GET /map`, in JSON, with `format=kerchunk` as references that zarr opens, or with
+`format=dmrpp` as a DMR++ document of OPeNDAP.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from hsparse.model.filter import Filter
 from hsparse.model.filter_json import SECTIONS
 from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
 from hsparse.model.shown_type import shown_type
+from hsparse.sn.chunks import dmrpp
 from hsparse.sn.chunks.chunks import chunks_of, url_seconds
+from hsparse.sn.chunks.dmrpp import Dmrpp
 from hsparse.sn.chunks.kerchunk import OpenDataset, References
-from hsparse.sn.chunks.mapped import TOLD, Mapped, mapped_objects
+from hsparse.sn.chunks.mapped import TOLD, Mapped, mapped_objects, nested_groups
 from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, Scaled, map_page
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_addresses import FileAddresses
@@ -33,7 +36,7 @@ from hsparse.sn.objects.dataset import Dataset, until_current
 from hsparse.wire.message import Record
 
 VERSION = 1
-FORMATS = ("json", "kerchunk")
+FORMATS = ("json", "kerchunk", "dmrpp")
 ADDRESSES = ("objects", "file")
 
 
@@ -43,6 +46,9 @@ async def get_dataset_map(context: Context) -> web.StreamResponse:
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         file = await _file(context)
+        if context.arg("format") == "dmrpp":
+            document = _dmrpp(context, file).dataset(dataset)
+            return await respond_parts(context, document, dmrpp.MEDIA)
         chunks = _chunks(context, dataset, file)
         references = _references(context, file)
         if references is not None:
@@ -61,12 +67,12 @@ async def get_map(context: Context) -> web.StreamResponse:
         raise BadRequest(f"{context.domain.path} is a folder: only domains have a map.")
     _check_request(context)
     file = await _file(context)
-    rights = FileRights(context.service.owners, context.principal, context.service.settings.bucket)
-
-    def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
-        dataset = Dataset.of(record, rights)
-        return dataset, _chunks(context, dataset, file)
-
+    if context.arg("format") == "dmrpp":
+        name = context.domain.path.rpartition("/")[2]
+        groups = nested_groups(context.service.owners, root)
+        document = _dmrpp(context, file).domain(name, context.service.owners, groups)
+        return await respond_parts(context, document, dmrpp.MEDIA)
+    open_dataset = _opening(context, file)
     objects = mapped_objects(context.service.owners, root)
     references = _references(context, file)
     if references is not None:
@@ -155,9 +161,30 @@ async def _domain(
     yield b"}}"
 
 
+def _opening(context: Context, file: FileAddresses | None) -> OpenDataset:
+    """Return what makes a dataset and its chunks of a record."""
+    rights = FileRights(context.service.owners, context.principal, context.service.settings.bucket)
+
+    def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
+        dataset = Dataset.of(record, rights)
+        return dataset, _chunks(context, dataset, file)
+
+    return open_dataset
+
+
 def _chunks(context: Context, dataset: Dataset, file: FileAddresses | None) -> ChunkPages:
     chunks = chunks_of(context, dataset)
     return chunks if file is None else file.chunks(dataset, chunks)
+
+
+def _dmrpp(context: Context, file: FileAddresses | None) -> Dmrpp:
+    return Dmrpp(_base(context, file), _opening(context, file), file)
+
+
+def _base(context: Context, file: FileAddresses | None) -> str:
+    """Return what the URLs of references begin with, or of the file are."""
+    default = f"s3://{context.service.settings.bucket}/" if file is None else file.href
+    return context.arg("base") or default
 
 
 async def _file(context: Context) -> FileAddresses | None:
@@ -169,8 +196,7 @@ def _references(context: Context, file: FileAddresses | None) -> References | No
     """Return what makes references, None when the map is wanted in JSON."""
     if context.arg("format") != "kerchunk":
         return None
-    default = f"s3://{context.service.settings.bucket}/" if file is None else file.href
-    return References(context.arg("base") or default, file)
+    return References(_base(context, file), file)
 
 
 def _check_request(context: Context) -> None:
@@ -178,7 +204,7 @@ def _check_request(context: Context) -> None:
     format = _choice(context, "format", FORMATS)
     addresses = _choice(context, "addresses", ADDRESSES)
     if format == "json" and context.arg("base"):
-        raise BadRequest("base is for format=kerchunk; in JSON chunks have bucket and key.")
+        raise BadRequest("base is for format=kerchunk and dmrpp; in JSON chunks have bucket and key.")
     if addresses == "objects" and context.arg("layout"):
         raise BadRequest("layout is of the domain's file: ask for addresses=file too.")
     if url_seconds(context) is not None and format != "json" and addresses == "file":
@@ -191,7 +217,7 @@ def _choice(context: Context, name: str, choices: tuple[str, ...]) -> str:
     """Return a parameter that is one of `choices`, the first where it is not given."""
     value = context.arg(name) or choices[0]
     if value not in choices:
-        raise BadRequest(f"{name} must be {' or '.join(choices)}, not {value[:40]!r}.")
+        raise BadRequest(f"{name} must be one of {', '.join(choices)}, not {value[:40]!r}.")
     return value
 
 

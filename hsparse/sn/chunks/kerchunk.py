@@ -18,7 +18,7 @@ from hsparse.format.hdf5.stored_type import has_places, stored_type
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.zarr_array import GROUP, is_scale, scales_of, zarr_array, zarr_attributes
 from hsparse.sn.chunks.mapped import TOLD, Mapped
-from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, map_page
+from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, check_mask, chunk_rows
 from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.json_stream import encode_floats
 from hsparse.sn.objects.dataset import Dataset
@@ -48,9 +48,9 @@ class References:
         """
         described = self._described(dataset, chunks)
         if is_linked(dataset.record):  # others have no masks
-            async for row in _rows(chunks):
-                _check_mask(row)
-        rows = _rows(chunks)
+            async for row in chunk_rows(chunks):
+                check_mask(row)
+        rows = chunk_rows(chunks)
         async with aclosing(rows):
             first = await anext(rows, None)
             yield _member(f"{prefix}.zarray", described)
@@ -123,33 +123,13 @@ class References:
         return zarr_array(dataset.extent, chunks.grid.chunk, spec.datatype.dtype, spec.fill, pipeline)
 
     def _chunk(self, prefix: str, row: Json) -> bytes:
-        _check_mask(row)
+        check_mask(row)
         name = ".".join(map(str, row["scaled"])) or "0"
         if self._file is not None:
             place = [self._base, row["file"]["address"], row["file"]["size"]]
         else:
             place = [row.get("url") or self._base + row["key"], row["address"], row["size"]]
         return _member(f"{prefix}{name}", place)
-
-
-async def _rows(chunks: ChunkPages) -> AsyncGenerator[Json, None]:
-    """Yield what is known of every chunk that has anything."""
-    rows, marker = await chunks.page(map_page())
-    while True:
-        for row in rows:
-            if row.get("defined", 1):
-                yield row
-        if not marker:
-            return
-        rows, marker = await chunks.page(map_page(marker))
-
-
-def _check_mask(row: Json) -> None:
-    if row.get("filter_mask"):
-        raise Unsupported(
-            f"The chunk {row['scaled']} in {row['key']} was stored without some of its filters (mask "
-            f"{row['filter_mask']}), which zarr has no word for; read values, or the map in JSON."
-        )
 
 
 def _member(name: str, value: Any) -> bytes:

@@ -72,7 +72,7 @@ def changed_when_planned(client: RestClient, monkeypatch: pytest.MonkeyPatch, ch
         ("a group's attribute", "PUT", "{root}/attributes/a", {"type": INT, "shape": [], "value": 1}),
     ],
 )
-@pytest.mark.parametrize("format", ["json", "kerchunk"])
+@pytest.mark.parametrize("format", ["json", "kerchunk", "dmrpp"])
 async def test_a_change_meanwhile_is_refused(
     client: RestClient,
     monkeypatch: pytest.MonkeyPatch,
