@@ -36,7 +36,7 @@ class Credential:
     token: str | None = field(default=None, repr=False)
 
 
-def add_flags(parser: argparse.ArgumentParser, *, piped: bool = True) -> None:
+def add_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -> None:
     """Add the flags that say who signs in; without `piped` for commands that are no jobs."""
     parser.set_defaults(piped=False)
     parser.add_argument(

@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from hsparse.cli import credential, progress
-from hsparse.cli.credential import credential_of
+from hsparse.cli import progress
 from hsparse.cli.progress import reporting, tell
-from hsparse.client.connection import Connection
+from hsparse.cli.server_flags import add_server_flags, connecting
 from hsparse.client.domain_file import DomainFile
 from hsparse.errors import BadRequest
 from hsparse.format.hdf5.file_form import FileForm
 from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
-
-ENDPOINT = "http://127.0.0.1:5101"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,10 +27,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("domain", metavar="DOMAIN", help="its path, as /home/user/file.h5")
     parser.add_argument("file", type=Path, metavar="FILE", help="the file to be made")
-    parser.add_argument(
-        "--endpoint", default=ENDPOINT, metavar="URL", help=f"the server (default: {ENDPOINT})"
-    )
-    credential.add_flags(parser)
+    add_server_flags(parser, piped=True)
     parser.add_argument(
         "--layout",
         choices=[layout.value for layout in FileLayout],
@@ -61,11 +55,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadRequest(f"{args.file} exists; add --force to replace it.")
     if not args.file.absolute().parent.is_dir():
         raise BadRequest(f"There is no directory {args.file.absolute().parent} to write to.")
-    who = credential_of(args)
-    with (
-        Connection(args.endpoint, user=who.user, password=who.password, token=who.token) as connection,
-        progress.progress(args.progress, args.domain) as shown,
-    ):
+    with connecting(args)() as connection, progress.progress(args.progress, args.domain) as shown:
         form = FileForm.parse(args.layout, args.revision, args.matrices)
         size = DomainFile(connection, args.domain, form).fetch(args.file, shown.update)
     tell(args.progress, f"{args.file}: {size} bytes")

@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hsparse.cli import credential, progress
-from hsparse.cli.credential import credential_of
-from hsparse.cli.export import ENDPOINT
+from hsparse.cli import progress
 from hsparse.cli.importer.server import Server
 from hsparse.cli.progress import Form
+from hsparse.cli.server_flags import add_server_flags, connecting
 from hsparse.client.connection import Connection, Json
 from hsparse.errors import HsparseError
 from hsparse.wire.message import Failure
@@ -63,11 +62,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Ask the server; raises what it names, and what a job failed by that was waited for."""
-    who = credential_of(args)
+    opening = connecting(args)
     connections: list[Connection] = []
 
     def connect() -> Connection:
-        connections.append(Connection(args.endpoint, user=who.user, password=who.password, token=who.token))
+        connections.append(opening())
         return connections[-1]
 
     server = Server(connect)
@@ -89,10 +88,7 @@ def _command(
     parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
     for argument in arguments:
         parser.add_argument(argument, metavar=argument.upper())
-    parser.add_argument(
-        "--endpoint", default=ENDPOINT, metavar="URL", help=f"URL of the server (default: {ENDPOINT})"
-    )
-    credential.add_flags(parser, piped=False)
+    add_server_flags(parser)
     parser.set_defaults(run=run, job_command=command)
     return parser
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isnan
 from typing import Any
 
@@ -64,12 +64,16 @@ def zarr_type(dtype: np.dtype[Any]) -> Any:
 
 def zarr_attributes(record: Json, dimensions: Sequence[str] | None) -> Json:
     """Return the `.zattrs` of a record: attributes of plain types, and the names of an array's dimensions."""
-    found: Json = {}
+    found: Json = {name: shown_floats(stored) for name, stored in plain_attributes(record)}
+    return found if dimensions is None else found | {DIMENSIONS: list(dimensions)}
+
+
+def plain_attributes(record: Json) -> Iterator[tuple[str, Json]]:
+    """Yield names and stored forms of a record's attributes of plain types that have a value and are the user's."""
     for name, stored in (record.get("attributes") or {}).items():
         kind = stored["type"].get("class") if isinstance(stored["type"], dict) else None
         if kind in PLAIN and name not in OWN and "encoding" not in stored and stored.get("value") is not None:
-            found[name] = shown_floats(stored)
-    return found if dimensions is None else found | {DIMENSIONS: list(dimensions)}
+            yield name, stored
 
 
 def scales_of(record: Json) -> list[str]:

@@ -17,7 +17,7 @@ from aiohttp import hdrs, payload, web
 
 from hsparse.sn.settings import Compress
 
-TEXTS = frozenset({"application/json", "text/html"})
+TEXTS = frozenset({"application/json", "application/xml", "text/html"})
 """What is compressed unless the settings say otherwise."""
 SMALLEST = 4096
 """Bytes of the smallest body that is compressed: with less, what is won does not pay for the work."""

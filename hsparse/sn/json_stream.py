@@ -44,15 +44,18 @@ def encode_members(members: dict[str, Any]) -> bytes:
     return b",".join(encode_floats(name) + b":" + encode_floats(item) for name, item in members.items())
 
 
-async def respond_parts(context: Context, parts: AsyncGenerator[bytes, None]) -> web.StreamResponse:
-    """Answer with the JSON that `parts` make together; beyond `PIECE` bytes they are sent as they come."""
+async def respond_parts(
+    context: Context, parts: AsyncGenerator[bytes, None], media: str = Media.JSON
+) -> web.StreamResponse:
+    """Answer with the text that `parts` make together; beyond `PIECE` bytes they are sent as they come."""
     async with context.service.answers.hold(4 * PIECE):
         pieces = _joined(parts)
         async with aclosing(pieces):
             first = await anext(pieces, b"")
             if len(first) < PIECE:
-                return web.Response(body=first, headers={"Content-Type": JSON_TYPE})
-            return await respond_stream(context.request, Media.JSON, _again(first, pieces))
+                kind = JSON_TYPE if media == Media.JSON else media
+                return web.Response(body=first, headers={"Content-Type": kind})
+            return await respond_stream(context.request, media, _again(first, pieces))
 
 
 async def _again(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

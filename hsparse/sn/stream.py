@@ -21,20 +21,18 @@ PATIENCE = 60.0
 
 
 async def respond_stream(
-    request: web.Request, media: Media, pieces: AsyncGenerator[Piece, None], length: int | None = None
+    request: web.Request, media: str, pieces: AsyncGenerator[Piece, None], length: int | None = None
 ) -> web.StreamResponse:
-    """Send the pieces of bytes as they come, the next one made while the last is on its way.
+    """Send the pieces of bytes, of a media type, as they come, the next one made while the last is on its way.
 
     The first is made before the headers are sent, so that what fails at once is answered as an error. What
     fails later aborts the connection: a client never takes half an answer for a whole one.
     """
-    coding = streamed_coding(request, media.value)
+    coding = streamed_coding(request, media)
     if coding is not None:
         pieces, length = compressed(pieces, coding), None
-    kind = JSON_TYPE if media is Media.JSON else media.value
-    response = web.StreamResponse(
-        headers={"Content-Type": kind, **coding_headers(request, media.value, coding)}
-    )
+    kind = JSON_TYPE if media == Media.JSON else media
+    response = web.StreamResponse(headers={"Content-Type": kind, **coding_headers(request, media, coding)})
     response.content_length = length
     return await send_stream(request, response, pieces)
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from hsparse.cli import credential, progress
-from hsparse.cli.credential import credential_of
+from hsparse.cli import progress
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.hdf5_import import Hdf5Import
 from hsparse.cli.importer.matrix_market import open_matrix_market
@@ -21,7 +20,7 @@ from hsparse.cli.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.cli.importer.target_domain import TargetDomain
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.cli.progress import Form, reporting, tell
-from hsparse.client.connection import Connection
+from hsparse.cli.server_flags import add_server_flags, connecting
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Conflict, HsparseError
 from hsparse.model.objid import derived_id, new_root_id
@@ -45,7 +44,6 @@ MATRICES: dict[str, Callable[[Path], Matrix]] = {
     ".npz": open_npz,
 }
 """What reads files that are one matrix, by the end of their names."""
-ENDPOINT = "http://127.0.0.1:5101"
 Advance = Callable[[int], None]
 
 
@@ -67,10 +65,7 @@ def add_parser(
     parser.add_argument(
         "domain", metavar="DOMAIN", help="the domain, like /home/ada/run.h5; its folder must exist"
     )
-    parser.add_argument(
-        "--endpoint", default=ENDPOINT, metavar="URL", help=f"URL of the server (default: {ENDPOINT})"
-    )
-    credential.add_flags(parser)
+    add_server_flags(parser, piped=True)
     parser.add_argument(
         "--resume", action="store_true", help="go on with an import of the same file that was stopped"
     )
@@ -108,7 +103,7 @@ def add_parser(
 
 def run(args: argparse.Namespace) -> int:
     """Import the file; raises the `HsparseError` that stops it."""
-    server = Server(_connecting(args))
+    server = Server(connecting(args, args.domain))
     try:
         with _open(args) as source:
             name = source.name.rpartition("/")[2]
@@ -197,14 +192,6 @@ class _Run:
         uploads.finish()
         upload.check()
         self._server.json("PUT", f"/groups/{root}/links", {"links": {self._args.path: {"id": id}}})
-
-
-def _connecting(args: argparse.Namespace) -> Callable[[], Connection]:
-    """Return what opens connections, signed in as the arguments say."""
-    who = credential_of(args)
-    return lambda: Connection(
-        args.endpoint, args.domain, user=who.user, password=who.password, token=who.token, timeout=300.0
-    )
 
 
 def _count(text: str) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, NotFound, TooLarge
 from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED
 from hsparse.model.objid import chunk_key, chunk_name
-from hsparse.sn.chunks.chunks import chunks_of, requested_chunk
+from hsparse.sn.chunks.chunks import requested_chunk, stored_chunks_of
 from hsparse.sn.context import Context
 from hsparse.sn.linked.linked_index import LinkedIndex
 from hsparse.sn.media import Media
@@ -29,7 +29,7 @@ async def get_chunk_value(context: Context) -> web.StreamResponse:
     """`GET /datasets/{id}/chunks/{chunk}/value`: a chunk's bytes, sections and filter masks in headers."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        chunks = chunks_of(context, dataset)
+        chunks = stored_chunks_of(context, dataset)
         scaled = requested_chunk(context, dataset, chunks.grid)
         if isinstance(chunks, LinkedIndex):
             return await _answer_piece(context, chunks, dataset, scaled)

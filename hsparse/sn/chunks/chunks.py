@@ -12,7 +12,7 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, NotFound, TooLarge, Unsupported
+from hsparse.errors import BadRequest, NotFound, TooLarge
 from hsparse.format.boxes import Boxes
 from hsparse.format.grid import Grid
 from hsparse.format.merged_boxes import merge, row_runs
@@ -27,6 +27,7 @@ from hsparse.sn.chunks.signed_chunks import SignedChunks
 from hsparse.sn.chunks.stored_chunks import Json, Order, OwnChunks, Scaled, StoredChunks, Wanted, place
 from hsparse.sn.context import Context
 from hsparse.sn.json_body import MOST_JSON
+from hsparse.sn.linked.file_rights import FileRights
 from hsparse.sn.linked.linked_index import LinkedIndex
 from hsparse.sn.objects.dataset import Dataset, until_current
 from hsparse.sn.respond import respond
@@ -42,15 +43,20 @@ FEW = 2**32
 
 def chunks_of(context: Context, dataset: Dataset) -> StoredChunks:
     """Return the stored chunks of a dataset, in objects of its own or in files; with `urls` each with its URL."""
-    owners, bucket = context.service.owners, context.service.settings.bucket
+    chunks = stored_chunks_of(context, dataset)
     seconds = url_seconds(context)
     if seconds is None:
-        return (LinkedIndex if is_linked(dataset.record) else OwnChunks)(owners, dataset, bucket)
-    if is_linked(dataset.record):
-        raise Unsupported(
-            f"{dataset.id} has its data in files, which URLs would open whole: ask without urls."
-        )
-    return SignedChunks(OwnChunks(owners, dataset, bucket), owners, seconds)
+        return chunks
+    owners, bucket = context.service.owners, context.service.settings.bucket
+    # A URL opens the whole file, of which the right to the domain gives what is linked.
+    rights = FileRights(owners, context.principal, bucket) if is_linked(dataset.record) else None
+    return SignedChunks(chunks, owners, seconds, rights)
+
+
+def stored_chunks_of(context: Context, dataset: Dataset) -> OwnChunks | LinkedIndex:
+    """Return the stored chunks of a dataset without URLs."""
+    owners, bucket = context.service.owners, context.service.settings.bucket
+    return (LinkedIndex if is_linked(dataset.record) else OwnChunks)(owners, dataset, bucket)
 
 
 def url_seconds(context: Context) -> int | None:

@@ -22,6 +22,7 @@ TOLD = (
     ErrorKind.UNSUPPORTED,
 )
 """What is wrong with one dataset is told in its place in a domain's map."""
+NOT_THERE = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,39 @@ async def mapped_objects(owners: Owners, root: str) -> AsyncGenerator[Mapped, No
     async with aclosing(groups):
         async for path, record in groups:
             yield Mapped(path, record, path)
-            links = [link for link in hard_links(record) if collection_of(link[1]) == "datasets"]
-            for start in range(0, len(links), READS_AT_ONCE):
-                some = links[start : start + READS_AT_ONCE]
-                outcomes = await owners.read(*(id for _, id in some))
-                for (title, id), outcome in zip(some, outcomes, strict=True):
-                    if outcome.failure is not None and outcome.failure.kind in (
-                        ErrorKind.NOT_FOUND,
-                        ErrorKind.GONE,
-                    ):
-                        continue
+            datasets = linked_datasets(owners, record)
+            async with aclosing(datasets):
+                async for title, dataset in datasets:
                     here = join(path, title)
-                    yield Mapped(here, outcome.unwrap(), first.setdefault(id, here))
+                    yield Mapped(here, dataset, first.setdefault(dataset["id"], here))
+
+
+async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[Mapped, None]:
+    """Yield the groups of `mapped_objects`, each right before those inside it."""
+    found: dict[tuple[str, ...], str] = {}
+    groups = walk(owners, root)
+    async with aclosing(groups):
+        async for path, record in groups:
+            found[components(path)] = record["id"]
+    order = sorted(found)
+    for start in range(0, len(order), READS_AT_ONCE):
+        some = order[start : start + READS_AT_ONCE]
+        for parts, outcome in zip(some, await owners.read(*(found[one] for one in some)), strict=True):
+            if outcome.failure is None or outcome.failure.kind not in NOT_THERE:
+                path = "/" + "/".join(parts)
+                yield Mapped(path, outcome.unwrap(), path)
+
+
+async def linked_datasets(owners: Owners, group: Record) -> AsyncGenerator[tuple[str, Record], None]:
+    """Yield titles and records of the datasets that a group's hard links lead to, as far as they are there."""
+    links = [link for link in hard_links(group) if collection_of(link[1]) == "datasets"]
+    for start in range(0, len(links), READS_AT_ONCE):
+        some = links[start : start + READS_AT_ONCE]
+        for (title, _), outcome in zip(some, await owners.read(*(id for _, id in some)), strict=True):
+            if outcome.failure is None or outcome.failure.kind not in NOT_THERE:
+                yield title, outcome.unwrap()
+
+
+def components(path: str) -> tuple[str, ...]:
+    """Return the names in a path, none of the root's."""
+    return tuple(part for part in path.split("/") if part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.errors import Unsupported
 from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED, ChunkRows
 from hsparse.format.grid import Grid
 from hsparse.format.selection import Selection
@@ -55,8 +56,8 @@ def map_page(after: Scaled = ()) -> Wanted:
     return Wanted(None, Order.NATIVE, after, 0, MAP_PAGE)
 
 
-class StoredChunks(Protocol):
-    """The stored chunks of one dataset; `grid` is of the chunks that are told of."""
+class ChunkPages(Protocol):
+    """The stored chunks of one dataset, page by page; `grid` is of the chunks that are told of."""
 
     grid: Grid
 
@@ -66,6 +67,10 @@ class StoredChunks(Protocol):
         A page that others follow may have fewer than the limit, even none.
         """
         ...
+
+
+class StoredChunks(ChunkPages, Protocol):
+    """The stored chunks of one dataset, by any question."""
 
     async def count(self, selection: Selection | None) -> int:
         """Return how many chunks a selection meets."""
@@ -78,6 +83,27 @@ class StoredChunks(Protocol):
     async def scaled(self) -> NDArray[np.uint64]:
         """Return the scaled coordinates of all, (n, rank) uint64."""
         ...
+
+
+async def chunk_rows(chunks: ChunkPages) -> AsyncGenerator[Json, None]:
+    """Yield what is known of every chunk that has anything."""
+    rows, marker = await chunks.page(map_page())
+    while True:
+        for row in rows:
+            if row.get("defined", 1):
+                yield row
+        if not marker:
+            return
+        rows, marker = await chunks.page(map_page(marker))
+
+
+def check_mask(row: Json) -> None:
+    """Raise `Unsupported` for a chunk with a filter mask, where references have no place for one."""
+    if row.get("filter_mask"):
+        raise Unsupported(
+            f"The chunk {row['scaled']} in {row['key']} was stored without some of its filters (mask "
+            f"{row['filter_mask']}), which references have no word for; read values, or the map in JSON."
+        )
 
 
 class OwnChunks:

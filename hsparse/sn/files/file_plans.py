@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hsparse.clock import Clock
@@ -34,10 +35,16 @@ Name = tuple[str, FileForm]
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A domain's file and its etag, without quotes."""
+    """A domain's file and its etag, without quotes; `records` are the digests of what it was planned from, by id."""
 
     etag: str
     plan: DomainPlan
+    records: Mapping[str, bytes]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, roughly."""
+        return self.plan.nbytes + 150 * len(self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +122,14 @@ class FilePlans:
         for column in plan.columns.values():
             check_bands(column.bands, self._most_answered)
         parts = (str(VERSION), *form.params.values(), state.digest.hex())
-        file = PlannedFile("-".join(parts), plan)
+        file = PlannedFile("-".join(parts), plan, state.digests)
         self._keep(name, _Held(file, state.digest, good_until))
         return file
 
     def _keep(self, name: Name, held: _Held) -> None:
         self._held[name] = held
         self._held.move_to_end(name)
-        size = sum(one.file.plan.nbytes for one in self._held.values())
+        size = sum(one.file.nbytes for one in self._held.values())
         while size > MOST_HELD and len(self._held) > 1:
             _, oldest = self._held.popitem(last=False)
-            size -= oldest.file.plan.nbytes
+            size -= oldest.file.nbytes

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any
 
 from hsparse.errors import BadRequest
 from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.format.hdf5.format_revision import FormatRevision
+from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
 
 MOST_REQUESTS = 64
 LONGEST_NAME = 1024
@@ -40,11 +42,22 @@ COUNT = Option(
     lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_REQUESTS,
     f"a number from 1 to {MOST_REQUESTS}",
 )
-LAYOUT = Option(lambda value: value in [*FileLayout], f"one of {', '.join(FileLayout)}")
+
+
+def one_of(choices: type[Enum]) -> Option:
+    """Return an option whose values are those of an enumeration."""
+    names = [choice.value for choice in choices]
+    return Option(lambda value: value in names, f"one of {', '.join(names)}")
+
 
 OPTIONS: dict[Kind, dict[str, Option]] = {
     Kind.IMPORT: {"resume": TRUTH, "as_is": TRUTH, "path": NAME, "requests": COUNT},
-    Kind.EXPORT: {"layout": LAYOUT, "force": TRUTH},
+    Kind.EXPORT: {
+        "layout": one_of(FileLayout),
+        "revision": one_of(FormatRevision),
+        "matrices": one_of(MatrixEncoding),
+        "force": TRUTH,
+    },
 }
 """By the name of the flag, with `_` for `-`."""
 

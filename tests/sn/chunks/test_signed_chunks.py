@@ -9,10 +9,13 @@ import pytest
 from aiohttp import ClientSession
 from yarl import URL
 
+from hsparse.clock import SystemClock
+from hsparse.dn.service import DataService
 from hsparse.testing.rest_client import RestClient
 from tests.conftest import MakeStore
-from tests.sn.linked.test_linked_read import link
-from tests.sn.value_client import create, sparse, value_client
+from tests.sn.conftest import USERS
+from tests.sn.linked.test_linked_read import PLAIN, URI, link, make_table
+from tests.sn.value_client import SETTINGS, create, sparse, value_client
 
 INT = "H5T_STD_I32LE"
 
@@ -65,15 +68,77 @@ async def test_how_long_a_url_may_be_good(client: RestClient, seconds: str) -> N
         assert (await client("GET", place, urls=seconds)).status == 400
 
 
-async def test_files_have_no_urls(make_store: MakeStore) -> None:
-    store = await make_store("memory")
-    async with value_client(store) as other:
-        await store.put("raw", bytes(160))
-        layout = {"class": "H5D_CONTIGUOUS_REF", "file_uri": "raw", "offset": 0, "size": 160}
-        path = await link(other, (40,), layout)
-        reply = await other("GET", f"{path}/chunks", urls=60)
-        assert (reply.status, reply["error"]["kind"]) == (400, "unsupported")
-        assert "files" in reply["error"]["message"]
+async def test_a_file_is_read_by_its_url(make_store: MakeStore) -> None:
+    store = await make_store("s3")
+    async with value_client(store) as client:
+        values = np.arange(40, dtype="<i4")
+        await store.put("raw", b"head" + values.tobytes())
+        await store.put("other", b"headache" + values.tobytes())
+        item = PLAIN | {"fields": [*PLAIN["fields"], URI]}
+        rows = np.array(
+            [(4, 80, "raw"), (88, 80, "other")], [("offset", "<i8"), ("size", "<i4"), ("file_uri", "S40")]
+        )
+        table = await make_table(client, item, rows)
+        for layout, count in (
+            ({"class": "H5D_CONTIGUOUS_REF", "file_uri": "raw", "offset": 4, "size": 160}, 1),
+            (
+                {
+                    "class": "H5D_CHUNKED_REF",
+                    "file_uri": "raw",
+                    "dims": [20],
+                    "chunks": {"0": [4, 80], "1": [84, 80]},
+                },
+                2,
+            ),
+            ({"class": "H5D_CHUNKED_REF_INDIRECT", "dims": [20], "chunk_table": table}, 2),
+        ):
+            path = await link(client, (40,), layout)
+            found = (await client("GET", f"{path}/map", urls=60))["chunks"]
+            assert len(found) == count
+            data = [(await fetched(row["url"]))[row["address"] :][: row["size"]] for row in found]
+            assert b"".join(data) == values.tobytes()
+            refs = (await client("GET", f"{path}/map", format="kerchunk", urls=60))["refs"]
+            assert await fetched(refs["0"][0]) == b"head" + values.tobytes()
+            plain = (await client("GET", f"{path}/chunks/0/value", urls=60)).body
+            assert plain == data[0]
+
+
+async def test_a_url_needs_the_right_to_the_file(make_store: MakeStore) -> None:
+    """Whoever may read the domain may read what is linked, but not the rest of the file."""
+    store, clock = await make_store("s3"), SystemClock()
+    node = DataService(store, clock)
+    client = await RestClient(node, clock, *USERS, settings=SETTINGS).open()
+    for path in ("/home/test_user1/open", "/home/test_user1/closed"):
+        assert (await client("PUT", "/", {"folder": 1}, domain=path)).status == 201
+    client.domain = "/home/test_user1/open/file.h5"
+    assert (await client("PUT", "/", {})).status == 201
+    assert (await client("PUT", "/acls/default", {"read": True})).status == 201
+    closed = {"read": False}
+    await client("PUT", "/acls/default", closed, domain="/home/test_user1/closed")
+    await store.put("home/test_user1/closed/raw", bytes(160))
+    layout = {
+        "class": "H5D_CONTIGUOUS_REF",
+        "file_uri": "home/test_user1/closed/raw",
+        "offset": 0,
+        "size": 160,
+    }
+    made = await client(
+        "POST",
+        "/datasets",
+        {"type": INT, "shape": [40], "h5path": "/d", "creationProperties": {"layout": layout}},
+        implicit=1,
+    )
+    assert made.status == 201, made.body
+    path = f"/datasets/{made['id']}"
+    assert (await client("GET", f"{path}/map", urls=60)).status == 200
+    assert (await client("GET", f"{path}/value", user="test_user2")).status == 200
+    for place in (f"{path}/map", f"{path}/chunks", f"{path}/chunks/0"):
+        assert (await client("GET", place, urls=60, user="test_user2")).status == 403
+        assert (await client("GET", place, user="test_user2")).status == 200
+    told = (await client("GET", "/map", urls=60, user="test_user2"))["datasets"]["/d"]
+    assert told["error"]["kind"] == "forbidden"
+    await client.close()
+    await node.close()
 
 
 @pytest.mark.parametrize("kind", ["memory", "posix"])

@@ -1,0 +1,81 @@
+"""Kerchunk references as a directory of Parquet files, which fsspec reads as they are needed.
+
+`.zmetadata` has the metadata of groups and arrays; `<array>/refs.<n>.parq` the references of `RECORD` chunks, in
+row-major order of the grid: `path`, `offset`, `size` and `raw`, the path null where no chunk is stored. Files without
+any are left out. Needs the extra `hsparse[parquet]`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hsparse.errors import Unsupported
+
+RECORD = 10_000
+SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("raw", pa.binary()),
+    ]
+)
+Reference = tuple[int, str, int, int]
+"""The number of a chunk in its grid; URL, offset and size."""
+
+
+def write_parquet(root: Path, members: Iterable[tuple[str, Any]]) -> None:
+    """Write references, all of an array behind its metadata, to a new directory; those of one array are in memory."""
+    root.mkdir()
+    metadata: dict[str, Any] = {}
+    for folder, found in groupby(members, lambda member: member[0].rpartition("/")[0]):
+        if "/.z" in f"/{folder}":
+            raise Unsupported(
+                f"Parquet references cannot have {folder!r}: names that begin with .z are metadata."
+            )
+        references: list[Reference] = []
+        counts: list[int] = []
+        for name, value in found:
+            last = name.rpartition("/")[2]
+            if not last.startswith(".z"):
+                references.append((_number(last, counts), *value))
+                continue
+            metadata[name] = json.loads(value)
+            if last == ".zarray":
+                array = metadata[name]
+                counts = [
+                    -(-size // chunk) for size, chunk in zip(array["shape"], array["chunks"], strict=True)
+                ]
+        _write_array(root / folder, references)
+    (root / ".zmetadata").write_text(json.dumps({"metadata": metadata, "record_size": RECORD}))
+
+
+def _number(name: str, counts: list[int]) -> int:
+    """Return the number of the chunk that a key names, in a grid of `counts`."""
+    number = 0
+    for part, count in zip(name.split("."), counts or [1], strict=True):
+        number = number * count + int(part)
+    return number
+
+
+def _write_array(folder: Path, references: list[Reference]) -> None:
+    references.sort()
+    for record, some in groupby(references, lambda one: one[0] // RECORD):
+        paths: list[str | None] = [None] * RECORD
+        offsets, sizes = [0] * RECORD, [0] * RECORD
+        for number, path, offset, size in some:
+            place = number % RECORD
+            paths[place], offsets[place], sizes[place] = path, offset, size
+        table = pa.table([paths, offsets, sizes, pa.nulls(RECORD, pa.binary())], schema=SCHEMA)
+        folder.mkdir(parents=True, exist_ok=True)
+        # Without statistics fastparquet takes numbers for ones that may be missing, and makes floats of them.
+        pq.write_table(
+            table, folder / f"refs.{record}.parq", compression="zstd", write_statistics=["offset", "size"]
+        )

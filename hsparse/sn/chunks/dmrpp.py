@@ -1,0 +1,295 @@
+"""DMR++: a domain as a dataset of DAP4 (OPeNDAP), each variable with the places of its chunks.
+
+The document is that of DAP4 (namespace `http://xml.opendap.org/ns/DAP/4.0#`, version 4.0) with `dmrpp:chunks` in the
+variables (`http://xml.opendap.org/dap/dmrpp/1.0.0#`). What it cannot have is named in the attribute `LEFT_OUT` of the
+group where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from hsparse.errors import BadRequest, Conflict, HsparseError, Unsupported
+from hsparse.format.hdf5.chunk_region import ChunkForm
+from hsparse.model.dap_variable import DapVariable, dap_attribute, is_xml, xml_text
+from hsparse.model.dataspace import dims_of
+from hsparse.model.linked_layout import is_linked
+from hsparse.model.objid import collection_of
+from hsparse.model.zarr_array import is_scale, plain_attributes, scales_of
+from hsparse.sn.chunks.mapped import TOLD, Mapped, components, linked_datasets
+from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, check_mask, chunk_rows
+from hsparse.sn.files.file_addresses import FileAddresses
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.objects.walk import hard_links
+from hsparse.sn.owners import Owners
+from hsparse.wire.message import Record
+
+MEDIA = "application/xml"
+LEFT_OUT = "hsparse_left_out"
+HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
+NAMESPACES = (
+    'xmlns="http://xml.opendap.org/ns/DAP/4.0#" xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#" '
+    'dapVersion="4.0" dmrVersion="1.0"'
+)
+Text = AsyncGenerator[bytes, None]
+Dims = list[tuple[str, int]]
+"""The path of a dimension that several may have, empty for one of its own, and its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """A dimension scale: the path of its group, its name and its size."""
+
+    group: tuple[str, ...]
+    name: str
+    size: int
+
+
+class Dmrpp:
+    """Documents about objects whose URLs are `base` and a key, or with `file` about the file whose URL is `base`."""
+
+    def __init__(
+        self,
+        base: str,
+        open_dataset: Callable[[Record], tuple[Dataset, ChunkPages]],
+        file: FileAddresses | None,
+    ) -> None:
+        self._base = base
+        self._open = open_dataset
+        self._file = file
+        self._scales: dict[str, _Scale] = {}
+
+    async def dataset(self, dataset: Dataset) -> Text:
+        """Yield the document of one dataset, which is called by its id; `Unsupported` where DMR++ cannot have it."""
+        sizes: Dims = [("", size) for size in dataset.extent]
+        variable = self._variable(dataset.id, dataset.record, sizes)
+        async with aclosing(variable):
+            first = await anext(variable)
+            yield self._begin(dataset.id) + first
+            async for text in variable:
+                yield text
+        yield b"</Dataset>\n"
+
+    async def domain(self, name: str, owners: Owners, groups: AsyncGenerator[Mapped, None]) -> Text:
+        """Yield the document of a domain; `groups` are as `nested_groups` has them."""
+        yield self._begin(name)
+        inside: tuple[str, ...] = ()
+        async with aclosing(groups):
+            async for group in groups:
+                if self._file is not None:
+                    self._file.check(group.record)
+                here = components(group.path)
+                if not all(map(is_xml, here)):  # the group above has told it
+                    await self._pass(group.record, owners)
+                    continue
+                shared = _common(inside, here)
+                yield b"</Group>\n" * (len(inside) - shared)
+                yield "".join(f'<Group name="{xml_text(one)}">\n' for one in here[shared:]).encode()
+                inside = here
+                content = self._group(here, group.record, owners)
+                async with aclosing(content):
+                    async for text in content:
+                        yield text
+        if self._file is not None:
+            self._file.check_all_met()
+        yield b"</Group>\n" * len(inside) + b"</Dataset>\n"
+
+    def _begin(self, name: str) -> bytes:
+        href = f' dmrpp:href="{xml_text(self._base)}"' if self._file is not None else ""
+        return f'{HEAD}<Dataset {NAMESPACES} name="{xml_text(name)}"{href}>\n'.encode()
+
+    # --- groups -------------------------------------------------------------------------------------
+
+    async def _group(self, group: tuple[str, ...], record: Record, owners: Owners) -> Text:
+        """Yield what is in a group's element, but for the groups inside it."""
+        left_out: list[str] = []
+        sizes, declared = await self._dimensions(group, record, owners)
+        for name, size in declared.items():
+            yield f'<Dimension name="{xml_text(name)}" size="{size}"/>\n'.encode()
+        datasets = linked_datasets(owners, record)
+        async with aclosing(datasets):
+            async for title, dataset in datasets:
+                if self._file is not None:
+                    self._file.check(dataset)
+                try:
+                    variable = self._variable(title, dataset, sizes.get(title))
+                    first = await anext(variable)
+                except HsparseError as error:
+                    if error.kind not in TOLD:
+                        raise
+                    left_out.append(f"{title}: {error.message}")
+                    continue
+                async with aclosing(variable):
+                    yield first
+                    async for text in variable:
+                        yield text
+        attributes, others = _attributes(record)
+        yield attributes
+        left_out += others + [
+            f"{title}: a group whose name XML cannot have" for title in _unnamed_groups(record)
+        ]
+        yield _left_out(left_out)
+
+    async def _pass(self, record: Record, owners: Owners) -> None:
+        """Compare with the file what is in a group that is left out."""
+        datasets = linked_datasets(owners, record)
+        async with aclosing(datasets):
+            async for _, dataset in datasets:
+                if self._file is not None:
+                    self._file.check(dataset)
+
+    async def _dimensions(
+        self, group: tuple[str, ...], record: Record, owners: Owners
+    ) -> tuple[dict[str, Dims], dict[str, int]]:
+        """Return the dimensions of each dataset in a group, and the sizes of those that the group declares.
+
+        Dimension scales are declared where they are; a dimension without one is called after the dataset.
+        """
+        shapes: dict[str, tuple[tuple[int, ...], list[str]]] = {}
+        declared: dict[str, int] = {}
+        datasets = linked_datasets(owners, record)
+        async with aclosing(datasets):
+            async for title, dataset in datasets:
+                try:
+                    self._described(Dataset.of(dataset))
+                except (BadRequest, Unsupported):
+                    continue  # told where the variable would be
+                dims = dims_of(dataset["shape"]) or ()
+                shapes[title] = dims, scales_of(dataset)
+                if is_scale(dataset) and _is_plain(title):
+                    self._scales.setdefault(dataset["id"], _Scale(group, title, dims[0]))
+                    declared[title] = dims[0]
+        found: dict[str, Dims] = {}
+        for title, (dims, scales) in shapes.items():
+            found[title] = []
+            for number, (size, scale) in enumerate(zip(dims, scales, strict=True)):
+                path = self._shared(group, scale, size, title if declared.get(title) == size else "")
+                name = f"{title}_dim_{number}"
+                if not path and _is_plain(*group, title) and declared.setdefault(name, size) == size:
+                    path = _path((*group, name))
+                found[title].append((path, size))
+        return found, declared
+
+    def _shared(self, group: tuple[str, ...], id: str, size: int, own: str) -> str:
+        """Return the path of the dimension that a scale is: the dataset's `own` name, or that of the scale `id`."""
+        if own and _is_plain(*group):
+            return _path((*group, own))
+        scale = self._scales.get(id)
+        if scale is None or scale.size != size or group[: len(scale.group)] != scale.group:
+            return ""
+        return _path((*scale.group, scale.name)) if _is_plain(*scale.group) else ""
+
+    # --- variables ----------------------------------------------------------------------------------
+
+    async def _variable(self, name: str, record: Record, dims: Dims | None) -> Text:
+        """Yield a variable; `Unsupported`, before anything is yielded, where DMR++ cannot have it."""
+        dataset, chunks = self._open(record)
+        variable = self._described(dataset)
+        if dims is None or tuple(size for _, size in dims) != dataset.extent:
+            raise Conflict(f"{dataset.id} was changed while the map was made. Ask for the map again.")
+        title = xml_text(name)
+        if is_linked(record):  # others have no masks
+            async for row in chunk_rows(chunks):
+                check_mask(row)
+        rows = chunk_rows(chunks)
+        async with aclosing(rows):
+            first = await anext(rows, None)
+            yield self._head(variable, title, dims, record) + _chunks(variable, chunks)
+            if first is not None:
+                yield self._chunk(first)
+            async for row in rows:
+                yield self._chunk(row)
+            yield f"</dmrpp:chunks>\n</{variable.type}>\n".encode()
+
+    @staticmethod
+    def _head(variable: DapVariable, title: str, dims: Dims, record: Record) -> bytes:
+        """Return the beginning of a variable's element: its dimensions and attributes."""
+        text = "".join(
+            f'<Dim name="{xml_text(path)}"/>\n' if path else f'<Dim size="{size}"/>\n' for path, size in dims
+        )
+        attributes, others = _attributes(record)
+        return f'<{variable.type} name="{title}">\n{text}'.encode() + attributes + _left_out(others)
+
+    def _described(self, dataset: Dataset) -> DapVariable:
+        spec = dataset.spec
+        made = self._file is not None and self._file.form(dataset) is ChunkForm.MADE
+        if spec.sparse and not made:
+            raise Unsupported(
+                f"{dataset.id} is sparse, which DMR++ is not: read the map in JSON, or take the map of the stock file "
+                "(addresses=file)."
+            )
+        if dataset.is_variable:
+            raise Unsupported(f"{dataset.id} has elements of variable length, which DMR++ does not refer to.")
+        if spec.arange:
+            raise Unsupported(f"{dataset.id} has an initializer: what was not written is no one fill value.")
+        if 0 in dataset.extent:
+            raise Unsupported(f"{dataset.id} has no elements, which DAP4 has no dimension for.")
+        return DapVariable.of(spec.datatype.dtype, spec.fill, () if made else spec.filters[0])
+
+    def _chunk(self, row: Json) -> bytes:
+        check_mask(row)
+        place, href = row, ""
+        if self._file is not None:
+            place = row["file"]
+        else:
+            href = f' href="{xml_text(row.get("url") or self._base + row["key"])}"'
+        position = ",".join(map(str, row["offset"]))
+        where = f' chunkPositionInArray="[{position}]"' if position else ""
+        return f'<dmrpp:chunk offset="{place["address"]}" nBytes="{place["size"]}"{where}{href}/>\n'.encode()
+
+
+def _chunks(variable: DapVariable, chunks: ChunkPages) -> bytes:
+    """Return the beginning of the element with a variable's chunks."""
+    told = f'<dmrpp:chunks fillValue="{variable.fill}" byteOrder="{variable.byte_order}"'
+    if variable.compression:
+        told += f' compressionType="{variable.compression}"'
+    if variable.level:
+        told += f' deflateLevel="{variable.level}"'
+    sizes = " ".join(map(str, chunks.grid.chunk))
+    dims = f"<dmrpp:chunkDimensionSizes>{sizes}</dmrpp:chunkDimensionSizes>\n" if sizes else ""
+    return f"{told}>\n{dims}".encode()
+
+
+def _attributes(record: Record) -> tuple[bytes, list[str]]:
+    """Return the attributes of a record that DAP4 has too, and what to say of others of plain types."""
+    found, others = b"", []
+    for name, stored in plain_attributes(record):
+        try:
+            found += _attribute(name, *dap_attribute(stored))
+        except Unsupported as error:
+            others.append(f"attribute {name}: {error.message}")
+    return found, others
+
+
+def _attribute(name: str, kind: str, values: Sequence[str]) -> bytes:
+    text = "".join(f"<Value>{xml_text(value)}</Value>" for value in values)
+    return f'<Attribute name="{xml_text(name)}" type="{kind}">{text}</Attribute>\n'.encode()
+
+
+def _left_out(told: Sequence[str]) -> bytes:
+    """Return the attribute that names what is left out, in ASCII: names may have what XML cannot."""
+    return _attribute(LEFT_OUT, "String", [ascii(one)[1:-1] for one in told]) if told else b""
+
+
+def _unnamed_groups(record: Record) -> list[str]:
+    """Return the titles of a group's groups that XML cannot have."""
+    return [title for title, id in hard_links(record) if collection_of(id) == "groups" and not is_xml(title)]
+
+
+def _is_plain(*names: str) -> bool:
+    """Say whether names can be in a path of DAP4 as they are."""
+    return all(is_xml(name) and not set(name) & set("./\\") for name in names)
+
+
+def _path(names: tuple[str, ...]) -> str:
+    return "/" + "/".join(names)
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return how many names two paths begin with together."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count

@@ -1,0 +1,124 @@
+"""`hsparse map` against a server: every form, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+from fsspec import filesystem
+
+from hsparse.cli import map as map_command
+from hsparse.cli.main import main
+from hsparse.client.connection import Connection
+from hsparse.testing.server_process import server_process
+
+# fsspec reads by fastparquet, of which pandas 3 says that it will go; by pyarrow it finds no chunk that is not stored.
+pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
+
+DOMAIN = "/home/admin/map.h5"
+VALUES = np.arange(900_000, dtype="<i4").reshape(3000, 300)
+INT = "H5T_STD_I32LE"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def url(store: Path) -> Iterator[str]:
+    """A server with a domain that has a dense dataset, a sparse one, and text."""
+    with server_process("--root", str(store), "--no-fsync") as server:
+        with Connection(server.url, DOMAIN) as connection:
+            connection.json("PUT", "/", {})
+            chunked = {"class": "H5D_CHUNKED", "dims": [900, 300]}
+            layout = {"class": "H5D_STRUCT_CHUNK", "dims": [900, 300], "flags": ["H5D_SPARSE_DATA"]}
+            for name, properties in (
+                ("g/dense", {"layout": chunked, "filters": ["shuffle", "deflate"], "fillValue": -1}),
+                ("g/sparse", {"layout": layout, "fillValue": -1}),
+            ):
+                body = {"type": INT, "shape": [3000, 400], "h5path": name, "creationProperties": properties}
+                made = connection.json("POST", "/datasets", body, implicit=1)
+                where = f"/datasets/{made['id']}/value"
+                connection.json("PUT", where, VALUES.tobytes(), select="[0:3000,0:300]")
+            text = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
+            connection.json("POST", "/datasets", {"type": text, "shape": [2], "h5path": "text"})
+        yield server.url
+        assert server.stop() == 0
+
+
+def make(url: str, out: Path, *flags: str) -> int:
+    return main(["map", DOMAIN, str(out), "--endpoint", url, *flags])
+
+
+def opened(references: Any) -> Any:
+    files = filesystem("reference", fo=references, remote_protocol="file", asynchronous=True)
+    return zarr.open(zarr.storage.FsspecStore(files, read_only=True), mode="r", zarr_format=2)
+
+
+def check(group: Any, *names: str) -> None:
+    for name in names:
+        np.testing.assert_array_equal(group[name][:, :300], VALUES)
+        np.testing.assert_array_equal(group[name][:, 300:], np.full((3000, 100), -1))
+
+
+def test_json(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "map.json"
+    assert make(url, out) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    assert set(json.loads(out.read_text())["datasets"]) == {"/g/dense", "/g/sparse", "/text"}
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_references(url: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for form in ("kerchunk", "kerchunk-parquet"):
+        out = tmp_path / form
+        assert make(url, out, "--format", form, "--base", f"{store}/") == 0
+        check(opened(str(out)), "g/dense")
+    assert "left out: /g/sparse: " in capsys.readouterr().err
+
+
+def test_references_to_a_copy_of_the_file(url: str, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.h5"
+    assert main(["export", DOMAIN, str(copy), "--endpoint", url]) == 0
+    for form in ("kerchunk", "kerchunk-parquet"):
+        out = tmp_path / form
+        assert make(url, out, "--format", form, "--addresses", "file", "--base", str(copy)) == 0
+        check(opened(str(out)), "g/dense", "g/sparse")
+    with h5py.File(copy) as file:
+        check(file, "g/dense", "g/sparse")
+
+
+def test_what_is_there_is_kept(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "other").write_text("x")
+    parquet = ("--format", "kerchunk-parquet")
+    assert make(url, out, *parquet) == 2
+    assert "--force" in capsys.readouterr().err
+    assert make(url, out, *parquet, "--force", "--addresses", "objects", "--layout", "stock") == 2
+    assert "addresses=file" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["other"], (
+        "nothing was removed for a map that was refused"
+    )
+    assert make(url, out, *parquet, "--force") == 0
+    assert not (out / "other").exists()
+    assert list(tmp_path.iterdir()) == [out]
+    assert make(url, tmp_path / "no" / "where") == 2
+    assert make(url, tmp_path / "urls", "--urls", "60") == 0
+    told = json.loads((tmp_path / "urls").read_text())["datasets"]
+    assert told["/g/dense"]["error"]["kind"] == "unsupported", "only S3 has URLs"
+
+
+def test_parquet_needs_its_extra(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(map_command, "find_spec", lambda name: None)
+    assert make(url, tmp_path / "out", "--format", "kerchunk-parquet") == 2
+    assert "pip install 'hsparse[parquet]'" in capsys.readouterr().err
