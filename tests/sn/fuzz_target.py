@@ -81,6 +81,7 @@ PARAMETERS: dict[str, list[Any]] = {
     "section_unfiltered_size": ["4,8", "90,4"],
     "base": ["s3://x/"],
     "urls": [60],
+    "job": ["j-" + "0" * 12 + "-" + "0" * 12 + "-" + "0" * 16],
     "path": ["home/admin/fuzz-1", "home/admin/fuzz-2", "home/admin"],
 }
 SMALL = {"type": "integer", "minimum": 0, "maximum": 12}

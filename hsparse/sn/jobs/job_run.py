@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 RENEW_SECONDS = 2.0
 WAITING_SECONDS = 10.0
 """How often the record of a job is renewed that runs, or that waits."""
+DEFECT = Failure.of(HsparseError("Internal error; the server's log has the details."))
 FORGOTTEN = frozenset({ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.CONFLICT})
 """What an update is answered with when nobody wants the job any more."""
 
@@ -64,10 +65,7 @@ class JobRun:
             status, failure = Status.FAILED, Failure.of(error)
         except Exception:
             log.exception("the job %s failed", self.job.id)  # the others must go on
-            status, failure = (
-                Status.FAILED,
-                Failure.of(HsparseError("Internal error; the log has the details.")),
-            )
+            status, failure = Status.FAILED, DEFECT
         finally:
             self._prepare = None  # it holds the credential
             renewing.cancel()
@@ -97,8 +95,13 @@ class JobRun:
     async def _renew(self) -> None:
         """Tell again and again that the job is not lost, and how far it is; stop it when nobody wants it."""
         while True:
-            # A sign of life is a matter of time, nothing else happens that it could wait for.
-            await asyncio.sleep(RENEW_SECONDS if self.running else WAITING_SECONDS)
+            if self._turn.is_set():
+                # A sign of life is a matter of time, nothing else happens that it could wait for.
+                await asyncio.sleep(RENEW_SECONDS)
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(WAITING_SECONDS):  # wait_for of 3.11 may lose a cancellation
+                        await self._turn.wait()
             try:
                 record = await self._update(self._progress())
             except HsparseError as error:

@@ -114,6 +114,9 @@ async def test_a_defect_ends_one_job_alone(
         patch.setattr(JobPlaces, "argument", defect)
         await rest("DELETE", f"/jobs/{held}")
         failed = await until(rest, id, "failed")
-    assert failed["error"] == {"kind": "internal", "message": "Internal error; the log has the details."}
+    assert failed["error"] == {
+        "kind": "internal",
+        "message": "Internal error; the server's log has the details.",
+    }
     id = (await rest("POST", "/jobs", body))["id"]
     await until(rest, id, "done")
