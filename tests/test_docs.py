@@ -113,6 +113,7 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
         ("key", "revoke"),
         ("import",),
         ("export",),
+        ("map",),
         ("demo",),
     ):
         with pytest.raises(SystemExit):
