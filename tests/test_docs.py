@@ -115,6 +115,7 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
         ("export",),
         ("job", "import"),
         ("job", "list"),
+        ("map",),
         ("demo",),
     ):
         with pytest.raises(SystemExit):

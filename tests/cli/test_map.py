@@ -95,6 +95,14 @@ def test_references_to_a_copy_of_the_file(url: str, tmp_path: Path) -> None:
         check(file, "g/dense", "g/sparse")
 
 
+def test_dmrpp(url: str, tmp_path: Path) -> None:
+    out = tmp_path / "map.h5.dmrpp"
+    assert make(url, out, "--format", "dmrpp", "--addresses", "file", "--layout", "structured") == 0
+    document = out.read_text()
+    assert '<Int32 name="dense">' in document
+    assert "sparse: " in document
+
+
 def test_what_is_there_is_kept(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     out.mkdir()

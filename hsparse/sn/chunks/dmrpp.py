@@ -148,7 +148,7 @@ class Dmrpp:
         Dimension scales are declared where they are; a dimension without one is called after the dataset.
         """
         shapes: dict[str, tuple[tuple[int, ...], list[str]]] = {}
-        declared: dict[str, int] = {}
+        own: dict[str, int] = {}
         datasets = linked_datasets(owners, record)
         async with aclosing(datasets):
             async for title, dataset in datasets:
@@ -160,12 +160,12 @@ class Dmrpp:
                 shapes[title] = dims, scales_of(dataset)
                 if is_scale(dataset) and _is_plain(title):
                     self._scales.setdefault(dataset["id"], _Scale(group, title, dims[0]))
-                    declared[title] = dims[0]
-        found: dict[str, Dims] = {}
+                    own[title] = dims[0]
+        declared = dict(own)
+        found: dict[str, Dims] = {title: [] for title in shapes}
         for title, (dims, scales) in shapes.items():
-            found[title] = []
             for number, (size, scale) in enumerate(zip(dims, scales, strict=True)):
-                path = self._shared(group, scale, size, title if declared.get(title) == size else "")
+                path = self._shared(group, scale, size, title if title in own else "")
                 name = f"{title}_dim_{number}"
                 if not path and _is_plain(*group, title) and declared.setdefault(name, size) == size:
                     path = _path((*group, name))

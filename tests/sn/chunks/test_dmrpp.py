@@ -221,6 +221,20 @@ async def test_dimensions_and_attributes(client: RestClient, tmp_path: Path) -> 
     assert found.xpath("d:Attribute[@name='title']/d:Value/text()", namespaces=NAMES) == ["größe"]
 
 
+async def test_a_dataset_called_like_a_dimension(client: RestClient) -> None:
+    await linked_dataset(client, "/x", [5, 6], INT)
+    await linked_dataset(client, "/x_dim_0", [5, 5], INT)
+    await linked_dataset(client, "/y", [5, 6], INT)
+    await linked_dataset(client, "/y_dim_0", [7], INT)
+    found = variables(await document(client))
+    assert {path: sizes(one) for path, one in found.items()} == {
+        "/x": [5, 6],
+        "/x_dim_0": [5, 5],
+        "/y": [5, 6],
+        "/y_dim_0": [7],
+    }
+
+
 async def test_names_that_xml_cannot_have(client: RestClient) -> None:
     await linked_dataset(client, "/plain & <simple>", [3], INT)
     await linked_dataset(client, "/bad\x01", [3], INT)
