@@ -13,6 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bars
 
+from hsparse.cli.exporter.domain_source import DomainSource
+from hsparse.cli.exporter.filter_choice import FilterChoice
+from hsparse.cli.exporter.filtered_export import export_filtered
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile, Progress
 from hsparse.errors import BadRequest
@@ -51,6 +54,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         choices=[encoding.value for encoding in MatrixEncoding],
         help="sparse datasets of two dimensions as groups that AnnData, or Binsparse, reads (with the layout stock)",
     )
+    parser.add_argument(
+        "--filter",
+        action="append",
+        metavar="NAME[=LEVEL]",
+        help="write chunks with this filter: gzip[=LEVEL], shuffle, lzf, fletcher32, others that a plugin reads, or "
+        "none. Repeated, or with + between, they are applied one after the other: shuffle+gzip=4. All chunks get them, "
+        "whatever filters they had; data in one piece of more than 64 KiB becomes chunks of 1 MiB, what is smaller and "
+        "has a part of variable length stays as it is. Such an export is not continued, but begins again. With the "
+        "layout stock",
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE where there is one")
     parser.set_defaults(run=run)
 
@@ -61,17 +74,35 @@ def run(args: argparse.Namespace) -> int:
         raise BadRequest(f"{args.file} exists; add --force to replace it.")
     if not args.file.absolute().parent.is_dir():
         raise BadRequest(f"There is no directory {args.file.absolute().parent} to write to.")
+    choice = _choice(args)
     password = _password() if args.user is not None else None
     token = _token(args.token_file) if args.token_file is not None else None
-    with (
-        Connection(args.endpoint, user=args.user, password=password, token=token) as connection,
-        _shown(args.domain) as progress,
-    ):
-        size = DomainFile(connection, args.domain, args.layout, matrices=args.matrices).fetch(
-            args.file, progress
-        )
+
+    def connect() -> Connection:
+        return Connection(args.endpoint, user=args.user, password=password, token=token)
+
+    def file_of(connection: Connection) -> DomainFile:
+        return DomainFile(connection, args.domain, args.layout, matrices=args.matrices)
+
+    with _shown(args.domain) as progress:
+        if choice is None:
+            with connect() as connection:
+                size = file_of(connection).fetch(args.file, progress)
+        else:
+            with DomainSource(args.domain, connect, file_of) as source:
+                size = export_filtered(source, choice, args.file, progress)
     print(f"{args.file}: {size} bytes")
     return 0
+
+
+def _choice(args: argparse.Namespace) -> FilterChoice | None:
+    if args.filter is None:
+        return None
+    if args.layout != FileLayout.STOCK:
+        raise BadRequest(
+            "--filter is for the layout stock: structured chunks are written with the filters that their sections have."
+        )
+    return FilterChoice.parse(args.filter)
 
 
 @contextmanager
