@@ -61,8 +61,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="write chunks with this filter: gzip[=LEVEL], shuffle, lzf, fletcher32, others that a plugin reads, or "
         "none. Repeated, or with + between, they are applied one after the other: shuffle+gzip=4. All chunks get them, "
         "whatever filters they had; data in one piece of more than 64 KiB becomes chunks of 1 MiB, what is smaller and "
-        "has a part of variable length stays as it is. Such an export is not continued, but begins again. With the "
-        "layout stock",
+        "has a part of variable length stays as it is. Structured chunks get them in all their sections. Such an "
+        "export is not continued, but begins again",
     )
     parser.add_argument("--force", action="store_true", help="replace FILE where there is one")
     parser.set_defaults(run=run)
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadRequest(f"{args.file} exists; add --force to replace it.")
     if not args.file.absolute().parent.is_dir():
         raise BadRequest(f"There is no directory {args.file.absolute().parent} to write to.")
-    choice = _choice(args)
+    choice = None if args.filter is None else FilterChoice.parse(args.filter)
     password = _password() if args.user is not None else None
     token = _token(args.token_file) if args.token_file is not None else None
 
@@ -93,16 +93,6 @@ def run(args: argparse.Namespace) -> int:
                 size = export_filtered(source, choice, args.file, progress)
     print(f"{args.file}: {size} bytes")
     return 0
-
-
-def _choice(args: argparse.Namespace) -> FilterChoice | None:
-    if args.filter is None:
-        return None
-    if args.layout != FileLayout.STOCK:
-        raise BadRequest(
-            "--filter is for the layout stock: structured chunks are written with the filters that their sections have."
-        )
-    return FilterChoice.parse(args.filter)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from hsparse.format.hdf5.index_kind import IndexKind
 from hsparse.format.hdf5.index_layout import IndexLayout
 from hsparse.format.hdf5.layout_message import BTREE_1, Chunked, ChunkIndex, Contiguous
 from hsparse.format.hdf5.planned_chunks import Column
+from hsparse.format.hdf5.planned_header import PlannedMessage
 from hsparse.format.hdf5.planned_object import plan_layout
 from hsparse.format.hdf5.stored_type import has_places
 from hsparse.model.dataspace import max_dims_of
@@ -59,11 +60,16 @@ class Target:
 
 
 class RefilteredDataset(ABC):
-    """What the header says of data (`layout`, `pipeline`), the index that it needs, and its transport."""
+    """What the header says of data (`layout`, `pipeline`, `messages`), the index that it needs, and its transport."""
 
-    layout: Addressed
     pipeline: tuple[Filter, ...] = ()
+    messages: tuple[PlannedMessage, ...] = ()
     pieces: tuple[Piece, ...] = ()
+
+    @property
+    @abstractmethod
+    def layout(self) -> Addressed:
+        """The layout message: of the same length before the data is written and then."""
 
     @abstractmethod
     def tasks(self, target: Target) -> Iterator[Task]:
@@ -83,7 +89,7 @@ def refiltered(key: Key, data: StoredData, choice: FilterChoice) -> RefilteredDa
             f"A layout of {type(dataset.layout).__name__} cannot be written with other filters."
         )
     large = prod(data.dims) * data.size > SMALL
-    if choice.items and large and data.is_allocated and not has_places(dataset.type):
+    if not choice.is_none and large and data.is_allocated and not has_places(dataset.type):
         return NewChunks(key, data, choice)
     return OnePiece(key, data)
 
@@ -95,8 +101,11 @@ class OnePiece(RefilteredDataset):
         self._data = data
         self._place: Key = (key, "data")
         self._size = prod(data.dims) * data.size
-        place = self._place if data.is_allocated and self._size else None
-        self.layout = plan_layout(Contiguous(None, self._size), place)
+
+    @property
+    def layout(self) -> Addressed:
+        place = self._place if self._data.is_allocated and self._size else None
+        return plan_layout(Contiguous(None, self._size), place)
 
     def tasks(self, target: Target) -> Iterator[Task]:
         layout = self._data.dataset.layout
@@ -139,11 +148,14 @@ class _Chunks(RefilteredDataset):
             IndexKind.BTREE_V1, dims, limits, data.size, bool(self.pipeline), message_version=3
         )
         self._index = plan_index(layout, scaled)
-        place: Key | None = None
+        self._place: Key = (key, "index")
         if self._index.size:
-            place = (key, "index")
-            self.pieces = (Piece(place, self._index.size, partial(self._make_index, place)),)
-        self.layout = plan_layout(Chunked(dims, data.size, ChunkIndex(BTREE_1, None)), place)
+            self.pieces = (Piece(self._place, self._index.size, self._make_index),)
+
+    @property
+    def layout(self) -> Addressed:
+        place = self._place if self.pieces else None
+        return plan_layout(Chunked(self.dims, self.data.size, ChunkIndex(BTREE_1, None)), place)
 
     def put(self, target: Target, row: int, raw: Buffer) -> None:
         """Write the chunk at `row`, whose elements are `raw` in the file that is read."""
@@ -153,9 +165,9 @@ class _Chunks(RefilteredDataset):
         self._address[row] = target.area.append(filtered)
         self._size[row] = len(filtered)
 
-    def _make_index(self, place: Key, address_of: AddressOf) -> bytes:
+    def _make_index(self, address_of: AddressOf) -> bytes:
         records = dense_records(self._scaled, self._address, self._size, self._mask)
-        return self._index.encode(address_of(place), records)
+        return self._index.encode(address_of(self._place), records)
 
 
 class StoredChunks(_Chunks):

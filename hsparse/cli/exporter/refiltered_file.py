@@ -12,15 +12,18 @@ from threading import Lock
 from hsparse.cli.exporter.data_area import DataArea
 from hsparse.cli.exporter.filter_choice import FilterChoice
 from hsparse.cli.exporter.refiltered_dataset import RefilteredDataset, Target, Task, refiltered
+from hsparse.cli.exporter.refiltered_structured import StructuredChunks
 from hsparse.cli.exporter.relocation import Relocation
 from hsparse.cli.importer.file_objects import FileObject, FileObjects, is_ordered
 from hsparse.cli.importer.source import Source, naming
 from hsparse.cli.importer.stored_data import StoredData
+from hsparse.cli.importer.structured_upload import StructuredData
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.format.hdf5.addressed import Addressed, Key
 from hsparse.format.hdf5.file_plan import FilePlan, Piece
 from hsparse.format.hdf5.fill_value_message import INCREMENTAL
 from hsparse.format.hdf5.heap_plan import HeapPlan
+from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.link_message import Hard
 from hsparse.format.hdf5.planned_object import (
     LeadsTo,
@@ -52,12 +55,11 @@ class RefilteredFile:
         self._objects = FileObjects(source, ROOT, matrices=False)
         self._relocation = Relocation(self._objects)
         self._heap = HeapPlan()
-        self._datasets: list[RefilteredDataset] = []
-        planned = [self._planned(one) for one in self._objects.by_address.values()]
-        indexes = (piece for one in self._datasets for piece in one.pieces)
+        self._datasets: dict[Key, RefilteredDataset] = {}
+        self._planned = [self._plan_object(one) for one in self._objects.by_address.values()]
         self._root = self._objects.file.root
-        self._plan: FilePlan = plan_file(planned, self._root, [*self._heap.pieces(), *indexes])
         self._places: dict[Key, int] = {}
+        self._plan = self._plan_all()
 
     def write(self, part: Path, progress: Progress) -> int:
         """Write the file to `part`, which is replaced, and return its size in bytes."""
@@ -70,6 +72,15 @@ class RefilteredFile:
         finally:
             os.close(descriptor)
         return area.end
+
+    def _plan_all(self) -> FilePlan:
+        """Lay out the metadata; its size is the same before data is written and then."""
+        objects = [
+            replace(one, layout=self._datasets[one.key].layout) if isinstance(one, PlannedDataset) else one
+            for one in self._planned
+        ]
+        indexes = (piece for one in self._datasets.values() for piece in one.pieces)
+        return plan_file(objects, self._root, [*self._heap.pieces(), *indexes])
 
     def _transport(self, area: DataArea, progress: Progress) -> None:
         """Read, filter and write all data, in several threads."""
@@ -84,7 +95,7 @@ class RefilteredFile:
                 progress(self._source.size - left, self._source.size)
 
         with Uploads(THREADS) as work:
-            for dataset in self._datasets:
+            for dataset in self._datasets.values():
                 for task in dataset.tasks(target):
                     work.submit(task.memory, partial(run, task))
             work.finish()
@@ -92,6 +103,9 @@ class RefilteredFile:
 
     def _complete(self, area: DataArea) -> None:
         """Write the metadata, now that it is known where data is."""
+        known, self._plan = self._plan, self._plan_all()
+        if known.starts != self._plan.starts:
+            raise AssertionError("The metadata has another size than was planned.")
         superblock, *pieces = zip(self._plan.starts, self._plan.pieces, strict=True)
         for start, piece in pieces:
             area.write(start, self._bytes_of(piece))
@@ -105,13 +119,13 @@ class RefilteredFile:
         place = self._places.get(key)
         return self._plan.address_of(key) if place is None else place
 
-    def _planned(self, one: FileObject) -> PlannedObject:
+    def _plan_object(self, one: FileObject) -> PlannedObject:
         with naming(one.path):
             stored = self._objects.read(one)
             attributes = list(self._attributes(stored))
             ordered = is_ordered(stored)
             if stored.dataset is not None:
-                return self._dataset(one.address, stored.dataset, attributes, ordered=ordered)
+                return self._dataset(stored, stored.dataset, attributes, ordered=ordered)
             if stored.type is not None:
                 return PlannedDatatype(one.address, stored.type, attributes, ordered)
             links = [
@@ -130,11 +144,15 @@ class RefilteredFile:
             yield PlannedAttribute(one.name, one.type, one.shape, data, one.committed)
 
     def _dataset(
-        self, key: Key, dataset: StoredDataset, attributes: list[PlannedAttribute], *, ordered: bool
+        self, one: StoredObject, dataset: StoredDataset, attributes: list[PlannedAttribute], *, ordered: bool
     ) -> PlannedDataset:
-        found = refiltered(key, StoredData(self._objects, dataset), self._choice)
-        self._datasets.append(found)
-        fill = dataset.fill if not found.pieces else replace(dataset.fill, allocation=INCREMENTAL)
+        key: Key = one.header.address
+        if isinstance(dataset.layout, Structured):
+            found: RefilteredDataset = StructuredChunks(key, StructuredData(self._objects, one), self._choice)
+        else:
+            found = refiltered(key, StoredData(self._objects, dataset), self._choice)
+        self._datasets[key] = found
+        fill = replace(dataset.fill, allocation=INCREMENTAL) if found.pieces else dataset.fill
         places: tuple[tuple[int, Key], ...] = ()
         if fill.value:
             value = self._relocation.elements(dataset.type, fill.value, (), self._heap)
@@ -149,5 +167,6 @@ class RefilteredFile:
             attributes,
             dataset.committed,
             ordered,
-            fill_places=places,
+            found.messages,
+            places,
         )

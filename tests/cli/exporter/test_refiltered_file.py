@@ -16,11 +16,9 @@ from hsparse.cli.exporter.filtered_export import export_filtered
 from hsparse.cli.exporter.refiltered_dataset import NEW_CHUNK, chunk_dims
 from hsparse.cli.importer.source import LocalSource
 from hsparse.errors import Corrupt
-from hsparse.testing.rest_client import RestClient
 from tests.format.hdf5.h5py_judge import compare
 from tests.format.hdf5.test_copied_file import write_file
-from tests.sn.file_domain import INT, TEXT, check_file, fetch, fill_domain, place
-from tests.sn.value_client import sparse, value_client
+from tests.sn.file_domain import check_file
 
 H5DIFF = shutil.which("h5diff")
 PIPELINES = [["gzip=1"], ["shuffle", "gzip=4"], ["shuffle+lzf"], ["shuffle+gzip+fletcher32"], ["none"]]
@@ -43,32 +41,6 @@ def refilter(path: Path, *flags: str) -> Path:
 def pipeline_of(dataset: h5py.Dataset) -> list[int]:
     plist = dataset.id.get_create_plist()
     return [plist.get_filter(number)[0] for number in range(plist.get_nfilters())]
-
-
-@pytest.fixture
-async def served(request: pytest.FixtureRequest) -> bytes:
-    """The file of a domain with everything in it; the parameter is that of the request for it."""
-    async with value_client() as client:
-        await fill_domain(client)
-        await fill_more(client)
-        return await fetch(client, **getattr(request, "param", {}))
-
-
-async def fill_more(client: RestClient) -> None:
-    one = {"class": "H5D_CHUNKED", "dims": [50]}
-    ids = [
-        await place(client, f"/more {number}", TEXT, [50], [f"{number}"] * 50, layout=one)
-        for number in range(3)
-    ]
-    reference = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
-    region = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_DSETREG"}
-    chunked = {"class": "H5D_CHUNKED", "dims": [2]}
-    values = [f"datasets/{id}" for id in ids]
-    await place(client, "/chunked references", reference, [3], values, layout=chunked)
-    selected = [{"id": id, "select_type": "H5S_SEL_POINTS", "selection": [[3], [7]]} for id in ids]
-    await place(client, "/chunked regions", region, [3], selected, layout=chunked)
-    layout = sparse(16, 8)
-    await place(client, "/many", INT, [400, 300], 5, select="[0:400:3,0:300:7]", layout=layout, fillValue=-1)
 
 
 @pytest.mark.parametrize("flags", PIPELINES)
