@@ -6,8 +6,12 @@ import argparse
 from pathlib import Path
 
 from hsparse.cli import progress
+from hsparse.cli.exporter.domain_source import DomainSource
+from hsparse.cli.exporter.filter_choice import FilterChoice
+from hsparse.cli.exporter.filtered_export import export_filtered
 from hsparse.cli.progress import reporting, tell
 from hsparse.cli.server_flags import add_server_flags, connecting
+from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile
 from hsparse.errors import BadRequest
 from hsparse.format.hdf5.file_form import FileForm
@@ -44,6 +48,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         choices=[encoding.value for encoding in MatrixEncoding],
         help="sparse datasets of two dimensions as groups that AnnData, or Binsparse, reads (with the layout stock)",
     )
+    parser.add_argument(
+        "--filter",
+        action="append",
+        metavar="NAME[=LEVEL]",
+        help="write chunks with this filter: gzip[=LEVEL], shuffle, lzf, fletcher32, others that a plugin reads, or "
+        "none. Repeated, or with + between, they are applied one after the other: shuffle+gzip=4. All chunks get them, "
+        "whatever filters they had; data in one piece of more than 64 KiB becomes chunks of 1 MiB, what is smaller and "
+        "has a part of variable length stays as it is. Structured chunks get them in all their sections. Such an "
+        "export is not continued, but begins again",
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE where there is one")
     progress.add_flag(parser)
     parser.set_defaults(run=reporting(run))
@@ -55,8 +69,19 @@ def run(args: argparse.Namespace) -> int:
         raise BadRequest(f"{args.file} exists; add --force to replace it.")
     if not args.file.absolute().parent.is_dir():
         raise BadRequest(f"There is no directory {args.file.absolute().parent} to write to.")
-    with connecting(args)() as connection, progress.progress(args.progress, args.domain) as shown:
-        form = FileForm.parse(args.layout, args.revision, args.matrices)
-        size = DomainFile(connection, args.domain, form).fetch(args.file, shown.update)
+    form = FileForm.parse(args.layout, args.revision, args.matrices)
+    choice = None if args.filter is None else FilterChoice.parse(args.filter)
+    connect = connecting(args)
+
+    def file_of(connection: Connection) -> DomainFile:
+        return DomainFile(connection, args.domain, form)
+
+    with progress.progress(args.progress, args.domain) as shown:
+        if choice is None:
+            with connect() as connection:
+                size = file_of(connection).fetch(args.file, shown.update)
+        else:
+            with DomainSource(args.domain, connect, file_of) as source:
+                size = export_filtered(source, choice, args.file, shown.update)
     tell(args.progress, f"{args.file}: {size} bytes")
     return 0

@@ -38,7 +38,7 @@ class DomainFile:
         those of others are removed. Raises what the server names, `Unreachable` when it does not answer any more, and
         `PreconditionFailed` when the domain was changed meanwhile.
         """
-        size, etag = self._state()
+        size, etag = self.state()
         part = target.with_name(f"{target.name}.{etag}.part")
         for other in target.parent.glob(f"{_escaped(target.name)}.*.part"):
             if other != part:
@@ -70,7 +70,7 @@ class DomainFile:
         part.replace(target)
         return size
 
-    def _state(self) -> tuple[int, str]:
+    def state(self) -> tuple[int, str]:
         """Return the file's size in bytes, and its etag without quotes."""
         with self._connection.response("HEAD", self._path, **self._asked) as response:
             size = response.headers.get("Content-Length", "")
@@ -79,9 +79,20 @@ class DomainFile:
             raise HsparseError(f"{self._connection.url} does not say which state the file is of.")
         return int(size), etag.group(1)
 
-    def _parts(self, start: int, etag: str) -> Iterator[bytes]:
-        """Yield the bytes from `start` on, of the file with that etag."""
-        headers = {"Range": f"bytes={start}-", "If-Match": f'"{etag}"'}
+    def part(self, start: int, stop: int, etag: str) -> bytes:
+        """Return the bytes from `start` to before `stop`, of the file with that etag.
+
+        Raises what the server names, `Unreachable` when it does not answer with all of them, and `PreconditionFailed`
+        when the domain was changed.
+        """
+        found = b"".join(self._parts(start, etag, stop)) if start < stop else b""
+        if len(found) != stop - start:
+            raise Unreachable(f"{self._connection.url} sends nothing more: ask again later.")
+        return found
+
+    def _parts(self, start: int, etag: str, stop: int | None = None) -> Iterator[bytes]:
+        """Yield the bytes from `start` on, to before `stop` if there is one, of the file with that etag."""
+        headers = {"Range": f"bytes={start}-{'' if stop is None else stop - 1}", "If-Match": f'"{etag}"'}
         try:
             with self._connection.response("GET", self._path, headers, **self._asked) as response:
                 if response.status != 206:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
-from threading import Lock, Thread
+from threading import Thread
 from typing import Any, TypeVar
 
+from hsparse.cli.importer.block_cache import SMALL, BlockCache
 from hsparse.cli.importer.source import Source
 from hsparse.errors import BadRequest, Conflict, NotFound
 from hsparse.format.hdf5.reads import ByteRange
@@ -15,10 +15,6 @@ from hsparse.storage.object_store import Stored
 from hsparse.storage.s3 import S3Store
 
 SCHEME = "s3://"
-BLOCK = 1024 * 1024
-BLOCKS = 64
-"""Blocks of so many bytes, and how many of them, that small ranges are taken from."""
-SMALL = 64 * 1024
 Result = TypeVar("Result")
 
 
@@ -34,8 +30,6 @@ class S3Source(Source):
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="s3", daemon=True)
         self._thread.start()
-        self._lock = Lock()
-        self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._store = S3Store(bucket, endpoint=endpoint, region=region)
         try:
             self._wait(self._store.open())
@@ -48,6 +42,7 @@ class S3Source(Source):
             raise
         self.size = found.size
         self._etag = self.fingerprint = found.etag
+        self._blocks = BlockCache(self.size, lambda one: self._wait(self._get([one]))[0])
 
     def close(self) -> None:
         self._wait(self._store.close())
@@ -60,29 +55,7 @@ class S3Source(Source):
             self.check(one)
         large = [one for one in wanted if one.size > SMALL]
         found = dict(zip(large, self._wait(self._get(large)), strict=True))
-        return [found[one] if one in found else self._small(one) for one in wanted]
-
-    def _small(self, wanted: ByteRange) -> bytes:
-        if not wanted.size:
-            return b""
-        first = wanted.address // BLOCK
-        last = (wanted.address + wanted.size - 1) // BLOCK
-        data = b"".join(map(self._block, range(first, last + 1)))
-        start = wanted.address - first * BLOCK
-        return data[start : start + wanted.size]
-
-    def _block(self, number: int) -> bytes:
-        with self._lock:
-            found = self._blocks.get(number)
-            if found is None:
-                start = number * BLOCK
-                wanted = ByteRange(start, min(BLOCK, self.size - start))
-                (found,) = self._wait(self._get([wanted]))
-                self._blocks[number] = found
-                if len(self._blocks) > BLOCKS:
-                    self._blocks.popitem(last=False)
-            self._blocks.move_to_end(number)
-            return found
+        return [found[one] if one in found else self._blocks.read(one) for one in wanted]
 
     async def _get(self, wanted: list[ByteRange]) -> list[bytes]:
         reads = (self._store.get_range(self._key, one.address, one.size) for one in wanted)

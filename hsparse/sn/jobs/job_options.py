@@ -56,6 +56,7 @@ OPTIONS: dict[Kind, dict[str, Option]] = {
         "layout": one_of(FileLayout),
         "revision": one_of(FormatRevision),
         "matrices": one_of(MatrixEncoding),
+        "filter": NAME,
         "force": TRUTH,
     },
 }

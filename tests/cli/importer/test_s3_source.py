@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.cli.importer import s3_source
+from hsparse.cli.importer import block_cache, s3_source
 from hsparse.cli.importer.s3_source import S3Source
 from hsparse.errors import Conflict, Corrupt
 from hsparse.format.hdf5.reads import ByteRange
@@ -73,8 +73,8 @@ def test_what_is_no_object(
 
 
 def test_ranges(moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_source, "BLOCK", 1000)
-    monkeypatch.setattr(s3_source, "BLOCKS", 3)
+    monkeypatch.setattr(block_cache, "BLOCK", 1000)
+    monkeypatch.setattr(block_cache, "BLOCKS", 3)
     monkeypatch.setattr(s3_source, "SMALL", 1500)
     rng = np.random.default_rng(1)
     data = rng.bytes(20_500)

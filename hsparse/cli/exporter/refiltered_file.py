@@ -1,0 +1,172 @@
+"""A file that is read, written with other filters: metadata first, whose size is known, then data as it comes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import Lock
+
+from hsparse.cli.exporter.data_area import DataArea
+from hsparse.cli.exporter.filter_choice import FilterChoice
+from hsparse.cli.exporter.refiltered_dataset import RefilteredDataset, Target, Task, refiltered
+from hsparse.cli.exporter.refiltered_structured import StructuredChunks
+from hsparse.cli.exporter.relocation import Relocation
+from hsparse.cli.importer.file_objects import FileObject, FileObjects, is_ordered
+from hsparse.cli.importer.source import Source, naming
+from hsparse.cli.importer.stored_data import StoredData
+from hsparse.cli.importer.structured_upload import StructuredData
+from hsparse.cli.importer.uploads import Uploads
+from hsparse.format.hdf5.addressed import Addressed, Key
+from hsparse.format.hdf5.file_plan import FilePlan, Piece
+from hsparse.format.hdf5.fill_value_message import INCREMENTAL
+from hsparse.format.hdf5.heap_plan import HeapPlan
+from hsparse.format.hdf5.layout_message import Structured
+from hsparse.format.hdf5.link_message import Hard
+from hsparse.format.hdf5.planned_object import (
+    LeadsTo,
+    PlannedAttribute,
+    PlannedDataset,
+    PlannedDatatype,
+    PlannedGroup,
+    PlannedLink,
+    PlannedObject,
+    plan_file,
+)
+from hsparse.format.hdf5.stored_object import StoredDataset, StoredObject
+from hsparse.format.hdf5.superblock import encode_superblock
+from hsparse.model.dataspace import dims_of
+
+THREADS = 8
+"""How much is fetched and filtered at once."""
+ROOT = "g-00000000-00000000-0000-000000-000000"
+"""The id that the root group has here: ids lead from references to objects, and are in no file."""
+Progress = Callable[[int, int], None]
+
+
+class RefilteredFile:
+    """The file of `source`, planned with the filters of `choice`; raises what cannot be read or written of it."""
+
+    def __init__(self, source: Source, choice: FilterChoice) -> None:
+        self._source = source
+        self._choice = choice
+        self._objects = FileObjects(source, ROOT, matrices=False)
+        self._relocation = Relocation(self._objects)
+        self._heap = HeapPlan()
+        self._datasets: dict[Key, RefilteredDataset] = {}
+        self._planned = [self._plan_object(one) for one in self._objects.by_address.values()]
+        self._root = self._objects.file.root
+        self._places: dict[Key, int] = {}
+        self._plan = self._plan_all()
+
+    def write(self, part: Path, progress: Progress) -> int:
+        """Write the file to `part`, which is replaced, and return its size in bytes."""
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            area = DataArea(descriptor, self._plan.size)
+            self._transport(area, progress)
+            self._complete(area)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        return area.end
+
+    def _plan_all(self) -> FilePlan:
+        """Lay out the metadata; its size is the same before data is written and then."""
+        objects = [
+            replace(one, layout=self._datasets[one.key].layout) if isinstance(one, PlannedDataset) else one
+            for one in self._planned
+        ]
+        indexes = (piece for one in self._datasets.values() for piece in one.pieces)
+        return plan_file(objects, self._root, [*self._heap.pieces(), *indexes])
+
+    def _transport(self, area: DataArea, progress: Progress) -> None:
+        """Read, filter and write all data, in several threads."""
+        target = Target(area, self._relocation, self._address_of, self._places)
+        lock, left = Lock(), self._source.size
+
+        def run(task: Task) -> None:
+            nonlocal left
+            task.run()
+            with lock:
+                left -= task.done
+                progress(self._source.size - left, self._source.size)
+
+        with Uploads(THREADS) as work:
+            for dataset in self._datasets.values():
+                for task in dataset.tasks(target):
+                    work.submit(task.memory, partial(run, task))
+            work.finish()
+        progress(self._source.size, self._source.size)
+
+    def _complete(self, area: DataArea) -> None:
+        """Write the metadata, now that it is known where data is."""
+        known, self._plan = self._plan, self._plan_all()
+        if known.starts != self._plan.starts:
+            raise AssertionError("The metadata has another size than was planned.")
+        superblock, *pieces = zip(self._plan.starts, self._plan.pieces, strict=True)
+        for start, piece in pieces:
+            area.write(start, self._bytes_of(piece))
+        area.write(superblock[0], encode_superblock(self._address_of(self._root), area.end))
+
+    def _bytes_of(self, piece: Piece) -> bytes:
+        assert piece.make is not None
+        return piece.make(self._address_of)
+
+    def _address_of(self, key: Key) -> int:
+        place = self._places.get(key)
+        return self._plan.address_of(key) if place is None else place
+
+    def _plan_object(self, one: FileObject) -> PlannedObject:
+        with naming(one.path):
+            stored = self._objects.read(one)
+            attributes = list(self._attributes(stored))
+            ordered = is_ordered(stored)
+            if stored.dataset is not None:
+                return self._dataset(stored, stored.dataset, attributes, ordered=ordered)
+            if stored.type is not None:
+                return PlannedDatatype(one.address, stored.type, attributes, ordered)
+            links = [
+                PlannedLink(
+                    link.name, LeadsTo(link.target.address) if isinstance(link.target, Hard) else link.target
+                )
+                for link in stored.links
+            ]
+            return PlannedGroup(one.address, links, attributes, ordered)
+
+    def _attributes(self, stored: StoredObject) -> Iterator[PlannedAttribute]:
+        for one in stored.attributes:
+            dims, data = dims_of(one.shape), Addressed(b"")
+            if dims is not None:
+                data = self._relocation.elements(one.type, one.data, dims, self._heap)
+            yield PlannedAttribute(one.name, one.type, one.shape, data, one.committed)
+
+    def _dataset(
+        self, one: StoredObject, dataset: StoredDataset, attributes: list[PlannedAttribute], *, ordered: bool
+    ) -> PlannedDataset:
+        key: Key = one.header.address
+        if isinstance(dataset.layout, Structured):
+            found: RefilteredDataset = StructuredChunks(key, StructuredData(self._objects, one), self._choice)
+        else:
+            found = refiltered(key, StoredData(self._objects, dataset), self._choice)
+        self._datasets[key] = found
+        fill = replace(dataset.fill, allocation=INCREMENTAL) if found.pieces else dataset.fill
+        places: tuple[tuple[int, Key], ...] = ()
+        if fill.value:
+            value = self._relocation.elements(dataset.type, fill.value, (), self._heap)
+            fill, places = replace(fill, value=value.data), value.places
+        return PlannedDataset(
+            key,
+            dataset.type,
+            dataset.shape,
+            found.layout,
+            fill,
+            found.pipeline,
+            attributes,
+            dataset.committed,
+            ordered,
+            found.messages,
+            places,
+        )

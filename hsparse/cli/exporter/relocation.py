@@ -1,0 +1,54 @@
+"""Elements of one file as another has them, in which objects and heap collections are at other addresses."""
+
+from __future__ import annotations
+
+from hsparse.cli.exporter.data_area import DataArea
+from hsparse.cli.importer.file_objects import FileObjects
+from hsparse.format.buffer import Buffer
+from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
+from hsparse.format.hdf5.heap_plan import HeapPlan
+from hsparse.format.hdf5.made_chunk import HEAP
+from hsparse.format.hdf5.planned_elements import plan_elements
+from hsparse.format.hdf5.stored_elements import read_elements
+from hsparse.format.hdf5.stored_type import StoredType, has_places
+
+
+class Relocation:
+    """Knows where references lead to; objects are called as their headers' addresses in the file that is read."""
+
+    def __init__(self, objects: FileObjects) -> None:
+        self._objects = objects
+        self._addresses = {one.id: address for address, one in objects.by_address.items()}
+
+    def elements(self, stored: StoredType, data: Buffer, shape: tuple[int, ...], heap: HeapPlan) -> Addressed:
+        """Return elements without their addresses; parts of variable length are put to `heap`."""
+        if not has_places(stored):
+            return Addressed(bytes(data))
+        objects = self._objects
+        reads = read_elements(objects.file, stored, memoryview(data), shape, objects.find)
+        return plan_elements(stored, objects.source.run(reads), heap, self._key_of)
+
+    def written(
+        self, stored: StoredType, data: Buffer, shape: tuple[int, ...], area: DataArea, address_of: AddressOf
+    ) -> Buffer:
+        """Return elements with their addresses; parts of variable length are written to `area`."""
+        if not has_places(stored):
+            return data
+        heap = HeapPlan(HEAP)
+        elements = self.elements(stored, data, shape, heap)
+        places: dict[Key, int] = {}
+
+        def find(key: Key) -> int:
+            place = places.get(key)
+            return address_of(key) if place is None else place
+
+        pieces = list(heap.pieces())
+        for piece in pieces:
+            places[piece.key] = area.allocate(piece.size)
+        for piece in pieces:
+            assert piece.make is not None
+            area.write(places[piece.key], piece.make(find))
+        return elements.filled(find)
+
+    def _key_of(self, name: str) -> Key | None:
+        return self._addresses.get(name.rpartition("/")[2])

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from hsparse.testing.rest_client import RestClient
+from tests.sn.file_domain import INT, TEXT, fetch, fill_domain, place
+from tests.sn.value_client import sparse, value_client
+
+
+@pytest.fixture
+async def served(request: pytest.FixtureRequest) -> bytes:
+    """The file of a domain with everything in it; the parameter is that of the request for it."""
+    async with value_client() as client:
+        await fill_domain(client)
+        await fill_more(client)
+        return await fetch(client, **getattr(request, "param", {}))
+
+
+async def fill_more(client: RestClient) -> None:
+    one = {"class": "H5D_CHUNKED", "dims": [50]}
+    ids = [
+        await place(client, f"/more {number}", TEXT, [50], [f"{number}"] * 50, layout=one)
+        for number in range(3)
+    ]
+    reference = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
+    region = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_DSETREG"}
+    chunked = {"class": "H5D_CHUNKED", "dims": [2]}
+    values = [f"datasets/{id}" for id in ids]
+    await place(client, "/chunked references", reference, [3], values, layout=chunked)
+    selected = [{"id": id, "select_type": "H5S_SEL_POINTS", "selection": [[3], [7]]} for id in ids]
+    await place(client, "/chunked regions", region, [3], selected, layout=chunked)
+    layout = sparse(16, 8)
+    await place(client, "/many", INT, [400, 300], 5, select="[0:400:3,0:300:7]", layout=layout, fillValue=-1)
