@@ -125,6 +125,10 @@ def test_mutations(seeds: list[Seed], request: pytest.FixtureRequest) -> None:
                 continue
             if len(found) == 64:
                 found = "as it was" if found == before[place] else "other contents"
+            if found == "other contents" and seeds[place].is_guarded(data):
+                wrong.append(
+                    f"mutation {number} of {seeds[place].name} ({what}): other contents, past a checksum"
+                )
             outcomes[found] += 1
     seconds = time.perf_counter() - begun
     print(f"{count} mutations of {len(seeds)} files in {seconds:.0f} s, {len(wrong)} wrong: {dict(outcomes)}")
