@@ -28,7 +28,7 @@ from tests.sn.file_domain import fetch, fill_domain
 from tests.sn.value_client import value_client
 
 GOLDEN = Path(__file__).parent.parent.parent / "data" / "golden"
-HEADROOM = 256 * 1024 * 1024
+HEADROOM = 64 * 1024 * 1024
 """Bytes of address space that reading may take: no file here has more than 1 MB."""
 LARGEST = 1 << 20
 
@@ -135,3 +135,9 @@ def test_mutations(seeds: list[Seed], request: pytest.FixtureRequest) -> None:
     assert not wrong, "\n".join(wrong[:50])
     assert outcomes["corrupt"] > count // 10
     assert len(outcomes) > 2
+
+
+def test_the_bound_of_memory_is_one() -> None:
+    with bounded_memory(), pytest.raises(MemoryError):
+        np.zeros(2 * HEADROOM, np.uint8)
+    np.zeros(2 * HEADROOM, np.uint8)
