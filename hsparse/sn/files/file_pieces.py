@@ -48,8 +48,7 @@ class FilePieces:
                 largest = max(largest, piece.size)
             else:
                 rows = region.rows(max(0, start - address), stop - address)
-                sizes = region.chunks.size[rows.start : rows.stop]
-                largest = max(largest, int(sizes.max(initial=0)))
+                largest = max(largest, int(region.weights(rows).max(initial=0)))
         return 2 * (largest + min(self._page, stop - start) + PART)
 
     async def read(self, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
@@ -117,14 +116,15 @@ class FilePieces:
 
     def _batches(self, region: ChunkRegion, rows: range) -> Iterator[range]:
         """Yield runs of chunks that are read at once."""
-        first = rows.start
-        while first < rows.stop:
+        weights = region.weights(rows)
+        first = 0
+        while first < len(rows):
             last = first + 1
-            room = self._page - int(region.chunks.size[first])
-            while last < min(rows.stop, first + MOST_AT_ONCE) and int(region.chunks.size[last]) <= room:
-                room -= int(region.chunks.size[last])
+            room = self._page - int(weights[first])
+            while last < min(len(rows), first + MOST_AT_ONCE) and int(weights[last]) <= room:
+                room -= int(weights[last])
                 last += 1
-            yield range(first, last)
+            yield rows[first:last]
             first = last
 
     async def _chunk(self, region: ChunkRegion, row: int, address: int) -> Buffer:
