@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help check test demo bench chaos fuzz interchange programs clean
+.PHONY: help check test demo bench chaos fuzz interchange mutations programs roundtrips clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -36,6 +36,12 @@ interchange: $(BIN)/.installed ## domains written by HSDS and read here, and bac
 
 programs: $(BIN)/.installed ## 1,000 random programs of h5py calls, by h5pyd too
 	$(BIN)/pytest -s tests/clients/test_programs.py --programs 1000 --timeout 3600
+
+roundtrips: $(BIN)/.installed ## 1,000 random domains exported and imported again
+	$(BIN)/pytest -s tests/cli/importer/test_round_trips.py --round-trips 1000 --timeout 7200
+
+mutations: $(BIN)/.installed ## 100,000 changed HDF5 files, read as an import reads them
+	$(BIN)/pytest -s tests/cli/importer/test_mutations.py --mutations 100000 --timeout 7200
 
 bench: $(BIN)/.installed ## the workloads against HSDS and TileDB
 	$(BIN)/python -m benchmarks

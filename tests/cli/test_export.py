@@ -70,6 +70,14 @@ def test_a_domain_becomes_a_file(url: str, tmp_path: Path, capsys: pytest.Captur
         assert (file["values"][:5] == np.arange(5)).all()
         with pytest.raises(KeyError):
             file["sparse"]
+    newest = path.read_bytes()
+    structured = [*arguments, "--force", "--layout", "structured", "--revision"]
+    assert main([*structured, "lib-2026-09"]) == 0
+    assert path.read_bytes() == newest
+    assert main([*structured, "rfc-2023-07"]) == 0
+    assert path.read_bytes() != newest
+    assert main([*arguments, "--force", "--revision", "rfc-2023-07"]) == 2
+    assert "layout=structured" in capsys.readouterr().err
 
 
 def test_it_goes_on_where_it_stopped(

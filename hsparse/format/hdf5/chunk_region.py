@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
 
 import numpy as np
 
+from hsparse.format.chunk_rows import UNFILTERED
 from hsparse.format.hdf5.addressed import Key
 from hsparse.format.hdf5.file_plan import ALIGNMENT
 from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
@@ -64,6 +66,18 @@ class ChunkRegion:
     def nbytes(self) -> int:
         """The memory that it takes."""
         return self.starts.nbytes + self.chunks.nbytes
+
+    def weights(self, rows: range) -> Column:
+        """Return the bytes that the largest form of each chunk takes while it is made or checked."""
+        sizes = self.chunks.size[rows.start : rows.stop]
+        if self.form is ChunkForm.CONVERTED:
+            found = self.chunks.sections[rows.start : rows.stop, :, UNFILTERED].sum(1, dtype=np.uint64)
+        elif self.form is ChunkForm.LINKED and self.spec.filters[0]:
+            found = np.full(len(sizes), prod(self.spec.dims) * self.spec.dtype.itemsize, np.uint64)
+        else:
+            return sizes
+        largest: Column = np.maximum(sizes, found)
+        return largest
 
     def rows(self, start: int, stop: int) -> range:
         """Return the chunks that have bytes from `start` to before `stop`, offsets in the piece."""

@@ -11,13 +11,13 @@ MOST_AT_ONCE = 16
 
 
 def batches(sizes: Column, rows: range, page: int) -> Iterator[range]:
-    """Yield runs of `rows` that have up to `page` bytes by `sizes: (n,)`, or are one alone."""
-    first = rows.start
-    while first < rows.stop:
+    """Yield runs of `rows` that have up to `page` bytes by `sizes: (len(rows),)`, or are one alone."""
+    first = 0
+    while first < len(rows):
         last = first + 1
         room = page - int(sizes[first])
-        while last < min(rows.stop, first + MOST_AT_ONCE) and int(sizes[last]) <= room:
+        while last < min(len(rows), first + MOST_AT_ONCE) and int(sizes[last]) <= room:
             room -= int(sizes[last])
             last += 1
-        yield range(first, last)
+        yield rows[first:last]
         first = last

@@ -53,8 +53,7 @@ class FilePieces:
                 largest = max(largest, piece.size)
             else:
                 rows = region.rows(max(0, start - address), stop - address)
-                sizes = region.chunks.size[rows.start : rows.stop]
-                largest = max(largest, int(sizes.max(initial=0)))
+                largest = max(largest, int(region.weights(rows).max(initial=0)))
         return bands + 2 * (largest + min(self._page, stop - start) + PART)
 
     async def read(self, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
@@ -115,7 +114,8 @@ class FilePieces:
     ) -> AsyncGenerator[Buffer, None]:
         """Yield a region's bytes from `start` to before `stop`, offsets in it."""
         at = start
-        for rows in batches(region.chunks.size, region.rows(start, stop), self._page):
+        wanted = region.rows(start, stop)
+        for rows in batches(region.weights(wanted), wanted, self._page):
             found = await gather_all([self._chunk(region, row, address) for row in rows])
             for row, data in zip(rows, found, strict=True):
                 begin = int(region.starts[row])

@@ -101,14 +101,12 @@ def _run(dataset: Dataset, file: LinkedFile, entries: np.ndarray[Any, np.dtype[n
 
 
 async def judge_linked(owners: Owners, chunks: PlannedChunks) -> PlannedChunks:
-    """Return chunks with the filters that they went through: of these less may be told than the file has.
+    """Return chunks, at least one, with the filters they went through: of these less may be told than the file has.
 
     The first chunk tells the filters, sizes tell where one was skipped. `Unsupported` where none fit.
     """
     places = chunks.linked
     assert places is not None
-    if places.contiguous or not len(chunks):
-        return chunks
     spec, data = places.spec, await read_piece(owners, chunks, 0)
     size = prod(spec.dims) * spec.dtype.itemsize
     told = spec.filters[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 
 from hsparse.format.buffer import Buffer, byte_view
@@ -48,7 +48,7 @@ class MatrixPieces:
     async def _entries(self, column: MatrixColumn, first: int, last: int) -> AsyncGenerator[Buffer, None]:
         """Yield values or indices."""
         bands = column.bands
-        for some in batches(bands.weights, bands.bands_of(column.part, first, last), self._page):
+        for some in self._batches(bands, bands.bands_of(column.part, first, last)):
             made = await self._bands(bands, some)
             for band, one in zip(some, made, strict=True):
                 begin = max(first, int(bands.starts[band]))
@@ -62,10 +62,13 @@ class MatrixPieces:
         for low in range(first, last, BLOCK):
             high = min(last, low + BLOCK)
             pointers = await asyncio.to_thread(known_pointers, bands, low, high)
-            for some in batches(bands.weights, bands.bands_of(column.part, low, high), self._page):
+            for some in self._batches(bands, bands.bands_of(column.part, low, high)):
                 for band, one in zip(some, await self._bands(bands, some), strict=True):
                     add_pointers(bands, band, one, pointers, low)
             yield byte_view(pointers.astype(bands.index))
+
+    def _batches(self, bands: MatrixBands, some: range) -> Iterator[range]:
+        return batches(bands.weights[some.start : some.stop], some, self._page)
 
     async def _bands(self, bands: MatrixBands, some: range) -> Sequence[MadeBand]:
         return await gather_all([self._band(bands, band) for band in some])
@@ -74,7 +77,7 @@ class MatrixPieces:
         async def make() -> MadeBand:
             maker = BandMaker(bands, band)
             rows = range(int(bands.rows[band]), int(bands.rows[band + 1]))
-            for some in batches(bands.chunks.size, rows, self._page):
+            for some in batches(bands.chunks.size[rows.start : rows.stop], rows, self._page):
                 found = await gather_all([self._stored(bands, row) for row in some])
                 await asyncio.to_thread(_add, maker, found)
             return await asyncio.to_thread(maker.finish)

@@ -69,8 +69,11 @@ class SizedChunks:
 
     async def _judged(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
         """Return chunks as foreign where the first is: whoever wrote that wrote all, or nearly so."""
-        if chunks.linked is not None:
-            async with self._answers.hold(int(chunks.size.max(initial=0))):
+        if (places := chunks.linked) is not None:
+            if places.contiguous or not len(chunks):
+                return chunks
+            nbytes = prod(places.spec.dims) * places.spec.dtype.itemsize
+            async with self._answers.hold(int(chunks.size[0]) + nbytes):
                 return await judge_linked(self._owners, chunks)
         if spec.sparse or not spec.filters[0] or not len(chunks):
             return chunks

@@ -117,11 +117,12 @@ def _object(connection: Connection, id: str) -> dict[str, Any]:
         stored = stored_type(datatype.item)
         seen["has places"] = has_places(stored)
         seen["has references on heaps"] = datatype.is_variable and has_references(stored)
-        seen["layout"] = record.get("layout")
+        seen["layout"] = properties.get("layout")
+        seen["grid"] = record.get("layout")
         if record["shape"]["class"] != "H5S_NULL":
             seen["pipelines"] = [list(map(_filter, some)) for some in chunk_spec(record).filters]
             seen["value"] = connection.json("GET", f"{url}/value")["value"]
-            if SPARSE in ((seen["layout"] or {}).get("flags") or ()):
+            if SPARSE in ((seen["grid"] or {}).get("flags") or ()):
                 seen["defined"] = _defined(connection, url, dims_of(record["shape"]) or ())
     return seen
 

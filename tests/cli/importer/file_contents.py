@@ -17,13 +17,17 @@ from hsparse.cli.importer.source import Source
 from hsparse.cli.importer.stored_data import StoredData
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
 from hsparse.cli.importer.uploads import Uploads
+from hsparse.format.direct_chunk import check_direct
+from hsparse.format.grid import Grid
 from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.format.hdf5.stored_elements import check_known
 from hsparse.format.hdf5.stored_object import StoredObject
+from hsparse.model.layout import chunk_spec
 from hsparse.model.variable_array import VariableArray
 
 ROOT = "g-1c2d3e4f-00112233-4455-667788-99aabb"
+SECTIONS = ("section_size", "section_unfiltered_size", "filter_mask")
 MOST_ROWS = 50
 """Chunks of a dataset that are read, and batches of a matrix: the others are no different."""
 MOST_VALUES = 1 << 20
@@ -106,18 +110,24 @@ def _dataset(objects: FileObjects, stored: StoredObject, path: str) -> Iterator[
 
 
 class _Recorded:
-    """A server that takes everything, and keeps it."""
+    """A server that keeps what it is sent; whole chunks it checks first, as servers do."""
 
-    def __init__(self) -> None:
+    def __init__(self, record: dict[str, Any]) -> None:
         self.sent: list[Any] = []
+        self._spec = chunk_spec(record)
+        self._grid = Grid(record["shape"]["dims"], self._spec.dims)
 
     def json(self, method: str, path: str, body: Any = None, **params: Any) -> dict[str, Any]:
+        if "section_size" in params:
+            scaled = tuple(map(int, path.split("/")[-2].split("_")))
+            columns = (params[name].split(",") for name in SECTIONS)
+            table = np.array([[int(one) for one in column] for column in columns], np.uint64).T
+            check_direct(self._spec, bytes(body), table, self._grid.clipped(scaled))
         self.sent.append((method, path, bytes(body), params))
         return {}
 
 
 def _structured(data: StructuredData, path: str) -> Iterator[Any]:
-    server = _Recorded()
     body = data.body(path)
     dims = list(data.layout.index.chunk)
     record = {
@@ -131,6 +141,7 @@ def _structured(data: StructuredData, path: str) -> Iterator[Any]:
         },
         "creationProperties": {"filters": body["creationProperties"]["filters"]},
     }
+    server = _Recorded(record)
     with Uploads(1) as uploads:
         upload = StructuredUpload(server, uploads, path, record, data, lambda _: None)  # type: ignore[arg-type]
         upload.submit({tuple(row) for row in data.records.scaled[MOST_ROWS:].tolist()})

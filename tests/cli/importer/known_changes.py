@@ -33,7 +33,7 @@ def is_refused(picture: Picture, form: str) -> bool:
 
 
 def _is_sparse(picture: Picture, path: str) -> bool:
-    return SPARSE in ((picture[path].get("layout") or {}).get("flags") or ())
+    return SPARSE in ((picture[path].get("grid") or {}).get("flags") or ())
 
 
 def _is_made(picture: Picture, path: str) -> bool:
@@ -57,7 +57,7 @@ KNOWN: tuple[Known, ...] = (
         "That is the layout stock: any library reads it. The server enlarges such chunks where they are small.",
         lambda it, form, before: (
             form == "stock"
-            and it.what == "layout"
+            and it.what in ("layout", "grid")
             and _is_sparse(before, it.path)
             and _is_enlarged(it.before, it.after)
         ),
@@ -84,8 +84,8 @@ KNOWN: tuple[Known, ...] = (
         "a dense dataset of structured chunks is a chunked one",
         "The RFC reserves structured chunks for dense data of variable length, and no library reads any.",
         lambda it, form, before: (
-            it.what in ("layout", "pipelines")
-            and ((before[it.path].get("layout") or {}).get("flags") == ["H5D_VL_DATA"])
+            it.what in ("layout", "grid", "pipelines")
+            and ((before[it.path].get("grid") or {}).get("flags") == ["H5D_VL_DATA"])
             and (it.what == "pipelines" or _is_enlarged(it.before, it.after))
         ),
     ),

@@ -20,6 +20,7 @@ SIGNATURES = (
     b"HGLS",
 )
 """How structures begin that have a checksum at their end."""
+CHECKSUM = 4
 LONGEST = 4096
 """Bytes of the longest of them whose checksum is looked for."""
 EXTREMES = (0, 1, 2, 0x7F, 0x80, 0xFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63, 2**64 - 1)
@@ -101,11 +102,27 @@ class Seed:
             return int(rng.integers(start, end))
         return int(rng.integers(len(self.data)))
 
+    def is_guarded(self, data: bytes) -> bool:
+        """Say whether a changed file has changes only in structures whose checksums tell them."""
+        if len(data) != len(self.data):
+            return False
+        changed = self._changed(data)
+        blocks = self._blocks_of(changed)
+        covered = sum(sum(start <= place < end + CHECKSUM for place in changed) for start, end in blocks)
+        wrong = [lookup3(data[start:end]) != struct.unpack_from("<I", data, end)[0] for start, end in blocks]
+        return bool(changed) and covered >= len(changed) and all(wrong)
+
     def _repair(self, data: bytearray) -> None:
         """Put checksums right of structures that were changed."""
-        changed = np.flatnonzero(np.frombuffer(data, np.uint8) != np.frombuffer(self.data, np.uint8))
+        for start, end in self._blocks_of(self._changed(data)):
+            struct.pack_into("<I", data, end, lookup3(bytes(data[start:end])))
+
+    def _changed(self, data: bytes | bytearray) -> list[int]:
+        differs = np.frombuffer(data, np.uint8) != np.frombuffer(self.data, np.uint8)
+        return [int(place) for place in np.flatnonzero(differs)]
+
+    def _blocks_of(self, places: list[int]) -> list[tuple[int, int]]:
+        """Return the structures that begin last before places."""
         starts = [start for start, _ in self.blocks]
-        for number in {bisect_right(starts, place) - 1 for place in changed.tolist()}:
-            if number >= 0:
-                start, end = self.blocks[number]
-                struct.pack_into("<I", data, end, lookup3(bytes(data[start:end])))
+        numbers = {bisect_right(starts, place) - 1 for place in places}
+        return [self.blocks[number] for number in sorted(numbers) if number >= 0]

@@ -260,3 +260,26 @@ def test_nodes_of_btrees_of_another_size(imported: Import, tmp_path: Path, libve
     path = tmp_path / "f.h5"
     make_file(path, libver, chunk_k=3, group_k=2)
     compared(imported, path)
+
+
+def test_a_committed_type_with_an_attribute_of_another(imported: Import, tmp_path: Path) -> None:
+    """Whichever comes first."""
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as file:
+        for number in range(12):
+            file[f"t{number:02}"] = np.dtype([("a", "<i4"), (f"b{number}", "<f8")])
+        for number in range(12):
+            kind = file[f"t{(number + 5) % 12:02}"]
+            file[f"t{number:02}"].attrs.create("some", np.zeros((), kind.dtype), dtype=kind)
+    compared(imported, path)
+
+
+def test_an_order_that_is_tracked_of_nothing_yet(imported: Import, tmp_path: Path) -> None:
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as file:
+        file.create_group("tracked", track_order=True)
+        file.create_group("not")
+    connection = imported(path)
+    for name, order in (("tracked", 1), ("not", None)):
+        found = connection.json("GET", "/groups/", h5path=f"/{name}")
+        assert found["creationProperties"].get("CreateOrder") == order

@@ -28,7 +28,7 @@ from tests.sn.file_domain import fetch, fill_domain
 from tests.sn.value_client import value_client
 
 GOLDEN = Path(__file__).parent.parent.parent / "data" / "golden"
-HEADROOM = 256 * 1024 * 1024
+HEADROOM = 64 * 1024 * 1024
 """Bytes of address space that reading may take: no file here has more than 1 MB."""
 LARGEST = 1 << 20
 
@@ -125,9 +125,19 @@ def test_mutations(seeds: list[Seed], request: pytest.FixtureRequest) -> None:
                 continue
             if len(found) == 64:
                 found = "as it was" if found == before[place] else "other contents"
+            if found == "other contents" and seeds[place].is_guarded(data):
+                wrong.append(
+                    f"mutation {number} of {seeds[place].name} ({what}): other contents, past a checksum"
+                )
             outcomes[found] += 1
     seconds = time.perf_counter() - begun
     print(f"{count} mutations of {len(seeds)} files in {seconds:.0f} s, {len(wrong)} wrong: {dict(outcomes)}")
     assert not wrong, "\n".join(wrong[:50])
     assert outcomes["corrupt"] > count // 10
     assert len(outcomes) > 2
+
+
+def test_the_bound_of_memory_is_one() -> None:
+    with bounded_memory(), pytest.raises(MemoryError):
+        np.zeros(2 * HEADROOM, np.uint8)
+    np.zeros(2 * HEADROOM, np.uint8)

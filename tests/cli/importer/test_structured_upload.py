@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.format.encoded_selection import decode_offsets
@@ -120,3 +121,26 @@ def test_every_revision(
     path.write_bytes(structured_file(elements, (13, 10), (4, 5), stored, revision, kind, (filters, filters)))
     coords, values = dataset_at(imported(path), "/x").read()
     assert dict(zip(map(tuple, coords.tolist()), values.astype("<i4").tolist(), strict=True)) == places
+
+
+@pytest.mark.parametrize("revision", FormatRevision)
+def test_heaps_of_all_revisions(imported: Import, url: str, tmp_path: Path, revision: FormatRevision) -> None:
+    """Of the last two the layout messages are the same: the heap says which it is."""
+    words = ["", "größe", "x" * 2000, "end"]
+    domain = f"/home/admin/words-{revision.value}.h5"
+    with Connection(url, domain) as connection:
+        connection.json("PUT", "/")
+        layout = {"class": "H5D_STRUCT_CHUNK", "dims": [3], "flags": ["H5D_SPARSE_DATA", "H5D_VL_DATA"]}
+        properties = {"layout": layout, "filters": ["none"]}
+        text = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
+        body = {"type": text, "shape": [9], "h5path": "/x", "creationProperties": properties}
+        made = connection.json("POST", "/datasets", body, implicit=1)
+        points = {"points": [0, 4, 5, 8], "value": words}
+        connection.json("PUT", f"/datasets/{made['id']}/value", points)
+    path = tmp_path / "words.h5"
+    arguments = ["export", domain, str(path), "--endpoint", url, "--layout", "structured"]
+    assert main([*arguments, "--revision", revision.value]) == 0
+    back = imported(path)
+    id = back.json("GET", "/datasets/", h5path="/x")["id"]
+    found = back.json("GET", f"/datasets/{id}/value", sparse=1)
+    assert (found["selection"]["coordinates"], found["value"]) == ([[0], [4], [5], [8]], words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.filter import Filter
 
 SPEC = ChunkSpec("d-x", "H5T_STD_U8LE", (4,), False, b"", ((),))
 
@@ -21,6 +23,18 @@ def region(sizes: list[int]) -> ChunkRegion:
     none = np.zeros((count, 0, 3), np.uint64)
     chunks = PlannedChunks(numbers[:, None], numbers, np.array(sizes, np.uint64), none, numbers, numbers >= 0)
     return ChunkRegion.of("key", SPEC, ChunkForm.STORED, chunks)
+
+
+def test_what_making_a_chunk_takes() -> None:
+    some = region([10, 20])
+    assert some.weights(range(2)).tolist() == [10, 20]
+    sections = np.array([[[4, 50, 0], [6, 60, 0]], [[10, 3, 0], [10, 3, 0]]], np.uint64)
+    converted = replace(some, form=ChunkForm.CONVERTED, chunks=replace(some.chunks, sections=sections))
+    assert converted.weights(range(2)).tolist() == [110, 20]
+    linked = replace(some, form=ChunkForm.LINKED, spec=replace(SPEC, dims=(15,)))
+    assert linked.weights(range(1, 2)).tolist() == [20]
+    filtered = replace(linked, spec=replace(linked.spec, filters=((Filter(1, (4,)),),)))
+    assert filtered.weights(range(2)).tolist() == [15, 20]
 
 
 @given(st.lists(st.integers(1, 40), max_size=12), st.integers(0, 400), st.integers(0, 400))
