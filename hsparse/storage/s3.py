@@ -190,6 +190,20 @@ class S3Store:
             key, lambda: self._client.generate_presigned_url("get_object", Params=about, ExpiresIn=seconds)
         )
 
+    async def call(
+        self,
+        key: str,
+        send: Callable[[Any], Awaitable[R]],
+        settle: Callable[[HsparseError, bool], Awaitable[R]] | None = None,
+    ) -> R:
+        """Send a request on `key` that is no part of `ObjectStore`: `send` is given botocore's client.
+
+        It is sent again as any other is, so twice must be as good as once. `settle` is given a condition that failed,
+        or a `NotFound`, as in `_run`.
+        """
+        check_key(key)
+        return await self._run(key, lambda: send(self._client), settle)
+
     # --- one request --------------------------------------------------------------------------------
 
     async def _get(self, key: str) -> Stored:
