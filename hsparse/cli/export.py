@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import getpass
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.progress import Progress as Bars
-
+from hsparse.cli import credential, progress
+from hsparse.cli.credential import credential_of
+from hsparse.cli.progress import reporting, tell
 from hsparse.client.connection import Connection
-from hsparse.client.domain_file import DomainFile, Progress
+from hsparse.client.domain_file import DomainFile
 from hsparse.errors import BadRequest
 from hsparse.format.hdf5.file_layout import FileLayout
 
@@ -35,10 +30,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--endpoint", default=ENDPOINT, metavar="URL", help=f"the server (default: {ENDPOINT})"
     )
-    parser.add_argument("--user", metavar="NAME", help="sign in as this user, with a password")
-    parser.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="sign in with the API key, or token, that is in FILE"
-    )
+    credential.add_flags(parser)
     parser.add_argument(
         "--layout",
         choices=[layout.value for layout in FileLayout],
@@ -46,7 +38,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="sparse datasets as any HDF5 library reads them (default), or as structured chunks",
     )
     parser.add_argument("--force", action="store_true", help="replace FILE where there is one")
-    parser.set_defaults(run=run)
+    progress.add_flag(parser)
+    parser.set_defaults(run=reporting(run))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,50 +48,11 @@ def run(args: argparse.Namespace) -> int:
         raise BadRequest(f"{args.file} exists; add --force to replace it.")
     if not args.file.absolute().parent.is_dir():
         raise BadRequest(f"There is no directory {args.file.absolute().parent} to write to.")
-    password = _password() if args.user is not None else None
-    token = _token(args.token_file) if args.token_file is not None else None
+    who = credential_of(args)
     with (
-        Connection(args.endpoint, user=args.user, password=password, token=token) as connection,
-        _shown(args.domain) as progress,
+        Connection(args.endpoint, user=who.user, password=who.password, token=who.token) as connection,
+        progress.progress(args.progress, args.domain) as shown,
     ):
-        size = DomainFile(connection, args.domain, args.layout).fetch(args.file, progress)
-    print(f"{args.file}: {size} bytes")
+        size = DomainFile(connection, args.domain, args.layout).fetch(args.file, shown.update)
+    tell(args.progress, f"{args.file}: {size} bytes")
     return 0
-
-
-@contextmanager
-def _shown(domain: str) -> Iterator[Progress]:
-    """Show progress on standard error, if that is a terminal."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
-        task = bars.add_task(domain, total=None)
-
-        def show(have: int, size: int) -> None:
-            bars.update(task, completed=have, total=size)
-
-        yield show
-
-
-def _password() -> str:
-    """Return the password as typed, or as standard input's first line."""
-    try:
-        return getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
-    except EOFError:
-        raise BadRequest("No password was typed; nothing was written.") from None
-    except UnicodeDecodeError:
-        # The cause would carry the password.
-        raise BadRequest("The password is not valid Unicode; type it in UTF-8.") from None
-
-
-def _token(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        raise BadRequest(f"The token in {path} cannot be read.") from None

@@ -26,6 +26,7 @@ from hsparse.wire.record_message import (
     PutLinks,
     PutRecord,
     SetExtent,
+    UpdateJob,
 )
 
 UNLIMITED = "H5S_UNLIMITED"
@@ -162,6 +163,13 @@ def _(change: EndTrim, record: Record, now: float, graves: Graves) -> Changed:
     # Whoever still works at this shrink, and does not know that it is done, must not erase what comes now.
     rest["generation"] = change.generation + 1
     return rest, Outcome(rest, changed=True)
+
+
+@_apply.register
+def _(change: UpdateJob, record: Record, now: float, graves: Graves) -> Changed:
+    if "ended" in record:
+        raise Conflict(f"The job {change.id} has ended already.")
+    return _renew(record, now, **change.fields, changed=True)
 
 
 def _extent(change: SetExtent, before: tuple[int, ...]) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from hsparse.dn.owned import Base, Owned
 from hsparse.dn.record_codec import RecordCodec
 from hsparse.dn.workers import Workers
 from hsparse.errors import HsparseError, NotFound
+from hsparse.model.job_id import is_job
 from hsparse.model.objid import is_root, storage_key, tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.gather import gather_all
@@ -157,9 +158,9 @@ class Records:
         return outcome
 
     async def _outdate(self, change: Change) -> None:
-        """See that HSDS has no summary of the changed object's domain; domains and our own are not in it."""
+        """See that HSDS has no summary of the changed object's domain; domains, jobs and our own are not in it."""
         id = change.id
-        if id.startswith(("/", "s-")):
+        if id.startswith(("/", "s-")) or is_job(id):
             return
         if isinstance(change, CreateObject) and is_root(id):
             self._summaries.know_none(id)

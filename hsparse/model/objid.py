@@ -10,6 +10,7 @@ from h5json import objid as h5id
 
 from hsparse.clock import Clock
 from hsparse.errors import BadRequest
+from hsparse.model.job_id import is_job, job_key
 
 COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
 MAP_FOLDER = ".map/"
@@ -70,11 +71,13 @@ def summary_id(root: str) -> str:
 
 @lru_cache(maxsize=16384)
 def storage_key(id: str) -> str:
-    """Return the key of a record: of an object id, a summary's, or a domain path that begins with `/`."""
+    """Return the key of a record: of an object id, a summary's, a job's, or a domain path that begins with `/`."""
     if id.startswith("/"):
         return f"{id[1:]}/.domain.json".lstrip("/")
     if id.startswith("s-"):
         return f"db/{id[2:]}/.info.json"
+    if is_job(id):
+        return job_key(id)
     digits = h5id.getIdHexChars(id)
     base = f"db/{digits[:8]}-{digits[8:16]}"
     if is_root(id):

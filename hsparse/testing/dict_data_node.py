@@ -36,6 +36,7 @@ from hsparse.wire.record_message import (
     PutRecord,
     ReadObjects,
     SetExtent,
+    UpdateJob,
 )
 
 R = TypeVar("R")
@@ -136,6 +137,11 @@ class DictDataNode:
                 record["acls"][user] = {right.value: False for right in Right} | record["acls"].get(user, {})
                 record["acls"][user].update(rights)
                 return True, new
+            case UpdateJob(id, fields):
+                if "ended" in record:
+                    raise Conflict(f"The job {id} has ended.")
+                record.update(fields)
+                return True, False
             case SetExtent():
                 return _set_extent(record, change), False
             case EndTrim(_, generation):

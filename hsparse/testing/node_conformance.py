@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hsparse.clock import SystemClock
+from hsparse.clock import ManualClock, SystemClock
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Gone, Moved
 from hsparse.format.selection import Boxes, Orthogonal, Points, Selection, Span, gather, scatter
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
+from hsparse.model.job_id import job_of_key, new_job_id, owner_keys
 from hsparse.model.objid import chunk_key, chunk_prefix, new_id, new_root_id
 from hsparse.wire.chunk_message import (
     Bury,
@@ -51,6 +52,7 @@ from hsparse.wire.record_message import (
     PutRecord,
     ReadObjects,
     SetExtent,
+    UpdateJob,
 )
 
 CLOCK = SystemClock()
@@ -126,6 +128,31 @@ async def test_a_record_is_put_whatever_is_there(node: DataNode) -> None:
     assert (outcome.changed, outcome.failure) == (True, None)
     assert (await change(node, PutRecord(id, {"m": 2, "lastModified": 4.0}))).changed
     assert await record_of(node, id) == {"m": 2, "lastModified": 4.0}
+
+
+async def test_a_job_is_updated_until_it_has_ended(node: DataNode) -> None:
+    id = new_job_id("ada", CLOCK)
+    assert kind(await change(node, UpdateJob(id, {"done": 1}))) == ErrorKind.NOT_FOUND
+    (await change(node, CreateObject(id, {"owner": "ada", "lastModified": 1.0}))).unwrap()
+    record = (await change(node, UpdateJob(id, {"done": 1}))).unwrap()
+    assert (record["owner"], record["done"]) == ("ada", 1)
+    assert record["lastModified"] > 1.0
+    (await change(node, UpdateJob(id, {"ended": 5.0, "status": "done"}))).unwrap()
+    assert kind(await change(node, UpdateJob(id, {"done": 2}))) == ErrorKind.CONFLICT
+    assert (await record_of(node, id))["done"] == 1
+
+
+async def test_jobs_of_a_user_are_listed_by_age(node: DataNode) -> None:
+    clock = ManualClock()
+    made = {}
+    for owner in ("ada", "ben", "ada"):
+        clock.time += 1
+        made[clock.time] = new_job_id(owner, clock)
+        await change(node, CreateObject(made[clock.time], {"owner": owner}))
+    listing = await node.send(ListKeys(owner_keys("ada")))
+    assert [job_of_key(key) for key in listing.keys] == [id for _, id in sorted(made.items())][::2]
+    (await change(node, DeleteObject(job_of_key(listing.keys[0])))).unwrap()
+    assert len((await node.send(ListKeys(owner_keys("ada")))).keys) == 1
 
 
 async def test_attributes(node: DataNode) -> None:

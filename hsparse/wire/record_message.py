@@ -1,7 +1,7 @@
 """Messages about records: reading, changing, listing and deleting them.
 
-Ids are object ids (`g-...`, `d-...`, `t-...`) or domain paths (`/home/user/file.h5`): whatever has a JSON record in
-the store.
+Ids are object ids (`g-...`, `d-...`, `t-...`), domain paths (`/home/user/file.h5`), or those of summaries (`s-...`) and
+jobs (`j-...`): whatever has a JSON record in the store.
 """
 
 from __future__ import annotations
@@ -147,6 +147,17 @@ class EndTrim:
     generation: int
 
 
+@dataclass(frozen=True, slots=True)
+class UpdateJob:
+    """Set fields of a job's record, and the time of its last sign of life; `Conflict` when the job has ended.
+
+    It has ended once its record has `ended`.
+    """
+
+    id: str
+    fields: Record
+
+
 Change: TypeAlias = (
     CreateObject
     | PutRecord
@@ -158,6 +169,7 @@ Change: TypeAlias = (
     | PutAcl
     | SetExtent
     | EndTrim
+    | UpdateJob
 )
 
 

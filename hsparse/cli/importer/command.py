@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-
+from hsparse.cli import credential, progress
+from hsparse.cli.credential import credential_of
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.hdf5_import import Hdf5Import
 from hsparse.cli.importer.matrix_market import open_matrix_market
@@ -29,6 +20,7 @@ from hsparse.cli.importer.source import LocalSource, Source
 from hsparse.cli.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.cli.importer.target_domain import TargetDomain
 from hsparse.cli.importer.uploads import Uploads
+from hsparse.cli.progress import Form, reporting, tell
 from hsparse.client.connection import Connection
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Conflict, HsparseError
@@ -78,12 +70,7 @@ def add_parser(
     parser.add_argument(
         "--endpoint", default=ENDPOINT, metavar="URL", help=f"URL of the server (default: {ENDPOINT})"
     )
-    parser.add_argument(
-        "--user", metavar="NAME", help="who signs in; the password is asked for, or read as a line"
-    )
-    parser.add_argument(
-        "--token-file", type=Path, metavar="PATH", help="file with an API key or token to sign in by"
-    )
+    credential.add_flags(parser)
     parser.add_argument(
         "--resume", action="store_true", help="go on with an import of the same file that was stopped"
     )
@@ -112,22 +99,27 @@ def add_parser(
         metavar="REGION",
         help="region of the bucket that has the file (default: $HSPARSE_S3_REGION)",
     )
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
-    parser.set_defaults(run=run)
+    progress.add_flag(parser)
+    parser.add_argument(
+        "--quiet", action="store_const", const=Form.NONE, dest="progress", help="the same as --progress none"
+    )
+    parser.set_defaults(run=reporting(run))
 
 
 def run(args: argparse.Namespace) -> int:
     """Import the file; raises the `HsparseError` that stops it."""
     server = Server(_connecting(args))
     try:
-        with _open(args) as source, _progress(source, quiet=args.quiet) as advance:
-            _Run(args, server, source, advance).run()
+        with _open(args) as source:
+            name = source.name.rpartition("/")[2]
+            with progress.progress(args.progress, name, source.size) as shown:
+                _Run(args, server, source, shown.advance).run()
     except KeyboardInterrupt:
         print(f"Stopped. --resume goes on with {args.domain} where it is kept.", file=sys.stderr)
         return 130
     finally:
         server.close()
-    print(f"Imported {args.file} into {args.domain}.")
+    tell(args.progress, f"Imported {args.file} into {args.domain}.")
     return 0
 
 
@@ -173,10 +165,8 @@ class _Run:
             lambda uploads: Hdf5Import(self._server, uploads, objects, self._advance, resumed=resumed).run(),
         )
         if objects.lost:
-            print(
-                f"{objects.lost} references lead to objects that no link leads to: they are null.",
-                file=sys.stderr,
-            )
+            text = f"{objects.lost} references lead to objects that no link leads to: they are null."
+            tell(self._args.progress, text, sys.stderr)
 
     def _guarded(self, known: str | None, root: str, ordered: bool, work: Callable[[Uploads], None]) -> None:
         try:
@@ -211,34 +201,10 @@ class _Run:
 
 def _connecting(args: argparse.Namespace) -> Callable[[], Connection]:
     """Return what opens connections, signed in as the arguments say."""
-    if args.user is not None and args.token_file is not None:
-        raise BadRequest("Sign in by --user or by --token-file, not by both.")
-    password, token = None, None
-    if args.token_file is not None:
-        try:
-            token = args.token_file.read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadRequest(f"The token file {args.token_file} cannot be read: {error}.") from error
-    if args.user is not None:
-        password = (
-            getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
-        )
+    who = credential_of(args)
     return lambda: Connection(
-        args.endpoint, args.domain, user=args.user, password=password, token=token, timeout=300.0
+        args.endpoint, args.domain, user=who.user, password=who.password, token=who.token, timeout=300.0
     )
-
-
-@contextmanager
-def _progress(source: Source, *, quiet: bool) -> Iterator[Advance]:
-    """Show how much of the file is done, where somebody looks on."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda _: None
-        return
-    parts = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*parts, TimeRemainingColumn(), console=console, transient=True) as progress:
-        task = progress.add_task(source.name.rpartition("/")[2], total=source.size)
-        yield lambda nbytes: progress.advance(task, nbytes)
 
 
 def _count(text: str) -> int:

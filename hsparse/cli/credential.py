@@ -1,0 +1,114 @@
+"""Who a command signs in as: nobody, a user with a password, the holder of a token, or whom a server says.
+
+A server that starts a command as a job (`--piped`) writes the `Authorization` header of the request that the job acts
+for as the first line of standard input, empty where nobody signs in; so it is in no argument and in no variable. When
+the input ends, the command is interrupted as by Ctrl-C: the server wants that, or is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hsparse.errors import BadRequest, Unauthenticated
+from hsparse.sn.auth.scheme_authenticator import basic_credential
+
+STANDARD_INPUT = 0
+GRACE = 20.0
+"""Seconds that an interrupted command has to undo what it has begun."""
+LONGEST = 1 << 16
+"""Bytes of a header, of which servers take fewer."""
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What a connection signs in by."""
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say who signs in."""
+    parser.add_argument(
+        "--user", metavar="NAME", help="who signs in; the password is asked for, or read as a line"
+    )
+    parser.add_argument(
+        "--token-file", type=Path, metavar="PATH", help="file with an API key or token to sign in by"
+    )
+    parser.add_argument(
+        "--piped",
+        action="store_true",
+        help="sign in by the Authorization header that is the first line of standard input, and stop when that ends",
+    )
+
+
+def credential_of(args: argparse.Namespace) -> Credential:
+    """Return what the arguments say; `BadRequest` for what cannot be read."""
+    if (args.user is not None) + (args.token_file is not None) + args.piped > 1:
+        raise BadRequest("Sign in by one of --user, --token-file and --piped.")
+    if args.piped:
+        return _piped()
+    if args.token_file is not None:
+        return Credential(token=_token(args.token_file))
+    return Credential(args.user, _password()) if args.user is not None else Credential()
+
+
+def parse_header(header: str) -> Credential:
+    """Return what an `Authorization` header says; `Unauthenticated` for a scheme that clients do not have."""
+    if not header:
+        return Credential()
+    scheme, _, rest = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return Credential(token=rest.strip())
+    if scheme.lower() == "basic":
+        return Credential(*basic_credential(rest.strip()))
+    raise Unauthenticated("A job signs in by Basic or Bearer credentials.")
+
+
+def _password() -> str:
+    """Return the password as typed, or as standard input's first line."""
+    try:
+        return getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    except EOFError:
+        raise BadRequest("No password was typed; nothing was written.") from None
+    except UnicodeDecodeError:
+        # The cause would carry the password.
+        raise BadRequest("The password is not valid Unicode; type it in UTF-8.") from None
+
+
+def _token(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        raise BadRequest(f"The token in {path} cannot be read.") from None
+
+
+def _piped() -> Credential:
+    """Return the credential on standard input, whose end interrupts the main thread from now on."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored, as in a shell's background
+    line = b""
+    # Not by sys.stdin: a thread that waits in it cannot be left at the end of the process.
+    while not line.endswith(b"\n") and len(line) < LONGEST and (byte := os.read(STANDARD_INPUT, 1)):
+        line += byte
+    threading.Thread(target=_watch, name="pipe", daemon=True).start()
+    return parse_header(line.decode(errors="replace").strip())
+
+
+def _watch() -> None:
+    """Wait for the end of the input; then interrupt, and end what does not come to its end."""
+    while os.read(STANDARD_INPUT, 1):
+        continue
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGINT)  # another thread's signal would not end what it waits for
+    threading.Event().wait(GRACE)
+    os._exit(INTERRUPTED)
