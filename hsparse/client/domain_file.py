@@ -39,7 +39,7 @@ class DomainFile:
         those of others are removed. Raises what the server names, `Unreachable` when it does not answer any more, and
         `PreconditionFailed` when the domain was changed meanwhile.
         """
-        size, etag = self._state()
+        size, etag = self.state()
         part = target.with_name(f"{target.name}.{etag}.part")
         for other in target.parent.glob(f"{_escaped(target.name)}.*.part"):
             if other != part:
@@ -71,8 +71,8 @@ class DomainFile:
         part.replace(target)
         return size
 
-    def _state(self) -> tuple[int, str]:
-        """Return the file's size in bytes, and its etag without quotes."""
+    def state(self) -> tuple[int, str]:
+        """Return the file's size in bytes, and its etag without quotes, as the domain is now."""
         with self._connection.response("HEAD", self._path, layout=self._layout) as response:
             size = response.headers.get("Content-Length", "")
             etag = ETAG.fullmatch(response.headers.get("ETag", ""))
@@ -80,9 +80,17 @@ class DomainFile:
             raise HsparseError(f"{self._connection.url} does not say which state the file is of.")
         return int(size), etag.group(1)
 
-    def _parts(self, start: int, etag: str) -> Iterator[bytes]:
-        """Yield the bytes from `start` on, of the file with that etag."""
-        headers = {"Range": f"bytes={start}-", "If-Match": f'"{etag}"'}
+    def read(self, start: int, stop: int, etag: str) -> bytes:
+        """Return the bytes from `start` to before `stop` of the file with that etag; raises as `fetch` does."""
+        data = b"".join(self._parts(start, etag, stop))
+        if len(data) != stop - start:
+            raise Unreachable(f"{self._connection.url} sent {len(data)} of {stop - start} bytes: ask again.")
+        return data
+
+    def _parts(self, start: int, etag: str, stop: int | None = None) -> Iterator[bytes]:
+        """Yield the bytes from `start` to before `stop`, or to the end, of the file with that etag."""
+        last = "" if stop is None else stop - 1
+        headers = {"Range": f"bytes={start}-{last}", "If-Match": f'"{etag}"'}
         try:
             with self._connection.response("GET", self._path, headers, layout=self._layout) as response:
                 if response.status != 206:

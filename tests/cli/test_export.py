@@ -114,7 +114,7 @@ def test_a_domain_that_is_changed_meanwhile(
 ) -> None:
     path = tmp_path / "out.h5"
     arguments = ["export", DOMAIN, str(path), "--endpoint", url]
-    real = domain_file.DomainFile._state
+    real = domain_file.DomainFile.state
 
     def late(self: domain_file.DomainFile) -> tuple[int, str]:
         state = real(self)
@@ -123,7 +123,7 @@ def test_a_domain_that_is_changed_meanwhile(
         ask(url, "PUT", f"/datasets/{dataset}/value?select=[0:1]", {"value": [9]})
         return state
 
-    monkeypatch.setattr(domain_file.DomainFile, "_state", late)
+    monkeypatch.setattr(domain_file.DomainFile, "state", late)
     assert main(arguments) == 2
     assert "The domain was changed while it was fetched" in capsys.readouterr().err
     assert not path.exists()

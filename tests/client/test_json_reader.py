@@ -39,14 +39,14 @@ def test_values(value: Any, size: int, indent: int | None, ascii: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"[1", b'{"a"', b'{"a":', b'{"a":1', b"[1 2]", b"{1:2", b"\xff", b"nonsense", b'{"a" 1}', b"1"]
+    "text",
+    [b"", b"[1", b'{"a"', b'{"a":', b'{"a":1', b"[1 2]", b"{1:2", b"\xff", b"nonsense", b'{"a" 1}', b"1"],
 )
 def test_what_is_none(text: bytes) -> None:
-    found = reader(text, 3)
     with pytest.raises(HsparseError, match="not the JSON"):
-        if text.startswith(b"["):
-            for _ in found.items():
-                found.value()
-        else:
-            for _ in found.members():
-                found.value()
+        read_all(reader(text, 3), array=text.startswith(b"["))
+
+
+def read_all(found: JsonReader, *, array: bool) -> None:
+    for _ in found.items() if array else found.members():
+        found.value()

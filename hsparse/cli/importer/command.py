@@ -8,19 +8,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from hsparse.cli import credential, progress
+from hsparse.cli import credential, progress, s3_url
 from hsparse.cli.credential import credential_of
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.hdf5_import import Hdf5Import
 from hsparse.cli.importer.matrix_market import open_matrix_market
 from hsparse.cli.importer.npz_matrix import open_npz
-from hsparse.cli.importer.s3_source import SCHEME, S3Source
+from hsparse.cli.importer.s3_source import S3Source
 from hsparse.cli.importer.server import Server
 from hsparse.cli.importer.source import LocalSource, Source
 from hsparse.cli.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.cli.importer.target_domain import TargetDomain
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.cli.progress import Form, reporting, tell
+from hsparse.cli.s3_url import SCHEME
 from hsparse.client.connection import Connection
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Conflict, HsparseError
@@ -87,18 +88,7 @@ def add_parser(
     parser.add_argument(
         "--requests", type=_count, default=8, metavar="N", help="requests at a time, 1 to 64 (default: 8)"
     )
-    parser.add_argument(
-        "--s3-endpoint",
-        default=s3_endpoint,
-        metavar="URL",
-        help="URL of the S3 service that has the file, when it is not AWS (default: $HSPARSE_S3_ENDPOINT)",
-    )
-    parser.add_argument(
-        "--s3-region",
-        default=s3_region,
-        metavar="REGION",
-        help="region of the bucket that has the file (default: $HSPARSE_S3_REGION)",
-    )
+    s3_url.add_flags(parser, s3_endpoint, s3_region)
     progress.add_flag(parser)
     parser.add_argument(
         "--quiet", action="store_const", const=Form.NONE, dest="progress", help="the same as --progress none"
