@@ -19,30 +19,37 @@ from hsparse.format.filters import codec_of
 from hsparse.model.dataspace import shown_shape
 from hsparse.model.filter import Filter
 from hsparse.model.filter_json import SECTIONS
-from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED
+from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
 from hsparse.model.shown_type import shown_type
 from hsparse.sn.chunks.chunks import chunks_of, url_seconds
-from hsparse.sn.chunks.kerchunk import References
+from hsparse.sn.chunks.kerchunk import OpenDataset, References
 from hsparse.sn.chunks.mapped import TOLD, Mapped, mapped_objects
-from hsparse.sn.chunks.stored_chunks import Json, Scaled, StoredChunks, map_page
+from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, Scaled, map_page
 from hsparse.sn.context import Context
+from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.json_stream import enclosed, encode_floats, respond_parts
 from hsparse.sn.linked.file_rights import FileRights
 from hsparse.sn.objects.dataset import Dataset, until_current
+from hsparse.wire.message import Record
 
 VERSION = 1
+FORMATS = ("json", "kerchunk")
+ADDRESSES = ("objects", "file")
 
 
 async def get_dataset_map(context: Context) -> web.StreamResponse:
     """`GET /datasets/{id}/map`: a dataset and all its stored chunks, streamed."""
-    references = _references(context)
+    _check_request(context)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        chunks = chunks_of(context, dataset)
+        file = await _file(context)
+        chunks = _chunks(context, dataset, file)
+        references = _references(context, file)
         if references is not None:
             members = references.array("", dataset, chunks)
-            return await respond_parts(context, enclosed("refs", members, {"version": VERSION}))
-        return await respond_parts(context, _map(dataset, chunks, await chunks.page(map_page())))
+            return await respond_parts(context, enclosed("refs", members, references.head()))
+        around = {} if file is None else {"file": file.told()}
+        return await respond_parts(context, _map(dataset, chunks, await chunks.page(map_page()), around))
 
     return await until_current(context, read)
 
@@ -52,29 +59,32 @@ async def get_map(context: Context) -> web.StreamResponse:
     root = context.domain.root
     if root is None:
         raise BadRequest(f"{context.domain.path} is a folder: only domains have a map.")
-    references = _references(context)
-    url_seconds(context)  # what is wrong with the request is no dataset's fault
-    objects = mapped_objects(context.service.owners, root)
-    if references is None:
-        return await respond_parts(context, _domain(context, root, objects))
+    _check_request(context)
+    file = await _file(context)
     rights = FileRights(context.service.owners, context.principal, context.service.settings.bucket)
 
-    def open_dataset(record: Json) -> tuple[Dataset, StoredChunks]:
+    def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
         dataset = Dataset.of(record, rights)
-        return dataset, chunks_of(context, dataset)
+        return dataset, _chunks(context, dataset, file)
 
-    return await respond_parts(context, references.domain(objects, open_dataset))
+    objects = mapped_objects(context.service.owners, root)
+    references = _references(context, file)
+    if references is not None:
+        return await respond_parts(context, references.domain(objects, open_dataset))
+    head = {"version": VERSION, "domain": context.domain.path, "root": root}
+    return await respond_parts(context, _domain(head, objects, open_dataset, file))
 
 
-def described(dataset: Dataset, chunks: StoredChunks) -> Json:
+def described(dataset: Dataset, chunks: ChunkPages) -> Json:
     """Return what one must know of a dataset to decode its chunks.
 
     `pipelines` has one a section, each filter by HDF5's id, with its client values; `dtype` is numpy's, of elements of
     fixed size; `fillValue` is one element's bytes.
     """
     spec = dataset.spec
-    kind = {"class": STRUCTURED, "flags": [SPARSE_DATA]} if spec.sparse else {"class": CHUNKED}
-    names = SECTIONS[: len(spec.filters)] if spec.sparse else ("",)
+    flags = [SPARSE_DATA if spec.sparse else VL_DATA]
+    kind = {"class": STRUCTURED, "flags": flags} if spec.structured else {"class": CHUNKED}
+    names = SECTIONS[: len(spec.filters)] if spec.structured else ("",)
     found: Json = {
         "version": VERSION,
         "id": dataset.id,
@@ -94,16 +104,16 @@ def described(dataset: Dataset, chunks: StoredChunks) -> Json:
 
 
 async def _map(
-    dataset: Dataset, chunks: StoredChunks, page: tuple[list[Json], Scaled]
+    dataset: Dataset, chunks: ChunkPages, page: tuple[list[Json], Scaled], around: Json | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a dataset's map; `page` is the first of its chunks."""
-    parts = enclosed("chunks", _rows(chunks, page), described(dataset, chunks), b"[]")
+    """Yield a dataset's map; `page` is the first of its chunks, `around` what else is told."""
+    parts = enclosed("chunks", _rows(chunks, page), described(dataset, chunks) | (around or {}), b"[]")
     async with aclosing(parts):
         async for part in parts:
             yield part
 
 
-async def _rows(chunks: StoredChunks, page: tuple[list[Json], Scaled]) -> AsyncGenerator[bytes, None]:
+async def _rows(chunks: ChunkPages, page: tuple[list[Json], Scaled]) -> AsyncGenerator[bytes, None]:
     rows, marker = page
     while rows or marker:
         if rows:
@@ -112,15 +122,15 @@ async def _rows(chunks: StoredChunks, page: tuple[list[Json], Scaled]) -> AsyncG
 
 
 async def _domain(
-    context: Context, root: str, objects: AsyncGenerator[Mapped, None]
+    head: Json, objects: AsyncGenerator[Mapped, None], open_dataset: OpenDataset, file: FileAddresses | None
 ) -> AsyncGenerator[bytes, None]:
     """Yield a domain's map: each dataset where a link first leads to it, and its other paths as aliases."""
-    head = {"version": VERSION, "domain": context.domain.path, "root": root}
-    yield orjson.dumps(head)[:-1] + b',"datasets":{'
+    yield orjson.dumps(head if file is None else head | {"file": file.told()})[:-1] + b',"datasets":{'
     comma = b""
-    rights = FileRights(context.service.owners, context.principal, context.service.settings.bucket)
     async with aclosing(objects):
         async for found in objects:
+            if file is not None:
+                file.check(found.record)
             if not found.is_dataset:
                 continue
             yield comma + encode_floats(found.path) + b":"
@@ -129,8 +139,7 @@ async def _domain(
                 yield encode_floats({"id": found.record["id"], "alias": found.first})
                 continue
             try:
-                dataset = Dataset.of(found.record, rights)
-                chunks = chunks_of(context, dataset)
+                dataset, chunks = open_dataset(found.record)
                 page = await chunks.page(map_page())
             except HsparseError as error:
                 if error.kind not in TOLD:
@@ -141,20 +150,49 @@ async def _domain(
             async with aclosing(_map(dataset, chunks, page)) as parts:
                 async for part in parts:
                     yield part
+    if file is not None:
+        file.check_all_met()
     yield b"}}"
 
 
-def _references(context: Context) -> References | None:
+def _chunks(context: Context, dataset: Dataset, file: FileAddresses | None) -> ChunkPages:
+    chunks = chunks_of(context, dataset)
+    return chunks if file is None else file.chunks(dataset, chunks)
+
+
+async def _file(context: Context) -> FileAddresses | None:
+    """Return the file whose addresses are wanted, None when those of objects are."""
+    return await FileAddresses.of(context) if context.arg("addresses") == "file" else None
+
+
+def _references(context: Context, file: FileAddresses | None) -> References | None:
     """Return what makes references, None when the map is wanted in JSON."""
-    name = context.arg("format") or "json"
-    if name not in ("json", "kerchunk"):
-        raise BadRequest(f"format must be json or kerchunk, not {name[:40]!r}.")
-    base = context.arg("base")
-    if name == "json":
-        if base:
-            raise BadRequest("base is for format=kerchunk; in JSON chunks have bucket and key.")
+    if context.arg("format") != "kerchunk":
         return None
-    return References(base or f"s3://{context.service.settings.bucket}/")
+    default = f"s3://{context.service.settings.bucket}/" if file is None else file.href
+    return References(context.arg("base") or default, file)
+
+
+def _check_request(context: Context) -> None:
+    """Raise `BadRequest` for parameters that are none, or do not fit together."""
+    format = _choice(context, "format", FORMATS)
+    addresses = _choice(context, "addresses", ADDRESSES)
+    if format == "json" and context.arg("base"):
+        raise BadRequest("base is for format=kerchunk; in JSON chunks have bucket and key.")
+    if addresses == "objects" and context.arg("layout"):
+        raise BadRequest("layout is of the domain's file: ask for addresses=file too.")
+    if url_seconds(context) is not None and format != "json" and addresses == "file":
+        raise BadRequest(
+            "urls are of objects, and these references are to the file: leave out one of the two."
+        )
+
+
+def _choice(context: Context, name: str, choices: tuple[str, ...]) -> str:
+    """Return a parameter that is one of `choices`, the first where it is not given."""
+    value = context.arg(name) or choices[0]
+    if value not in choices:
+        raise BadRequest(f"{name} must be {' or '.join(choices)}, not {value[:40]!r}.")
+    return value
 
 
 def _filter(filter: Filter) -> Json:

@@ -1,6 +1,6 @@
 """References to dense chunks (kerchunk's JSON, version 1): zarr and xarray open them as arrays, through fsspec.
 
-A reference is a URL, an offset and a length. Sparse chunks, types and filters that zarr does not have cannot be
+A reference is a URL, an offset and a length. Structured chunks, types and filters that zarr does not have cannot be
 referred to.
 """
 
@@ -13,30 +13,40 @@ from typing import Any
 import orjson
 
 from hsparse.errors import HsparseError, Unsupported
+from hsparse.format.hdf5.chunk_region import ChunkForm
+from hsparse.format.hdf5.stored_type import has_places, stored_type
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.zarr_array import GROUP, is_scale, scales_of, zarr_array, zarr_attributes
 from hsparse.sn.chunks.mapped import TOLD, Mapped
-from hsparse.sn.chunks.stored_chunks import Json, StoredChunks, map_page
+from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, map_page
+from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.json_stream import encode_floats
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.objects.walk import hard_links
+from hsparse.wire.message import Record
 
 Members = AsyncGenerator[bytes, None]
+OpenDataset = Callable[[Record], tuple[Dataset, ChunkPages]]
 
 
 class References:
-    """References to objects whose URLs are `base` and a key."""
+    """References to objects whose URLs are `base` and a key, or with `file` to the file whose URL is `base`."""
 
-    def __init__(self, base: str) -> None:
+    def __init__(self, base: str, file: FileAddresses | None = None) -> None:
         self._base = base
+        self._file = file
         self._names: dict[str, str] = {}
 
-    async def array(self, prefix: str, dataset: Dataset, chunks: StoredChunks) -> Members:
+    def head(self) -> Json:
+        """Return what the JSON has besides references."""
+        return {"version": 1} | ({} if self._file is None else {"file": self._file.told()})
+
+    async def array(self, prefix: str, dataset: Dataset, chunks: ChunkPages) -> Members:
         """Yield the members of `refs` that make up one array.
 
         `Unsupported` when zarr cannot have it, before anything is yielded.
         """
-        described = _described(dataset, chunks)
+        described = self._described(dataset, chunks)
         if is_linked(dataset.record):  # others have no masks
             async for row in _rows(chunks):
                 _check_mask(row)
@@ -54,13 +64,15 @@ class References:
     async def domain(
         self,
         objects: AsyncGenerator[Mapped, None],
-        open_dataset: Callable[[Json], tuple[Dataset, StoredChunks]],
+        open_dataset: OpenDataset,
     ) -> Members:
         """Yield the whole JSON of a domain; datasets that zarr cannot have are `skipped`, with the reason."""
         skipped: dict[str, str] = {}
-        yield b'{"version":1,"refs":{' + _member(".zgroup", GROUP)
+        yield encode_floats(self.head())[:-1] + b',"refs":{' + _member(".zgroup", GROUP)
         async with aclosing(objects):
             async for found in objects:
+                if self._file is not None:
+                    self._file.check(found.record)
                 prefix = found.path.strip("/") + "/" if found.path != "/" else ""
                 if not found.is_dataset:
                     for title, id in hard_links(found.record):
@@ -81,6 +93,8 @@ class References:
                     yield b"," + first
                     async for member in members:
                         yield b"," + member
+        if self._file is not None:
+            self._file.check_all_met()
         yield b'},"skipped":' + orjson.dumps(skipped) + b"}"
 
     def _dimensions(self, prefix: str, dataset: Dataset) -> list[str]:
@@ -91,41 +105,51 @@ class References:
         names = [self._names.get(scale, "") for scale in scales_of(dataset.record)]
         return [name or f"{own or 'array'}_dim_{dim}" for dim, name in enumerate(names)]
 
+    def _described(self, dataset: Dataset, chunks: ChunkPages) -> Json:
+        spec = dataset.spec
+        made = self._file is not None and self._file.form(dataset) is ChunkForm.MADE
+        if spec.sparse and not made:
+            raise Unsupported(
+                f"{dataset.id} is sparse, which zarr is not: read the map in JSON, or take references to the stock "
+                "file (addresses=file)."
+            )
+        if dataset.is_variable:
+            raise Unsupported(f"{dataset.id} has elements of variable length, which zarr does not read.")
+        if made and has_places(stored_type(spec.datatype.item)):
+            raise Unsupported(f"{dataset.id} has references, which a file has as addresses: read values.")
+        if spec.arange:
+            raise Unsupported(f"{dataset.id} has an initializer: what was not written is no one fill value.")
+        pipeline = () if made else spec.filters[0]
+        return zarr_array(dataset.extent, chunks.grid.chunk, spec.datatype.dtype, spec.fill, pipeline)
+
     def _chunk(self, prefix: str, row: Json) -> bytes:
         _check_mask(row)
         name = ".".join(map(str, row["scaled"])) or "0"
-        url = row.get("url") or self._base + row["key"]
-        return _member(f"{prefix}{name}", [url, row["address"], row["size"]])
+        if self._file is not None:
+            place = [self._base, row["file"]["address"], row["file"]["size"]]
+        else:
+            place = [row.get("url") or self._base + row["key"], row["address"], row["size"]]
+        return _member(f"{prefix}{name}", place)
 
 
-async def _rows(chunks: StoredChunks) -> AsyncGenerator[Json, None]:
-    """Yield what is known of every chunk."""
+async def _rows(chunks: ChunkPages) -> AsyncGenerator[Json, None]:
+    """Yield what is known of every chunk that has anything."""
     rows, marker = await chunks.page(map_page())
     while True:
         for row in rows:
-            yield row
+            if row.get("defined", 1):
+                yield row
         if not marker:
             return
         rows, marker = await chunks.page(map_page(marker))
 
 
 def _check_mask(row: Json) -> None:
-    if row["filter_mask"]:
+    if row.get("filter_mask"):
         raise Unsupported(
             f"The chunk {row['scaled']} in {row['key']} was stored without some of its filters (mask "
             f"{row['filter_mask']}), which zarr has no word for; read values, or the map in JSON."
         )
-
-
-def _described(dataset: Dataset, chunks: StoredChunks) -> Json:
-    if dataset.spec.sparse:
-        raise Unsupported(f"{dataset.id} is sparse, which zarr is not: read the map in JSON.")
-    if dataset.is_variable:
-        raise Unsupported(f"{dataset.id} has elements of variable length, which zarr does not read.")
-    spec = dataset.spec
-    if spec.arange:
-        raise Unsupported(f"{dataset.id} has an initializer: what was not written is no one fill value.")
-    return zarr_array(dataset.extent, chunks.grid.chunk, spec.datatype.dtype, spec.fill, spec.filters[0])
 
 
 def _member(name: str, value: Any) -> bytes:

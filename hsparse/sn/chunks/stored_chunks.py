@@ -55,8 +55,8 @@ def map_page(after: Scaled = ()) -> Wanted:
     return Wanted(None, Order.NATIVE, after, 0, MAP_PAGE)
 
 
-class StoredChunks(Protocol):
-    """The stored chunks of one dataset; `grid` is of the chunks that are told of."""
+class ChunkPages(Protocol):
+    """The stored chunks of one dataset, page by page; `grid` is of the chunks that are told of."""
 
     grid: Grid
 
@@ -66,6 +66,10 @@ class StoredChunks(Protocol):
         A page that others follow may have fewer than the limit, even none.
         """
         ...
+
+
+class StoredChunks(ChunkPages, Protocol):
+    """The stored chunks of one dataset, by any question."""
 
     async def count(self, selection: Selection | None) -> int:
         """Return how many chunks a selection meets."""

@@ -35,10 +35,11 @@ DIGEST_SIZE = 16
 class DomainState:
     """The records of all objects that a root group leads to, by id, and the chunks of datasets with a dataspace.
 
-    The chunks have the sizes that they are stored in. `digest` is of all of it.
+    The chunks have the sizes that they are stored in. `digest` is of all of it, `digests` are of the records, by id.
     """
 
     records: dict[str, Record]
+    digests: dict[str, bytes]
     chunks: dict[str, PlannedChunks]
     digest: bytes
 
@@ -51,7 +52,7 @@ async def read_state(owners: Owners, root: str) -> DomainState:
     It is not of one moment: of an object or chunk that is written meanwhile it has the old state or the new one.
     """
     records: dict[str, Record] = {}
-    hashes: dict[str, bytes] = {}
+    digests: dict[str, bytes] = {}
     total = 0
     crawl = Crawl(owners, root, leaves=True)
     batches: AsyncGenerator[Batch, None] = crawl.batches()
@@ -59,11 +60,10 @@ async def read_state(owners: Owners, root: str) -> DomainState:
         async for batch in batches:
             size = 0
             for id, record in batch:
-                # Keys are not sorted: their order is that of links created at one moment.
-                text = json.dumps(record).encode()
+                text = _text(record)
                 size += len(text)
                 records[id] = record
-                hashes[id] = blake2b(text, digest_size=DIGEST_SIZE).digest()
+                digests[id] = _digest(text)
             total += size
             if total > MOST_METADATA:
                 raise TooLarge(
@@ -77,11 +77,25 @@ async def read_state(owners: Owners, root: str) -> DomainState:
     chunks = await _chunks(owners, records)
     whole = blake2b(digest_size=DIGEST_SIZE)
     for id in sorted(records):
-        whole.update(id.encode() + hashes[id])
+        whole.update(id.encode() + digests[id])
         if id in chunks:
             # A row of sections and defined elements follows from the object that the etag is of.
             whole.update(chunks[id].scaled.tobytes() + chunks[id].digest.tobytes())
-    return DomainState(records, chunks, whole.digest())
+    return DomainState(records, digests, chunks, whole.digest())
+
+
+def record_digest(record: Record) -> bytes:
+    """Return the digest of a record, see `DomainState`."""
+    return _digest(_text(record))
+
+
+def _text(record: Record) -> bytes:
+    # Keys are not sorted: their order is that of links created at one moment.
+    return json.dumps(record).encode()
+
+
+def _digest(text: bytes) -> bytes:
+    return blake2b(text, digest_size=DIGEST_SIZE).digest()
 
 
 async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, PlannedChunks]:

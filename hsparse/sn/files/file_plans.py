@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from math import prod
@@ -47,10 +47,16 @@ Name = tuple[str, FileLayout]
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A domain's file and its etag, without quotes."""
+    """A domain's file and its etag, without quotes; `records` are the digests of what it was planned from, by id."""
 
     etag: str
     plan: DomainPlan
+    records: Mapping[str, bytes]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, roughly."""
+        return self.plan.nbytes + 150 * len(self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +141,17 @@ class FilePlans:
             return held.file
         chunks = await self._sized(state, layout)
         plan = await asyncio.to_thread(plan_domain, root, state.records, chunks, layout)
-        file = PlannedFile(f"{VERSION}-{layout.value}-{state.digest.hex()}", plan)
+        file = PlannedFile(f"{VERSION}-{layout.value}-{state.digest.hex()}", plan, state.digests)
         self._keep(name, _Held(file, state.digest, good_until))
         return file
 
     def _keep(self, name: Name, held: _Held) -> None:
         self._held[name] = held
         self._held.move_to_end(name)
-        size = sum(one.file.plan.nbytes for one in self._held.values())
+        size = sum(one.file.nbytes for one in self._held.values())
         while size > MOST_HELD and len(self._held) > 1:
             _, oldest = self._held.popitem(last=False)
-            size -= oldest.file.plan.nbytes
+            size -= oldest.file.nbytes
 
     async def _sized(self, state: DomainState, layout: FileLayout) -> dict[str, PlannedChunks]:
         """Return the chunks with the sizes that they take in the file: those of variable length are read for it."""

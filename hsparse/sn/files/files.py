@@ -7,27 +7,25 @@ from contextlib import aclosing
 
 from aiohttp import hdrs, web
 
-from hsparse.errors import BadRequest, ErrorKind, HsparseError, PreconditionFailed
+from hsparse.errors import BadRequest, PreconditionFailed
 from hsparse.format.buffer import Buffer
-from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.model.right import Right
-from hsparse.sn.access import find_domain, normal_path, require
-from hsparse.sn.context import Context, Domain
+from hsparse.sn.access import require
+from hsparse.sn.context import Context
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.sn.files.file_plans import PlannedFile
+from hsparse.sn.files.file_url import file_domain, requested_layout
 from hsparse.sn.files.http_range import HttpRange, names_state, requested_range
 from hsparse.sn.respond import respond_error
 from hsparse.sn.stream import send_stream
 
 HDF5 = "application/x-hdf5"
-SUFFIX = ".h5"
-NOT_THERE = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
 WEAK = "W/"
 
 
 async def get_file(context: Context) -> web.StreamResponse:
     """`GET /files/{path}.h5`: the domain as a file, or a range of it."""
-    layout, root = _layout(context), await _root(context)
+    layout, root = requested_layout(context), await _root(context)
     headers = context.request.headers
     file = await context.service.files.current(root, layout, check=hdrs.RANGE not in headers)
     refused = _refused(context, file)
@@ -53,7 +51,7 @@ async def get_file(context: Context) -> web.StreamResponse:
 
 async def head_file(context: Context) -> web.StreamResponse:
     """`HEAD /files/{path}.h5`: its length and etag, which are the domain's as it is now."""
-    layout, root = _layout(context), await _root(context)
+    layout, root = requested_layout(context), await _root(context)
     file = await context.service.files.current(root, layout, check=True)
     refused = _refused(context, file)
     if refused is not None:
@@ -74,32 +72,11 @@ async def _read(pieces: FilePieces, bounds: HttpRange) -> AsyncGenerator[Buffer,
 async def _root(context: Context) -> str:
     """Return the root group of the domain that the path names, with its suffix or without; checks the right."""
     path = "/" + context.request.match_info["path"]
-    domain = await _named(context, path)
+    domain = await file_domain(context.service, path)
     await require(context, domain, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{domain.path} is a folder: only domains are files.")
     return domain.root
-
-
-async def _named(context: Context, path: str) -> Domain:
-    try:
-        return await find_domain(context.service, normal_path(context.service, path + SUFFIX))
-    except HsparseError as error:
-        if error.kind not in NOT_THERE:
-            raise
-        try:
-            return await find_domain(context.service, normal_path(context.service, path))
-        except HsparseError as other:
-            # What is told is about the name that was given.
-            raise (error if other.kind in NOT_THERE else other) from other
-
-
-def _layout(context: Context) -> FileLayout:
-    name = context.arg("layout") or FileLayout.STOCK.value
-    try:
-        return FileLayout(name)
-    except ValueError:
-        raise BadRequest(f"layout must be one of {', '.join(FileLayout)}, not {name[:40]!r}.") from None
 
 
 def _refused(context: Context, file: PlannedFile) -> web.Response | None:

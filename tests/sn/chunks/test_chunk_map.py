@@ -81,6 +81,21 @@ async def test_a_dense_dataset(client: RestClient) -> None:
     assert found["chunks"] == await listed(client, path)
 
 
+async def test_dense_structured_chunks(client: RestClient) -> None:
+    """Of elements of variable length; the sections are told by each object's footer."""
+    layout = {"class": "H5D_STRUCT_CHUNK", "dims": [16], "flags": ["H5D_VL_DATA"]}
+    path = await create(client, [40], TEXT, layout=layout)
+    await client("PUT", f"{path}/value", {"select": "[0:1]", "value": ["a"]})
+    found = (await client("GET", f"{path}/map")).body
+    assert found["layout"] == layout | {"dims": found["layout"]["dims"]}
+    assert [one["section"] for one in found["pipelines"]] == [
+        "H5_SECTION_SELECTION",
+        "H5_SECTION_FIXED",
+        "H5_SECTION_VL",
+    ]
+    assert found["chunks"] == await listed(client, path)
+
+
 async def test_types_that_are_told_as_numpy_has_them(client: RestClient) -> None:
     item = {
         "class": "H5T_COMPOUND",

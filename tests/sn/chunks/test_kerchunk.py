@@ -109,6 +109,41 @@ async def test_linked_chunks_are_referred_to_where_they_lie(client: RestClient, 
     np.testing.assert_array_equal(opened(await references(client, path, tmp_path))[:], MODEL)
 
 
+async def test_zarr_reads_the_domains_file(client: RestClient, tmp_path: Path) -> None:
+    """Sparse datasets too, which are chunked ones with a fill value in a stock file."""
+    for name, layout in (("dense", DENSE), ("sparse", sparse(8, 16))):
+        made = await linked_dataset(
+            client,
+            f"/g/{name}",
+            list(SHAPE),
+            INT,
+            layout=layout,
+            filters=["shuffle", "deflate"],
+            fillValue=-7,
+        )
+        for box in ("[0:9,0:17]", "[20:30,33:40]"):
+            assert (await client("PUT", f"{made}/value", {"select": box, "value": 3})).status == 200
+    expected = np.full(SHAPE, -7, "<i4")
+    expected[0:9, 0:17] = expected[20:30, 33:40] = 3
+    file = tmp_path / "copy.h5"
+    file.write_bytes((await client("GET", f"/files{client.domain}", domain=None)).body)
+    for path, prefix in (("", "g/sparse"), ("", "g/dense"), (made, "")):
+        reply = await client("GET", f"{path}/map", format="kerchunk", addresses="file", base=str(file))
+        assert reply.status == 200, reply.body
+        assert not reply.body.get("skipped")
+        assert reply["file"]["size"] == file.stat().st_size
+        found = opened(reply.body)
+        np.testing.assert_array_equal((found[prefix] if prefix else found)[:], expected)
+    remote = (await client("GET", "/map", format="kerchunk", addresses="file")).body
+    assert {one[0] for one in remote["refs"].values() if isinstance(one, list)} == {remote["file"]["href"]}
+    refused = await client("GET", f"{made}/map", format="kerchunk", addresses="file", layout="structured")
+    assert (refused.status, refused["error"]["kind"]) == (400, "unsupported")
+    kind = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
+    made = await linked_dataset(client, "/references", [3], kind)
+    refused = await client("GET", f"{made}/map", format="kerchunk", addresses="file")
+    assert "as addresses" in refused["error"]["message"]
+
+
 async def test_a_chunk_without_its_filters_cannot_be_referred_to(client: RestClient, tmp_path: Path) -> None:
     (tmp_path / "a.h5").write_bytes(MODEL[0].tobytes())
     layout = {"class": "H5D_CHUNKED_REF", "file_uri": "a.h5", "dims": [40], "chunks": {"0": [0, 160, 1]}}

@@ -1,0 +1,77 @@
+"""Where the chunks of datasets are in the file of their domain, all of the state that its etag names."""
+
+from __future__ import annotations
+
+from hsparse.errors import BadRequest, Conflict, PreconditionFailed
+from hsparse.format.hdf5.chunk_region import ChunkForm
+from hsparse.format.hdf5.dataset_plan import form_of
+from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.model.objid import collection_of
+from hsparse.sn.chunks.stored_chunks import ChunkPages, Json
+from hsparse.sn.context import Context
+from hsparse.sn.files.domain_state import record_digest
+from hsparse.sn.files.file_chunks import FileChunks
+from hsparse.sn.files.file_plans import PlannedFile
+from hsparse.sn.files.file_url import file_href, requested_layout
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.objects.walk import MAX_GROUPS
+from hsparse.wire.message import Record
+
+
+class FileAddresses:
+    """One planned file, for one map: what is put into the map is compared with the plan."""
+
+    def __init__(self, file: PlannedFile, layout: FileLayout, href: str, context: Context) -> None:
+        self.file = file
+        self.layout = layout
+        self.href = href
+        self._context = context
+        self._met: set[str] = set()
+
+    @classmethod
+    async def of(cls, context: Context) -> FileAddresses:
+        """Return the file of the request's domain as it is now, in the layout that the request names."""
+        root = context.domain.root
+        if root is None:
+            raise BadRequest(f"{context.domain.path} is a folder: only domains are files.")
+        layout = requested_layout(context)
+        href = await file_href(context, context.domain, layout)
+        return cls(await context.service.files.current(root, layout, check=True), layout, href, context)
+
+    def told(self) -> Json:
+        """Return what a map tells of the file."""
+        size = self.file.plan.file.size
+        return {"href": self.href, "etag": self.file.etag, "size": size, "layout": self.layout.value}
+
+    def check(self, record: Record) -> None:
+        """Raise `PreconditionFailed` for an object that is not in the planned state."""
+        id = record["id"]
+        if self.file.records.get(id) != record_digest(record):
+            raise self.changed(id)
+        self._met.add(id)
+
+    def check_all_met(self) -> None:
+        """Raise `PreconditionFailed` where a group or dataset of the file was not checked: it was unlinked."""
+        ids = [id for id in self.file.records if collection_of(id) != "datatypes"]
+        if len(self._met) < len(ids) and sum(collection_of(id) == "groups" for id in ids) <= MAX_GROUPS:
+            raise self.changed(next(id for id in ids if id not in self._met))
+
+    def form(self, dataset: Dataset) -> ChunkForm:
+        """Return what the file has of a dataset's chunks."""
+        region = self.file.plan.regions.get((dataset.id, "chunks"))
+        return form_of(dataset.spec, self.layout) if region is None else region.form
+
+    def chunks(self, dataset: Dataset, chunks: ChunkPages) -> FileChunks:
+        """Return a dataset's chunks with their places in the file; `Conflict` where the dataset is not in it."""
+        if dataset.id not in self.file.records:
+            raise Conflict(
+                f"No hard link leads to {dataset.id}, so the domain's file does not have it: link it."
+            )
+        self.check(dataset.record)
+        return FileChunks(dataset, chunks, self.file.plan, self.changed)
+
+    def changed(self, what: str) -> PreconditionFailed:
+        """Return the error of something that is not as planned any more; the plan is dropped."""
+        root = self._context.domain.root or ""
+        self._context.service.files.drop(root, self.layout, self.file.etag)
+        return PreconditionFailed(f"{what} was changed while the map was made. Ask for the map again.")

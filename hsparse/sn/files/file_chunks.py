@@ -1,0 +1,127 @@
+"""The chunks of a dataset with their places in the file of its domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import HsparseError
+from hsparse.format.chunk_map import digests
+from hsparse.format.chunk_rows import row_names
+from hsparse.format.hdf5.addressed import Key
+from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
+from hsparse.format.hdf5.domain_plan import DomainPlan
+from hsparse.model.objid import chunk_name
+from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, Scaled, Wanted, place
+from hsparse.sn.objects.dataset import Dataset
+
+
+class FileChunks:
+    """The chunks of another `ChunkPages`, each with `file`, for one pass over all pages.
+
+    `file` has `address` and `size` in the file, in bytes, and `stored`: are the bytes those of the object? If not they
+    are the chunk's elements, unfiltered, and the heap collections that they refer to. In the stock layout
+    `defined_set` has the address and size of a sparse chunk's booleans. What the file has without an object comes
+    last, without a key; a sparse chunk in which nothing is defined has no `file`.
+
+    The pages raise what `changed` makes where chunks are not those that were planned.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        chunks: ChunkPages,
+        plan: DomainPlan,
+        changed: Callable[[str], HsparseError],
+    ) -> None:
+        self._dataset = dataset
+        self._chunks = chunks
+        self._changed = changed
+        self._values = _Places.of(plan, (dataset.id, "chunks"))
+        self._defined = _Places.of(plan, ((dataset.id, "defined"), "chunks"))
+        self._met = 0
+        self.grid = chunks.grid
+
+    async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
+        rows, marker = await self._chunks.page(wanted)
+        found = self._placed(rows)
+        return (found, marker) if marker else (found + self._rest(), marker)
+
+    def _placed(self, rows: list[Json]) -> list[Json]:
+        """Return rows with their places; those of which nothing is in the file are left as they are."""
+        inside = [number for number, row in enumerate(rows) if row.get("defined", 1)]
+        if not inside:
+            return rows
+        scaled = np.array([rows[number]["scaled"] for number in inside], np.uint64)
+        places = self._locate(scaled.reshape(len(inside), -1), [rows[number]["etag"] for number in inside])
+        for number, told in zip(inside, places, strict=True):
+            rows[number] = {**rows[number], "file": told}
+        self._met += len(inside)
+        return rows
+
+    def _locate(self, scaled: NDArray[np.uint64], etags: list[str]) -> list[Json]:
+        if self._values is None:
+            raise self._changed(self._name(scaled[0]))
+        names = row_names(scaled)
+        places = self._values.find(names)
+        chunks = self._values.region.chunks
+        wrong = (
+            (places < 0) | (chunks.digest[places] != digests(tuple(etags))) | ~chunks.stored[places]
+        ).nonzero()[0]
+        if len(wrong):
+            raise self._changed(self._name(scaled[wrong[0]]))
+        stored = self._values.region.form is ChunkForm.STORED
+        found: list[Json] = [one | {"stored": stored} for one in self._values.told(places)]
+        if self._defined is not None:
+            for one, defined in zip(found, self._defined.told(self._defined.find(names)), strict=True):
+                one["defined_set"] = defined
+        return found
+
+    def _rest(self) -> list[Json]:
+        """Return what the file has without an object; all that has one must have been met by now."""
+        if self._values is None:
+            return []
+        stored = self._values.region.chunks.stored
+        if int(stored.sum()) != self._met:
+            raise self._changed(self._dataset.id)
+        made = np.flatnonzero(~stored)
+        scaled = self._values.region.chunks.scaled[made].tolist()
+        told = self._values.told(made)
+        return [
+            place(self.grid, one) | {"file": where | {"stored": False}}
+            for one, where in zip(scaled, told, strict=True)
+        ]
+
+    def _name(self, scaled: NDArray[np.uint64]) -> str:
+        return f"The chunk {chunk_name(scaled.tolist())} of {self._dataset.id}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """A region of chunks at `address` in its file, and the chunks' names (`row_names`), which ascend."""
+
+    region: ChunkRegion
+    address: int
+    names: NDArray[np.bytes_]
+
+    @classmethod
+    def of(cls, plan: DomainPlan, key: Key) -> _Places | None:
+        """Return the places in a plan's region, None where it has none of that key: there are no chunks."""
+        region = plan.regions.get(key)
+        if region is None:
+            return None
+        return cls(region, plan.file.address_of(key), row_names(region.chunks.scaled))
+
+    def find(self, names: NDArray[np.bytes_]) -> NDArray[np.intp]:
+        """Return the row of each name, -1 where there is none."""
+        rows = np.minimum(np.searchsorted(self.names, names), len(self.names) - 1)
+        return np.where(self.names[rows] == names, rows, -1).astype(np.intp)
+
+    def told(self, rows: NDArray[np.intp]) -> list[Json]:
+        """Return address and size in the file of the chunks in these rows."""
+        addresses = (self.region.starts[rows] + np.uint64(self.address)).tolist()
+        sizes = self.region.chunks.size[rows].tolist()
+        return [{"address": address, "size": size} for address, size in zip(addresses, sizes, strict=True)]

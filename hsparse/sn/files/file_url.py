@@ -1,0 +1,48 @@
+"""The URLs of domains' files: which domain's file one is of, and what the file of a domain is called."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from hsparse.errors import BadRequest, Conflict, ErrorKind, HsparseError
+from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.sn.access import find_domain, normal_path
+from hsparse.sn.context import Context, Domain
+from hsparse.sn.service import Service
+
+SUFFIX = ".h5"
+NOT_THERE = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
+
+
+async def file_domain(service: Service, path: str) -> Domain:
+    """Return the domain whose file is at `/files{path}.h5`: that with the suffix comes before that without."""
+    try:
+        return await find_domain(service, normal_path(service, path + SUFFIX))
+    except HsparseError as error:
+        if error.kind not in NOT_THERE:
+            raise
+        try:
+            return await find_domain(service, normal_path(service, path))
+        except HsparseError as other:
+            # What is told is about the name that was given.
+            raise (error if other.kind in NOT_THERE else other) from other
+
+
+async def file_href(context: Context, domain: Domain, layout: FileLayout) -> str:
+    """Return the absolute URL of a domain's file; `Conflict` where it names another domain's."""
+    path = domain.path.removesuffix(SUFFIX)
+    if path == domain.path and (await file_domain(context.service, path)).path != domain.path:
+        raise Conflict(
+            f"{domain.path} has no URL as a file: {path}{SUFFIX} is another domain, whose file has that name."
+        )
+    request = context.request
+    return f"{request.scheme}://{request.host}/files{quote(path + SUFFIX)}?layout={layout.value}"
+
+
+def requested_layout(context: Context) -> FileLayout:
+    """Return the layout that a request names, `stock` where it names none; `BadRequest`."""
+    name = context.arg("layout") or FileLayout.STOCK.value
+    try:
+        return FileLayout(name)
+    except ValueError:
+        raise BadRequest(f"layout must be one of {', '.join(FileLayout)}, not {name[:40]!r}.") from None
