@@ -76,7 +76,7 @@ class S3Export:
         try:
             await self._make(etag, plan_parts(size, chunks), known, copied=bool(chunks))
         except _NotCopied as refusal:
-            self._tell(f"The store does not copy the chunks, so they go through here: {refusal}")
+            self._tell(f"{refusal} So the chunks go through here.")
             await self._make(etag, plan_parts(size, []), None, copied=False)
         return size
 

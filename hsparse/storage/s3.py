@@ -313,7 +313,7 @@ class S3Store:
     def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
         """Return what an exception of the client means; its text may hold secrets, so none is passed on."""
         if isinstance(error, ClientError):
-            code = str(error.response.get("Error", {}).get("Code", ""))
+            code = code_of(error)
             status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
             return fault(code, status, key, self.name)
         if isinstance(error, _NO_CREDENTIALS):
@@ -327,6 +327,13 @@ class S3Store:
             f"The request on {key!r} could not be sent to the bucket {self.name!r} ({type(error).__name__}); "
             "check the bucket's name and endpoint."
         )
+
+
+def code_of(error: BaseException | None) -> str:
+    """Return the code that a server gave for an error of its client, else the error's own name."""
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code", ""))
+    return type(error).__name__
 
 
 @lru_cache(maxsize=1)

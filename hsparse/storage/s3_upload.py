@@ -13,7 +13,7 @@ from typing import Any
 
 from hsparse.errors import HsparseError, NotFound, StoreFailed
 from hsparse.storage.object_store import Buffer
-from hsparse.storage.s3 import S3Store
+from hsparse.storage.s3 import S3Store, code_of
 
 MARK = "hsparse-file"
 """The metadata that tells which file an object is."""
@@ -83,25 +83,23 @@ class S3Upload:
     async def copy(self, number: int, source: CopySource) -> Part:
         """Let the service copy a part, without a byte of it coming here.
 
-        `PreconditionFailed` where the source is in another state, else what keeps the service from it: where it does
-        not know the source or may not read it, or cannot copy, as `S3Store` names it.
+        Raises the error of the service's answer: `PreconditionFailed` where the source is in another state, `NotFound`
+        or `Misconfigured` where it does not know the source, or may not read it. The message has the service's code.
         """
-        last = source.address + source.size - 1
-        reply = await self._store.call(
-            self._key,
-            lambda client: client.upload_part_copy(
-                **self._about,
-                PartNumber=number,
-                CopySource={"Bucket": source.bucket, "Key": source.key},
-                CopySourceIfMatch=f'"{source.etag}"',
-                CopySourceRange=f"bytes={source.address}-{last}",
-            ),
-        )
+        request = self._about | {
+            "PartNumber": number,
+            "CopySource": {"Bucket": source.bucket, "Key": source.key},
+            "CopySourceIfMatch": f'"{source.etag}"',
+            "CopySourceRange": f"bytes={source.address}-{source.address + source.size - 1}",
+        }
+        what = f"{source.key!r} of the bucket {source.bucket!r} cannot be copied to {self._store.name!r}"
+        try:
+            reply = await self._store.call(self._key, lambda client: client.upload_part_copy(**request))
+        except HsparseError as error:
+            raise type(error)(f"{what} ({code_of(error.__cause__)}).") from error
         etag = reply.get("CopyPartResult", {}).get("ETag")
         if not etag:
-            raise StoreFailed(
-                f"The bucket {self._store.name!r} does not say what it copied to {self._key!r}."
-            )
+            raise StoreFailed(f"{what} (it says nothing of a copy).")
         return Part(_bare(etag), source.size)
 
     async def complete(self, parts: Mapping[int, Part], mark: str, *, replace: bool) -> str:

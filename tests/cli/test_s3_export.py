@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 
 from hsparse.cli import s3_export
+from hsparse.cli.file_reads import FileReads
 from hsparse.cli.main import main
-from hsparse.cli.part_plan import MIB, Limits, plan_parts
-from hsparse.client.connection import Connection, Unreachable
+from hsparse.cli.part_plan import MIB
+from hsparse.cli.s3_export import S3Export
+from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile
-from hsparse.errors import Misconfigured, PreconditionFailed, StoreFailed
+from hsparse.errors import StoreFailed
 from hsparse.format.points import Points
 from hsparse.format.structured_region import encode_region
 from hsparse.storage.s3 import S3Store
-from hsparse.storage.s3_upload import CopySource, Part, S3Upload
+from hsparse.storage.s3_upload import Part, S3Upload, find
 from hsparse.testing.moto_server import make_bucket
 from hsparse.testing.server_process import server_process
 
@@ -104,20 +106,20 @@ def export(service: tuple[str, ...]) -> Export:
 
 
 @pytest.fixture
-def stored(moto_endpoint: str) -> Callable[[], tuple[dict[str, bytes], list[str]]]:
-    """Return the objects there are, and the keys of uploads that have not ended."""
+def stored(moto_endpoint: str) -> Callable[[str], tuple[dict[str, bytes], list[str]]]:
+    """Return the objects whose keys begin with one, and the keys of uploads that have not ended."""
 
-    async def look() -> tuple[dict[str, bytes], list[str]]:
+    async def look(key: str) -> tuple[dict[str, bytes], list[str]]:
         async with S3Store("exports", endpoint=moto_endpoint, region="us-east-1") as store:
-            keys = [entry.key async for page in store.list("") for entry in page.entries]
+            keys = [entry.key async for page in store.list(key) for entry in page.entries]
             reply = await store.call("a", lambda client: client.list_multipart_uploads(Bucket="exports"))
             found = {key: (await store.get(key)).data for key in keys}
             return found, [one["Key"] for one in reply.get("Uploads", ())]
 
-    return lambda: asyncio.run(look())
+    return lambda key: asyncio.run(look(key))
 
 
-Stored = Callable[[], tuple[dict[str, bytes], list[str]]]
+Stored = Callable[[str], tuple[dict[str, bytes], list[str]]]
 
 
 @pytest.fixture
@@ -157,7 +159,7 @@ def test_large_chunks_do_not_come_through_here(
 ) -> None:
     key = export(in_bucket, "--layout", layout)
     asked = list(reads)
-    objects, pending = stored()
+    objects, pending = stored(key)
     expected = to_disk(in_bucket, tmp_path / "file.h5", layout)
     assert objects[key] == expected
     assert pending == []
@@ -168,7 +170,9 @@ def test_large_chunks_do_not_come_through_here(
     assert len(chunks) == 4 + (layout == "structured")
     touched = [sum(max(0, min(b, d) - max(a, c)) for c, d in asked) for a, b in chunks]
     # At the most, what a part has before the first chunk of a dataset.
-    assert all(size < 5 * MIB or size == b - a < 10 * MIB for size, (a, b) in zip(touched, chunks, strict=True))
+    assert all(
+        size < 5 * MIB or size == b - a < 10 * MIB for size, (a, b) in zip(touched, chunks, strict=True)
+    )
     assert sum(size == 0 for size in touched) >= 2
     assert sum(d - c for c, d in asked) < len(expected) - sum(b - a for a, b in chunks) + sum(touched) + 1
 
@@ -183,11 +187,11 @@ def test_chunks_that_the_service_cannot_copy(
     layout: str,
 ) -> None:
     key = export(in_directory, "--layout", layout)
-    objects, pending = stored()
+    objects, pending = stored(key)
     assert objects[key] == to_disk(in_directory, tmp_path / "file.h5", layout)
     assert pending == []
     told = capsys.readouterr()
-    assert told.err.count("does not copy the chunks") == 1
+    assert told.err.count("cannot be copied to 'exports'") == 1
     assert f"s3://exports/{key}: {len(objects[key])} bytes" in told.out
 
 
@@ -198,7 +202,7 @@ def test_an_object_that_is_there(
     export(in_bucket, key=key, status=2)
     assert f"s3://exports/{key} exists; add --force" in capsys.readouterr().err
     export(in_bucket, "--force", "--layout", "structured", key=key)
-    objects, pending = stored()
+    objects, pending = stored(key)
     assert pending == []
     assert len(objects[key]) < 8 * COUNT * 3
 
@@ -214,58 +218,148 @@ def test_one_that_comes_meanwhile_stays(
 
     monkeypatch.setattr(S3Upload, "complete", complete)
     key = export(in_bucket, status=2)
-    objects, pending = stored()
+    objects, pending = stored(key)
     assert (objects[key], pending) == (b"another's", [])
 
 
-def failing(real: Callable[..., Awaitable[Part]], after: int, error: Exception) -> Callable[..., Any]:
-    """Return a method that fails from its `after`th call on."""
-    calls = itertools.count()
+def counted(patch: pytest.MonkeyPatch, made: list[int], failing: str = "", after: int = 0) -> None:
+    """Note the numbers of parts that are made; the method `failing` fails from its `after`th call on."""
 
-    async def call(self: S3Upload, *args: Any) -> Part:
-        if next(calls) >= after:
-            raise error
-        return await real(self, *args)
+    def method(name: str, real: Callable[..., Awaitable[Part]]) -> Callable[..., Awaitable[Part]]:
+        calls = itertools.count()
 
-    return call
+        async def call(self: S3Upload, number: int, *args: Any) -> Part:
+            if name == failing and next(calls) >= after:
+                raise StoreFailed("it fails")
+            found = await real(self, number, *args)
+            made.append(number)
+            return found
+
+        return call
+
+    for name in ("put", "copy"):
+        patch.setattr(S3Upload, name, method(name, getattr(S3Upload, name)))
 
 
-@pytest.mark.parametrize("method", ["put", "copy"])
-@pytest.mark.parametrize("url", ["in_bucket", "in_directory"])
-def test_what_fails_leaves_nothing_and_is_gone_on_with(
+@pytest.mark.parametrize(
+    ("url", "failing", "after"),
+    [("in_bucket", "put", 0), ("in_bucket", "copy", 1), ("in_directory", "put", 1)],
+)
+def test_what_fails_leaves_nothing_or_is_gone_on_with(
     request: pytest.FixtureRequest,
     url: str,
-    method: str,
+    failing: str,
+    after: int,
     export: Export,
     stored: Stored,
-    reads: list[Range],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    if (url, method) == ("in_directory", "copy"):
-        pytest.skip("nothing is copied there")
     server = request.getfixturevalue(url)
-    key = f"some/failed-{url}-{method}.h5"
+    key = f"some/failed-{url}-{failing}.h5"
+    before: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(S3Upload, method, failing(getattr(S3Upload, method), 1, StoreFailed("it fails")))
+        patch.setattr(s3_export, "AT_ONCE", 1)
+        counted(patch, before, failing, after)
         export(server, key=key, status=2)
         assert "it fails" in capsys.readouterr().err
-        objects, pending = stored()
-        assert pending == []
-        assert not [one for one in objects if one.startswith(key)]
+        assert stored(key) == ({}, [])
+    before.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(S3Upload, method, failing(getattr(S3Upload, method), 1, StoreFailed("it fails")))
         patch.setattr(s3_export, "AT_ONCE", 1)
+        counted(patch, before, failing, after)
         export(server, "--resume", key=key, status=2)
-    objects, pending = stored()
+    objects, pending = stored(key)
     assert pending == [key]
-    (left,) = [one for one in objects if one.startswith(key)]
+    (left,) = objects
     assert left.endswith(".part")
-    before = list(reads)
-    reads.clear()
-    export(server, "--resume", key=key)
-    assert not set(reads) & set(before[:1])
-    objects, pending = stored()
+    made: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        counted(patch, made)
+        export(server, "--resume", key=key)
+    assert before
+    assert sorted(before + made) == list(range(1, len(before + made) + 1))
+    assert stored(key) == ({key: to_disk(server, tmp_path / "file.h5", "stock")}, [])
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_domain_that_is_changed_meanwhile(
+    in_bucket: str,
+    export: Export,
+    stored: Stored,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    resume: bool,
+) -> None:
+    """A chunk is written anew when the plan is made: neither the service nor the server gives what it was."""
+    real = s3_export.plan_parts
+
+    def late(*args: Any) -> Any:
+        with Connection(in_bucket, DOMAIN) as connection:
+            root = connection.json("GET", "/")["root"]
+            id = connection.json("GET", f"/groups/{root}/links/a")["link"]["id"]
+            value = [int.from_bytes(np.random.default_rng().bytes(4), "little")]
+            connection.json("PUT", f"/datasets/{id}/value", {"value": value}, select="[0:1]")
+        return real(*args)
+
+    flags = ("--resume",) if resume else ()
+    with monkeypatch.context() as patch:
+        patch.setattr(s3_export, "plan_parts", late)
+        key = export(in_bucket, *flags, status=2)
+    assert "The domain was changed while it was" in capsys.readouterr().err
+    objects, pending = stored(key)
+    assert (len(objects), pending) == (int(resume), [key] if resume else [])
+    export(in_bucket, *flags, key=key)  # what is left of the other state goes
+    objects, pending = stored(key)
     assert pending == []
-    assert [one for one in objects if one.startswith(key)] == [key]
-    assert objects[key] == to_disk(server, tmp_path / "file.h5", "stock")
+    assert objects == {key: to_disk(in_bucket, tmp_path / "file.h5", "stock")}
+
+
+async def test_a_cancelled_export_leaves_nothing(
+    in_bucket: str, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ctrl-C does it."""
+    entered = asyncio.Event()
+
+    async def hang(self: S3Upload, *args: Any) -> Part:
+        entered.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(S3Upload, "put", hang)
+    async with S3Store("exports", endpoint=moto_endpoint, region="us-east-1") as store:
+        reads = FileReads(lambda: Connection(in_bucket), DOMAIN, "stock", 2)
+        export = S3Export(
+            reads,
+            store,
+            "cancelled.h5",
+            replace=False,
+            resume=False,
+            progress=lambda have, size: None,
+            tell=print,
+        )
+        task = asyncio.create_task(export.run())
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        reads.close()
+        reply = await store.call("a", lambda client: client.list_multipart_uploads(Bucket="exports"))
+        assert "cancelled.h5" not in [one["Key"] for one in reply.get("Uploads", ())]
+        assert await find(store, "cancelled.h5") is None
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("s3://exports", "s3://exports names no object"),
+        ("s3://none/a.h5", "There is no bucket 'none'"),
+        ("s3://exports/a//b", "a//b"),
+    ],
+)
+def test_what_is_no_target(
+    in_bucket: str, service: tuple[str, ...], where: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", DOMAIN, where, "--endpoint", in_bucket, *service, "--force"]) == 2
+    assert words in capsys.readouterr().err

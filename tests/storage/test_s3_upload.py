@@ -95,7 +95,7 @@ async def test_what_cannot_be_copied(store: S3Store) -> None:
         (CopySource(store.name, "none", etag, 0, LEAST), NotFound),
         (CopySource("no-such-bucket", "chunk", etag, 0, LEAST), Misconfigured),
     ):
-        with pytest.raises(kind):
+        with pytest.raises(kind, match=f"{source.key!r} of the bucket {source.bucket!r} cannot be copied"):
             await upload.copy(1, source)
     assert await upload.parts() == {}
 
@@ -104,7 +104,7 @@ async def test_a_copy_that_is_none(rclone_store: S3Store) -> None:
     """rclone takes a copy for a part without bytes, and says that all is well."""
     etag = await rclone_store.put("chunk", FIRST)
     upload = await S3Upload.begin(rclone_store, "a", "state")
-    with pytest.raises(StoreFailed, match="does not say what it copied"):
+    with pytest.raises(StoreFailed, match="says nothing of a copy"):
         await upload.copy(1, CopySource(rclone_store.name, "chunk", etag, 0, LEAST))
 
 
