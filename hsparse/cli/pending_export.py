@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from hsparse.cli.part_plan import FilePart
-from hsparse.errors import NotFound
+from hsparse.errors import BadRequest, NotFound
 from hsparse.storage.s3 import S3Store
 from hsparse.storage.s3_upload import S3Upload
 
@@ -54,8 +54,8 @@ class PendingExport:
         try:
             found = json.loads((await store.get_range(name, 0, 4096)).data)
             return cls(found["id"], found["digest"], found["copied"]) if found["kind"] == KIND else None
-        except (NotFound, ValueError, KeyError, TypeError):
-            return None  # somebody else's, or just deleted
+        except (NotFound, BadRequest, ValueError, KeyError, TypeError):
+            return None  # somebody else's, empty, or just deleted
 
     async def save(self, store: S3Store, key: str, etag: str) -> None:
         told = {"kind": KIND, "id": self.id, "digest": self.digest, "copied": self.copied}

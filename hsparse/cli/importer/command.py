@@ -24,7 +24,7 @@ from hsparse.cli.progress import Form, reporting, tell
 from hsparse.cli.s3_url import SCHEME
 from hsparse.client.connection import Connection
 from hsparse.clock import SystemClock
-from hsparse.errors import BadRequest, Conflict, HsparseError
+from hsparse.errors import Conflict, HsparseError
 from hsparse.model.objid import derived_id, new_root_id
 
 ABOUT = """\
@@ -40,7 +40,7 @@ Matrix Market files (.mtx, .mtx.gz) and sparse arrays of scipy and pydata (.npz)
 
 When anything goes wrong the new domain is deleted again, unless --keep or --resume is given.
 """
-MATRICES: dict[str, Callable[[Path], Matrix]] = {
+MATRICES: dict[str, Callable[[Source], Matrix]] = {
     ".mtx": open_matrix_market,
     ".mtx.gz": open_matrix_market,
     ".npz": open_npz,
@@ -62,9 +62,7 @@ def add_parser(
         description=ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "file", metavar="FILE", help="the file; an HDF5 file may be an object, s3://bucket/key"
-    )
+    parser.add_argument("file", metavar="FILE", help="the file, or an object, s3://bucket/key")
     parser.add_argument(
         "domain", metavar="DOMAIN", help="the domain, like /home/ada/run.h5; its folder must exist"
     )
@@ -116,12 +114,10 @@ def run(args: argparse.Namespace) -> int:
 def _open(args: argparse.Namespace) -> Source:
     if not args.file.startswith(SCHEME):
         return LocalSource(Path(args.file))
-    if _matrix_reader(args.file) is not None:
-        raise BadRequest(f"Only HDF5 files are read from S3: copy {args.file} here, and import that.")
     return S3Source(args.file, args.s3_endpoint, args.s3_region)
 
 
-def _matrix_reader(name: str) -> Callable[[Path], Matrix] | None:
+def _matrix_reader(name: str) -> Callable[[Source], Matrix] | None:
     return next((MATRICES[end] for end in MATRICES if name.lower().endswith(end)), None)
 
 
@@ -143,7 +139,7 @@ class _Run:
         root = known or new_root_id(SystemClock())
         opener = _matrix_reader(self._args.file)
         if opener is not None:
-            matrix = opener(Path(self._args.file))
+            matrix = opener(self._source)
             self._guarded(known, root, False, lambda uploads: self._matrix(uploads, root, matrix))
             return
         objects = FileObjects(self._source, root, matrices=not self._args.as_is)
