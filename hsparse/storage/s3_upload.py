@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hsparse.errors import HsparseError, NotFound, StoreFailed
+from hsparse.errors import HsparseError, Misconfigured, NotFound, StoreFailed, Unsupported
 from hsparse.storage.object_store import Buffer
 from hsparse.storage.s3 import S3Store, code_of
 
@@ -130,9 +130,12 @@ class S3Upload:
         for _ in range(ABORTS):
             try:
                 await self._store.call(self._key, lambda client: client.abort_multipart_upload(**self._about))
-                await self._page(0)  # a part that was under way may have arrived after all
             except NotFound:
                 return
+            try:
+                await self._page(0)  # a part that was under way may have arrived after all
+            except (NotFound, Misconfigured, Unsupported):
+                return  # there is none, or it is not told
         raise StoreFailed(
             f"The upload {self.id} of {self._key!r} to {self._store.name!r} could not be aborted: abort it there."
         )

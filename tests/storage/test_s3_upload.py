@@ -185,3 +185,6 @@ async def test_a_part_that_arrives_after_the_end(lossy: S3Store, proxy: LossyPro
         )
     with pytest.raises(StoreFailed, match="could not be aborted"):
         await upload.abort()
+    proxy.lose(Loss("GET", forward=False, answer=error_reply(403, "AccessDenied")))
+    await upload.abort()  # nobody may look
+    assert proxy.script == []
