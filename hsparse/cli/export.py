@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from pathlib import Path
 
-from hsparse.cli import progress
+from hsparse.cli import progress, s3_url
 from hsparse.cli.exporter.domain_source import DomainSource
 from hsparse.cli.exporter.filter_choice import FilterChoice
 from hsparse.cli.exporter.filtered_export import export_filtered
 from hsparse.cli.progress import reporting, tell
+from hsparse.cli.s3_url import SCHEME
 from hsparse.cli.server_flags import add_server_flags, connecting
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile
@@ -20,17 +22,23 @@ from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `export`; the parsed arguments carry `run`."""
+def add_parser(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+    s3_endpoint: str | None = None,
+    s3_region: str | None = None,
+) -> None:
+    """Add `export`; the parsed arguments carry `run`. The others are defaults of the flags of their names."""
     parser = subparsers.add_parser(
         "export",
         help="write a domain of a running server as an HDF5 file",
         description="Write a domain of a running server as an HDF5 file. Until it is whole it has another name; run "
-        "again, the command goes on where it stopped, unless the domain was changed. A password is asked for, or read "
+        "again, the command goes on where it stopped, unless the domain was changed. To s3://bucket/key large chunks "
+        "are copied by the store, where it can read those of the server; an export that is stopped leaves nothing, "
+        "unless --resume is given. A password is asked for, or read "
         "as one line when standard input is not a terminal.",
     )
     parser.add_argument("domain", metavar="DOMAIN", help="its path, as /home/user/file.h5")
-    parser.add_argument("file", type=Path, metavar="FILE", help="the file to be made")
+    parser.add_argument("file", metavar="FILE", help="the file to be made, or the object, s3://bucket/key")
     add_server_flags(parser, piped=True)
     parser.add_argument(
         "--layout",
@@ -59,18 +67,33 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "export is not continued, but begins again",
     )
     parser.add_argument("--force", action="store_true", help="replace FILE where there is one")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with an export to S3 that was stopped, and leave what there is when this one is",
+    )
+    s3_url.add_flags(parser, s3_endpoint, s3_region)
     progress.add_flag(parser)
     parser.set_defaults(run=reporting(run))
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the file; raises what stops it."""
-    if args.file.exists() and not args.force:
-        raise BadRequest(f"{args.file} exists; add --force to replace it.")
-    if not args.file.absolute().parent.is_dir():
-        raise BadRequest(f"There is no directory {args.file.absolute().parent} to write to.")
     form = FileForm.parse(args.layout, args.revision, args.matrices)
     choice = None if args.filter is None else FilterChoice.parse(args.filter)
+    if args.file.startswith(SCHEME):
+        if choice is not None:
+            raise BadRequest(
+                "Filters are applied to a file: leave out --filter, or export to a file and copy that."
+            )
+        # Loading it takes longer than a small file.
+        status: int = import_module("hsparse.cli.s3_export").run(args, form)
+        return status
+    path = Path(args.file)
+    if path.exists() and not args.force:
+        raise BadRequest(f"{path} exists; add --force to replace it.")
+    if not path.absolute().parent.is_dir():
+        raise BadRequest(f"There is no directory {path.absolute().parent} to write to.")
     connect = connecting(args)
 
     def file_of(connection: Connection) -> DomainFile:
@@ -79,9 +102,9 @@ def run(args: argparse.Namespace) -> int:
     with progress.progress(args.progress, args.domain) as shown:
         if choice is None:
             with connect() as connection:
-                size = file_of(connection).fetch(args.file, shown.update)
+                size = file_of(connection).fetch(path, shown.update)
         else:
             with DomainSource(args.domain, connect, file_of) as source:
-                size = export_filtered(source, choice, args.file, shown.update)
-    tell(args.progress, f"{args.file}: {size} bytes")
+                size = export_filtered(source, choice, path, shown.update)
+    tell(args.progress, f"{path}: {size} bytes")
     return 0

@@ -26,7 +26,7 @@ def make_parser() -> argparse.ArgumentParser:
     passwords, keys = (str(one) if one else None for one in (settings.password_file, settings.key_file))
     user.add_parser(subparsers, passwords)
     key.add_parser(subparsers, keys, passwords)
-    export.add_parser(subparsers)
+    export.add_parser(subparsers, settings.s3_endpoint, settings.s3_region)
     map.add_parser(subparsers)
     importer.add_parser(subparsers, settings.s3_endpoint, settings.s3_region)
     job.add_parser(subparsers)

@@ -71,7 +71,7 @@ class DomainFile:
         return size
 
     def state(self) -> tuple[int, str]:
-        """Return the file's size in bytes, and its etag without quotes."""
+        """Return the file's size in bytes, and its etag without quotes, as the domain is now."""
         with self._connection.response("HEAD", self._path, **self._asked) as response:
             size = response.headers.get("Content-Length", "")
             etag = ETAG.fullmatch(response.headers.get("ETag", ""))
@@ -79,20 +79,21 @@ class DomainFile:
             raise HsparseError(f"{self._connection.url} does not say which state the file is of.")
         return int(size), etag.group(1)
 
-    def part(self, start: int, stop: int, etag: str) -> bytes:
-        """Return the bytes from `start` to before `stop`, of the file with that etag.
+    def read(self, start: int, stop: int, etag: str) -> bytes:
+        """Return the bytes from `start` to before `stop` of the file with that etag.
 
         Raises what the server names, `Unreachable` when it does not answer with all of them, and `PreconditionFailed`
         when the domain was changed.
         """
-        found = b"".join(self._parts(start, etag, stop)) if start < stop else b""
-        if len(found) != stop - start:
-            raise Unreachable(f"{self._connection.url} sends nothing more: ask again later.")
-        return found
+        data = b"".join(self._parts(start, etag, stop)) if start < stop else b""
+        if len(data) != stop - start:
+            raise Unreachable(f"{self._connection.url} sent {len(data)} of {stop - start} bytes: ask again.")
+        return data
 
     def _parts(self, start: int, etag: str, stop: int | None = None) -> Iterator[bytes]:
-        """Yield the bytes from `start` on, to before `stop` if there is one, of the file with that etag."""
-        headers = {"Range": f"bytes={start}-{'' if stop is None else stop - 1}", "If-Match": f'"{etag}"'}
+        """Yield the bytes from `start` to before `stop`, or to the end, of the file with that etag."""
+        last = "" if stop is None else stop - 1
+        headers = {"Range": f"bytes={start}-{last}", "If-Match": f'"{etag}"'}
         try:
             with self._connection.response("GET", self._path, headers, **self._asked) as response:
                 if response.status != 206:

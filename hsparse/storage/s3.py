@@ -190,6 +190,20 @@ class S3Store:
             key, lambda: self._client.generate_presigned_url("get_object", Params=about, ExpiresIn=seconds)
         )
 
+    async def call(
+        self,
+        key: str,
+        send: Callable[[Any], Awaitable[R]],
+        settle: Callable[[HsparseError, bool], Awaitable[R]] | None = None,
+    ) -> R:
+        """Send a request on `key` that is no part of `ObjectStore`: `send` is given botocore's client.
+
+        It is sent again as any other is, so twice must be as good as once. `settle` is given a condition that failed,
+        or a `NotFound`, as in `_run`.
+        """
+        check_key(key)
+        return await self._run(key, lambda: send(self._client), settle)
+
     # --- one request --------------------------------------------------------------------------------
 
     async def _get(self, key: str) -> Stored:
@@ -299,7 +313,7 @@ class S3Store:
     def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
         """Return what an exception of the client means; its text may hold secrets, so none is passed on."""
         if isinstance(error, ClientError):
-            code = str(error.response.get("Error", {}).get("Code", ""))
+            code = code_of(error)
             status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
             return fault(code, status, key, self.name)
         if isinstance(error, _NO_CREDENTIALS):
@@ -313,6 +327,13 @@ class S3Store:
             f"The request on {key!r} could not be sent to the bucket {self.name!r} ({type(error).__name__}); "
             "check the bucket's name and endpoint."
         )
+
+
+def code_of(error: BaseException | None) -> str:
+    """Return the code that a server gave for an error of its client, else the error's own name."""
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code", ""))
+    return type(error).__name__
 
 
 @lru_cache(maxsize=1)

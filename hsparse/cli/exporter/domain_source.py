@@ -41,8 +41,8 @@ class DomainSource(Source):
     def _get(self, wanted: ByteRange) -> bytes:
         for _ in range(ATTEMPTS - 1):
             with suppress(Unreachable):
-                return self._file().part(wanted.address, wanted.address + wanted.size, self.fingerprint)
-        return self._file().part(wanted.address, wanted.address + wanted.size, self.fingerprint)
+                return self._file().read(wanted.address, wanted.address + wanted.size, self.fingerprint)
+        return self._file().read(wanted.address, wanted.address + wanted.size, self.fingerprint)
 
     def _file(self) -> DomainFile:
         found: DomainFile | None = getattr(self._local, "file", None)

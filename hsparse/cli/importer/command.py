@@ -8,21 +8,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from hsparse.cli import progress
+from hsparse.cli import progress, s3_url
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.hdf5_import import Hdf5Import
 from hsparse.cli.importer.matrix_market import open_matrix_market
 from hsparse.cli.importer.npz_matrix import open_npz
-from hsparse.cli.importer.s3_source import SCHEME, S3Source
+from hsparse.cli.importer.s3_source import S3Source
 from hsparse.cli.importer.server import Server
 from hsparse.cli.importer.source import LocalSource, Source
 from hsparse.cli.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.cli.importer.target_domain import TargetDomain
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.cli.progress import Form, reporting, tell
+from hsparse.cli.s3_url import SCHEME
 from hsparse.cli.server_flags import add_server_flags, connecting
 from hsparse.clock import SystemClock
-from hsparse.errors import BadRequest, Conflict, HsparseError
+from hsparse.errors import Conflict, HsparseError
 from hsparse.model.objid import derived_id, new_root_id
 
 ABOUT = """\
@@ -38,7 +39,7 @@ Matrix Market files (.mtx, .mtx.gz) and sparse arrays of scipy and pydata (.npz)
 
 When anything goes wrong the new domain is deleted again, unless --keep or --resume is given.
 """
-MATRICES: dict[str, Callable[[Path], Matrix]] = {
+MATRICES: dict[str, Callable[[Source], Matrix]] = {
     ".mtx": open_matrix_market,
     ".mtx.gz": open_matrix_market,
     ".npz": open_npz,
@@ -59,9 +60,7 @@ def add_parser(
         description=ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "file", metavar="FILE", help="the file; an HDF5 file may be an object, s3://bucket/key"
-    )
+    parser.add_argument("file", metavar="FILE", help="the file, or an object, s3://bucket/key")
     parser.add_argument(
         "domain", metavar="DOMAIN", help="the domain, like /home/ada/run.h5; its folder must exist"
     )
@@ -82,18 +81,7 @@ def add_parser(
     parser.add_argument(
         "--requests", type=_count, default=8, metavar="N", help="requests at a time, 1 to 64 (default: 8)"
     )
-    parser.add_argument(
-        "--s3-endpoint",
-        default=s3_endpoint,
-        metavar="URL",
-        help="URL of the S3 service that has the file, when it is not AWS (default: $HSPARSE_S3_ENDPOINT)",
-    )
-    parser.add_argument(
-        "--s3-region",
-        default=s3_region,
-        metavar="REGION",
-        help="region of the bucket that has the file (default: $HSPARSE_S3_REGION)",
-    )
+    s3_url.add_flags(parser, s3_endpoint, s3_region)
     progress.add_flag(parser)
     parser.add_argument(
         "--quiet", action="store_const", const=Form.NONE, dest="progress", help="the same as --progress none"
@@ -121,12 +109,10 @@ def run(args: argparse.Namespace) -> int:
 def _open(args: argparse.Namespace) -> Source:
     if not args.file.startswith(SCHEME):
         return LocalSource(Path(args.file))
-    if _matrix_reader(args.file) is not None:
-        raise BadRequest(f"Only HDF5 files are read from S3: copy {args.file} here, and import that.")
     return S3Source(args.file, args.s3_endpoint, args.s3_region)
 
 
-def _matrix_reader(name: str) -> Callable[[Path], Matrix] | None:
+def _matrix_reader(name: str) -> Callable[[Source], Matrix] | None:
     return next((MATRICES[end] for end in MATRICES if name.lower().endswith(end)), None)
 
 
@@ -148,7 +134,7 @@ class _Run:
         root = known or new_root_id(SystemClock())
         opener = _matrix_reader(self._args.file)
         if opener is not None:
-            matrix = opener(Path(self._args.file))
+            matrix = opener(self._source)
             self._guarded(known, root, False, lambda uploads: self._matrix(uploads, root, matrix))
             return
         objects = FileObjects(self._source, root, matrices=not self._args.as_is)

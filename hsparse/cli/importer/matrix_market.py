@@ -11,14 +11,14 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.cli.importer.source import Source
 from hsparse.cli.importer.sparse_matrix import Elements, Matrix
-from hsparse.errors import BadRequest, Corrupt, Unsupported
+from hsparse.errors import Corrupt, Unsupported
 
 PIECE = 8 * 1024 * 1024
 """Bytes of text that are read at once."""
@@ -47,26 +47,27 @@ class _Header:
     entries: int
 
 
-def open_matrix_market(path: Path) -> Matrix:
-    """Read the header, and all entries once to know how many elements they make; `Corrupt` names the line."""
-    with _open(path) as file:
-        header = _read_header(path, file)
+def open_matrix_market(source: Source) -> Matrix:
+    """Read the header and, of a symmetric matrix, all entries once to know how many elements they make.
+
+    `Corrupt` names the line.
+    """
+    with _open(source) as file:
+        header = _read_header(source.name, file)
     dtype, item, _ = FIELDS[header.field]
     count = header.entries
     if header.symmetry != "general":  # those on the diagonal have no counterpart
-        count = sum(len(values) for _, read in _batches(path) for values in [read()[1]])
+        count = sum(len(values) for _, read in _batches(source) for values in [read()[1]])
     itemsize = np.dtype(dtype).itemsize
-    return Matrix((header.rows, header.columns), item, itemsize, count, _batches(path))
+    return Matrix((header.rows, header.columns), item, itemsize, count, _batches(source))
 
 
-def _open(path: Path) -> IO[bytes]:
-    try:
-        return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
-    except OSError as error:
-        raise BadRequest(f"The file {path} cannot be read: {error.strerror}.") from error
+def _open(source: Source) -> IO[bytes]:
+    file = source.file()
+    return cast(IO[bytes], gzip.open(file)) if source.name.lower().endswith(".gz") else file
 
 
-def _read_header(path: Path, file: IO[bytes]) -> _Header:
+def _read_header(path: str, file: IO[bytes]) -> _Header:
     try:
         words = file.readline(LONGEST_LINE).decode("ascii", "replace").lower().split()
         if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
@@ -88,9 +89,10 @@ def _read_header(path: Path, file: IO[bytes]) -> _Header:
     return _Header(words[3], words[4], rows, columns, entries)
 
 
-def _batches(path: Path) -> Iterator[tuple[int, Callable[[], Elements]]]:
+def _batches(source: Source) -> Iterator[tuple[int, Callable[[], Elements]]]:
     """Yield the pieces of the file; `Corrupt` where there are not as many entries as the header says."""
-    with _open(path) as file:
+    path = source.name
+    with _open(source) as file:
         header = _read_header(path, file)
         found, rest = 0, b""
         while True:
@@ -117,7 +119,7 @@ def _batches(path: Path) -> Iterator[tuple[int, Callable[[], Elements]]]:
                 return
 
 
-def _parse(path: Path, header: _Header, tokens: list[bytes], before: int) -> Elements:
+def _parse(path: str, header: _Header, tokens: list[bytes], before: int) -> Elements:
     dtype, _, numbers = FIELDS[header.field]
     table = np.array(tokens).reshape(-1, 2 + numbers)
     try:

@@ -7,28 +7,29 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.cli.importer.matrix_market import COMPLEX
+from hsparse.cli.importer.source import Source
 from hsparse.cli.importer.sparse_matrix import BATCH, Elements, Matrix, check_pointers, columns, row_of
 from hsparse.client.datatype import type_item
-from hsparse.errors import BadRequest, Corrupt, Unsupported
+from hsparse.errors import Corrupt, Unsupported
 
 Arrays = dict[str, NDArray[Any]]
 
 
-def open_npz(path: Path) -> Matrix:
+def open_npz(source: Source) -> Matrix:
     """Load a file's arrays, never as pickles; `Corrupt` and `Unsupported` say what is wrong."""
+    path = source.name
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays: Arrays = {name: file[name] for name in file.files}
-    except OSError as error:
-        raise BadRequest(f"The file {path} cannot be read: {error}.") from error
-    except (ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        with source.file() as file, np.load(file, allow_pickle=False) as found:
+            arrays: Arrays = {name: found[name] for name in found.files}
+    except (ValueError, TypeError, KeyError, OSError, EOFError, MemoryError) as error:
+        raise Corrupt(f"{path} is no .npz file of plain arrays: {error}.") from error
+    except (zipfile.BadZipFile, zlib.error) as error:
         raise Corrupt(f"{path} is no .npz file of plain arrays: {error}.") from error
     try:
         return _matrix(path, arrays)
@@ -36,7 +37,7 @@ def open_npz(path: Path) -> Matrix:
         raise Corrupt(f"{path} has no sparse array in a form that is known: {error}.") from error
 
 
-def _matrix(path: Path, arrays: Arrays) -> Matrix:
+def _matrix(path: str, arrays: Arrays) -> Matrix:
     shape = tuple(map(int, arrays["shape"]))
     fill = arrays["fill_value"].item() if "fill_value" in arrays else 0
     if "coords" in arrays:
@@ -80,7 +81,7 @@ def _take(coords: NDArray[Any], values: NDArray[Any]) -> Elements:
     return np.ascontiguousarray(coords, np.uint64), values
 
 
-def _from_scipy(path: Path, arrays: Arrays, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _from_scipy(path: str, arrays: Arrays, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
     kind = arrays["format"].item()
     kind = kind.decode() if isinstance(kind, bytes) else kind
     data = arrays["data"]

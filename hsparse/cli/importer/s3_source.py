@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from hsparse.cli.importer.block_cache import SMALL, BlockCache
 from hsparse.cli.importer.source import Source
-from hsparse.errors import BadRequest, Conflict, NotFound
+from hsparse.cli.s3_url import S3Url
+from hsparse.errors import Conflict, NotFound
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.storage.object_store import Stored
 from hsparse.storage.s3 import S3Store
 
-SCHEME = "s3://"
 Result = TypeVar("Result")
 
 
@@ -24,13 +24,12 @@ class S3Source(Source):
     def __init__(self, url: str, endpoint: str | None, region: str | None) -> None:
         """Look at the object; `NotFound` where there is none, else what `S3Store` raises."""
         self.name = url
-        bucket, _, self._key = url.removeprefix(SCHEME).partition("/")
-        if not bucket or not self._key:
-            raise BadRequest(f"{url} names no object; it should be like s3://bucket/path/file.h5.")
+        place = S3Url.parse(url)
+        self._key = place.key
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="s3", daemon=True)
         self._thread.start()
-        self._store = S3Store(bucket, endpoint=endpoint, region=region)
+        self._store = S3Store(place.bucket, endpoint=endpoint, region=region)
         try:
             self._wait(self._store.open())
             found = self._wait(self._store.get_range(self._key, -1))

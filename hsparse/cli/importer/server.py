@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from hsparse.client.connection import Connection, Json, Unreachable
 from hsparse.errors import Busy, RateLimited
@@ -14,6 +14,7 @@ from hsparse.format.buffer import Buffer
 TRIES = 6
 LONGEST_PAUSE = 30.0
 """Seconds."""
+Answer = TypeVar("Answer")
 
 
 class Server:
@@ -31,10 +32,14 @@ class Server:
         self._opened: list[Connection] = []
 
     def json(self, method: str, path: str, body: Json | Buffer | None = None, **params: Any) -> Json:
-        """Send a request as `Connection.json` does; up to `TRIES` times while the server is busy or away."""
+        """Send a request as `Connection.json` does, again as `ask` says."""
+        return self.ask(lambda connection: connection.json(method, path, body, **params))
+
+    def ask(self, send: Callable[[Connection], Answer]) -> Answer:
+        """Return what `send` does; it is called up to `TRIES` times while the server is busy or away."""
         for left in reversed(range(TRIES)):
             try:
-                return self._connection().json(method, path, body, **params)
+                return send(self._connection())
             except (Busy, RateLimited, Unreachable) as error:
                 if not left:
                     raise

@@ -6,15 +6,19 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from errno import EINVAL
 from hashlib import sha256
+from io import SEEK_CUR, SEEK_END, SEEK_SET, BufferedReader, RawIOBase
 from pathlib import Path
 from stat import S_ISREG
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, StoreFailed
 from hsparse.format.hdf5.reads import ByteRange, Reads, run_reads
 
+PIECE = 4 * 1024 * 1024
+"""Bytes that are fetched at once where a file is read from front to back."""
 Found = TypeVar("Found")
 
 
@@ -48,6 +52,10 @@ class Source(ABC):
         """Return `size` bytes from `address` on; `Corrupt` where the file ends before."""
         return self.fetch((ByteRange(address, size),))[0]
 
+    def file(self) -> BufferedReader:
+        """Return the file to be read from its begin on, in pieces of `PIECE` bytes; closing it leaves the source."""
+        return BufferedReader(_Reader(self), PIECE)
+
     def run(self, reads: Reads[Found]) -> Found:
         """Run a reader to its end."""
         return run_reads(reads, self.fetch)
@@ -58,6 +66,38 @@ class Source(ABC):
             raise Corrupt(
                 f"There are no {wanted.size} bytes at {wanted.address}: the file ends at {self.size}."
             )
+
+
+class _Reader(RawIOBase):
+    """A source as a file that is open for reading."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = SEEK_SET) -> int:
+        base = {SEEK_SET: 0, SEEK_CUR: self._at, SEEK_END: self._source.size}[whence]
+        if base + offset < 0:
+            raise OSError(EINVAL, "a place before the file")
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        count = max(0, min(len(view), self._source.size - self._at))
+        if count:
+            view[:count] = self._source.read(self._at, count)
+        self._at += count
+        return count
 
 
 class LocalSource(Source):

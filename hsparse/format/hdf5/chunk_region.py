@@ -54,8 +54,12 @@ class ChunkRegion:
         chunks: PlannedChunks,
         revision: FormatRevision = NEWEST,
     ) -> ChunkRegion:
-        """Lay out chunks, each at a multiple of 8 bytes."""
-        ends = np.cumsum(chunks.size + -chunks.size % np.uint64(ALIGNMENT), dtype=np.uint64)
+        """Lay out chunks, those that are made each at a multiple of 8 bytes, those that are stored end to end.
+
+        So a file that is put together of stored chunks needs nothing between them.
+        """
+        gap = np.uint64(1 if form is ChunkForm.STORED else ALIGNMENT)
+        ends = np.cumsum(chunks.size + -chunks.size % gap, dtype=np.uint64)
         return cls(key, spec, form, chunks, np.concatenate((np.zeros(1, np.uint64), ends)), revision)
 
     @property

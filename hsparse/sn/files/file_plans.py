@@ -20,7 +20,7 @@ from hsparse.sn.owners import Owners
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.budget import Budget
 
-VERSION = 1
+VERSION = 2
 """Part of every etag: to be raised when the same domain is laid out in another way."""
 MOST_HELD = 64 * 1024 * 1024
 """Bytes of the plans that are kept; the last one is kept whatever it has."""

@@ -1,16 +1,20 @@
-"""HDF5 files in a bucket of a loopback S3 server."""
+"""Files in a bucket of a loopback S3 server."""
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+import scipy.io
+import scipy.sparse
 
-from hsparse.cli.importer import block_cache, s3_source
+from hsparse.cli.importer import block_cache, s3_source, source
 from hsparse.cli.importer.s3_source import S3Source
 from hsparse.errors import Conflict, Corrupt
 from hsparse.format.hdf5.reads import ByteRange
@@ -19,6 +23,7 @@ from hsparse.testing.moto_server import make_bucket
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.cli.importer.test_command import write_file
+from tests.cli.importer.test_sparse_matrix import compressed, elements_at, elements_of, random_matrix
 
 Put = Callable[[str, bytes], str]
 
@@ -56,13 +61,50 @@ def test_a_file_of_a_bucket(imported: Import, tmp_path: Path, moto_endpoint: str
         assert domain_differences(file, connection) == []
 
 
+@pytest.mark.parametrize("name", ["graph.mtx", "graph.MTX.gz", "graph.npz", "graph.h5ad"])
+def test_a_matrix_of_a_bucket(
+    imported: Import, tmp_path: Path, moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(source, "PIECE", 1000)  # so that it comes in many pieces
+    matrix = random_matrix(7, shape=(300, 400))
+    path = tmp_path / name
+    dataset = "/matrix"
+    if name.endswith("npz"):
+        scipy.sparse.save_npz(path, matrix)
+    elif name.endswith("h5ad"):
+        dataset = "/X"
+        with h5py.File(path, "w") as file:
+            group = file.create_group("X")
+            group.attrs.update({"encoding-type": "csr_matrix", "shape": matrix.shape})
+            compressed(group, ("data", "indices", "indptr"), matrix)
+    else:
+        text = BytesIO()
+        scipy.io.mmwrite(text, matrix, precision=17)
+        path.write_bytes(gzip.compress(text.getvalue()) if name.endswith("gz") else text.getvalue())
+    connection = imported(put(name, path.read_bytes()), *flags(moto_endpoint))
+    assert elements_at(connection, dataset) == elements_of(matrix)
+
+
+def test_a_matrix_that_is_damaged(
+    imported: Import, moto_endpoint: str, put: Put, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = b"%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1\n2 2 2\n"
+    for name, data, words in (
+        ("cut.mtx", text[:-6], "its header says 2"),
+        ("cut.mtx.gz", gzip.compress(text)[:-9], "s3://files/cut.mtx.gz is damaged"),
+        ("cut.npz", b"PK\x03\x04", "s3://files/cut.npz is no .npz file"),
+    ):
+        imported(put(name, data), *flags(moto_endpoint), status=2)
+        assert words in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("where", "words"),
     [
         ("s3://files/none.h5", "There is no object s3://files/none.h5"),
         ("s3://files", "s3://files names no object"),
         ("s3://none/a.h5", "There is no bucket 'none'"),
-        ("s3://files/a.mtx", "Only HDF5 files are read from S3"),
+        ("s3://files/none.mtx.gz", "There is no object s3://files/none.mtx.gz"),
     ],
 )
 def test_what_is_no_object(
@@ -78,17 +120,17 @@ def test_ranges(moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(s3_source, "SMALL", 1500)
     rng = np.random.default_rng(1)
     data = rng.bytes(20_500)
-    with S3Source(put("ranges", data), moto_endpoint, "us-east-1") as source:
-        assert source.size == len(data)
+    with S3Source(put("ranges", data), moto_endpoint, "us-east-1") as found:
+        assert found.size == len(data)
         for _ in range(10):
             starts = rng.integers(0, len(data), 5).tolist()
             wanted = tuple(
                 ByteRange(at, int(rng.integers(0, min(4000, len(data) - at) + 1))) for at in starts
             )
             expected = [data[one.address : one.address + one.size] for one in wanted]
-            assert list(source.fetch(wanted)) == expected
+            assert list(found.fetch(wanted)) == expected
         with pytest.raises(Corrupt, match="the file ends at 20500"):
-            source.read(20_000, 501)
+            found.read(20_000, 501)
 
 
 def test_an_object_that_changes(moto_endpoint: str, put: Put) -> None:

@@ -17,12 +17,12 @@ from hsparse.model.filter import Filter
 SPEC = ChunkSpec("d-x", "H5T_STD_U8LE", (4,), False, b"", ((),))
 
 
-def region(sizes: list[int]) -> ChunkRegion:
+def region(sizes: list[int], form: ChunkForm) -> ChunkRegion:
     count = len(sizes)
     numbers = np.arange(count, dtype=np.uint64)
     none = np.zeros((count, 0, 3), np.uint64)
     chunks = PlannedChunks(numbers[:, None], numbers, np.array(sizes, np.uint64), none, numbers, numbers >= 0)
-    return ChunkRegion.of("key", SPEC, ChunkForm.STORED, chunks)
+    return ChunkRegion.of("key", SPEC, form, chunks)
 
 
 def test_what_making_a_chunk_takes() -> None:
@@ -37,13 +37,19 @@ def test_what_making_a_chunk_takes() -> None:
     assert filtered.weights(range(2)).tolist() == [15, 20]
 
 
-@given(st.lists(st.integers(1, 40), max_size=12), st.integers(0, 400), st.integers(0, 400))
-def test_the_chunks_in_a_range(sizes: list[int], start: int, stop: int) -> None:
-    some = region(sizes)
+@given(
+    st.lists(st.integers(1, 40), max_size=12),
+    st.sampled_from(ChunkForm),
+    st.integers(0, 400),
+    st.integers(0, 400),
+)
+def test_the_chunks_in_a_range(sizes: list[int], form: ChunkForm, start: int, stop: int) -> None:
+    some = region(sizes, form)
     starts = some.starts.tolist()
-    assert [begin % 8 for begin in starts] == [0] * (len(sizes) + 1)
+    multiple = 1 if form is ChunkForm.STORED else 8
+    assert [begin % multiple for begin in starts] == [0] * (len(sizes) + 1)
     assert all(begin + size <= end for begin, size, end in zip(starts, sizes, starts[1:], strict=False))
-    assert some.size == sum(-(-size // 8) * 8 for size in sizes)
+    assert some.size == sum(-(-size // multiple) * multiple for size in sizes)
     start, stop = min(start, some.size), min(stop, some.size)
     wanted = [
         number for number, (begin, end) in enumerate(pairwise(starts)) if max(begin, start) < min(end, stop)

@@ -1,0 +1,227 @@
+"""`hsparse export DOMAIN s3://bucket/key`: a domain as an HDF5 file in a bucket.
+
+Its large chunks are copied by the store, the rest goes through here. The file is there when it is whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable
+
+from hsparse.cli.file_reads import FileReads
+from hsparse.cli.part_plan import LIMITS, FileChunk, FilePart, plan_parts
+from hsparse.cli.pending_export import PendingExport, forget, plan_digest
+from hsparse.cli.progress import progress, tell
+from hsparse.cli.s3_url import S3Url
+from hsparse.cli.server_flags import connecting
+from hsparse.client.domain_file import Progress
+from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
+from hsparse.format.hdf5.file_form import FileForm
+from hsparse.storage.s3 import S3Store
+from hsparse.storage.s3_upload import Part, S3Upload, find
+
+AT_ONCE = 16
+"""Parts that are made at once."""
+SENT_AT_ONCE = 8
+MEMORY = 256 * 1024 * 1024
+"""Bytes of parts that are in memory at once; one part is, whatever it has."""
+DEADLINE = 600.0
+"""Seconds for one request to the store, with all its retries: a part is of many bytes."""
+
+
+class _NotCopied(Exception):
+    """The store does not copy chunks; the text is why."""
+
+
+class S3Export:
+    """The export of one file to the object `key`; `progress` is told the bytes that are there, `tell` what happens.
+
+    With `resume` an upload of the same state is continued, and one that is stopped is left to be; else it is aborted.
+    """
+
+    def __init__(
+        self,
+        reads: FileReads,
+        store: S3Store,
+        key: str,
+        *,
+        replace: bool,
+        resume: bool,
+        progress: Progress,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._reads = reads
+        self._store = store
+        self._key = key
+        self._replace = replace
+        self._resume = resume
+        self._progress = progress
+        self._tell = tell
+
+    async def run(self) -> int:
+        """Make the object and return its size in bytes.
+
+        `BadRequest` where there is one that it may not replace, `PreconditionFailed` when the domain was changed
+        meanwhile, else what the server or the store raises.
+        """
+        if not self._replace and await find(self._store, self._key) is not None:
+            raise self._exists()
+        size, etag = await self._reads.state()
+        known = await PendingExport.load(self._store, self._key, etag) if self._resume else None
+        chunks: list[FileChunk] = []
+        if known is None or known.copied:
+            chunks = await self._reads.chunks(etag, LIMITS.least)
+        try:
+            await self._make(etag, plan_parts(size, chunks), known, copied=bool(chunks))
+        except _NotCopied as refusal:
+            self._tell(f"{refusal} So the chunks go through here.")
+            await self._make(etag, plan_parts(size, []), None, copied=False)
+        return size
+
+    async def _make(
+        self, etag: str, parts: tuple[FilePart, ...], known: PendingExport | None, *, copied: bool
+    ) -> None:
+        upload, have = await self._begin(etag, parts, known, copied=copied)
+        try:
+            await self._first_copy(upload, parts, have, etag)
+            await self._all(upload, parts, have, etag)
+            await self._complete(upload, have, etag)
+        except BaseException as error:
+            if not self._resume or isinstance(error, _NotCopied):
+                await self._abort(upload, error)
+            raise
+        if self._resume:
+            await forget(self._store, self._key, etag)
+
+    async def _begin(
+        self, etag: str, parts: tuple[FilePart, ...], known: PendingExport | None, *, copied: bool
+    ) -> tuple[S3Upload, dict[int, Part]]:
+        """Return an upload, and those of its parts that are there as they are to be."""
+        digest = plan_digest(parts)
+        if known is not None:
+            upload = S3Upload(self._store, self._key, known.id)
+            try:
+                there = await upload.parts()
+            except NotFound:
+                there = None
+            if there is not None and known.digest == digest:
+                sizes = {number: part.size for number, part in enumerate(parts, 1)}
+                return upload, {number: one for number, one in there.items() if one.size == sizes.get(number)}
+            await upload.abort()
+        upload = await S3Upload.begin(self._store, self._key, etag)
+        if self._resume:
+            try:
+                await PendingExport(upload.id, digest, copied).save(self._store, self._key, etag)
+            except BaseException as error:
+                await self._abort(upload, error)
+                raise
+        return upload, {}
+
+    async def _first_copy(
+        self, upload: S3Upload, parts: tuple[FilePart, ...], have: dict[int, Part], etag: str
+    ) -> None:
+        """Copy one part before all else: where the store refuses, `_NotCopied`, and other parts are made."""
+        for number, part in enumerate(parts, 1):
+            if part.source is not None:
+                try:
+                    have[number] = have.get(number) or await upload.copy(number, part.source)
+                except HsparseError as error:
+                    await self._check_unchanged(etag)
+                    raise _NotCopied(error.message) from error
+                return
+
+    async def _all(
+        self, upload: S3Upload, parts: tuple[FilePart, ...], have: dict[int, Part], etag: str
+    ) -> None:
+        size = parts[-1].stop if parts else 0
+        done = sum(one.size for one in have.values())
+        self._progress(done, size)
+        missing = iter([number for number in range(1, len(parts) + 1) if number not in have])
+        largest = max((part.size for part in parts if part.source is None), default=1)
+        room = asyncio.Semaphore(max(1, min(SENT_AT_ONCE, MEMORY // largest)))
+
+        async def work() -> None:
+            nonlocal done
+            for number in missing:
+                part = parts[number - 1]
+                if part.source is not None:
+                    have[number] = await self._copy(upload, number, part, etag)
+                else:
+                    async with room:
+                        data = await self._reads.read(part.start, part.stop, etag)
+                        have[number] = await upload.put(number, data)
+                        del data
+                done += part.size
+                self._progress(done, size)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(AT_ONCE):
+                    group.create_task(work())
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _copy(self, upload: S3Upload, number: int, part: FilePart, etag: str) -> Part:
+        assert part.source is not None
+        try:
+            return await upload.copy(number, part.source)
+        except HsparseError:
+            await self._check_unchanged(etag)
+            raise
+
+    async def _check_unchanged(self, etag: str) -> None:
+        """Raise `PreconditionFailed` where the domain's file is another one now."""
+        if (await self._reads.state())[1] != etag:
+            raise PreconditionFailed("The domain was changed while it was copied: begin again.")
+
+    async def _complete(self, upload: S3Upload, have: dict[int, Part], etag: str) -> None:
+        try:
+            await upload.complete(have, etag, replace=self._replace)
+        except PreconditionFailed as error:
+            if self._replace:
+                raise
+            raise self._exists() from error
+
+    async def _abort(self, upload: S3Upload, error: BaseException) -> None:
+        """Give up the upload, after `error`; where that fails too, tell both."""
+        try:
+            await upload.abort()
+        except HsparseError as left:
+            raise HsparseError(f"{error} Its parts could not be deleted: {left.message}") from error
+
+    def _exists(self) -> BadRequest:
+        return BadRequest(f"{S3Url(self._store.name, self._key)} exists; add --force to replace it.")
+
+
+def run(args: argparse.Namespace, form: FileForm) -> int:
+    """Run `hsparse export` with these arguments, to a file of that form; raises what stops it."""
+    url, connect = S3Url.parse(args.file), connecting(args)
+
+    async def export(update: Progress) -> int:
+        store = S3Store(url.bucket, endpoint=args.s3_endpoint, region=args.s3_region, deadline=DEADLINE)
+        async with store:
+            reads = FileReads(connect, args.domain, form, SENT_AT_ONCE)
+            try:
+                return await S3Export(
+                    reads,
+                    store,
+                    url.key,
+                    replace=args.force,
+                    resume=args.resume,
+                    progress=update,
+                    tell=lambda text: tell(args.progress, text, sys.stderr),
+                ).run()
+            finally:
+                reads.close()
+
+    try:
+        with progress(args.progress, args.domain) as shown:
+            size = asyncio.run(export(shown.update))
+    except KeyboardInterrupt:
+        left = "--resume goes on with it" if args.resume else "nothing was left"
+        print(f"Stopped: {left}.", file=sys.stderr)
+        return 130
+    tell(args.progress, f"{url}: {size} bytes")
+    return 0

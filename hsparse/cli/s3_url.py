@@ -1,0 +1,45 @@
+"""Objects of buckets as commands name them, `s3://bucket/key`, and the flags that say which service has them."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from hsparse.errors import BadRequest
+
+SCHEME = "s3://"
+
+
+@dataclass(frozen=True, slots=True)
+class S3Url:
+    """The object `key` of a bucket."""
+
+    bucket: str
+    key: str
+
+    @classmethod
+    def parse(cls, url: str) -> S3Url:
+        """Return what a URL names; `BadRequest` where that is no object."""
+        bucket, _, key = url.removeprefix(SCHEME).partition("/")
+        if not url.startswith(SCHEME) or not bucket or not key:
+            raise BadRequest(f"{url} names no object; it should be like s3://bucket/path/file.h5.")
+        return cls(bucket, key)
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.bucket}/{self.key}"
+
+
+def add_flags(parser: argparse.ArgumentParser, endpoint: str | None, region: str | None) -> None:
+    """Add the flags of the service that has FILE, with their defaults."""
+    parser.add_argument(
+        "--s3-endpoint",
+        default=endpoint,
+        metavar="URL",
+        help="URL of the S3 service of FILE, when it is not AWS (default: $HSPARSE_S3_ENDPOINT)",
+    )
+    parser.add_argument(
+        "--s3-region",
+        default=region,
+        metavar="REGION",
+        help="region of the bucket of FILE (default: $HSPARSE_S3_REGION)",
+    )

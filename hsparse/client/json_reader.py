@@ -1,0 +1,97 @@
+"""JSON that is read as it comes: of a long answer, only the values that are asked for are in memory."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hsparse.errors import HsparseError
+
+SPACE = re.compile(r"[ \t\n\r]*")
+BEHIND = frozenset(" \t\n\r:,]}")
+"""What a value ends before."""
+
+
+class JsonReader:
+    """Reads one JSON value, front to back, from the pieces of its text in UTF-8.
+
+    What is no JSON, or of another kind than is asked for, raises `HsparseError`.
+    """
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._texts = codecs.iterdecode(pieces, "utf-8")
+        self._text = ""
+        self._at = 0
+        self._decode = json.JSONDecoder().raw_decode
+
+    def members(self) -> Iterator[str]:
+        """Yield the names of the object that comes next; the value of each is to be read before the next one."""
+        for _ in self._elements("{", "}"):
+            name = str(self.value())
+            self._expect(":")
+            yield name
+
+    def items(self) -> Iterator[None]:
+        """Yield once for each value of the array that comes next; each is to be read before the next one."""
+        return self._elements("[", "]")
+
+    def value(self) -> Any:
+        """Return the value that comes next."""
+        self._peek()
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+            except ValueError as error:
+                if not self._more():
+                    raise self._wrong() from error
+                continue
+            # A number may go on in the next piece.
+            if self._text[end : end + 1] in BEHIND or not self._more():
+                self._at = end
+                return value
+
+    def _elements(self, first: str, last: str) -> Iterator[None]:
+        self._expect(first)
+        if self._peek() == last:
+            self._at += 1
+            return
+        while True:
+            yield
+            if self._peek() == last:
+                self._at += 1
+                return
+            self._expect(",")
+
+    def _expect(self, mark: str) -> None:
+        if self._peek() != mark:
+            raise self._wrong()
+        self._at += 1
+
+    def _peek(self) -> str:
+        """Return the next character that is no space, empty at the end."""
+        while True:
+            found = SPACE.match(self._text, self._at)
+            assert found is not None
+            self._at = found.end()
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                return ""
+
+    def _more(self) -> bool:
+        """Read another piece of text; say whether there was one."""
+        try:
+            text = next(self._texts, None)
+        except UnicodeDecodeError as error:
+            raise self._wrong() from error
+        if text is None:
+            return False
+        self._text, self._at = self._text[self._at :] + text, 0
+        return True
+
+    def _wrong(self) -> HsparseError:
+        here = self._text[self._at : self._at + 20]
+        return HsparseError(f"The answer is not the JSON it should be, at {here!r}: see what answers there.")

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from io import SEEK_CUR, SEEK_END
+from pathlib import Path
+
+import pytest
+
+from hsparse.cli.importer.source import LocalSource
+from hsparse.errors import BadRequest, Corrupt, NotFound
+
+DATA = bytes(range(256)) * 5
+
+
+def test_a_source_is_a_file_that_is_read_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hsparse.cli.importer.source.PIECE", 100)
+    path = tmp_path / "data"
+    path.write_bytes(DATA)
+    with LocalSource(path) as source:
+        with source.file() as file, source.file() as other:
+            assert other.read(10) == DATA[:10]
+            assert file.read() == DATA
+            assert file.read(5) == b""
+            assert file.seek(-7, SEEK_END) == len(DATA) - 7
+            assert file.read(100) == DATA[-7:]
+            assert file.seek(1000) == file.tell() == 1000
+            assert file.seek(-300, SEEK_CUR) == 700
+            assert file.read(300) == DATA[700:1000]
+            file.seek(len(DATA) + 5)
+            assert file.read(1) == b""
+            with pytest.raises(OSError, match="before the file"):
+                file.seek(-len(DATA) - 1, SEEK_END)
+            assert other.read(10) == DATA[10:20]
+        assert source.read(0, 3) == DATA[:3]
+        path.write_bytes(DATA[:100])
+        with pytest.raises(Corrupt, match="became shorter"), source.file() as file:
+            file.read()
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        LocalSource(tmp_path / "none")
+    with pytest.raises(BadRequest, match="is no file"):
+        LocalSource(tmp_path)
