@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-
 from hsparse.errors import Unauthenticated
 from hsparse.model.principal import ANONYMOUS, Principal
 from hsparse.sn.auth.api_key import PREFIX, is_api_key
+from hsparse.sn.auth.basic_credential import basic_credential
 from hsparse.sn.auth.key_authenticator import KeyAuthenticator
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.standing import Standing
@@ -82,16 +80,3 @@ class SchemeAuthenticator:
             (self._tokens, "Bearer with a token of its OpenID Connect issuer"),
         )
         return ", or ".join(way for known, way in ways if known is not None)
-
-
-def basic_credential(text: str) -> tuple[str, str]:
-    """Return the name and password of a Basic credential; `Unauthenticated` when it is none."""
-    try:
-        decoded = base64.b64decode(text, validate=True).decode()
-    except (binascii.Error, ValueError):
-        # The cause would carry the credential.
-        raise Unauthenticated("The Basic credential is not base64 of UTF-8 text (RFC 7617).") from None
-    name, colon, password = decoded.partition(":")
-    if not colon:
-        raise Unauthenticated("The Basic credential has no colon between name and password (RFC 7617).")
-    return name, password
