@@ -86,6 +86,14 @@ class StoredData:
         layout = self.dataset.layout
         return not isinstance(layout, Contiguous) or layout.address is not None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is data for all elements, none of which has the fill value for want of a chunk."""
+        layout = self.dataset.layout
+        if isinstance(layout, Chunked):
+            return self.records is not None and len(self.records) == Grid(self.dims, layout.dims).size
+        return self.is_allocated
+
     def read(self, start: Dims, stop: Dims) -> Values:
         """Return the elements of a box as hsparse has them; raises `Corrupt` and `Unsupported`."""
         raw = self._read_raw(start, stop)

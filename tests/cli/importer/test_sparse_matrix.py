@@ -116,7 +116,9 @@ def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not
                 selection, values = decode_region(body, np.dtype("<f4"))
                 assert isinstance(selection, Points)
                 assert len(values) <= max(largest, 200)
-                sent.append({tuple(place) for place in (selection.coords() // np.array(chunk, "<u8")).tolist()})
+                sent.append(
+                    {tuple(place) for place in (selection.coords() // np.array(chunk, "<u8")).tolist()}
+                )
             return super().json(method, path, body, **params)
 
     monkeypatch.setattr("hsparse.cli.importer.command.Server", Watched)
