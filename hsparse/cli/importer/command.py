@@ -7,6 +7,7 @@ import getpass
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 
 from rich.console import Console
@@ -23,9 +24,8 @@ from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.hdf5_import import Hdf5Import
 from hsparse.cli.importer.matrix_market import open_matrix_market
 from hsparse.cli.importer.npz_matrix import open_npz
-from hsparse.cli.importer.s3_source import SCHEME, S3Source
 from hsparse.cli.importer.server import Server
-from hsparse.cli.importer.source import LocalSource, Source
+from hsparse.cli.importer.source import SCHEME, LocalSource, Source
 from hsparse.cli.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.cli.importer.target_domain import TargetDomain
 from hsparse.cli.importer.uploads import Uploads
@@ -136,7 +136,11 @@ def _open(args: argparse.Namespace) -> Source:
         return LocalSource(Path(args.file))
     if _matrix_reader(args.file) is not None:
         raise BadRequest(f"Only HDF5 files are read from S3: copy {args.file} here, and import that.")
-    return S3Source(args.file, args.s3_endpoint, args.s3_region)
+    # Loaded where there is a bucket: botocore takes as long to load as all the rest.
+    found: Source = import_module("hsparse.cli.importer.s3_source").S3Source(
+        args.file, args.s3_endpoint, args.s3_region
+    )
+    return found
 
 
 def _matrix_reader(name: str) -> Callable[[Path], Matrix] | None:

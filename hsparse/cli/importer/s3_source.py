@@ -8,13 +8,12 @@ from collections.abc import Coroutine, Sequence
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
-from hsparse.cli.importer.source import Source
+from hsparse.cli.importer.source import SCHEME, Source
 from hsparse.errors import BadRequest, Conflict, NotFound
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.storage.object_store import Stored
 from hsparse.storage.s3 import S3Store
 
-SCHEME = "s3://"
 BLOCK = 1024 * 1024
 BLOCKS = 64
 """Blocks of so many bytes, and how many of them, that small ranges are taken from."""

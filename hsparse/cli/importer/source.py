@@ -15,6 +15,8 @@ from typing import Self, TypeVar
 from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, StoreFailed
 from hsparse.format.hdf5.reads import ByteRange, Reads, run_reads
 
+SCHEME = "s3://"
+"""How the names of objects in buckets begin."""
 Found = TypeVar("Found")
 
 
