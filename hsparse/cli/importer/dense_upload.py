@@ -31,7 +31,7 @@ from hsparse.model.filter_json import DEFLATE
 from hsparse.model.layout import chunk_spec
 from hsparse.model.objid import chunk_name
 
-LARGEST = 32 * 1024 * 1024
+LARGEST = 64 * 1024 * 1024
 """Bytes of values that one request has, unless an element has more."""
 BAND = 16 * 1024 * 1024
 """Bytes of values that a request has where chunks are smaller; a band of all chunks side by side may have `LARGEST`."""

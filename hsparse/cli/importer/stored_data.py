@@ -42,7 +42,7 @@ MAX_CHUNK = 1024 * 1024 * 1024
 """Bytes of the largest chunk that is decoded."""
 LARGE_CHUNK = 64 * 1024 * 1024
 """Bytes of a chunk that is kept once it is decoded, and of which no two are decoded at once."""
-LONG_RUN = 64 * 1024
+LONG_RUN = 4 * 1024
 """Bytes in one piece that are worth a read of their own."""
 SPARSE_SPAN = 4
 """Pieces of contiguous data are read at once where what lies between them is less than so many times as long."""
