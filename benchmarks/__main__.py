@@ -25,10 +25,12 @@ from benchmarks.report import Report
 from benchmarks.table import NOTES, markdown
 from benchmarks.trials.append import AppendTrial
 from benchmarks.trials.dense import DenseTrial
+from benchmarks.trials.files import FilesTrial
 from benchmarks.trials.metadata import MetadataTrial
 from benchmarks.trials.sparse import SparseTrial
 from benchmarks.trials.stored import StoredTrial
 from benchmarks.workloads.dense import dense
+from benchmarks.workloads.files import files
 from benchmarks.workloads.lcls_points import lcls_points
 from benchmarks.workloads.lcls_roi import lcls_roi
 from benchmarks.workloads.metadata import metadata
@@ -73,6 +75,7 @@ WORKLOADS: dict[str, Callable[[Bench], Awaitable[None]]] = {
     "rfc-table": lambda bench: StoredTrial(bench).run(),
     "dense": run_dense,
     "metadata": lambda bench: MetadataTrial(bench, metadata(bench.quick)).run(),
+    "files": lambda bench: FilesTrial(bench, files(bench.quick)).run(),
     "memory": memory.run,
 }
 

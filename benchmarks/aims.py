@@ -47,6 +47,8 @@ def aims(metric: Metric) -> tuple[Aim, ...]:
         return (*(Aim(peer, 2) for peer in peers), Aim("bare", 0.5))
     if metric.workload == "rfc-table" and metric.name == "random points, 10 %: encoded selection":
         return (Aim(None, 111_000),)
+    if metric.workload == "files":
+        return _files(metric)
     if metric.workload == "memory" and metric.unit == "MiB":
         return (Aim(None, 512),)
     return ()
@@ -65,3 +67,9 @@ def _sparse(metric: Metric) -> tuple[Aim, ...]:
     if metric.name.startswith("append 1 "):
         return (Aim(None, 1000),) if metric.unit == "frames/s" else (Aim(None, 250),)
     return ()
+
+
+def _files(metric: Metric) -> tuple[Aim, ...]:
+    if metric.unit == "requests":
+        return (Aim(None, 10),)
+    return (Aim("bare", 0.5),) if metric.name.startswith("read over HTTP") else (Aim(None, 200),)

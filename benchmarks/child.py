@@ -80,6 +80,17 @@ class Child:
         return True
 
 
+async def run(argv: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None) -> None:
+    """Run a command to its end; `ChildFailed`, with the end of its log, unless it returns 0."""
+    child = await Child.start(argv, log, env)
+    try:
+        status = await child.process.wait()
+    finally:
+        await child.stop()
+    if status:
+        child.check()
+
+
 def free_port() -> int:
     """Return a port of the loopback interface that nothing listens on now."""
     with socket.socket() as sock:

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
-SIDES = ("hsparse", "HSDS", "HSDS flushed", "TileDB", "bare")
+SIDES = ("hsparse", "HSDS", "HSDS flushed", "TileDB", "bare", "copy")
 OURS = "hsparse"
 
 

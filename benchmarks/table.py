@@ -14,7 +14,8 @@ NOTES = (
     "stored anything: 'HSDS' is its plain figure, 'HSDS flushed' adds the flush of its API, which waits for "
     "the files to be written but not for fsync.",
     "TileDB runs embedded, in process, with no network and no fsync. 'bare' is an aiohttp handler that "
-    "stores nothing: the bound of a server of this kind.",
+    "stores nothing: the bound of a server of this kind. 'copy' is the same file copied and synced, with neither "
+    "server nor network: the bound of the disk.",
     "Clients and servers share the machine's cores. Requests are encoded before the clock starts, on every "
     "side; answers are decoded to numpy arrays before it stops.",
 )

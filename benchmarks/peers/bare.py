@@ -13,7 +13,7 @@ from benchmarks.peers.server import Server
 
 @asynccontextmanager
 async def serve(work: Path) -> AsyncIterator[Server]:
-    """Start the handler; stop it at the end. It stores nothing."""
+    """Start the handler; stop it at the end. It stores nothing, and has the files of `work` to send."""
     port = free_port()
     server = Server("bare", f"http://127.0.0.1:{port}", durable=False, children=[])
     try:

@@ -1,4 +1,7 @@
-"""A bare aiohttp handler: takes any body, answers as many bytes as it is asked for. Run as a script."""
+"""A bare aiohttp handler: takes any body, answers as many bytes as it is asked for. Run as a script.
+
+Under `/static/` are the files of the directory that it runs in, as aiohttp sends them.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,7 @@ def main() -> None:
     """Serve on the port given as a JSON number on the command line."""
     app = web.Application(client_max_size=2**30)
     app.router.add_get("/about", about)
+    app.router.add_static("/static", ".")
     app.router.add_route("*", "/{path:.*}", answer)
     uvloop.install()
     web.run_app(app, host="127.0.0.1", port=json.loads(sys.argv[1]), access_log=None, print=None)

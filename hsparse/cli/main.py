@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib import import_module
+from typing import Any
 
 from hsparse import __version__
-from hsparse.cli import demo, export, job, key, map, serve, user
-from hsparse.cli.importer import command as importer
 from hsparse.config import load_settings
 from hsparse.errors import HsparseError
 
+MODULES = {
+    "serve": "serve",
+    "sn": "serve",
+    "dn": "serve",
+    "user": "user",
+    "key": "key",
+    "export": "export",
+    "map": "map",
+    "import": "importer.command",
+    "job": "job",
+    "demo": "demo",
+}
+"""The module of each command, in `hsparse.cli`. It is loaded when the command is given: a server's takes a second."""
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands; the parsed arguments carry `run`."""
+
+def make_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of one command, or of all; the parsed arguments carry `run`."""
     parser = argparse.ArgumentParser(
         prog="hsparse",
         description="Sparse HDF5 over HTTP: serve a directory or a bucket to HDF REST clients.",
@@ -21,23 +35,26 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hsparse {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    serve.add_parsers(subparsers)
     settings = load_settings()
     passwords, keys = (str(one) if one else None for one in (settings.password_file, settings.key_file))
-    user.add_parser(subparsers, passwords)
-    key.add_parser(subparsers, keys, passwords)
-    export.add_parser(subparsers, settings.s3_endpoint, settings.s3_region)
-    map.add_parser(subparsers)
-    importer.add_parser(subparsers, settings.s3_endpoint, settings.s3_region)
-    job.add_parser(subparsers)
-    demo.add_parser(subparsers)
+    s3 = (settings.s3_endpoint, settings.s3_region)
+    defaults: dict[str, tuple[Any, ...]] = {
+        "user": (passwords,),
+        "key": (keys, passwords),
+        "export": s3,
+        "importer.command": s3,
+    }
+    for name in dict.fromkeys(module for one, module in MODULES.items() if command in (None, one)):
+        import_module(f"hsparse.cli.{name}").add_parser(subparsers, *defaults.get(name, ()))
     return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; what stops it is one sentence on standard error and status 2."""
+    given = sys.argv[1:] if arguments is None else arguments
+    command = given[0] if given and given[0] in MODULES else None
     try:
-        args = make_parser().parse_args(arguments)
+        args = make_parser(command).parse_args(given)
         status: int = args.run(args)
     except HsparseError as error:
         print(f"hsparse: {error.message}", file=sys.stderr)

@@ -52,7 +52,7 @@ DOOR = (
 )
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `serve`, `sn` and `dn`."""
     commands: list[tuple[str, Callable[[Settings], Awaitable[None]], str, tuple[str, ...]]] = [
         ("serve", serve, "run a whole server", (*LISTEN, *STORE, "dn", *DOOR, *LIMITS)),

@@ -46,6 +46,7 @@ BY_STATUS: dict[int, type[HsparseError]] = {
 }
 """What a status means when its body is not this server's: a proxy's, or another implementation's."""
 Json: TypeAlias = dict[str, Any]
+Body: TypeAlias = Json | list[Json] | Buffer
 Headers: TypeAlias = dict[str, str]
 BROKEN = (OSError, http.client.HTTPException)
 
@@ -102,10 +103,10 @@ class Connection:
         """Close the connection; the next request opens a new one."""
         self._http.close()
 
-    def json(self, method: str, path: str, body: Json | Buffer | None = None, **params: object) -> Json:
+    def json(self, method: str, path: str, body: Body | None = None, **params: object) -> Json:
         """Send a request and return the JSON object it is answered with, `{}` for an empty answer.
 
-        `body` is sent as JSON if it is a dict and as `application/octet-stream` if it is bytes; `params` that
+        `body` is sent as JSON if it is a dict or a list and as `application/octet-stream` if it is bytes; `params` that
         are None are left out, truth values are 1 and 0. Raises the `HsparseError` the server names.
         """
         data = self._request(method, path, body, JSON, params)
@@ -119,7 +120,7 @@ class Connection:
             )
         return value or {}
 
-    def binary(self, method: str, path: str, body: Json | Buffer | None = None, **params: object) -> bytes:
+    def binary(self, method: str, path: str, body: Body | None = None, **params: object) -> bytes:
         """Send a request, see `json`, and return the bytes it is answered with."""
         return self._request(method, path, body, BINARY, params)
 
@@ -153,14 +154,14 @@ class Connection:
         return f"{self._prefix}{quote(path)}{'?' if text else ''}{text}"
 
     def _request(
-        self, method: str, path: str, body: Json | Buffer | None, accept: str, params: Mapping[str, object]
+        self, method: str, path: str, body: Body | None, accept: str, params: Mapping[str, object]
     ) -> bytes:
         target = self._target(path, params)
         headers = self._headers | {"Accept": accept}
         data: Buffer | None = None
         if body is not None:
-            data = json.dumps(body).encode() if isinstance(body, dict) else body
-            headers["Content-Type"] = JSON if isinstance(body, dict) else BINARY
+            data = json.dumps(body).encode() if isinstance(body, dict | list) else body
+            headers["Content-Type"] = JSON if isinstance(body, dict | list) else BINARY
         response, answer = self._exchange(method, target, data, headers)
         if response.status >= 300:
             raise _error(f"{method} {path}", response, answer)

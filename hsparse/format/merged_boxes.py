@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from hsparse.format.axis import Span
 from hsparse.format.extent import strides, unravel
 
+DENSE = 64
+"""Elements of a chunk, for each run in it, up to which looking up in a table is faster than searching."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowRuns:
@@ -61,11 +64,26 @@ def count_mergers(runs: RowRuns, dims: Sequence[int], limit: int) -> int:
     Merging cannot leave fewer boxes than runs less this. Stops counting a dimension beyond `limit`.
     """
     total = 0
+    volume = math.prod(dims)
+    table = None
+    if volume <= DENSE * len(runs.begins):
+        table = np.zeros(volume, np.uint32)
+        table[runs.begins] = runs.lengths
     for dim, stride in list(enumerate(strides(dims)))[:-1]:
-        total += int((_continued(runs.begins, runs.lengths[:, None], dims, dim, stride) >= 0).sum())
+        if table is None:
+            total += int((_continued(runs.begins, runs.lengths[:, None], dims, dim, stride) >= 0).sum())
+        else:
+            total += _count_continued(table, runs, dims[dim], stride)
         if total >= limit:
             break
     return total
+
+
+def _count_continued(table: NDArray[np.uint32], runs: RowRuns, length: int, stride: int) -> int:
+    """Return how many runs have one of equal length a step further; `table`: the length of the run at each offset."""
+    inside = (runs.begins // np.uint32(stride)) % np.uint32(length) != length - 1
+    begins, lengths = runs.begins[inside], runs.lengths[inside]
+    return int(np.count_nonzero(table[begins + np.uint32(stride)] == lengths))
 
 
 def merge(runs: RowRuns, dims: Sequence[int]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

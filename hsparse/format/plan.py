@@ -61,10 +61,10 @@ def count_chunks(selection: Selection, grid: Grid) -> int:
     if isinstance(selection, Orthogonal):
         return math.prod(map(count_pieces, selection.axes, grid.chunk))
     if isinstance(selection, Points):
-        return int(np.unique(_numbers(grid.scaled(selection.coordinates))[0]).size)
+        return _distinct(*_numbers(grid.scaled(selection.coordinates)))
     if not selection.size:
         return 0
-    return int(np.unique(_numbers(_cut_boxes(selection, grid)[1])[0]).size)
+    return _distinct(*_numbers(_cut_boxes(selection, grid)[1]))
 
 
 def met(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -148,6 +148,15 @@ def _flat_place(positions: NDArray[np.intp], shape: tuple[int, ...]) -> tuple[An
 def _covers(part: Points, clipped: tuple[int, ...]) -> bool:
     volume = math.prod(clipped)
     return part.size >= volume and int(np.unique(part.offsets()).size) == volume
+
+
+def _distinct(numbers: NDArray[np.uint64], highest: int) -> int:
+    """Return how many different numbers there are; a table tells it several times as fast as `np.unique`."""
+    if highest > max(len(numbers), 2**16):
+        return int(np.unique(numbers).size)
+    there = np.zeros(highest + 1, np.bool_)
+    there[numbers] = True
+    return int(np.count_nonzero(there))
 
 
 def _numbers(scaled: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:

@@ -61,7 +61,7 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
         values = from_json(value, dims_of(shape) or (), datatype.element)
         plain = isinstance(datatype.element, Fixed) and datatype.dtype.names is None
         return stored | {"value": finite(value if plain else to_json(values, datatype.element))}
-    return store_bytes(_decode(value), shape, datatype)
+    return store_bytes(decode_base64(value), shape, datatype)
 
 
 def store_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Json:
@@ -69,7 +69,7 @@ def store_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Jso
     check_size(shape, datatype)
     if len(data) > MAX_ATTRIBUTE_BYTES:
         raise TooLarge(f"The value has {len(data)} bytes; the limit is {MAX_ATTRIBUTE_BYTES}.")
-    values = _read_bytes(data, shape, datatype)
+    values = read_bytes(data, shape, datatype)
     stored: Json = {"type": datatype.item, "shape": shape}
     try:
         return stored | {"value": finite(to_json(values, datatype.element))}
@@ -89,7 +89,7 @@ def attribute_values(stored: Json) -> Values:
             return np.zeros(dims, datatype.dtype)
         return VariableArray.of([bytes(datatype.element.least)] * num_elements(shape), dims)
     if stored.get("encoding") == "base64" and isinstance(value, str):
-        return _read_bytes(_decode(value), shape, datatype)
+        return read_bytes(decode_base64(value), shape, datatype)
     return from_json(value, dims, datatype.element)
 
 
@@ -126,7 +126,8 @@ def check_size(shape: Json, datatype: Datatype) -> None:
         )
 
 
-def _read_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Values:
+def read_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Values:
+    """Return packed elements, counted where they vary, in the dataspace's shape; `BadRequest` for another number."""
     dims = dims_of(shape) or ()
     if not isinstance(datatype.element, Fixed):
         return split(data, datatype.element, dims)
@@ -136,7 +137,8 @@ def _read_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Val
     return np.ndarray(dims, datatype.dtype, data)
 
 
-def _decode(value: Any) -> bytes:
+def decode_base64(value: Any) -> bytes:
+    """Return the bytes of a base64 string; `BadRequest` when it is none."""
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError, TypeError) as error:

@@ -28,7 +28,9 @@ async def test_the_bare_handler_answers_as_many_bytes_as_asked(tmp_path: Path) -
         assert sides.bare is not None
         assert sides.servers() == []
         child = sides.bare.children[0]
+        (tmp_path / "x" / "some.h5").write_bytes(bytes(range(100)))
         async with sides.bare.rest() as rest:
+            assert await rest.send("GET", "/static/some.h5") == bytes(range(100))
             for size in (0, 2, 2**20, 3 * 2**20 + 1):
                 assert len(await rest.send("PUT", "/x", b"body", params={"bytes": str(size)})) == size
     assert child.process.returncode is not None

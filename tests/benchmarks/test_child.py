@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.child import Child, ChildFailed, free_port
+from benchmarks.child import Child, ChildFailed, free_port, run
 
 PARENT = """
 import subprocess, sys
@@ -48,6 +48,13 @@ async def test_a_child_gets_the_environment_it_is_given(tmp_path: Path) -> None:
     child = await Child.start([sys.executable, "-c", code], tmp_path / "env.log", {"MARK": "x"})
     await child.process.wait()
     assert child.tail() == f"x {os.environ['PATH']}\n"
+
+
+async def test_a_command_is_run_to_its_end_and_must_succeed(tmp_path: Path) -> None:
+    await run([sys.executable, "-c", "print('done')"], tmp_path / "sound.log")
+    assert (tmp_path / "sound.log").read_text() == "done\n"
+    with pytest.raises(ChildFailed, match=r"broken ended with 1: .*no such thing"):
+        await run([sys.executable, "-c", "exit('no such thing')"], tmp_path / "broken.log")
 
 
 def test_a_free_port_can_be_bound() -> None:

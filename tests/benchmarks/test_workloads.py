@@ -1,12 +1,15 @@
 """Every generator, small: distinct points in row-major order, inside the extent, the same each time."""
 
 from collections.abc import Callable
+from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
 from benchmarks.workloads.case import SparseCase
 from benchmarks.workloads.dense import CHUNK, dense
+from benchmarks.workloads.files import files
 from benchmarks.workloads.lcls_points import lcls_points
 from benchmarks.workloads.lcls_roi import lcls_roi
 from benchmarks.workloads.metadata import metadata
@@ -107,3 +110,19 @@ def test_dense_requests_cover_the_array_once() -> None:
 
 def test_a_dataset_of_metadata_is_linked() -> None:
     assert metadata(quick=True).dataset("g-1", "d7")["link"] == {"id": "g-1", "name": "d7"}
+
+
+def test_files_have_about_the_bytes_they_are_asked_for(tmp_path: Path) -> None:
+    for case in files(quick=True):
+        path = tmp_path / f"{case.name}.h5"
+        case.make(path, case.size)
+        with h5py.File(path) as file:
+            found = file["X"]
+            if isinstance(found, h5py.Dataset):
+                size = found.size * found.dtype.itemsize
+            else:
+                shape = found.attrs["shape"]
+                size = 5 * int(np.prod(shape))
+                assert found["indices"].shape == found["data"].shape == (found["indptr"][-1],)
+                assert len(found["indptr"]) == shape[0] + 1
+            assert 0.5 * case.size < size <= case.size

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.format import merged_boxes
 from hsparse.format.axis import Span
 from hsparse.format.boxes import Boxes
 from hsparse.format.merged_boxes import box_count, count_mergers, find_regular, merge, row_runs
@@ -28,7 +29,12 @@ def test_runs_and_boxes_are_the_set(data: st.DataObject) -> None:
     assert (runs.begins // extent[-1] == (runs.begins + runs.lengths - 1) // extent[-1]).all()
     starts, stops = merge(runs, extent)
     assert Boxes(extent, starts, stops).offsets().tolist() == offsets.tolist()
-    assert len(runs.begins) - count_mergers(runs, extent, 10**6) <= len(starts) <= len(runs.begins)
+    mergers = count_mergers(runs, extent, 10**6)
+    assert len(runs.begins) - mergers <= len(starts) <= len(runs.begins)
+    with pytest.MonkeyPatch.context() as patch:  # looked up and searched for are as many
+        for dense in (0, 2**40):
+            patch.setattr(merged_boxes, "DENSE", dense)
+            assert count_mergers(runs, extent, 10**6) == mergers
     regular = find_regular(runs, extent)
     if regular is not None:
         assert Orthogonal(extent, regular).offsets().tolist() == offsets.tolist()

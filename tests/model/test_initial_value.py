@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+
 import numpy as np
 import pytest
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
-from hsparse.model.initial_value import parse_initial_value
+from hsparse.model.initial_value import parse_initial_bytes, parse_initial_value
 
 INTEGER = parse_type("H5T_STD_I32LE")
 
@@ -31,3 +33,14 @@ def test_values_in_the_shape_of_the_dataset() -> None:
 def test_what_does_not_fit(value: object, shape: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error):
         parse_initial_value(value, parse_shape(shape), INTEGER)
+
+
+def test_values_as_bytes() -> None:
+    text = base64.b64encode(np.array([[1, 2], [3, -4]], "<i4").tobytes()).decode()
+    array = parse_initial_bytes(text, parse_shape({"shape": [2, 2]}), INTEGER)
+    np.testing.assert_array_equal(array, np.array([[1, 2], [3, -4]], "<i4"))
+    for wrong in (text[:-4], "not base64", 7):
+        with pytest.raises(BadRequest):
+            parse_initial_bytes(wrong, parse_shape({"shape": [2, 2]}), INTEGER)
+    with pytest.raises(BadRequest, match="null dataspace"):
+        parse_initial_bytes("", parse_shape({"shape": "H5S_NULL"}), INTEGER)

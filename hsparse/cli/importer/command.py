@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 from hsparse.cli import progress, s3_url
@@ -13,7 +14,6 @@ from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.hdf5_import import Hdf5Import
 from hsparse.cli.importer.matrix_market import open_matrix_market
 from hsparse.cli.importer.npz_matrix import open_npz
-from hsparse.cli.importer.s3_source import S3Source
 from hsparse.cli.importer.server import Server
 from hsparse.cli.importer.source import LocalSource, Source
 from hsparse.cli.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
@@ -109,7 +109,11 @@ def run(args: argparse.Namespace) -> int:
 def _open(args: argparse.Namespace) -> Source:
     if not args.file.startswith(SCHEME):
         return LocalSource(Path(args.file))
-    return S3Source(args.file, args.s3_endpoint, args.s3_region)
+    # Loaded where there is a bucket: botocore takes as long to load as all the rest.
+    found: Source = import_module("hsparse.cli.importer.s3_source").S3Source(
+        args.file, args.s3_endpoint, args.s3_region
+    )
+    return found
 
 
 def _matrix_reader(name: str) -> Callable[[Source], Matrix] | None:

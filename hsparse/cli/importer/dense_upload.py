@@ -7,7 +7,7 @@ has to be written by several requests, it is written again when an import is res
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from math import prod
@@ -31,8 +31,10 @@ from hsparse.model.filter_json import DEFLATE
 from hsparse.model.layout import chunk_spec
 from hsparse.model.objid import chunk_name
 
-LARGEST = 32 * 1024 * 1024
+LARGEST = 64 * 1024 * 1024
 """Bytes of values that one request has, unless an element has more."""
+BAND = 16 * 1024 * 1024
+"""Bytes of values that a request has where chunks are smaller; a band of all chunks side by side may have `LARGEST`."""
 PAGE = 10_000
 Advance = Callable[[int], None]
 """Is told of bytes of the file that are done."""
@@ -68,9 +70,11 @@ class DenseUpload:
         nbytes = self._spec.datatype.guessed_size * prod(self._spec.dims)
         skipped = stored if data.is_raw and nbytes <= LARGEST else set()
         if data.records is None:
-            for scaled in product(*map(range, grid.counts)):
-                if scaled not in skipped:
-                    self._uploads.submit(4 * nbytes, partial(self._send_chunk, grid, scaled))
+            for first, last in bands(grid.counts, nbytes):
+                chunks = product(*map(range, first, last))
+                if any(scaled not in skipped for scaled in chunks):
+                    work = partial(self._send_band, grid.origin(first), grid.origin(last))
+                    self._uploads.submit(2 * nbytes * prod(map(int.__sub__, last, first)), work)
             return
         is_direct = self._takes_stored()
         for scaled, rows in data.chunks_by_grid(self._spec.dims):
@@ -94,14 +98,14 @@ class DenseUpload:
                     self._server.json("PUT", f"{self._url}/chunks/{chunk_name(scaled)}/value", content)
                     self._advance(len(content))
                     return
-        self._send_chunk(grid, scaled)
+        self._send(*grid.bounds(scaled))
         self._advance(self._data.stored_size(rows))
 
-    def _send_chunk(self, grid: Grid, scaled: Dims) -> None:
-        start, stop = grid.bounds(scaled)
+    def _send_band(self, start: Dims, stop: Dims) -> None:
+        """Send the values of chunks that lie side by side; `stop` may be beyond the extent."""
+        stop = tuple(map(min, stop, self._data.dims))
         self._send(start, stop)
-        if self._data.records is None:
-            self._advance(self._data.size * prod(grid.clipped(scaled)))
+        self._advance(self._data.size * prod(map(int.__sub__, stop, start)))
 
     def _send(self, start: Dims, stop: Dims) -> None:
         """Send the values of a box, in parts where they are too many for a request."""
@@ -129,6 +133,22 @@ class DenseUpload:
                 self._send((*start[:dim], middle, *start[dim + 1 :]), stop)
                 return True
         return False
+
+
+def bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
+    """Yield boxes of chunks, each by its first chunk's scaled coordinates and those past its last, which cover a grid.
+
+    Chunks have `nbytes`; `counts` says how many there are in each dimension. A box has all of the last dimensions and
+    some of one, about `BAND` bytes, so that what it has lies in one piece, or few, in the order of rows.
+    """
+    steps = [1] * len(counts)
+    for dim in reversed(range(len(counts))):
+        steps[dim] = counts[dim] if nbytes * counts[dim] <= LARGEST else max(1, BAND // nbytes)
+        nbytes *= steps[dim]
+        if steps[dim] < counts[dim]:
+            break
+    for first in product(*(range(0, count, step) for count, step in zip(counts, steps, strict=True))):
+        yield first, tuple(map(min, counts, map(int.__add__, first, steps)))
 
 
 def decoded_alike(one: tuple[Filter, ...], other: tuple[Filter, ...]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,16 @@ from numpy.typing import NDArray
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.matrix_form import MatrixForm
 from hsparse.cli.importer.object_body import fill_body, type_body
-from hsparse.cli.importer.sparse_matrix import BATCH, Elements, Matrix, check_pointers, columns, row_of
+from hsparse.cli.importer.sparse_matrix import (
+    BATCH,
+    LARGEST_BATCH,
+    Elements,
+    Matrix,
+    check_pointers,
+    chunk_of,
+    columns,
+    row_of,
+)
 from hsparse.cli.importer.stored_data import StoredData
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.hdf5.fill_value_message import StoredFill
@@ -36,8 +46,10 @@ def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
         found = _column(objects, form.pointers, "pointers")
         pointers = np.asarray(found.read((0,), found.dims)).astype(np.int64)
         check_pointers(pointers, form.shape[form.kind == "csc"], count)
-    batches = _batches(form, data, indices, pointers, count)
-    return Matrix(form.shape, data.dataset.type.item, data.size, count, batches)
+    cuts = _cuts(form, data, pointers, count)
+    most = max((end - begin for begin, end in pairwise(cuts)), default=0)
+    batches = _batches(form, data, indices, pointers, cuts)
+    return Matrix(form.shape, data.dataset.type.item, data.size, count, batches, most=most)
 
 
 def values_body(objects: FileObjects, form: MatrixForm) -> Json:
@@ -78,18 +90,35 @@ def _column(objects: FileObjects, address: int, what: str) -> StoredData:
     return column
 
 
+def _cuts(form: MatrixForm, data: StoredData, pointers: NDArray[np.int64] | None, count: int) -> list[int]:
+    """Return where batches of elements begin, and the end.
+
+    Of a compressed matrix a batch has all lines of some chunks, where these are not too many.
+    """
+    layout = data.dataset.layout
+    chunk = layout.dims[0] if isinstance(layout, Chunked) else 1
+    step = max(1, BATCH // chunk) * chunk  # so that few chunks are decoded twice
+    if pointers is None:
+        return [*range(0, count, step), count]
+    lines = chunk_of(form.shape, count)[form.kind == "csc"]
+    cuts, last = [0], 0
+    for end in [*pointers[lines::lines].tolist(), count]:
+        if end - cuts[-1] > BATCH and last > cuts[-1]:
+            cuts.append(last)
+        while end - cuts[-1] > LARGEST_BATCH:
+            cuts.append(cuts[-1] + step)
+        last = end
+    return [*cuts, count] if count > cuts[-1] else cuts
+
+
 def _batches(
     form: MatrixForm,
     data: StoredData,
     indices: list[StoredData],
     pointers: NDArray[np.int64] | None,
-    count: int,
+    cuts: list[int],
 ) -> Iterator[tuple[int, Callable[[], Elements]]]:
-    layout = data.dataset.layout
-    chunk = layout.dims[0] if isinstance(layout, Chunked) else 1
-    step = max(1, BATCH // chunk) * chunk  # so that few chunks are decoded twice
-    for begin in range(0, count, step):
-        end = min(count, begin + step)
+    for begin, end in pairwise(cuts):
         nbytes = (end - begin) * (data.size + sum(one.size for one in indices))
         yield nbytes, partial(_read, form, data, indices, pointers, begin, end)
 

@@ -9,6 +9,7 @@ from typing import Any
 from hsparse.cli.importer.file_objects import FileObjects, is_ordered
 from hsparse.cli.importer.source import naming
 from hsparse.errors import BadRequest, Unsupported
+from hsparse.format.buffer import byte_view
 from hsparse.format.filters import CODECS
 from hsparse.format.hdf5.layout_message import Chunked, Compact, Contiguous
 from hsparse.format.hdf5.link_message import External, Hard, Soft, StoredLink
@@ -26,9 +27,9 @@ from hsparse.model.variable_array import VariableArray
 Json = dict[str, Any]
 
 
-def values_bytes(values: Values) -> bytes:
-    """Return values as requests have them: packed, counted where their size varies."""
-    return values.heap.tobytes() if isinstance(values, VariableArray) else values.tobytes()
+def values_bytes(values: Values) -> memoryview:
+    """Return values as requests have them, not copied: packed, counted where their size varies."""
+    return byte_view(values.heap if isinstance(values, VariableArray) else values)
 
 
 def type_body(objects: FileObjects, stored: StoredType, committed: int | None) -> Any:

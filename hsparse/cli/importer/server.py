@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hsparse.client.connection import Connection, Json, Unreachable
+from hsparse.client.connection import Body, Connection, Json, Unreachable
 from hsparse.errors import Busy, RateLimited
-from hsparse.format.buffer import Buffer
 
 TRIES = 6
 LONGEST_PAUSE = 30.0
@@ -31,7 +30,7 @@ class Server:
         self._local = threading.local()
         self._opened: list[Connection] = []
 
-    def json(self, method: str, path: str, body: Json | Buffer | None = None, **params: Any) -> Json:
+    def json(self, method: str, path: str, body: Body | None = None, **params: Any) -> Json:
         """Send a request as `Connection.json` does, again as `ask` says."""
         return self.ask(lambda connection: connection.json(method, path, body, **params))
 

@@ -23,7 +23,10 @@ Elements = tuple[NDArray[np.uint64], NDArray[Any]]
 """Coordinates, (n, rank), and values, (n,)."""
 Json = dict[str, Any]
 BATCH = 1 << 19
-"""Elements sent by one request."""
+"""Elements sent by one request, unless chunks want more."""
+LARGEST_BATCH = 1 << 21
+"""Elements sent by one request so that it has all of its chunks': a chunk is encoded anew by each that has some."""
+LARGEST_BODY = 64 * 1024 * 1024
 IN_CHUNK = 1 << 17
 """Elements that a chunk is to have."""
 MAX_CHUNK_ELEMENTS = 2**32 - 1
@@ -35,7 +38,7 @@ FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
 class Matrix:
     """An array of which `count` elements are stored, of type `item`; `batches` read some of them each.
 
-    A batch also has how many bytes of the file it stands for.
+    A batch also has how many bytes of the file it stands for; the largest has `most` elements.
     """
 
     shape: tuple[int, ...]
@@ -44,6 +47,7 @@ class Matrix:
     count: int
     batches: Iterator[tuple[int, Callable[[], Elements]]]
     fill: Any = None
+    most: int = BATCH
 
 
 def chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
@@ -86,12 +90,14 @@ class MatrixUpload:
         self._url = f"/datasets/{id}"
         self._matrix = matrix
         self._advance = advance
+        self._row = matrix.itemsize + 8 * len(matrix.shape)
 
     def submit(self) -> None:
         """Submit all elements."""
-        row = self._matrix.itemsize + 8 * len(self._matrix.shape)
         for nbytes, read in self._matrix.batches:
-            self._uploads.submit(4 * row * BATCH, partial(self._send, nbytes, read))
+            self._uploads.submit(
+                4 * self._row * max(BATCH, self._matrix.most), partial(self._send, nbytes, read)
+            )
 
     def check(self) -> None:
         """Ask whether as many elements are defined as were read: `Corrupt` when some were there twice."""
@@ -106,9 +112,10 @@ class MatrixUpload:
     def _send(self, nbytes: int, read: Callable[[], Elements]) -> None:
         with naming(self._path):
             coords, values = read()
-            for at in range(0, len(values), BATCH):
-                part = Points(self._matrix.shape, coords[at : at + BATCH])
-                body = encode_region(part, np.ascontiguousarray(values[at : at + BATCH]))
+            step = LARGEST_BATCH if LARGEST_BATCH * self._row <= LARGEST_BODY else BATCH
+            for at in range(0, len(values), step):
+                part = Points(self._matrix.shape, coords[at : at + step])
+                body = encode_region(part, np.ascontiguousarray(values[at : at + step]))
                 self._server.json("PUT", f"{self._url}/value", body, sparse=1)
         self._advance(nbytes)
 
@@ -136,4 +143,6 @@ def columns(first: NDArray[Any], second: NDArray[Any], kind: str) -> NDArray[np.
     pair = (second, first) if kind == "csc" else (first, second)
     if len(first) and min(int(first.min()), int(second.min())) < 0:
         raise Corrupt("An index of the matrix is negative.")
-    return np.stack(pair, axis=1).astype(np.uint64)
+    result = np.empty((len(first), 2), np.uint64)
+    result[:, 0], result[:, 1] = pair
+    return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 from threading import Lock
 from typing import Any
@@ -29,6 +29,7 @@ from hsparse.format.hdf5.layout_message import (
     Compact,
     Contiguous,
 )
+from hsparse.format.hdf5.reads import ByteRange
 from hsparse.format.hdf5.stored_elements import read_elements
 from hsparse.format.hdf5.stored_object import StoredDataset
 from hsparse.format.hdf5.stored_type import StoredType, is_packed
@@ -41,6 +42,8 @@ MAX_CHUNK = 1024 * 1024 * 1024
 """Bytes of the largest chunk that is decoded."""
 LARGE_CHUNK = 64 * 1024 * 1024
 """Bytes of a chunk that is kept once it is decoded, and of which no two are decoded at once."""
+LONG_RUN = 4 * 1024
+"""Bytes in one piece that are worth a read of their own."""
 SPARSE_SPAN = 4
 """Pieces of contiguous data are read at once where what lies between them is less than so many times as long."""
 
@@ -82,6 +85,14 @@ class StoredData:
             return False
         layout = self.dataset.layout
         return not isinstance(layout, Contiguous) or layout.address is not None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is data for all elements, none of which has the fill value for want of a chunk."""
+        layout = self.dataset.layout
+        if isinstance(layout, Chunked):
+            return self.records is not None and len(self.records) == Grid(self.dims, layout.dims).size
+        return self.is_allocated
 
     def read(self, start: Dims, stop: Dims) -> Values:
         """Return the elements of a box as hsparse has them; raises `Corrupt` and `Unsupported`."""
@@ -192,19 +203,29 @@ class StoredData:
         assert layout.address is not None
         whole = file.check(layout.address, prod(self.dims) * self.size, "contiguous data")
         strides = [prod(self.dims[dim + 1 :]) for dim in range(len(self.dims))]
-        first = sum(a * stride for a, stride in zip(start, strides, strict=True))
-        last = sum((b - 1) * stride for b, stride in zip(stop, strides, strict=True))
-        span = last - first + 1
-        if span <= SPARSE_SPAN * prod(shape):
-            data = source.read(whole.address + first * self.size, span * self.size)
-            steps = tuple(stride * self.size for stride in strides)
-            return np.ndarray(shape, raw, data, strides=steps)
+
+        def place(corner: Dims) -> int:
+            return whole.address + self.size * sum(map(int.__mul__, corner, strides))
+
+        # The dimensions behind `dim` are wanted whole: what lies in one piece ends with a part of this one.
+        wanted_whole = [(a, b) == (0, length) for a, b, length in zip(start, stop, self.dims, strict=True)]
+        dim = max((dim for dim, is_whole in enumerate(wanted_whole) if not is_whole), default=0)
+        run = self.size * prod(shape[dim:])
+        if run >= LONG_RUN or dim == 0:
+            corners = product(*map(range, start[:dim], stop[:dim]))
+            runs = tuple(ByteRange(place((*corner, *start[dim:])), run) for corner in corners)
+            parts = source.fetch(runs)
+            return np.ndarray(shape, raw, parts[0] if len(parts) == 1 else b"".join(parts))
+        span = place(tuple(b - 1 for b in stop)) + self.size - place(start)
+        if span <= SPARSE_SPAN * self.size * prod(shape):
+            data = source.read(place(start), span)
+            return np.ndarray(shape, raw, data, strides=tuple(stride * self.size for stride in strides))
         dim = next(dim for dim, length in enumerate(shape) if length > 1)
-        parts = [
+        pieces = [
             self._read_contiguous(layout, _with(start, dim, at), _with(stop, dim, at + 1))
             for at in range(start[dim], stop[dim])
         ]
-        return np.concatenate(parts, dim)
+        return np.concatenate(pieces, dim)
 
     def _is_filtered(self, row: int) -> bool:
         layout = self.dataset.layout

@@ -12,7 +12,7 @@ from hsparse.format.orthogonal import Orthogonal
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.fill_value import parse_fill_value
 from hsparse.model.filter_spelling import spelled_filters
-from hsparse.model.initial_value import parse_initial_value
+from hsparse.model.initial_value import parse_initial_bytes, parse_initial_value
 from hsparse.model.layout import chunk_spec, parse_layout
 from hsparse.model.shown_type import shown_type
 from hsparse.model.variable_array import VariableArray
@@ -61,7 +61,7 @@ async def get_dataset_type(context: Context) -> web.StreamResponse:
 
 
 async def post_datasets(context: Context) -> web.StreamResponse:
-    """Create one dataset, or several; a `value` is written before the dataset is linked."""
+    """Create one dataset, or several; a `value`, or `value_base64`, is written before the dataset is linked."""
     return await post_objects(context, "datasets", _fill)
 
 
@@ -97,11 +97,14 @@ async def _fill(context: Context, record: Record, body: Record) -> Callable[[], 
     if layout.grid:
         chunk_spec(record)  # refuses filters and initializers that are not known
     await link_file(context, record)
-    value = body.get("value")
-    if value is None:
+    value, text = body.get("value"), body.get("value_base64")
+    if value is None and text is None:
         return None
     refuse_values(record)
-    array = parse_initial_value(value, shape, datatype)
+    if value is not None and text is not None:
+        raise BadRequest("Give value or value_base64, not both.")
+    parse = parse_initial_value if text is None else parse_initial_bytes
+    array = parse(value if text is None else text, shape, datatype)
     dataset = Dataset.of(record)
 
     async def write() -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from hsparse.cli.importer.server import Server
 from hsparse.cli.main import main
-from hsparse.client.connection import Connection
+from hsparse.client.connection import Connection, Unreachable
 from hsparse.errors import HsparseError, NotFound
 from hsparse.sn.auth.password_file import PasswordFile, User
 from hsparse.sn.auth.password_hash import PasswordHash
@@ -65,11 +66,16 @@ def stop_after(count: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return sent
 
 
-@pytest.mark.parametrize("count", [3, 4, 6, 9, 12, 16, 20, 25, 30])
+@pytest.mark.parametrize(
+    ("together", "count"),
+    [*product([100], [3, 4, 5, 6, 7, 8, 9]), *product([1], [3, 4, 6, 9, 12, 16, 20, 25, 30])],
+)
 def test_an_import_that_was_stopped_goes_on(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, count: int
 ) -> None:
-    path, domain = write_file(tmp_path / "all.h5"), f"/home/admin/stopped-{count}.h5"
+    monkeypatch.setattr("hsparse.cli.importer.hdf5_import.OBJECTS", together)
+    monkeypatch.setattr("hsparse.cli.importer.hdf5_import.INLINE", 1000 * (together - 1))
+    path, domain = write_file(tmp_path / "all.h5"), f"/home/admin/stopped-{together}-{count}.h5"
     command = ["import", str(path), domain, "--endpoint", url, "--requests", "2"]
     with monkeypatch.context() as patch:
         stop_after(count, patch)
@@ -254,6 +260,50 @@ def test_many_objects_and_links(imported: Import, tmp_path: Path, monkeypatch: p
             file[f"{(number * 13) % 40}"] = h5py.SoftLink("/g")
     connection = imported(tmp_path / "many.h5")
     with h5py.File(tmp_path / "many.h5") as file:
+        assert domain_differences(file, connection) == []
+
+
+def write_many(path: Path) -> Path:
+    """Write a file of many small objects, one of them linked to by two groups."""
+    with h5py.File(path, "w") as file:
+        for number in range(230):
+            group = file.create_group(f"g{number % 3}/{number}")
+            group.attrs["n"] = number
+            group["x"] = np.arange(number)
+            group.create_dataset("t", data=["ü" * number, ""], dtype=h5py.string_dtype(), chunks=(1,))
+        file["again"] = file["g0/0/x"]
+    return path
+
+
+def test_small_objects_are_made_many_by_a_request_and_with_their_values(
+    imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_many(tmp_path / "many.h5")
+    sent = stop_after(1000, monkeypatch)
+    connection = imported(path)
+    assert sum(line.startswith("POST") for line in sent) == 5 + 3
+    assert not any(line.endswith("value") for line in sent)
+    with h5py.File(path) as file:
+        assert domain_differences(file, connection) == []
+
+
+def test_objects_whose_creation_was_not_answered_are_found(
+    imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lost = write_many(tmp_path / "many.h5"), []
+    answered = Connection.json
+
+    def losing(self: Connection, method: str, target: str, body: Any = None, **params: object) -> Any:
+        answer = answered(self, method, target, body, **params)
+        if method == "POST" and target not in lost:
+            lost.append(target)
+            raise Unreachable("The answer is lost.")
+        return answer
+
+    monkeypatch.setattr(Connection, "json", losing)
+    connection = imported(path)
+    assert sorted(lost) == ["/datasets", "/groups"]
+    with h5py.File(path) as file:
         assert domain_differences(file, connection) == []
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from hsparse.cli.importer.dense_upload import LARGEST
 from hsparse.testing.random_types import RandomTypes
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
@@ -168,8 +169,13 @@ def test_a_chunk_that_skipped_a_filter(imported: Import, tmp_path: Path) -> None
     compared(imported, tmp_path / "mask.h5")
 
 
+@pytest.mark.parametrize("largest", [LARGEST, 3_000_000, 300_000])
 @pytest.mark.parametrize("shape", [(3_000_000,), (1500, 1700), (3, 900, 1001), (200, 2, 7000)])
-def test_contiguous_data_of_several_chunks(imported: Import, tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_contiguous_data_of_several_chunks(
+    imported: Import, tmp_path: Path, shape: tuple[int, ...], largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hsparse.cli.importer.dense_upload.LARGEST", largest)
+    monkeypatch.setattr("hsparse.cli.importer.dense_upload.BAND", largest // 2)
     data = np.random.default_rng(8).integers(0, 250, shape, "<i8")
     with h5py.File(tmp_path / "contiguous.h5", "w") as file:
         file["x"] = data

@@ -15,9 +15,12 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.cli.importer.server import Server
 from hsparse.cli.importer.sparse_matrix import MAX_CHUNK_ELEMENTS, chunk_of, row_of
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.format.points import Points
+from hsparse.format.structured_region import decode_region
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 
@@ -94,6 +97,40 @@ def test_layers(imported: Import, tmp_path: Path, kind: str) -> None:
     assert ids[0] == ids[1]
     value = connection.json("GET", f"/datasets/{ids[0]}/attributes/encoding-type")["value"]
     assert value == f"{kind}_matrix"
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+@pytest.mark.parametrize(("largest", "shared"), [(1 << 21, False), (300, True)])
+def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not_too_large(
+    imported: Import, tmp_path: Path, kind: str, largest: int, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest), ("IN_CHUNK", 100)):
+        monkeypatch.setattr(f"hsparse.cli.importer.sparse_matrix.{name}", value)
+        if name != "IN_CHUNK":
+            monkeypatch.setattr(f"hsparse.cli.importer.hdf5_matrix.{name}", value)
+    sent: list[set[tuple[int, ...]]] = []
+
+    class Watched(Server):
+        def json(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
+            if params.get("sparse"):
+                selection, values = decode_region(body, np.dtype("<f4"))
+                assert isinstance(selection, Points)
+                assert len(values) <= max(largest, 200)
+                sent.append(
+                    {tuple(place) for place in (selection.coords() // np.array(chunk, "<u8")).tolist()}
+                )
+            return super().json(method, path, body, **params)
+
+    monkeypatch.setattr("hsparse.cli.importer.command.Server", Watched)
+    matrix = random_matrix(7, "<f4", (130, 110)).asformat(kind)
+    chunk = chunk_of(matrix.shape, matrix.nnz)
+    with h5py.File(tmp_path / "cells.h5ad", "w") as file:
+        group = file.create_group("X")
+        group.attrs["encoding-type"], group.attrs["shape"] = f"{kind}_matrix", matrix.shape
+        compressed(group, ("data", "indices", "indptr"), matrix)
+    assert elements_at(imported(tmp_path / "cells.h5ad"), "/X") == elements_of(matrix)
+    assert len(sent) > 3
+    assert (len(set().union(*sent)) < sum(map(len, sent))) == shared
 
 
 @pytest.mark.parametrize("kind", ["CSR", "CSC", "COO", "COOR"])

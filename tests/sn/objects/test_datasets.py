@@ -161,6 +161,8 @@ async def test_sparse(rest: RestClient, node: DataNode) -> None:
             400,
         ),
         ({"type": F64, "shape": [2], "value": [1]}, 400),
+        ({"type": F64, "shape": [2], "value_base64": "AAAA"}, 400),
+        ({"type": F64, "shape": [1], "value_base64": "AAAAAAAA8D8=", "value": [1]}, 400),
         ({"type": F64, "shape": "H5S_NULL", "value": 1}, 400),
         ({"type": F64, "shape": [10**12], "value": 1}, 413),
     ],

@@ -118,6 +118,17 @@ async def test_start_stop_step_and_base64(client: RestClient) -> None:
     assert (await client("GET", f"{path}/value"))["value"] == [1, 8, 9, 2, 0, 0, 3, 0, 0, 4]
 
 
+async def test_values_as_base64_are_written_with_the_dataset(client: RestClient) -> None:
+    made = await client(
+        "POST", "/datasets", {"type": "H5T_IEEE_F64LE", "shape": [1], "value_base64": "AAAAAAAA8D8="}
+    )
+    assert (await client("GET", f"/datasets/{made['id']}/value"))["value"] == [1.0]
+    text = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
+    body = {"type": text, "shape": [2], "value_base64": "AgAAAGFiAAAAAA=="}
+    made = await client("POST", "/datasets", body)
+    assert (await client("GET", f"/datasets/{made['id']}/value"))["value"] == ["ab", ""]
+
+
 async def test_scalar_datasets(client: RestClient) -> None:
     made = await client("POST", "/datasets", {"type": "H5T_IEEE_F32LE"})
     path = f"/datasets/{made['id']}"
