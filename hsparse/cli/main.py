@@ -17,7 +17,7 @@ MODULES = {
     "dn": "serve",
     "user": "user",
     "key": "key",
-    "export": "export",
+    "export": "exporter.command",
     "map": "map",
     "import": "importer.command",
     "job": "job",
@@ -41,7 +41,7 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     defaults: dict[str, tuple[Any, ...]] = {
         "user": (passwords,),
         "key": (keys, passwords),
-        "export": s3,
+        "exporter.command": s3,
         "importer.command": s3,
     }
     for name in dict.fromkeys(module for one, module in MODULES.items() if command in (None, one)):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.cli.part_plan import LIMITS, MIB, FileChunk, FilePart, Limits, plan_parts
+from hsparse.cli.exporter.part_plan import LIMITS, MIB, FileChunk, FilePart, Limits, plan_parts
 from hsparse.errors import TooLarge
 from hsparse.storage.s3_upload import CopySource
 

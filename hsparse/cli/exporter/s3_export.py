@@ -10,9 +10,9 @@ import asyncio
 import sys
 from collections.abc import Callable
 
-from hsparse.cli.file_reads import FileReads
-from hsparse.cli.part_plan import LIMITS, FileChunk, FilePart, plan_parts
-from hsparse.cli.pending_export import PendingExport, forget, plan_digest
+from hsparse.cli.exporter.file_reads import FileReads
+from hsparse.cli.exporter.part_plan import LIMITS, FileChunk, FilePart, plan_parts
+from hsparse.cli.exporter.pending_export import PendingExport, forget, plan_digest
 from hsparse.cli.progress import progress, tell
 from hsparse.cli.s3_url import S3Url
 from hsparse.cli.server_flags import connecting

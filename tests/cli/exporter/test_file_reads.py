@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hsparse.cli.file_reads import FileReads
-from hsparse.cli.part_plan import FileChunk
+from hsparse.cli.exporter.file_reads import FileReads
+from hsparse.cli.exporter.part_plan import FileChunk
 from hsparse.client.connection import Connection
 from hsparse.errors import HsparseError, NotFound, PreconditionFailed
 from hsparse.format.hdf5.file_form import STOCK

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.cli.part_plan import FilePart
-from hsparse.cli.pending_export import PendingExport, forget, plan_digest
+from hsparse.cli.exporter.part_plan import FilePart
+from hsparse.cli.exporter.pending_export import PendingExport, forget, plan_digest
 from hsparse.errors import NotFound
 from hsparse.storage.s3 import S3Store
 from hsparse.storage.s3_upload import S3Upload

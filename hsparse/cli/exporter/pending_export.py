@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from hashlib import sha256
 
-from hsparse.cli.part_plan import FilePart
+from hsparse.cli.exporter.part_plan import FilePart
 from hsparse.errors import BadRequest, NotFound
 from hsparse.storage.s3 import S3Store
 from hsparse.storage.s3_upload import S3Upload

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
                 "Filters are applied to a file: leave out --filter, or export to a file and copy that."
             )
         # Loading it takes longer than a small file.
-        status: int = import_module("hsparse.cli.s3_export").run(args, form)
+        status: int = import_module("hsparse.cli.exporter.s3_export").run(args, form)
         return status
     path = Path(args.file)
     if path.exists() and not args.force:

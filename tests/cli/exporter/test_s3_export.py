@@ -12,11 +12,11 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.cli import s3_export
-from hsparse.cli.file_reads import FileReads
+from hsparse.cli.exporter import s3_export
+from hsparse.cli.exporter.file_reads import FileReads
+from hsparse.cli.exporter.part_plan import MIB
+from hsparse.cli.exporter.s3_export import S3Export
 from hsparse.cli.main import main
-from hsparse.cli.part_plan import MIB
-from hsparse.cli.s3_export import S3Export
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile
 from hsparse.errors import StoreFailed

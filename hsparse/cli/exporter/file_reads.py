@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any, TypeVar
 
+from hsparse.cli.exporter.part_plan import FileChunk
 from hsparse.cli.importer.server import Server
-from hsparse.cli.part_plan import FileChunk
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import PART, SUFFIX, DomainFile
 from hsparse.client.json_reader import JsonReader
