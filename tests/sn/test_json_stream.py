@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import AsyncGenerator
-from typing import Any
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.sn.json_stream import enclosed, encode_floats, encode_members
-from tests.sn.conftest import DOMAIN
+from hsparse.sn.json_stream import enclosed
+from hsparse.sn.json_text import encode_floats
 
 TEXT = st.text(max_size=5)
 VALUES = st.dictionaries(
@@ -40,18 +36,3 @@ async def test_elements_in_a_list(inner: list[dict[str, object]], around: dict[s
     parts = [encode_floats(value) for value in inner]
     found = b"".join([part async for part in enclosed("x", generated(parts), around, b"[]")])
     assert json.loads(found) == {"x": inner, **around}
-
-
-def test_floats_that_are_not_finite() -> None:
-    found = json.loads(encode_floats([math.inf, -math.inf, math.nan, None, DOMAIN]))
-    assert found[:2] == [math.inf, -math.inf]
-    assert math.isnan(found[2])
-    assert found[3:] == [None, DOMAIN]
-
-
-@pytest.mark.parametrize("odd", [1.5, math.nan, None, "null", np.array([1.0, math.inf])])
-def test_members_are_encoded_together_as_one_by_one(odd: Any) -> None:
-    members = {"a": {"value": [1, 2]}, 'b"': odd, "c": "é"}
-    one_by_one = b",".join(encode_floats(name) + b":" + encode_floats(item) for name, item in members.items())
-    assert encode_members(members) == one_by_one
-    assert encode_members({}) == b""

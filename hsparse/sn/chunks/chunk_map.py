@@ -30,9 +30,11 @@ from hsparse.sn.chunks.mapped import TOLD, Mapped, mapped_objects, nested_groups
 from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, Scaled, map_page
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_addresses import FileAddresses
-from hsparse.sn.json_stream import enclosed, encode_floats, respond_parts
+from hsparse.sn.json_stream import enclosed, respond_parts
+from hsparse.sn.json_text import encode_floats
 from hsparse.sn.linked.file_rights import FileRights
-from hsparse.sn.objects.dataset import Dataset, until_current
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.objects.requested_dataset import until_current
 from hsparse.wire.message import Record
 
 VERSION = 1

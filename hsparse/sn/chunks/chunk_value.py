@@ -15,7 +15,8 @@ from hsparse.sn.chunks.chunks import requested_chunk, stored_chunks_of
 from hsparse.sn.context import Context
 from hsparse.sn.linked.linked_index import LinkedIndex
 from hsparse.sn.media import Media
-from hsparse.sn.objects.dataset import Dataset, until_current
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.objects.requested_dataset import until_current
 from hsparse.sn.respond import respond
 from hsparse.wire.linked_message import ReadPiece
 from hsparse.wire.stored_message import DirectChunk, ReadDirect, WriteDirect

@@ -29,7 +29,8 @@ from hsparse.sn.context import Context
 from hsparse.sn.json_body import MOST_JSON
 from hsparse.sn.linked.file_rights import FileRights
 from hsparse.sn.linked.linked_index import LinkedIndex
-from hsparse.sn.objects.dataset import Dataset, until_current
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.objects.requested_dataset import until_current
 from hsparse.sn.respond import respond
 
 PAGE = 1000

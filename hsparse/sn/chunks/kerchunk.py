@@ -20,7 +20,7 @@ from hsparse.model.zarr_array import GROUP, is_scale, scales_of, zarr_array, zar
 from hsparse.sn.chunks.mapped import TOLD, Mapped
 from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, check_mask, chunk_rows
 from hsparse.sn.files.file_addresses import FileAddresses
-from hsparse.sn.json_stream import encode_floats
+from hsparse.sn.json_text import encode_floats
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.objects.walk import hard_links
 from hsparse.wire.message import Record

@@ -14,7 +14,8 @@ from hsparse.sn.access import find_domain, require
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.statistics import told
 from hsparse.sn.href import Href, href, hrefs
-from hsparse.sn.json_stream import enclosed, encode_floats, respond_parts
+from hsparse.sn.json_stream import enclosed, respond_parts
+from hsparse.sn.json_text import encode_floats
 from hsparse.sn.objects.attribute_query import AttributeQuery, parse_query
 from hsparse.sn.objects.pattern import matcher
 from hsparse.sn.objects.walk import read_many

@@ -9,7 +9,8 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.sn.context import Context
-from hsparse.sn.json_stream import enclosed, encode_members, respond_parts
+from hsparse.sn.json_stream import enclosed, respond_parts
+from hsparse.sn.json_text import encode_members
 from hsparse.sn.objects.reading import Records
 from hsparse.wire.message import Record
 

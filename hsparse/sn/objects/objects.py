@@ -11,7 +11,7 @@ from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.objid import collection_of, is_root
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.href import Href, hrefs
-from hsparse.sn.json_stream import encode_floats
+from hsparse.sn.json_text import encode_floats
 from hsparse.sn.objects.crawl import Crawl
 from hsparse.sn.objects.object_path import check_member, resolve, root_of
 from hsparse.sn.objects.page import ordered, page_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from hsparse.sn.json_stream import encode_floats
+from hsparse.sn.json_text import encode_floats
 from hsparse.sn.objects.shown import shown_object
 from hsparse.wire.message import Record
 

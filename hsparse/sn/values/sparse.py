@@ -15,7 +15,8 @@ from hsparse.format.selection_json import parse_selection_json, selection_json
 from hsparse.sn.context import Context
 from hsparse.sn.json_body import read_object
 from hsparse.sn.media import Media, accepted
-from hsparse.sn.objects.dataset import Dataset, until_current
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.objects.requested_dataset import until_current
 from hsparse.sn.respond import respond
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.sparse_read import SparseRead

@@ -22,7 +22,8 @@ from hsparse.model.variable_array import VariableArray
 from hsparse.sn.context import Context
 from hsparse.sn.json_body import MOST_JSON, read_json, read_object
 from hsparse.sn.media import Media, accepted, sent
-from hsparse.sn.objects.dataset import Dataset, until_current
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.objects.requested_dataset import until_current
 from hsparse.sn.respond import respond
 from hsparse.sn.stream import AT_ONCE, respond_stream
 from hsparse.sn.values.append import appended, grow, still_there

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hsparse.clock import SystemClock
 from hsparse.model.objid import new_id, new_root_id
-from hsparse.sn.json_stream import encode_floats
+from hsparse.sn.json_text import encode_floats
 from hsparse.sn.objects.shown import shown_object
 from hsparse.sn.objects.shown_objects import RECORD, ShownObjects
 
