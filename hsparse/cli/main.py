@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from hsparse import __version__
-from hsparse.cli import demo, export, key, map, serve, user
+from hsparse.cli import demo, domain_map, export, key, serve, user
 from hsparse.cli.importer import command as importer
 from hsparse.config import load_settings
 from hsparse.errors import HsparseError
@@ -27,7 +27,7 @@ def make_parser() -> argparse.ArgumentParser:
     user.add_parser(subparsers, passwords)
     key.add_parser(subparsers, keys, passwords)
     export.add_parser(subparsers)
-    map.add_parser(subparsers)
+    domain_map.add_parser(subparsers)
     importer.add_parser(subparsers, settings.s3_endpoint, settings.s3_region)
     demo.add_parser(subparsers)
     return parser
