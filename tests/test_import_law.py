@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -137,9 +138,13 @@ def test_no_cycles() -> None:
 
 def _type_checking_only(path: Path, target: str) -> bool:
     """Whether a file imports `target` under `if TYPE_CHECKING:`, where nothing is imported at run time."""
+    return f"hsparse.{target}" in _type_checking(path)
+
+
+@cache
+def _type_checking(path: Path) -> frozenset[str | None]:
+    """Return the modules that a file imports from under `if TYPE_CHECKING:`."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            return any(
-                isinstance(item, ast.ImportFrom) and item.module == f"hsparse.{target}" for item in node.body
-            )
-    return False
+            return frozenset(item.module for item in node.body if isinstance(item, ast.ImportFrom))
+    return frozenset()

@@ -18,7 +18,7 @@ MODULES = {
     "user": "user",
     "key": "key",
     "export": "exporter.command",
-    "map": "map",
+    "map": "domain_map",
     "import": "importer.command",
     "job": "job",
     "demo": "demo",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from hsparse.format.hdf5.addressed import Key
 from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
 from hsparse.format.hdf5.domain_plan import DomainPlan
 from hsparse.model.objid import chunk_name
-from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, Scaled, Wanted, place
+from hsparse.sn.chunks.stored_chunks import AT_ONCE, ChunkPages, Json, Scaled, Wanted, place
 from hsparse.sn.objects.dataset import Dataset
 
 
@@ -47,8 +48,11 @@ class FileChunks:
 
     async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
         rows, marker = await self._chunks.page(wanted)
-        found = self._placed(rows)
-        return (found, marker) if marker else (found + self._rest(), marker)
+        found: list[Json] = []
+        for first in range(0, len(rows), AT_ONCE):
+            found += self._placed(rows[first : first + AT_ONCE])
+            await asyncio.sleep(0)
+        return (found if marker else found + await self._rest()), marker
 
     def _placed(self, rows: list[Json]) -> list[Json]:
         """Return rows with their places; those of which nothing is in the file are left as they are."""
@@ -80,20 +84,21 @@ class FileChunks:
                 one["defined_set"] = defined
         return found
 
-    def _rest(self) -> list[Json]:
+    async def _rest(self) -> list[Json]:
         """Return what the file has without an object; all that has one must have been met by now."""
         if self._values is None:
             return []
-        stored = self._values.region.chunks.stored
-        if int(stored.sum()) != self._met:
+        chunks = self._values.region.chunks
+        if int(chunks.stored.sum()) != self._met:
             raise self._changed(self._dataset.id)
-        made = np.flatnonzero(~stored)
-        scaled = self._values.region.chunks.scaled[made].tolist()
-        told = self._values.told(made)
-        return [
-            place(self.grid, one) | {"file": where | {"stored": False}}
-            for one, where in zip(scaled, told, strict=True)
-        ]
+        made = np.flatnonzero(~chunks.stored)
+        found: list[Json] = []
+        for first in range(0, len(made), AT_ONCE):
+            some = made[first : first + AT_ONCE]
+            pairs = zip(chunks.scaled[some].tolist(), self._values.told(some), strict=True)
+            found += [place(self.grid, scaled) | {"file": told | {"stored": False}} for scaled, told in pairs]
+            await asyncio.sleep(0)
+        return found
 
     def _name(self, scaled: NDArray[np.uint64]) -> str:
         return f"The chunk {chunk_name(scaled.tolist())} of {self._dataset.id}"

@@ -13,7 +13,7 @@ import pytest
 import zarr
 from fsspec import filesystem
 
-from hsparse.cli import map as map_command
+from hsparse.cli import domain_map
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.testing.server_process import server_process
@@ -127,6 +127,6 @@ def test_what_is_there_is_kept(url: str, tmp_path: Path, capsys: pytest.CaptureF
 def test_parquet_needs_its_extra(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(map_command, "find_spec", lambda name: None)
+    monkeypatch.setattr(domain_map, "find_spec", lambda name: None)
     assert make(url, tmp_path / "out", "--format", "kerchunk-parquet") == 2
     assert "pip install 'hsparse[parquet]'" in capsys.readouterr().err
