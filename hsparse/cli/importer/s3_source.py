@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
@@ -12,18 +13,21 @@ from hsparse.cli.importer.source import Source
 from hsparse.cli.s3_url import S3Url
 from hsparse.errors import Conflict, NotFound
 from hsparse.format.hdf5.reads import ByteRange
-from hsparse.storage.object_store import Stored
 from hsparse.storage.s3 import S3Store
 
 BLOCK = 1024 * 1024
 BLOCKS = 64
 """Blocks of so many bytes, and how many of them, that small ranges are taken from."""
-SMALL = 64 * 1024
+SMALL = 256 * 1024
+"""Bytes of a range that is read from blocks: of what is read in the order of the file, four share a request."""
 Result = TypeVar("Result")
 
 
 class S3Source(Source):
-    """An object of a bucket. What is small and close together, as all but the data is, comes in one request."""
+    """An object of a bucket. What is small and close together, small chunks too, comes in one request.
+
+    What several threads want is requested at once, and once.
+    """
 
     def __init__(self, url: str, endpoint: str | None, region: str | None) -> None:
         """Look at the object; `NotFound` where there is none, else what `S3Store` raises."""
@@ -34,7 +38,7 @@ class S3Source(Source):
         self._thread = Thread(target=self._loop.run_forever, name="s3", daemon=True)
         self._thread.start()
         self._lock = Lock()
-        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
         self._store = S3Store(place.bucket, endpoint=endpoint, region=region)
         try:
             self._wait(self._store.open())
@@ -49,7 +53,7 @@ class S3Source(Source):
         self._etag = self.fingerprint = found.etag
 
     def close(self) -> None:
-        self._wait(self._store.close())
+        self._wait(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -57,40 +61,51 @@ class S3Source(Source):
     def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
         for one in wanted:
             self.check(one)
-        large = [one for one in wanted if one.size > SMALL]
-        found = dict(zip(large, self._wait(self._get(large)), strict=True))
-        return [found[one] if one in found else self._small(one) for one in wanted]
+        parts = list(map(self._parts, wanted))  # all are under way before the first one is waited for
+        return [self._joined(one, part) for one, part in zip(wanted, parts, strict=True)]
 
-    def _small(self, wanted: ByteRange) -> bytes:
-        if not wanted.size:
-            return b""
-        first = wanted.address // BLOCK
-        last = (wanted.address + wanted.size - 1) // BLOCK
-        data = b"".join(map(self._block, range(first, last + 1)))
-        start = wanted.address - first * BLOCK
+    def _parts(self, wanted: ByteRange) -> list[Future[bytes]]:
+        """Return what a range is made of: its bytes or, where it is small, the blocks that have them."""
+        if wanted.size > SMALL:
+            return [self._start(self._get(wanted))]
+        stop = wanted.address + wanted.size
+        return [self._block(number) for number in range(wanted.address // BLOCK, -(-stop // BLOCK))]
+
+    def _joined(self, wanted: ByteRange, parts: list[Future[bytes]]) -> bytes:
+        if wanted.size > SMALL:
+            return parts[0].result()
+        data = b"".join(part.result() for part in parts)
+        start = wanted.address % BLOCK
         return data[start : start + wanted.size]
 
-    def _block(self, number: int) -> bytes:
+    def _block(self, number: int) -> Future[bytes]:
         with self._lock:
             found = self._blocks.get(number)
             if found is None:
                 start = number * BLOCK
-                wanted = ByteRange(start, min(BLOCK, self.size - start))
-                (found,) = self._wait(self._get([wanted]))
+                found = self._start(self._get(ByteRange(start, min(BLOCK, self.size - start))))
                 self._blocks[number] = found
                 if len(self._blocks) > BLOCKS:
                     self._blocks.popitem(last=False)
             self._blocks.move_to_end(number)
             return found
 
-    async def _get(self, wanted: list[ByteRange]) -> list[bytes]:
-        reads = (self._store.get_range(self._key, one.address, one.size) for one in wanted)
-        return [self._checked(stored) for stored in await asyncio.gather(*reads)]
-
-    def _checked(self, stored: Stored) -> bytes:
+    async def _get(self, wanted: ByteRange) -> bytes:
+        stored = await self._store.get_range(self._key, wanted.address, wanted.size)
         if stored.etag != self._etag:
             raise Conflict(f"{self.name} was changed while it was read: import it again.")
         return stored.data
 
+    async def _end(self) -> None:
+        """Give up what nobody waits for any more."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for one in others:
+            one.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._store.close()
+
+    def _start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
     def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._start(work).result()
