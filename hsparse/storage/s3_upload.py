@@ -50,12 +50,17 @@ class S3Upload:
         self._about = {"Bucket": store.name, "Key": key, "UploadId": id}
 
     @classmethod
-    async def begin(cls, store: S3Store, key: str, mark: str) -> S3Upload:
-        """Begin an upload, of an object that will carry `mark`; one whose reply was lost is begun twice."""
+    async def begin(
+        cls, store: S3Store, key: str, mark: str, media: str = "application/octet-stream"
+    ) -> S3Upload:
+        """Begin an upload, of an object of type `media` that will carry `mark`.
+
+        One whose reply was lost is begun twice, and the first one left.
+        """
         reply = await store.call(
             key,
             lambda client: client.create_multipart_upload(
-                Bucket=store.name, Key=key, Metadata={MARK: mark}, ContentType="application/x-hdf5"
+                Bucket=store.name, Key=key, Metadata={MARK: mark}, ContentType=media
             ),
         )
         return cls(store, key, str(reply["UploadId"]))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from threading import Lock, local
 
-from hsparse.cli.importer.block_cache import SMALL, BlockCache
+from hsparse.cli.importer.block_cache import BlockCache
 from hsparse.cli.importer.source import Source
 from hsparse.client.connection import Connection, Unreachable
 from hsparse.client.domain_file import ATTEMPTS, DomainFile
@@ -27,7 +28,7 @@ class DomainSource(Source):
         self._opened: list[Connection] = []
         self._local = local()
         self.size, self.fingerprint = self._file().state()
-        self._blocks = BlockCache(self.size, self._get)
+        self._blocks = BlockCache(self.size, self._got)
 
     def close(self) -> None:
         for connection in self._opened:
@@ -36,7 +37,12 @@ class DomainSource(Source):
     def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
         for one in wanted:
             self.check(one)
-        return [self._get(one) if one.size > SMALL else self._blocks.read(one) for one in wanted]
+        return self._blocks.read(wanted)
+
+    def _got(self, wanted: ByteRange) -> Future[bytes]:
+        found = Future[bytes]()
+        found.set_result(self._get(wanted))
+        return found
 
     def _get(self, wanted: ByteRange) -> bytes:
         for _ in range(ATTEMPTS - 1):

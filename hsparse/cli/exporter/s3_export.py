@@ -25,8 +25,9 @@ from hsparse.storage.s3_upload import Part, S3Upload, find
 AT_ONCE = 16
 """Parts that are made at once."""
 SENT_AT_ONCE = 8
-MEMORY = 256 * 1024 * 1024
-"""Bytes of parts that are in memory at once; one part is, whatever it has."""
+MEMORY = 128 * 1024 * 1024
+"""Bytes of parts that are in memory at once, twice while they are put together; one part is, whatever it has."""
+MEDIA = "application/x-hdf5"
 DEADLINE = 600.0
 """Seconds for one request to the store, with all its retries: a part is of many bytes."""
 
@@ -89,8 +90,11 @@ class S3Export:
             await self._all(upload, parts, have, etag)
             await self._complete(upload, have, etag)
         except BaseException as error:
-            if not self._resume or isinstance(error, _NotCopied):
+            is_over = isinstance(error, _NotCopied | PreconditionFailed)  # nobody could go on with it
+            if not self._resume or is_over:
                 await self._abort(upload, error)
+            if self._resume and is_over:
+                await forget(self._store, self._key, etag)
             raise
         if self._resume:
             await forget(self._store, self._key, etag)
@@ -110,7 +114,7 @@ class S3Export:
                 sizes = {number: part.size for number, part in enumerate(parts, 1)}
                 return upload, {number: one for number, one in there.items() if one.size == sizes.get(number)}
             await upload.abort()
-        upload = await S3Upload.begin(self._store, self._key, etag)
+        upload = await S3Upload.begin(self._store, self._key, etag, MEDIA)
         if self._resume:
             try:
                 await PendingExport(upload.id, digest, copied).save(self._store, self._key, etag)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
 from threading import Thread
 from typing import Any, TypeVar
 
-from hsparse.cli.importer.block_cache import SMALL, BlockCache
+from hsparse.cli.importer.block_cache import BlockCache
 from hsparse.cli.importer.source import Source
 from hsparse.cli.s3_url import S3Url
 from hsparse.errors import Conflict, NotFound
 from hsparse.format.hdf5.reads import ByteRange
-from hsparse.storage.object_store import Stored
 from hsparse.storage.s3 import S3Store
 
 Result = TypeVar("Result")
 
 
 class S3Source(Source):
-    """An object of a bucket. What is small and close together, as all but the data is, comes in one request."""
+    """An object of a bucket. What is small and close together, small chunks too, comes in one request.
+
+    What several threads want is requested at once, and once.
+    """
 
     def __init__(self, url: str, endpoint: str | None, region: str | None) -> None:
         """Look at the object; `NotFound` where there is none, else what `S3Store` raises."""
@@ -41,10 +44,10 @@ class S3Source(Source):
             raise
         self.size = found.size
         self._etag = self.fingerprint = found.etag
-        self._blocks = BlockCache(self.size, lambda one: self._wait(self._get([one]))[0])
+        self._blocks = BlockCache(self.size, lambda one: self._start(self._get(one)))
 
     def close(self) -> None:
-        self._wait(self._store.close())
+        self._wait(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -52,18 +55,24 @@ class S3Source(Source):
     def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
         for one in wanted:
             self.check(one)
-        large = [one for one in wanted if one.size > SMALL]
-        found = dict(zip(large, self._wait(self._get(large)), strict=True))
-        return [found[one] if one in found else self._blocks.read(one) for one in wanted]
+        return self._blocks.read(wanted)
 
-    async def _get(self, wanted: list[ByteRange]) -> list[bytes]:
-        reads = (self._store.get_range(self._key, one.address, one.size) for one in wanted)
-        return [self._checked(stored) for stored in await asyncio.gather(*reads)]
-
-    def _checked(self, stored: Stored) -> bytes:
+    async def _get(self, wanted: ByteRange) -> bytes:
+        stored = await self._store.get_range(self._key, wanted.address, wanted.size)
         if stored.etag != self._etag:
             raise Conflict(f"{self.name} was changed while it was read: import it again.")
         return stored.data
 
+    async def _end(self) -> None:
+        """Give up what nobody waits for any more."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for one in others:
+            one.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._store.close()
+
+    def _start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
     def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._start(work).result()

@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.cli.exporter import domain_source
 from hsparse.cli.exporter.domain_source import DomainSource
+from hsparse.cli.importer import block_cache
 from hsparse.cli.main import main
 from hsparse.client import domain_file
 from hsparse.client.connection import Connection, Unreachable
@@ -89,7 +89,7 @@ def test_ranges(url: str) -> None:
 
 
 def test_a_connection_that_breaks_is_made_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, failures = DomainFile.part, [3]
+    real, failures = DomainFile.read, [3]
 
     def broken(self: DomainFile, start: int, stop: int, etag: str) -> bytes:
         failures[0] -= 1
@@ -97,24 +97,24 @@ def test_a_connection_that_breaks_is_made_again(url: str, monkeypatch: pytest.Mo
             raise Unreachable("gone")
         return real(self, start, stop, etag)
 
-    monkeypatch.setattr(DomainFile, "part", broken)
+    monkeypatch.setattr(DomainFile, "read", broken)
     with source_of(url) as source:
         assert source.read(0, 8) == b"\x89HDF\r\n\x1a\n"
-        failures[0] = domain_source.ATTEMPTS
+        failures[0] = domain_file.ATTEMPTS
         with pytest.raises(Unreachable):
             source.read(100_000, 100_000)
 
 
 def test_a_part_that_is_cut_short(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domain_file.DomainFile, "_parts", lambda *given: iter([b"short"]))
-    with source_of(url) as source, pytest.raises(Unreachable, match="nothing more"):
+    with source_of(url) as source, pytest.raises(Unreachable, match="sent 5 of"):
         source.read(0, 100_000)
 
 
 def test_a_domain_that_changes_meanwhile(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = DomainFile.part
+    real = DomainFile.read
     changed: list[int] = []
 
     def late(self: DomainFile, start: int, stop: int, etag: str) -> bytes:
@@ -127,8 +127,8 @@ def test_a_domain_that_changes_meanwhile(
                     connection.json("PUT", f"/datasets/{id}/value", body=body)
         return real(self, start, stop, etag)
 
-    monkeypatch.setattr(DomainFile, "part", late)
-    monkeypatch.setattr(domain_source, "SMALL", 0)
+    monkeypatch.setattr(DomainFile, "read", late)
+    monkeypatch.setattr(block_cache, "SMALL", 0)
     assert main(["export", DOMAIN, str(tmp_path / "out.h5"), "--endpoint", url, "--filter", "gzip"]) == 2
     assert "The domain was changed while it was fetched" in capsys.readouterr().err
     assert changed

@@ -309,12 +309,23 @@ def test_a_domain_that_is_changed_meanwhile(
         patch.setattr(s3_export, "plan_parts", late)
         key = export(in_bucket, *flags, status=2)
     assert "The domain was changed while it was" in capsys.readouterr().err
-    objects, pending = stored(key)
-    assert (len(objects), pending) == (int(resume), [key] if resume else [])
-    export(in_bucket, *flags, key=key)  # what is left of the other state goes
-    objects, pending = stored(key)
-    assert pending == []
-    assert objects == {key: to_disk(in_bucket, tmp_path / "file.h5", "stock")}
+    assert stored(key) == ({}, [])
+    export(in_bucket, *flags, key=key)
+    assert stored(key) == ({key: to_disk(in_bucket, tmp_path / "file.h5", "stock")}, [])
+
+
+def test_parts_that_are_not_those_of_now(
+    in_bucket: str, export: Export, stored: Stored, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As after another version of hsparse: they are given up."""
+    key = "some/other-parts.h5"
+    with monkeypatch.context() as patch:
+        patch.setattr(s3_export, "plan_digest", lambda parts: "other")
+        counted(patch, [], "put", 0)
+        export(in_bucket, "--resume", key=key, status=2)
+    assert stored(key)[1] == [key]
+    export(in_bucket, "--resume", key=key)
+    assert stored(key) == ({key: to_disk(in_bucket, tmp_path / "file.h5", "stock")}, [])
 
 
 async def test_a_cancelled_export_leaves_nothing(

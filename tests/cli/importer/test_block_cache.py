@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
 
 from hsparse.cli.importer import block_cache
@@ -14,11 +16,15 @@ def test_each_block_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_cache, "BLOCKS", 2)
     data, asked = bytes(range(35)), []
 
-    def fetch(wanted: ByteRange) -> bytes:
-        asked.append(wanted.address // 10)
-        return data[wanted.address : wanted.address + wanted.size]
+    monkeypatch.setattr(block_cache, "SMALL", 30)
 
-    cache = BlockCache(len(data), fetch)
-    for address, size in ((3, 4), (8, 4), (0, 0), (30, 5), (12, 3), (3, 1), (0, 35)):
-        assert cache.read(ByteRange(address, size)) == data[address : address + size]
-    assert asked == [0, 1, 3, 0, 2, 3]
+    def begin(wanted: ByteRange) -> Future[bytes]:
+        asked.append((wanted.address, wanted.size))
+        found = Future[bytes]()
+        found.set_result(data[wanted.address : wanted.address + wanted.size])
+        return found
+
+    cache = BlockCache(len(data), begin)
+    ranges = [ByteRange(*one) for one in ((3, 4), (8, 4), (0, 0), (30, 5), (12, 3), (3, 1), (2, 31))]
+    assert cache.read(ranges) == [data[one.address : one.address + one.size] for one in ranges]
+    assert asked == [(0, 10), (10, 10), (30, 5), (0, 10), (2, 31)], "what is large is not taken from blocks"

@@ -14,10 +14,11 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from hsparse.cli.importer import block_cache, s3_source, source
+from hsparse.cli.importer import block_cache, source
 from hsparse.cli.importer.s3_source import S3Source
 from hsparse.errors import Conflict, Corrupt
 from hsparse.format.hdf5.reads import ByteRange
+from hsparse.storage.object_store import Stored
 from hsparse.storage.s3 import S3Store
 from hsparse.testing.moto_server import make_bucket
 from tests.cli.importer.conftest import Import
@@ -117,7 +118,7 @@ def test_what_is_no_object(
 def test_ranges(moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_cache, "BLOCK", 1000)
     monkeypatch.setattr(block_cache, "BLOCKS", 3)
-    monkeypatch.setattr(s3_source, "SMALL", 1500)
+    monkeypatch.setattr(block_cache, "SMALL", 1500)
     rng = np.random.default_rng(1)
     data = rng.bytes(20_500)
     with S3Source(put("ranges", data), moto_endpoint, "us-east-1") as found:
@@ -131,6 +132,56 @@ def test_ranges(moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch) -
             assert list(found.fetch(wanted)) == expected
         with pytest.raises(Corrupt, match="the file ends at 20500"):
             found.read(20_000, 501)
+
+
+def test_chunks_that_are_small_share_requests(
+    imported: Import, tmp_path: Path, moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100 datasets with 1000 chunks, 8 MB, each block of 1 MiB is requested once."""
+    rng = np.random.default_rng(1)
+    with h5py.File(tmp_path / "many.h5", "w") as file:
+        for number in range(100):
+            data = rng.integers(0, 2**60, 10_000)
+            file.create_dataset(f"{number % 10}/{number}", data=data, chunks=(1000,))
+    path = tmp_path / "many.h5"
+    asked: list[tuple[int, int | None]] = []
+    real = S3Store.get_range
+
+    async def get_range(self: S3Store, key: str, start: int, length: int | None = None) -> Stored:
+        asked.append((start, length))
+        return await real(self, key, start, length)
+
+    monkeypatch.setattr(S3Store, "get_range", get_range)
+    imported(put("many.h5", path.read_bytes()), *flags(moto_endpoint))
+    blocks = -(-path.stat().st_size // block_cache.BLOCK)
+    assert len(asked) == 1 + blocks
+    assert sorted(start for start, _ in asked[1:]) == [number * block_cache.BLOCK for number in range(blocks)]
+
+
+def test_what_is_wanted_is_under_way_at_once(
+    moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_cache, "BLOCK", 1000)
+    monkeypatch.setattr(block_cache, "SMALL", 500)
+    data = bytes(range(200)) * 25
+    url = put("at-once", data)
+    real = S3Store.get_range
+    waiting: list[asyncio.Future[None]] = []
+
+    async def get_range(self: S3Store, key: str, start: int, length: int | None = None) -> Stored:
+        if start >= 0:
+            waiting.append(asyncio.get_running_loop().create_future())
+            if len(waiting) == 3:  # none is answered before all are asked
+                for one in waiting:
+                    one.set_result(None)
+            await waiting[len(waiting) - 1]
+        return await real(self, key, start, length)
+
+    monkeypatch.setattr(S3Store, "get_range", get_range)
+    with S3Source(url, moto_endpoint, "us-east-1") as found:
+        wanted = (ByteRange(10, 20), ByteRange(900, 200), ByteRange(2000, 2500), ByteRange(1100, 7))
+        assert list(found.fetch(wanted)) == [data[one.address :][: one.size] for one in wanted]
+    assert len(waiting) == 3
 
 
 def test_an_object_that_changes(moto_endpoint: str, put: Put) -> None:
