@@ -57,6 +57,7 @@ class FilesTrial:
         self.bench.tell(f"files: writing {case.name}")
         source = self.path(f"{case.name}.h5")
         await asyncio.to_thread(case.make, source, case.size)
+        os.sync()  # that nothing of it is written in the first turn
         domain = await self.imports(case.name, source, case.size, server, rest)
         for layout in case.layouts:
             name = f"{case.name}, {layout}" if len(case.layouts) > 1 else case.name

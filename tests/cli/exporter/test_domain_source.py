@@ -102,7 +102,7 @@ def test_a_connection_that_breaks_is_made_again(url: str, monkeypatch: pytest.Mo
         assert source.read(0, 8) == b"\x89HDF\r\n\x1a\n"
         failures[0] = domain_file.ATTEMPTS
         with pytest.raises(Unreachable):
-            source.read(100_000, 100_000)
+            source.read(100_000, 300_000)
 
 
 def test_a_part_that_is_cut_short(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
