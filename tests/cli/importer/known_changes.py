@@ -72,6 +72,17 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
+        "references in structured chunks are unfiltered",
+        "Sizes must be known before addresses are.",
+        lambda it, form, before: (
+            form != "stock"
+            and it.what == "pipelines"
+            and _is_sparse(before, it.path)
+            and _is_made(before, it.path)
+            and it.after == [it.before[0], []]
+        ),
+    ),
+    Known(
         "compact data is contiguous",
         "The file has the same elements; one class is enough to write.",
         lambda it, form, before: (
