@@ -52,8 +52,8 @@ class RoundTrips:
             for form, flags in FORMS.items():
                 wrong = self._trip(str(original.domain), before, form, flags)
                 self.wrong += [f"{form}: {one}" for one in wrong]
-                if wrong and len(self.wrong) == len(wrong):
-                    self.wrong.append(f"The first ones are of {drawn}")
+                if wrong:
+                    print("\n".join(map(str, wrong)), f"{form} of {drawn}", sep="\n")
 
     def figures(self) -> str:
         count = len(self.wrong)
