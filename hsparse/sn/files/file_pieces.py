@@ -168,7 +168,7 @@ class FilePieces:
         work = partial(
             convert_chunk, spec, byte_view(found.data), sections, region.revision, self._plan.key_of
         )
-        _, made = work() if size <= INLINE // 16 else await asyncio.to_thread(work)
+        _, made = await self._run(size, work)
         if len(made.data) != size:
             raise AssertionError(
                 f"A chunk of {spec.dataset} has {len(made.data)} bytes, {size} were planned."

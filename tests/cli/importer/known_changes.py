@@ -72,6 +72,26 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
+        "references in structured chunks are unfiltered",
+        "Sizes must be known before addresses are.",
+        lambda it, form, before: (
+            form != "stock"
+            and it.what == "pipelines"
+            and _is_sparse(before, it.path)
+            and _is_made(before, it.path)
+            and it.after == [it.before[0], []]
+        ),
+    ),
+    Known(
+        "small chunks are those that the server made of them",
+        "It stores them enlarged, and the file has the stored ones; they are what is asked for then.",
+        lambda it, form, before: (
+            it.what == "layout"
+            and it.before["class"] == "H5D_CHUNKED"
+            and it.after == {"class": "H5D_CHUNKED", "dims": before[it.path]["grid"]["dims"]}
+        ),
+    ),
+    Known(
         "compact data is contiguous",
         "The file has the same elements; one class is enough to write.",
         lambda it, form, before: (

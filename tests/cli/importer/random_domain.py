@@ -43,6 +43,8 @@ SPARSE_FILTERS: tuple[list[Any], ...] = (
     ["zstd"],
     [{"id": 3}],
 )
+UNSELECTED = tuple(some for some in SPARSE_FILTERS if "SELECTION" not in str(some))
+"""Those for dense structured chunks, which have no section of places."""
 MISSING = ID.removeprefix("d-")
 """The id in drawn references: it stands for the domain's first dataset, `REFERRED`."""
 MOST = 40
@@ -131,7 +133,8 @@ def datasets(draw: st.DrawFn, types: list[Any]) -> DrawnDataset:
         layout: Json = {"class": "H5D_CHUNKED" if kind == "chunked" else "H5D_STRUCT_CHUNK", "dims": chunk}
         properties["layout"] = layout | ({} if kind == "chunked" else {"flags": flags})
         body |= {"maxdims": list(limits)} if limits != dims else {}
-        properties["filters"] = draw(st.sampled_from(DENSE_FILTERS if kind == "chunked" else SPARSE_FILTERS))
+        choices = {"chunked": DENSE_FILTERS, "dense": UNSELECTED, "sparse": SPARSE_FILTERS}
+        properties["filters"] = draw(st.sampled_from(choices[kind]))
     elif kind != "any":
         properties["layout"] = {"class": f"H5D_{kind.upper()}"}
     if draw(st.booleans()):

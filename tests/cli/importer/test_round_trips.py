@@ -18,6 +18,8 @@ from tests.cli.importer.domain_picture import Difference, Picture, differences, 
 from tests.cli.importer.known_changes import KNOWN, is_refused
 from tests.cli.importer.random_domain import DrawnDomain, domains, make_domain
 
+REPORT = 50
+"""Domains after which a long run tells how far it is."""
 FORMS = {
     "stock": ("--layout", "stock"),
     **{one.value: ("--layout", "structured", "--revision", one.value) for one in FormatRevision},
@@ -50,8 +52,12 @@ class RoundTrips:
             for form, flags in FORMS.items():
                 wrong = self._trip(str(original.domain), before, form, flags)
                 self.wrong += [f"{form}: {one}" for one in wrong]
-                if wrong and len(self.wrong) == len(wrong):
-                    self.wrong.append(f"The first ones are of {drawn}")
+                if wrong:
+                    print("\n".join(map(str, wrong)), f"{form} of {drawn}", sep="\n")
+
+    def figures(self) -> str:
+        count = len(self.wrong)
+        return f"{self.domains} domains, {len(FORMS)} round trips each, {count} unnamed differences"
 
     def _trip(self, original: str, before: Picture, form: str, flags: tuple[str, ...]) -> list[Difference]:
         file = self._folder / "trip.h5"
@@ -88,8 +94,10 @@ def test_round_trips(url: str, tmp_path: Path, request: pytest.FixtureRequest) -
     @given(domains())
     def run(drawn: DrawnDomain) -> None:
         trips.run(drawn)
+        if not trips.domains % REPORT:
+            print(trips.figures())
 
     run()
-    print(f"{trips.domains} domains, {len(FORMS)} round trips each, {len(trips.wrong)} unnamed differences")
+    print(trips.figures())
     print("\n".join(f"{number:6} {name}" for name, number in trips.met.most_common()))
     assert not trips.wrong, "\n\n".join(trips.wrong[:20])
