@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hsparse.cli.reference_members import ReferenceMembers
 from hsparse.cli.server_flags import add_server_flags, connecting
+from hsparse.cli.target_file import check_target
 from hsparse.errors import BadRequest, Misconfigured
 from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.format_revision import FormatRevision
@@ -70,10 +71,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the map; raises what stops it."""
     if not args.domain.startswith("/"):
         raise BadRequest(f"The domain {args.domain!r} must be an absolute path, such as /home/user/file.h5.")
-    if args.out.exists() and not args.force:
-        raise BadRequest(f"{args.out} exists; add --force to replace it.")
-    if not args.out.absolute().parent.is_dir():
-        raise BadRequest(f"There is no directory {args.out.absolute().parent} to write to.")
+    check_target(args.out, replace=args.force)
     parquet = args.format == PARQUET
     if parquet and find_spec("pyarrow") is None:
         raise Misconfigured(f"{PARQUET} needs pyarrow, not installed here: pip install 'hsparse[parquet]'")

@@ -13,6 +13,7 @@ from hsparse.cli.exporter.filtered_export import export_filtered
 from hsparse.cli.progress import reporting, tell
 from hsparse.cli.s3_url import SCHEME
 from hsparse.cli.server_flags import add_server_flags, connecting
+from hsparse.cli.target_file import check_target
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile
 from hsparse.errors import BadRequest
@@ -90,10 +91,7 @@ def run(args: argparse.Namespace) -> int:
         status: int = import_module("hsparse.cli.exporter.s3_export").run(args, form)
         return status
     path = Path(args.file)
-    if path.exists() and not args.force:
-        raise BadRequest(f"{path} exists; add --force to replace it.")
-    if not path.absolute().parent.is_dir():
-        raise BadRequest(f"There is no directory {path.absolute().parent} to write to.")
+    check_target(path, replace=args.force)
     connect = connecting(args)
 
     def file_of(connection: Connection) -> DomainFile:

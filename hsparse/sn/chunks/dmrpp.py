@@ -19,6 +19,7 @@ from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import collection_of
 from hsparse.model.zarr_array import is_scale, plain_attributes, scales_of
 from hsparse.sn.chunks.mapped import TOLD, Mapped, components, linked_datasets
+from hsparse.sn.chunks.plain_data import check_plain
 from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, check_mask, chunk_rows
 from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.objects.dataset import Dataset
@@ -215,15 +216,7 @@ class Dmrpp:
     def _described(self, dataset: Dataset) -> DapVariable:
         spec = dataset.spec
         made = self._file is not None and self._file.form(dataset) is ChunkForm.MADE
-        if spec.sparse and not made:
-            raise Unsupported(
-                f"{dataset.id} is sparse, which DMR++ is not: read the map in JSON, or take the map of the stock file "
-                "(addresses=file)."
-            )
-        if dataset.is_variable:
-            raise Unsupported(f"{dataset.id} has elements of variable length, which DMR++ does not refer to.")
-        if spec.arange:
-            raise Unsupported(f"{dataset.id} has an initializer: what was not written is no one fill value.")
+        check_plain(dataset, "DMR++", made=made)
         if 0 in dataset.extent:
             raise Unsupported(f"{dataset.id} has no elements, which DAP4 has no dimension for.")
         return DapVariable.of(spec.datatype.dtype, spec.fill, () if made else spec.filters[0])

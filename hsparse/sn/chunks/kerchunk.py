@@ -12,12 +12,12 @@ from typing import Any
 
 import orjson
 
-from hsparse.errors import HsparseError, Unsupported
+from hsparse.errors import HsparseError
 from hsparse.format.hdf5.chunk_region import ChunkForm
-from hsparse.format.hdf5.stored_type import has_places, stored_type
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.zarr_array import GROUP, is_scale, scales_of, zarr_array, zarr_attributes
 from hsparse.sn.chunks.mapped import TOLD, Mapped
+from hsparse.sn.chunks.plain_data import check_plain
 from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, check_mask, chunk_rows
 from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.json_text import encode_floats
@@ -108,17 +108,7 @@ class References:
     def _described(self, dataset: Dataset, chunks: ChunkPages) -> Json:
         spec = dataset.spec
         made = self._file is not None and self._file.form(dataset) is ChunkForm.MADE
-        if spec.sparse and not made:
-            raise Unsupported(
-                f"{dataset.id} is sparse, which zarr is not: read the map in JSON, or take references to the stock "
-                "file (addresses=file)."
-            )
-        if dataset.is_variable:
-            raise Unsupported(f"{dataset.id} has elements of variable length, which zarr does not read.")
-        if made and has_places(stored_type(spec.datatype.item)):
-            raise Unsupported(f"{dataset.id} has references, which a file has as addresses: read values.")
-        if spec.arange:
-            raise Unsupported(f"{dataset.id} has an initializer: what was not written is no one fill value.")
+        check_plain(dataset, "zarr", made=made)
         pipeline = () if made else spec.filters[0]
         return zarr_array(dataset.extent, chunks.grid.chunk, spec.datatype.dtype, spec.fill, pipeline)
 
