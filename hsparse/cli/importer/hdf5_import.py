@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import prod
@@ -25,7 +26,7 @@ from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import BadRequest, Conflict, NotFound, TooLarge, Unsupported
 from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.stored_elements import check_known
-from hsparse.format.hdf5.stored_object import ObjectKind, StoredObject
+from hsparse.format.hdf5.stored_object import ObjectKind, StoredDataset, StoredObject
 from hsparse.format.hdf5.stored_type import has_references
 from hsparse.model.objid import collection_of
 
@@ -41,6 +42,18 @@ INLINE = 64 * 1024
 Upload: TypeAlias = Callable[[], None]
 UploadMaker: TypeAlias = Callable[[Json, set[Dims]], Upload]
 """Is told what the server answered, and which chunks it has."""
+KEPT = 1000
+"""Rows of an index of chunks that is kept until its dataset's turn comes; a longer one is then read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What creates the object at `path`, what sends a dataset's values, and the links of a group that are left."""
+
+    path: str
+    body: Json
+    make: UploadMaker | None = None
+    links: Iterator[Json] | None = None
 
 
 class Hdf5Import:
@@ -80,28 +93,31 @@ class Hdf5Import:
         while some := list(islice(objects, OBJECTS)):
             yield some
 
-    def _create(self, collection: str, bodies: list[tuple[str, Json]]) -> list[tuple[Json, bool]]:
-        """Create objects, given by their paths; return what the server has of each, and whether it was there."""
-        found: list[tuple[Json, bool]] = []
-        some: list[tuple[str, Json]] = []
+    def _create(self, collection: str, drafts: Iterator[Draft]) -> Iterator[tuple[Draft, Json, bool]]:
+        """Create objects; yield each, what the server has of it, and whether it was there."""
+        some: list[Draft] = []
         nbytes = 0
-        for path, body in bodies:
-            if some and nbytes + _nbytes(body) > BODIES:
-                found += self._create_together(collection, some)
+        for draft in drafts:
+            size = _nbytes(draft.body)
+            if some and nbytes + size > BODIES:
+                yield from self._create_together(collection, some)
                 some, nbytes = [], 0
-            some.append((path, body))
-            nbytes += _nbytes(body)
-        return found + self._create_together(collection, some)
+            some.append(draft)
+            nbytes += size
+        yield from self._create_together(collection, some)
 
-    def _create_together(self, collection: str, bodies: list[tuple[str, Json]]) -> list[tuple[Json, bool]]:
+    def _create_together(self, collection: str, some: list[Draft]) -> Iterator[tuple[Draft, Json, bool]]:
         """Create objects by one request; where it fails, or some may be there, one by one: so it is told which."""
-        if len(bodies) > 1 and not self._resumed:
+        if len(some) > 1 and not self._resumed:
             try:
-                made = self._server.json("POST", f"/{collection}", [body for _, body in bodies])
-                return [(record, False) for record in made["objects"]]
+                made = self._server.json("POST", f"/{collection}", [draft.body for draft in some])["objects"]
             except (BadRequest, Conflict, NotFound, TooLarge, Unsupported):
                 pass  # whatever was made was deleted again
-        return [self._create_one(collection, path, body) for path, body in bodies]
+            else:
+                yield from ((draft, record, False) for draft, record in zip(some, made, strict=True))
+                return
+        for draft in some:
+            yield draft, *self._create_one(collection, draft.path, draft.body)
 
     def _create_one(self, collection: str, path: str, body: Json) -> tuple[Json, bool]:
         with naming(path):
@@ -111,16 +127,17 @@ class Hdf5Import:
                 return self._server.json("GET", f"/{collection}/{body['id']}"), True
 
     def _create_types(self, some: list[FileObject]) -> None:
-        bodies = []
-        for one in some:
-            with naming(one.path):
-                stored = self._objects.read(one)
-                assert stored.type is not None
-                check_known(stored.type)
-                # Its attributes may be of types that are not there yet.
-                body = common_body(self._objects, stored, one.path, attributes=False)
-            bodies.append((one.path, body | {"type": stored.type.item}))
-        self._create("datatypes", bodies)
+        for _ in self._create("datatypes", map(self._type, some)):
+            pass
+
+    def _type(self, one: FileObject) -> Draft:
+        with naming(one.path):
+            stored = self._objects.read(one)
+            assert stored.type is not None
+            check_known(stored.type)
+            # Its attributes may be of types that are not there yet.
+            body = common_body(self._objects, stored, one.path, attributes=False) | {"type": stored.type.item}
+            return Draft(one.path, body)
 
     def _complete_types(self, some: list[FileObject]) -> None:
         for one in some:
@@ -128,51 +145,61 @@ class Hdf5Import:
                 self._put_attributes(one, self._objects.read(one))
 
     def _create_datasets(self, some: list[FileObject]) -> list[Upload]:
-        drafts = []
-        for one in some:
-            with naming(one.path):
-                drafts.append(self._draft(one))
-        bodies = [(one.path, body) for one, (body, _) in zip(some, drafts, strict=True)]
         uploads = []
-        for (record, was_there), (body, make) in zip(self._create("datasets", bodies), drafts, strict=True):
-            if make is None:
+        for draft, record, was_there in self._create("datasets", map(self._dataset, some)):
+            if draft.make is None:
                 continue
-            if "value_base64" in body and not was_there:
-                self._advance(len(body["value_base64"]) * 3 // 4)
+            if "value_base64" in draft.body and not was_there:
+                self._advance(len(draft.body["value_base64"]) * 3 // 4)
                 continue
             there = stored_chunks(self._server, record) if was_there and self._resumed else set()
-            uploads.append(make(record, there))
+            uploads.append(draft.make(record, there))
         return uploads
 
-    def _draft(self, one: FileObject) -> tuple[Json, UploadMaker | None]:
-        """Return what creates a dataset, with its values if they are few, and what sends them if they are not there."""
-        stored = self._objects.read(one)
-        dataset = stored.dataset
-        assert dataset is not None
-        check_known(dataset.type)
-        upload: type[DenseUpload] | type[StructuredUpload]
-        data: Any
-        if isinstance(dataset.layout, Structured):
-            upload, data = StructuredUpload, StructuredData(self._objects, stored)
-            body = data.body(one.path)
-        else:
-            upload, data = DenseUpload, StoredData(self._objects, dataset)
+    def _dataset(self, one: FileObject) -> Draft:
+        with naming(one.path):
+            stored = self._objects.read(one)
+            dataset = stored.dataset
+            assert dataset is not None
+            check_known(dataset.type)
+            if isinstance(dataset.layout, Structured):
+                structured = StructuredData(self._objects, stored)
+                reader = partial(StructuredData, self._objects, stored)
+                make = partial(self._upload, StructuredUpload, one.path, dataset, _kept(structured), reader)
+                return Draft(one.path, structured.body(one.path), make)
+            data = StoredData(self._objects, dataset)
             body = dataset_body(self._objects, stored, one.path)
             if not data.is_allocated:
-                return body, None
-            # References that lead nowhere are counted as they are read: once.
-            few = data.is_whole and data.size * prod(data.dims) <= INLINE
-            if few and not has_references(dataset.type):
-                values = values_bytes(data.read((0,) * len(data.dims), data.dims))
-                if len(values) <= INLINE:
-                    body["value_base64"] = base64.b64encode(values).decode()
+                return Draft(one.path, body)
+            make = partial(
+                self._upload,
+                DenseUpload,
+                one.path,
+                dataset,
+                _kept(data),
+                partial(StoredData, self._objects, dataset),
+            )
+            return Draft(one.path, body | _inline(data), make)
 
-        def make(record: Json, there: set[Dims]) -> Upload:
-            record["type"] = dataset.type.item
-            sent = upload(self._server, self._uploads, one.path, record, data, self._advance)
-            return partial(sent.submit, there)
+    def _upload(
+        self,
+        kind: type[DenseUpload] | type[StructuredUpload],
+        path: str,
+        dataset: StoredDataset,
+        kept: Any,
+        read: Callable[[], Any],
+        record: Json,
+        there: set[Dims],
+    ) -> Upload:
+        """Return what submits a dataset's values; what is `kept` of its data, or read again."""
+        record["type"] = dataset.type.item
 
-        return body, make
+        def submit() -> None:
+            with naming(path):
+                data = read() if kept is None else kept
+            kind(self._server, self._uploads, path, record, data, self._advance).submit(there)
+
+        return submit
 
     def _create_matrix(self, one: FileObject) -> Upload:
         assert one.matrix is not None
@@ -188,23 +215,23 @@ class Hdf5Import:
                 name: value for body in bodies for name, value in body["creationProperties"].items()
             }
             body = {name: value for body in bodies for name, value in body.items()}
-            self._create_one("datasets", one.path, body | {"creationProperties": properties})
+        self._create_one("datasets", one.path, body | {"creationProperties": properties})
         upload = MatrixUpload(self._server, self._uploads, one.path, one.id, matrix, self._advance)
         self._matrices.append(upload)
         return upload.submit
 
     def _create_groups(self, some: list[FileObject]) -> None:
-        bodies, pieces = [], []
-        for one in some:
-            with naming(one.path):
-                body = common_body(self._objects, self._objects.read(one), one.path)
-                pieces.append(self._links(one))
-                bodies.append((one.path, body | {"links": next(pieces[-1], {})}))
-        made = self._create("groups", bodies)
-        for one, rest, (_, was_there) in zip(some, pieces, made, strict=True):
-            with naming(one.path):
-                for links in self._links(one) if was_there else rest:
-                    self._server.json("PUT", f"/groups/{one.id}/links", {"links": links})
+        by_path = {one.path: one for one in some}
+        for draft, record, was_there in self._create("groups", map(self._group, some)):
+            with naming(draft.path):
+                for links in self._links(by_path[draft.path]) if was_there else draft.links or ():
+                    self._server.json("PUT", f"/groups/{record['id']}/links", {"links": links})
+
+    def _group(self, one: FileObject) -> Draft:
+        with naming(one.path):
+            body = common_body(self._objects, self._objects.read(one), one.path)
+            links = self._links(one)
+            return Draft(one.path, body | {"links": next(links, {})}, links=links)
 
     def _complete_root(self, root: FileObject) -> None:
         with naming(root.path):
@@ -223,6 +250,20 @@ class Hdf5Import:
         links = iter(self._objects.read(one).links)
         while piece := list(islice(links, LINKS)):
             yield link_bodies(self._objects, piece, one.path)
+
+
+def _kept(data: StoredData | StructuredData) -> StoredData | StructuredData | None:
+    """Return data whose index is short, None where it is to be read again."""
+    return data if data.records is None or len(data.records) <= KEPT else None
+
+
+def _inline(data: StoredData) -> Json:
+    """Return the values for the body that creates their dataset, nothing where they are not few."""
+    # References that lead nowhere are counted as they are read: once.
+    if not data.is_whole or data.size * prod(data.dims) > INLINE or has_references(data.dataset.type):
+        return {}
+    values = values_bytes(data.read((0,) * len(data.dims), data.dims))
+    return {"value_base64": base64.b64encode(values).decode()} if len(values) <= INLINE else {}
 
 
 def _nbytes(body: Json) -> int:

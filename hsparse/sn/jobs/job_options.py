@@ -58,6 +58,7 @@ OPTIONS: dict[Kind, dict[str, Option]] = {
         "matrices": one_of(MatrixEncoding),
         "filter": NAME,
         "force": TRUTH,
+        "resume": TRUTH,
     },
 }
 """By the name of the flag, with `_` for `-`."""

@@ -75,6 +75,7 @@ def test_an_import_that_was_stopped_goes_on(
 ) -> None:
     monkeypatch.setattr("hsparse.cli.importer.hdf5_import.OBJECTS", together)
     monkeypatch.setattr("hsparse.cli.importer.hdf5_import.INLINE", 1000 * (together - 1))
+    monkeypatch.setattr("hsparse.cli.importer.hdf5_import.KEPT", together)
     path, domain = write_file(tmp_path / "all.h5"), f"/home/admin/stopped-{together}-{count}.h5"
     command = ["import", str(path), domain, "--endpoint", url, "--requests", "2"]
     with monkeypatch.context() as patch:

@@ -222,9 +222,16 @@ def odd_numbers(file: h5py.File) -> None:
     h5py.h5d.create(file.id, b"x", kind, h5py.h5s.create_simple((4,)))
 
 
+def long_name(file: h5py.File) -> None:
+    for name in "abc":
+        file.create_group(name)
+    file["b"].attrs["x" * 2000] = 1
+
+
 @pytest.mark.parametrize(
     ("fill", "text"),
     [
+        (long_name, "/b: An attribute's name must be"),
         (virtual, "/x: The dataset is virtual"),
         (external, "/x: The data is in another file, other.bin"),
         (odd_name, "/g: The name b'a\\xff' is no UTF-8"),

@@ -13,7 +13,14 @@ from hsparse.sn.jobs.job_options import OPTIONS, Kind, check_options, flags
 
 GIVEN: dict[Kind, dict[str, Any]] = {
     Kind.IMPORT: {"resume": True, "as_is": True, "path": "--force", "requests": 3},
-    Kind.EXPORT: {"layout": "structured", "force": True},
+    Kind.EXPORT: {
+        "layout": "structured",
+        "revision": "rfc-2025-10",
+        "matrices": "anndata-csr",
+        "filter": "shuffle+gzip=4",
+        "force": True,
+        "resume": True,
+    },
 }
 
 
@@ -23,7 +30,11 @@ def test_the_command_takes_every_option(kind: Kind) -> None:
     assert set(options) == set(OPTIONS[kind])
     job = Job("j-1", kind, "ada", "/home/ada/a.h5", "file:///x/a.h5", check_options(kind, options))
     parsed = make_parser().parse_args(job.arguments("/x/a.h5", "http://127.0.0.1:1"))
-    assert {name: getattr(parsed, name) for name in options} == options
+    # --filter may be repeated, the option has all of them
+    found = {name: getattr(parsed, name) for name in options} | (
+        {"filter": "+".join(parsed.filter)} if "filter" in options else {}
+    )
+    assert found == options
     assert (str(parsed.file), parsed.domain) == ("/x/a.h5", "/home/ada/a.h5")
     assert (parsed.piped, parsed.progress, parsed.endpoint) == (True, "json", "http://127.0.0.1:1")
 
