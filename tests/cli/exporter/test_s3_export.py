@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import signal
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,15 @@ import numpy as np
 import pytest
 
 from hsparse.cli.exporter import s3_export
-from hsparse.cli.exporter.file_reads import FileReads
 from hsparse.cli.exporter.part_plan import MIB
-from hsparse.cli.exporter.s3_export import S3Export
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile
 from hsparse.errors import StoreFailed
-from hsparse.format.hdf5.file_form import STOCK
 from hsparse.format.points import Points
 from hsparse.format.structured_region import encode_region
 from hsparse.storage.s3 import S3Store
-from hsparse.storage.s3_upload import Part, S3Upload, find
+from hsparse.storage.s3_upload import Part, S3Upload
 from hsparse.testing.moto_server import make_bucket
 from hsparse.testing.server_process import server_process
 
@@ -328,38 +326,29 @@ def test_parts_that_are_not_those_of_now(
     assert stored(key) == ({key: to_disk(in_bucket, tmp_path / "file.h5", "stock")}, [])
 
 
-async def test_a_cancelled_export_leaves_nothing(
-    in_bucket: str, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("resume", [False, True])
+def test_ctrl_c(
+    in_bucket: str,
+    export: Export,
+    stored: Stored,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    resume: bool,
 ) -> None:
-    """As Ctrl-C does it."""
-    entered = asyncio.Event()
-
-    async def hang(self: S3Upload, *args: Any) -> Part:
-        entered.set()
+    async def interrupted(self: S3Upload, *args: Any) -> Part:
+        signal.raise_signal(signal.SIGINT)
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(S3Upload, "put", hang)
-    async with S3Store("exports", endpoint=moto_endpoint, region="us-east-1") as store:
-        reads = FileReads(lambda: Connection(in_bucket), DOMAIN, STOCK, 2)
-        export = S3Export(
-            reads,
-            store,
-            "cancelled.h5",
-            replace=False,
-            resume=False,
-            progress=lambda have, size: None,
-            tell=print,
-        )
-        task = asyncio.create_task(export.run())
-        await entered.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        reads.close()
-        reply = await store.call("a", lambda client: client.list_multipart_uploads(Bucket="exports"))
-        assert "cancelled.h5" not in [one["Key"] for one in reply.get("Uploads", ())]
-        assert await find(store, "cancelled.h5") is None
+    monkeypatch.setattr(S3Upload, "put", interrupted)
+    key = export(in_bucket, *(("--resume",) if resume else ()), status=130)
+    assert ("--resume goes on" if resume else "nothing was left") in capsys.readouterr().err
+    objects, pending = stored(key)
+    assert (len(objects), pending) == ((1, [key]) if resume else (0, []))
+    monkeypatch.undo()
+    if resume:
+        export(in_bucket, "--resume", key=key)
+        assert stored(key)[1] == []
 
 
 @pytest.mark.parametrize(
