@@ -10,12 +10,9 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.cli.exporter import refiltered_dataset
 from hsparse.cli.exporter.filter_choice import FilterChoice
 from hsparse.cli.exporter.filtered_export import export_filtered
-from hsparse.cli.exporter.refiltered_dataset import NEW_CHUNK, chunk_dims
 from hsparse.cli.importer.source import LocalSource
-from hsparse.errors import Corrupt
 from tests.format.hdf5.h5py_judge import compare
 from tests.format.hdf5.test_copied_file import write_file
 from tests.sn.file_domain import check_file
@@ -112,44 +109,3 @@ def test_a_file_of_h5py(tmp_path: Path) -> None:
     with h5py.File(other) as one, h5py.File(back) as two:
         assert one["edges"][()].tolist() == two["edges"][()].tolist()
         assert pipeline_of(two["large"]) == []
-
-
-def test_small_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refiltered_dataset, "RUN", 1000)
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w") as file:
-        file.create_dataset("chunked", data=np.arange(5000), chunks=(7,))
-        file["whole"] = np.arange(5000, dtype="i2")
-    with h5py.File(refilter(path, "lzf")) as file:
-        assert (file["chunked"][()] == np.arange(5000)).all()
-        assert (file["whole"][()] == np.arange(5000)).all()
-
-
-def test_what_goes_wrong_leaves_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w") as file:
-        file.create_dataset("d", data=np.arange(5000), chunks=(500,), compression="gzip")
-        place, size = file["d"].id.get_chunk_info(3).byte_offset, file["d"].id.get_chunk_info(3).size
-    data = bytearray(path.read_bytes())
-    data[place : place + size] = bytes(size)
-    path.write_bytes(data)
-    (tmp_path / "filtered-f.h5").write_bytes(b"as it was")
-    with pytest.raises(Corrupt, match="deflate"):
-        refilter(path, "lzf")
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["f.h5", "filtered-f.h5"]
-    assert (tmp_path / "filtered-f.h5").read_bytes() == b"as it was"
-
-
-@pytest.mark.parametrize(
-    ("dims", "size", "expected"),
-    [
-        ((10**7,), 4, (NEW_CHUNK // 4,)),
-        ((1000, 1000), 8, (131, 1000)),
-        ((50, 10**6), 8, (1, NEW_CHUNK // 8)),
-        ((5, 6, 7), 1, (5, 6, 7)),
-        ((3, 2), 10**7, (1, 1)),
-        ((4, 10, 600, 500), 2, (1, 1, 600, 500)),
-    ],
-)
-def test_chunks_of_what_had_none(dims: tuple[int, ...], size: int, expected: tuple[int, ...]) -> None:
-    assert chunk_dims(dims, size) == expected
