@@ -20,7 +20,7 @@ PIPED = """
 import argparse, threading
 from hsparse.cli import credential
 parser = argparse.ArgumentParser()
-credential.add_flags(parser)
+credential.add_flags(parser, piped=True)
 try:
     found = credential.credential_of(parser.parse_args(["--piped"]))
     print(found.token, found.user, found.password, flush=True)
@@ -32,7 +32,7 @@ except KeyboardInterrupt:
 
 def parsed(*flags: str) -> Credential:
     parser = argparse.ArgumentParser()
-    add_flags(parser)
+    add_flags(parser, piped=True)
     return credential_of(parser.parse_args(flags))
 
 
