@@ -96,6 +96,10 @@ def test_they_are_imported_as_they_were(
     kind = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
     body = {"type": kind, "shape": [], "value": f"datasets/{id}"}
     domain.json("PUT", f"/groups/{root}/attributes/to", body=body)
+    region = {"id": id, "select_type": "H5S_SEL_POINTS", "selection": [[1, 2], [30, 4]]}
+    kind = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_DSETREG"}
+    body = {"type": kind, "shape": [], "value": region}
+    domain.json("PUT", f"/groups/{root}/attributes/region", body=body)
     file = exported(domain, tmp_path / "out.h5", "--matrices", form)
     again = imported(file)
     for path in paths:
@@ -105,6 +109,8 @@ def test_they_are_imported_as_they_were(
     assert again.json("GET", "/datasets/", h5path="/again")["id"] == there
     root = again.json("GET", "/")["root"]
     assert again.json("GET", f"/groups/{root}/attributes/to")["value"] == f"datasets/{there}"
+    found = again.json("GET", f"/groups/{root}/attributes/region")["value"]
+    assert {name: found[name] for name in region} == region | {"id": there.removeprefix("d-")}
     assert exported(again, tmp_path / "more.h5", "--matrices", form).stat().st_size
 
 
