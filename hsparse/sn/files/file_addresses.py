@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hsparse.errors import BadRequest, Conflict, PreconditionFailed
+from hsparse.errors import BadRequest, Conflict, PreconditionFailed, Unsupported
 from hsparse.format.hdf5.chunk_region import ChunkForm
 from hsparse.format.hdf5.dataset_plan import form_of
 from hsparse.format.hdf5.file_form import FileForm
+from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import collection_of
 from hsparse.sn.chunks.stored_chunks import ChunkPages, Json
 from hsparse.sn.context import Context
@@ -64,12 +65,19 @@ class FileAddresses:
         return form_of(dataset.spec, self._asked) if region is None else region.form
 
     def chunks(self, dataset: Dataset, chunks: ChunkPages) -> FileChunks:
-        """Return a dataset's chunks with their places in the file; `Conflict` where the dataset is not in it."""
+        """Return a dataset's chunks with their places in the file; `Conflict` where the dataset is not in it.
+
+        `Unsupported` for data that stays in other files.
+        """
         if dataset.id not in self.file.records:
             raise Conflict(
                 f"No hard link leads to {dataset.id}, so the domain's file does not have it: link it."
             )
         self.check(dataset.record)
+        if is_linked(dataset.record):
+            raise Unsupported(
+                f"The data of {dataset.id} stays in a file: its chunks are there, ask without addresses=file."
+            )
         return FileChunks(dataset, chunks, self.file.plan, self.changed)
 
     def changed(self, what: str) -> PreconditionFailed:

@@ -106,8 +106,13 @@ async def test_linked_data_is_in_another_file() -> None:
     await store.put("files/a.h5", bytes(40))
     layout = {"class": "H5D_CONTIGUOUS_REF", "file_uri": "files/a.h5", "offset": 0, "size": 40}
     async with value_client(store) as client:
-        await place(client, "/linked", INT, [10], layout=layout)
-        assert (await client("GET", "/map", addresses="file"))["error"]["kind"] == "unsupported"
+        id = await place(client, "/linked", INT, [10], layout=layout)
+        told = (await client("GET", "/map", addresses="file"))["datasets"]["/linked"]
+        assert (told["id"], told["error"]["kind"]) == (id, "unsupported")
+        refused = await client("GET", f"/datasets/{id}/map", addresses="file")
+        assert (refused.status, refused["error"]["kind"]) == (400, "unsupported")
+        skipped = (await client("GET", "/map", addresses="file", format="kerchunk"))["skipped"]
+        assert "stays in a file" in skipped["/linked"]
 
 
 async def test_rights_are_the_domains(bare: RestClient) -> None:
