@@ -11,6 +11,7 @@ from http.client import HTTPResponse
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hsparse.cli.reference_members import ReferenceMembers
 from hsparse.cli.server_flags import add_server_flags, connecting
@@ -71,24 +72,23 @@ def run(args: argparse.Namespace) -> int:
     """Write the map; raises what stops it."""
     if not args.domain.startswith("/"):
         raise BadRequest(f"The domain {args.domain!r} must be an absolute path, such as /home/user/file.h5.")
-    check_target(args.out, replace=args.force)
     parquet = args.format == PARQUET
+    if not (parquet and args.force and _is_ours(args.out)):
+        check_target(args.out, replace=args.force)
     if parquet and find_spec("pyarrow") is None:
         raise Misconfigured(f"{PARQUET} needs pyarrow, not installed here: pip install 'hsparse[parquet]'")
     params = {name: getattr(args, name) for name in ("addresses", "layout", "revision", "base", "urls")}
     params["format"] = "kerchunk" if parquet else args.format
-    part = args.out.with_name(f"{args.out.name}.part")
-    _remove(part)
-    try:
-        with (
-            connecting(args, args.domain)() as connection,
-            connection.response("GET", "/map", **params) as answer,
-        ):
-            (_write_parquet if parquet else _write)(answer, part)
-        _remove(args.out)
+    with (
+        connecting(args, args.domain)() as connection,
+        connection.response("GET", "/map", **params) as answer,
+        TemporaryDirectory(".part", f"{args.out.name}.", args.out.absolute().parent) as directory,
+    ):
+        part = Path(directory, args.out.name)
+        (_write_parquet if parquet else _write)(answer, part)
+        if args.out.is_dir():
+            shutil.rmtree(args.out)
         part.replace(args.out)
-    finally:
-        _remove(part)
     print(args.out)
     return 0
 
@@ -115,9 +115,6 @@ def _parts(answer: HTTPResponse) -> Iterator[bytes]:
         yield data
 
 
-def _remove(path: Path) -> None:
-    """Remove a file, or a directory with all that is in it, where there is one."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _is_ours(path: Path) -> bool:
+    """Say whether a directory is one of references, and no more is lost than those."""
+    return (path / ".zmetadata").is_file()

@@ -7,13 +7,17 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from hsparse.client.connection import Connection, Unreachable
-from hsparse.errors import BadRequest, HsparseError, PreconditionFailed
+from hsparse.client.part_file import PartFile
+from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, PreconditionFailed
 from hsparse.format.hdf5.file_form import FileForm
 
 SUFFIX = ".h5"
 PART = 1 << 20
+DOMAIN_HEADER = "X-Hdf-Domain"
+"""The path of the domain that a file is of, percent-encoded."""
 ATTEMPTS = 5
 """How often in a row a connection may break without a byte having come."""
 ETAG = re.compile(r'"([\w-]{1,100})"')
@@ -28,26 +32,24 @@ class DomainFile:
         if not domain.startswith("/"):
             raise BadRequest(f"The domain {domain!r} must be an absolute path, such as /home/user/file.h5.")
         self._connection = connection
+        self._domain = domain
         self._path = f"/files{domain.removesuffix(SUFFIX)}{SUFFIX}"
         self._asked: dict[str, Any] = form.params
 
-    def fetch(self, target: Path, progress: Progress) -> int:
+    def fetch(self, target: Path, progress: Progress, *, replace: bool = False) -> int:
         """Write the file to `target` and return its size in bytes.
 
         Until it is whole it is called as `target` with the etag and `.part` behind; one of the same state is continued,
-        those of others are removed. Raises what the server names, `Unreachable` when it does not answer any more, and
-        `PreconditionFailed` when the domain was changed meanwhile.
+        those of others are removed. Raises what the server names, `Unreachable` when it does not answer any more,
+        `PreconditionFailed` when the domain was changed meanwhile, and what `PartFile` does.
         """
         size, etag = self.state()
-        part = target.with_name(f"{target.name}.{etag}.part")
-        for other in target.parent.glob(f"{_escaped(target.name)}.*.part"):
-            if other != part:
-                other.unlink()
-        with part.open("ab") as file:
-            have = file.tell()
+        with PartFile(target, etag) as part:
+            part.remove_others()
+            have = part.file.seek(0, os.SEEK_END)
             if have > size:
-                file.truncate(0)
-                have = 0
+                have = part.file.seek(0)
+                part.file.truncate()
             progress(have, size)
             failures = 0
             while have < size:
@@ -55,7 +57,7 @@ class DomainFile:
                 broken: Unreachable | None = None
                 try:
                     for data in self._parts(have, etag):
-                        file.write(data)
+                        part.file.write(data)
                         have += len(data)
                         progress(have, size)
                 except Unreachable as error:
@@ -65,16 +67,21 @@ class DomainFile:
                     raise broken or Unreachable(
                         f"{self._connection.url} sends nothing more: ask again later."
                     )
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
+            part.finish(replace=replace)
         return size
 
     def state(self) -> tuple[int, str]:
-        """Return the file's size in bytes, and its etag without quotes, as the domain is now."""
+        """Return the file's size in bytes, and its etag without quotes, as the domain is now.
+
+        `NotFound` and `Conflict` where the file is that of another domain: one with the suffix comes before one
+        without.
+        """
         with self._connection.response("HEAD", self._path, **self._asked) as response:
             size = response.headers.get("Content-Length", "")
             etag = ETAG.fullmatch(response.headers.get("ETag", ""))
+            named = unquote(response.headers.get(DOMAIN_HEADER, quote(self._domain.rstrip("/"))))
+        if named != self._domain.rstrip("/"):
+            raise _other(self._domain, named)
         if not size.isdigit() or etag is None:
             raise HsparseError(f"{self._connection.url} does not say which state the file is of.")
         return int(size), etag.group(1)
@@ -106,6 +113,7 @@ class DomainFile:
             ) from error
 
 
-def _escaped(name: str) -> str:
-    """Return a name as a glob pattern that only it matches."""
-    return re.sub(r"([*?[])", r"[\1]", name)
+def _other(domain: str, found: str) -> HsparseError:
+    if domain.endswith(SUFFIX):
+        return NotFound(f"There is no domain {domain}; there is {found}.")
+    return Conflict(f"{domain} has no file of its own: that name is the file of {found}. Rename one of them.")

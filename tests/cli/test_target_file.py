@@ -17,5 +17,7 @@ def test_what_may_be_made(tmp_path: Path) -> None:
     check_target(there, replace=True)
     with pytest.raises(BadRequest, match="there exists; add --force"):
         check_target(there, replace=False)
+    with pytest.raises(BadRequest, match="is a directory"):
+        check_target(tmp_path, replace=True)
     with pytest.raises(BadRequest, match=r"There is no directory .*none to write to"):
         check_target(tmp_path / "none" / "file", replace=True)

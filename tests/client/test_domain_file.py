@@ -1,4 +1,4 @@
-"""Fetching a domain's file: continued, and given up. Whole exports are in `tests/cli/test_export.py`."""
+"""Fetching a domain's file: continued, and given up. Whole exports are in `tests/cli/exporter/test_command.py`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import pytest
 
 from hsparse.client.connection import Unreachable
 from hsparse.client.domain_file import ATTEMPTS, DomainFile
-from hsparse.errors import BadRequest, HsparseError
+from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
 from hsparse.format.hdf5.file_form import STOCK
 
 DATA = bytes(range(256)) * 10
+STATE, OTHER = "2-stock-" + "01" * 16, "2-stock-" + "02" * 16
 
 
 class FakeConnection:
@@ -23,9 +24,10 @@ class FakeConnection:
 
     url = "http://server"
 
-    def __init__(self, most: int, etag: str | None = '"e-1"') -> None:
+    def __init__(self, most: int, etag: str | None = f'"{STATE}"', domain: str | None = None) -> None:
         self.most = most
         self.etag = etag
+        self.domain = domain
         self.asked: list[tuple[str, str, Any, Any]] = []
 
     @contextmanager
@@ -35,6 +37,7 @@ class FakeConnection:
         self.asked.append((method, path, headers, params))
         if method == "HEAD":
             told = {"Content-Length": str(len(DATA))} | ({"ETag": self.etag} if self.etag else {})
+            told |= {"X-Hdf-Domain": self.domain} if self.domain else {}
             yield SimpleNamespace(status=200, headers=told)
             return
         assert headers["If-Match"] == self.etag
@@ -60,18 +63,19 @@ def test_a_connection_that_ends_early_is_no_end(tmp_path: Path) -> None:
 
 
 def test_a_part_of_the_same_state_is_continued_and_others_go(tmp_path: Path) -> None:
-    (tmp_path / "f[1].e-1.part").write_bytes(DATA[:2000])
-    for other in ("f[1].e-0.part", "f1.e-0.part", "f[1].e-0.other"):
+    (tmp_path / f"f[1].{STATE}.part").write_bytes(DATA[:2000])
+    kept = [f"f1.{OTHER}.part", f"f[1].{OTHER}.other", "f[1].csv.part", f"f[1].h5.{OTHER}.part"]
+    for other in (f"f[1].{OTHER}.part", *kept):
         (tmp_path / other).write_bytes(b"x")
     connection = FakeConnection(10_000)
     fetch(connection, tmp_path / "f[1]")
     assert connection.asked[1][2]["Range"] == "bytes=2000-"
     assert (tmp_path / "f[1]").read_bytes() == DATA
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["f1.e-0.part", "f[1]", "f[1].e-0.other"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted(["f[1]", *kept])
 
 
 def test_a_part_that_is_longer_than_the_file_counts_for_nothing(tmp_path: Path) -> None:
-    (tmp_path / "f.e-1.part").write_bytes(DATA + b"x")
+    (tmp_path / f"f.{STATE}.part").write_bytes(DATA + b"x")
     fetch(FakeConnection(10_000), tmp_path / "f")
     assert (tmp_path / "f").read_bytes() == DATA
 
@@ -97,3 +101,14 @@ def test_the_path_of_a_domain(tmp_path: Path) -> None:
     assert connection.asked[0][1] == "/files/home/plain.h5"
     with pytest.raises(BadRequest, match="absolute path"):
         fetch(connection, tmp_path / "f", "plain")
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "error"), [("/home/f.h5", "/home/f", NotFound), ("/home/f", "/home/f.h5", Conflict)]
+)
+def test_the_file_of_another_domain(
+    tmp_path: Path, asked: str, found: str, error: type[HsparseError]
+) -> None:
+    with pytest.raises(error, match=found):
+        fetch(FakeConnection(10_000, domain=found), tmp_path / "f", asked)
+    fetch(FakeConnection(10_000, domain="/home/gr%C3%B6%C3%9Fe"), tmp_path / "f", "/home/größe")

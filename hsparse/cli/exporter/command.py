@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hsparse.cli import progress, s3_url
 from hsparse.cli.exporter.domain_source import DomainSource
 from hsparse.cli.exporter.filter_choice import FilterChoice
 from hsparse.cli.exporter.filtered_export import export_filtered
+from hsparse.cli.importer.server import Server
 from hsparse.cli.progress import reporting, tell
 from hsparse.cli.s3_url import SCHEME
 from hsparse.cli.server_flags import add_server_flags, connecting
@@ -97,12 +99,19 @@ def run(args: argparse.Namespace) -> int:
     def file_of(connection: Connection) -> DomainFile:
         return DomainFile(connection, args.domain, form)
 
-    with progress.progress(args.progress, args.domain) as shown:
-        if choice is None:
-            with connect() as connection:
-                size = file_of(connection).fetch(path, shown.update)
-        else:
-            with DomainSource(args.domain, connect, file_of) as source:
-                size = export_filtered(source, choice, path, shown.update)
+    try:
+        with progress.progress(args.progress, args.domain) as shown:
+            if choice is None:
+                server = Server(connect)
+                try:
+                    size = server.ask(lambda one: file_of(one).fetch(path, shown.update, replace=args.force))
+                finally:
+                    server.close()
+            else:
+                with DomainSource(args.domain, connect, file_of) as source:
+                    size = export_filtered(source, choice, path, shown.update, replace=args.force)
+    except KeyboardInterrupt:
+        print("Stopped: the same command goes on with it." if choice is None else "Stopped.", file=sys.stderr)
+        return 130
     tell(args.progress, f"{path}: {size} bytes")
     return 0

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from hsparse.cli.exporter.part_plan import FileChunk
 from hsparse.cli.importer.server import Server
 from hsparse.client.connection import Connection
-from hsparse.client.domain_file import PART, SUFFIX, DomainFile
+from hsparse.client.domain_file import PART, DomainFile
 from hsparse.client.json_reader import JsonReader
-from hsparse.errors import Gone, HsparseError, NotFound, PreconditionFailed
+from hsparse.errors import HsparseError, PreconditionFailed
 from hsparse.format.hdf5.file_form import FileForm
 from hsparse.storage.s3_upload import CopySource
 
@@ -55,12 +55,7 @@ class FileReads:
         """
         if self._form.matrices is not None:
             return []
-        # The file is that of the domain with the suffix, if there is one.
-        plain = self._domain.removesuffix(SUFFIX)
-        try:
-            return await self._ask(lambda one: self._chunks(one, plain + SUFFIX, etag, least))
-        except (NotFound, Gone):
-            return await self._ask(lambda one: self._chunks(one, plain, etag, least))
+        return await self._ask(lambda one: self._chunks(one, self._domain, etag, least))
 
     async def _ask(self, send: Callable[[Connection], Found]) -> Found:
         def unless_stopped(connection: Connection) -> Found:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from threading import Lock
 
 from hsparse.cli.exporter.data_area import DataArea
@@ -61,16 +59,11 @@ class RefilteredFile:
         self._places: dict[Key, int] = {}
         self._plan = self._plan_all()
 
-    def write(self, part: Path, progress: Progress) -> int:
-        """Write the file to `part`, which is replaced, and return its size in bytes."""
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        try:
-            area = DataArea(descriptor, self._plan.size)
-            self._transport(area, progress)
-            self._complete(area)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    def write(self, descriptor: int, progress: Progress) -> int:
+        """Write the file to an open one that is empty, and return its size in bytes."""
+        area = DataArea(descriptor, self._plan.size)
+        self._transport(area, progress)
+        self._complete(area)
         return area.end
 
     def _plan_all(self) -> FilePlan:

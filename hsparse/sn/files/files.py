@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from urllib.parse import quote
 
 from aiohttp import hdrs, web
 
@@ -21,11 +22,13 @@ from hsparse.sn.stream import send_stream
 
 HDF5 = "application/x-hdf5"
 WEAK = "W/"
+DOMAIN_HEADER = "X-Hdf-Domain"
+"""The path of the domain that the file is of, percent-encoded: it may have the suffix or not."""
 
 
 async def get_file(context: Context) -> web.StreamResponse:
     """`GET /files/{path}.h5`: the domain as a file, or a range of it."""
-    form, root = requested_form(context), await _root(context)
+    form, (_, root) = requested_form(context), await _domain(context)
     headers, files = context.request.headers, context.service.files
     file = await files.current(root, form, check=hdrs.RANGE not in headers)
     refused = _refused(context, file)
@@ -51,12 +54,13 @@ async def get_file(context: Context) -> web.StreamResponse:
 
 async def head_file(context: Context) -> web.StreamResponse:
     """`HEAD /files/{path}.h5`: its length and etag, which are the domain's as it is now."""
-    form, root = requested_form(context), await _root(context)
+    form, (path, root) = requested_form(context), await _domain(context)
     file = await context.service.files.current(root, form, check=True)
     refused = _refused(context, file)
     if refused is not None:
         return refused
     response = _response(file, None)
+    response.headers[DOMAIN_HEADER] = quote(path)
     await response.prepare(context.request)
     await response.write_eof()
     return response
@@ -69,14 +73,14 @@ async def _read(pieces: FilePieces, bounds: HttpRange) -> AsyncGenerator[Buffer,
             yield part
 
 
-async def _root(context: Context) -> str:
-    """Return the root group of the domain that the path names, with its suffix or without; checks the right."""
+async def _domain(context: Context) -> tuple[str, str]:
+    """Return path and root group of the domain that the URL names, with its suffix or without; checks the right."""
     path = "/" + context.request.match_info["path"]
     domain = await file_domain(context.service, path)
     await require(context, domain, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{domain.path} is a folder: only domains are files.")
-    return domain.root
+    return domain.path, domain.root
 
 
 def _refused(context: Context, file: PlannedFile) -> web.Response | None:
