@@ -108,15 +108,17 @@ def test_what_is_there_is_kept(url: str, tmp_path: Path, capsys: pytest.CaptureF
     out.mkdir()
     (out / "other").write_text("x")
     parquet = ("--format", "kerchunk-parquet")
+    assert make(url, out, *parquet, "--force") == 2
+    assert "is a directory" in capsys.readouterr().err
+    (out / "other").rename(out / ".zmetadata")  # as one of ours has
     assert make(url, out, *parquet) == 2
-    assert "--force" in capsys.readouterr().err
+    assert "is a directory" in capsys.readouterr().err
     assert make(url, out, *parquet, "--force", "--addresses", "objects", "--layout", "stock") == 2
     assert "addresses=file" in capsys.readouterr().err
-    assert [path.name for path in out.iterdir()] == ["other"], (
-        "nothing was removed for a map that was refused"
-    )
+    assert [path.read_text() for path in out.iterdir()] == ["x"], "nothing was removed for a refused map"
+    assert make(url, out, "--force") == 2, "a file does not replace a directory"
     assert make(url, out, *parquet, "--force") == 0
-    assert not (out / "other").exists()
+    assert (out / ".zmetadata").read_text() != "x"
     assert list(tmp_path.iterdir()) == [out]
     assert make(url, tmp_path / "no" / "where") == 2
     assert make(url, tmp_path / "urls", "--urls", "60") == 0

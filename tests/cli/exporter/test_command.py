@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+from hsparse.cli.importer import server
 from hsparse.cli.main import main
 from hsparse.client import domain_file
 from hsparse.client.connection import Unreachable
@@ -96,7 +97,8 @@ def test_it_goes_on_where_it_stopped(
             yield data[:1000]
             raise Unreachable("gone")
 
-    (tmp_path / "out.h5.other.part").write_bytes(b"of another state")
+    monkeypatch.setattr(server, "TRIES", 1)
+    (tmp_path / f"out.h5.1-stock-{'0' * 32}.part").write_bytes(b"of another state")
     monkeypatch.setattr(domain_file.DomainFile, "_parts", broken)
     assert main(arguments) == 2
     assert "gone" in capsys.readouterr().err
@@ -152,3 +154,10 @@ def test_what_cannot_be(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         assert main(["export", *arguments, "--endpoint", url]) == 2
         assert said in capsys.readouterr().err
     assert not list(tmp_path.glob("a.h5*"))
+
+
+def test_a_domain_of_another_name(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = DOMAIN.removesuffix(".h5")
+    assert main(["export", plain, str(tmp_path / "out.h5"), "--endpoint", url]) == 2
+    assert f"{plain} has no file of its own" in capsys.readouterr().err
+    assert not list(tmp_path.glob("out.h5*"))

@@ -56,16 +56,13 @@ def test_the_large_chunks_that_are_in_the_file_as_they_are() -> None:
     assert asked == ["GET /map?domain=/home/a.h5&addresses=file&layout=stock"]
 
 
-def test_a_domain_without_the_suffix() -> None:
+def test_the_map_is_that_of_the_domain() -> None:
     for domain in ("/home/a", "/home/a.h5"):
-        found, asked = chunks(NO_DOMAIN, map_of({"chunks": [row(1, 100)]}), domain=domain)
+        found, asked = chunks(map_of({"chunks": [row(1, 100)]}), domain=domain)
         assert len(found) == 1
-        assert [one.partition("&")[0] for one in asked] == [
-            "GET /map?domain=/home/a.h5",
-            "GET /map?domain=/home/a",
-        ]
+        assert [one.partition("&")[0] for one in asked] == [f"GET /map?domain={domain}"]
     with pytest.raises(NotFound):
-        chunks(NO_DOMAIN, NO_DOMAIN)
+        chunks(NO_DOMAIN)
 
 
 def test_a_server_without_maps_of_files() -> None:
