@@ -59,7 +59,7 @@ def read_btree_v2(bounds: FileBounds, widths: Widths, address: int, kind: int) -
     root = widths.read_address(header, "root node's address")
     count, total = header.number(2, "number of records"), widths.read_length(header, "number of records")
     shape = Btree2Shape.of(node_size, record_size, depth, widths.address)
-    if total * record_size > bounds.end or (depth == 0 and count != total):
+    if total * record_size > bounds.end or total > shape.totals[-1] or (depth == 0 and count != total):
         raise Corrupt(f"The {what} has {total} records of {record_size} bytes, {count} of them in its root.")
     records = np.zeros(total, f"V{record_size}")
     if not total:

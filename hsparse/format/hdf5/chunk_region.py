@@ -15,6 +15,9 @@ from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.planned_chunks import Column, PlannedChunks
 from hsparse.model.chunk_spec import ChunkSpec
 
+CONVERSION = 8
+"""Bytes that converting a chunk takes, for each byte of its unfiltered sections: elements are objects meanwhile."""
+
 
 class ChunkForm(Enum):
     """What a chunk's bytes in the file are."""
@@ -72,10 +75,11 @@ class ChunkRegion:
         return self.starts.nbytes + self.chunks.nbytes
 
     def weights(self, rows: range) -> Column:
-        """Return the bytes that the largest form of each chunk takes while it is made or checked."""
+        """Return the bytes that making or checking each chunk takes, roughly, but for what is read of it."""
         sizes = self.chunks.size[rows.start : rows.stop]
-        if self.form is ChunkForm.CONVERTED:
+        if self.form in (ChunkForm.CONVERTED, ChunkForm.DEFINED):
             found = self.chunks.sections[rows.start : rows.stop, :, UNFILTERED].sum(1, dtype=np.uint64)
+            found = found * np.uint64(CONVERSION) if self.form is ChunkForm.CONVERTED else found + sizes
         elif self.form is ChunkForm.LINKED and self.spec.filters[0]:
             found = np.full(len(sizes), prod(self.spec.dims) * self.spec.dtype.itemsize, np.uint64)
         else:

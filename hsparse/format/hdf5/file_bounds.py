@@ -29,5 +29,5 @@ class FileBounds:
             )
         self._left -= size
         if self._left < 0:
-            raise Corrupt(f"The blocks of the chunk index up to the {what} at {address} overlap.")
+            raise Corrupt(f"The blocks up to the {what} at {address} overlap.")
         return ByteRange(self._base + address, size)

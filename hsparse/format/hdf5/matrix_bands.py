@@ -74,7 +74,8 @@ class MatrixBands:
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        return self.chunks.nbytes + self.lines.nbytes + self.rows.nbytes + self.starts.nbytes
+        columns = (self.lines, self.rows, self.starts, self.weights)
+        return self.chunks.nbytes + sum(column.nbytes for column in columns)
 
     def width(self, part: MatrixPart) -> int:
         """Return the bytes of one entry."""

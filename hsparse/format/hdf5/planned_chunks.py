@@ -86,7 +86,9 @@ class PlannedChunks:
     @property
     def nbytes(self) -> int:
         """The memory that the columns take."""
-        columns = (self.scaled, self.digest, self.size, self.sections, self.defined, self.stored)
+        columns = [self.scaled, self.digest, self.size, self.sections, self.defined, self.stored]
+        if self.linked is not None:
+            columns += [self.linked.offset, self.linked.mask]
         return sum(column.nbytes for column in columns)
 
     def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> PlannedChunks:

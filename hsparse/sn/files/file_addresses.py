@@ -67,7 +67,7 @@ class FileAddresses:
     def chunks(self, dataset: Dataset, chunks: ChunkPages) -> FileChunks:
         """Return a dataset's chunks with their places in the file; `Conflict` where the dataset is not in it.
 
-        `Unsupported` for data that stays in other files.
+        `Unsupported` for data that stays in other files, and for chunks that are converted.
         """
         if dataset.id not in self.file.records:
             raise Conflict(
@@ -77,6 +77,11 @@ class FileAddresses:
         if is_linked(dataset.record):
             raise Unsupported(
                 f"The data of {dataset.id} stays in a file: its chunks are there, ask without addresses=file."
+            )
+        if self.form(dataset) is ChunkForm.CONVERTED:
+            raise Unsupported(
+                f"Chunks of {dataset.id} are converted for this file, which no map describes: ask for layout=stock, or "
+                "without addresses=file."
             )
         return FileChunks(dataset, chunks, self.file.plan, self.changed)
 

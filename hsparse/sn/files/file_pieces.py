@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
-from math import prod
 from typing import TypeVar
+
+import numpy as np
 
 from hsparse.errors import Moved, PreconditionFailed, Unsupported
 from hsparse.format.blosc_frame import is_frame
@@ -43,7 +44,7 @@ class FilePieces:
 
     def memory(self, start: int, stop: int) -> int:
         """Return how many bytes reading a range may take."""
-        largest, bands = 0, 0
+        largest = together = bands = 0
         for address, piece in self._plan.file.pieces_in(start, stop):
             region, column = self._plan.regions.get(piece.key), self._plan.columns.get(piece.key)
             if column is not None:
@@ -52,9 +53,10 @@ class FilePieces:
             elif region is None:
                 largest = max(largest, piece.size)
             else:
-                rows = region.rows(max(0, start - address), stop - address)
-                largest = max(largest, int(region.weights(rows).max(initial=0)))
-        return bands + 2 * (largest + min(self._page, stop - start) + PART)
+                weights = region.weights(region.rows(max(0, start - address), stop - address))
+                largest = max(largest, int(weights.max(initial=0)))
+                together = max(together, int(weights.sum(dtype=np.uint64)))
+        return bands + 2 * (largest + min(self._page, max(together, stop - start)) + PART)
 
     async def read(self, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
         """Yield the bytes from `start` to before `stop`.
@@ -132,16 +134,17 @@ class FilePieces:
         """Return a chunk's bytes in the file, whose region is at `address`."""
         spec, chunks, plan = region.spec, region.chunks, self._plan
         size, place = int(chunks.size[row]), address + int(region.starts[row])
+        weight = int(region.weights(range(row, row + 1))[0])
         if not chunks.stored[row]:
             scaled = tuple(chunks.scaled[row].tolist())
             make = partial(make_unwritten, spec, scaled, place, plan.file.address_of, plan.key_of)
-            return await self._run(prod(spec.dims), make)
+            return await self._run(size, make)
         if region.form is ChunkForm.LINKED:
             piece = await read_piece(self._owners, chunks, row)
-            await self._run(size, partial(check_piece, chunks, row, piece))
+            await self._run(weight, partial(check_piece, chunks, row, piece))
             return piece
         if region.form is ChunkForm.CONVERTED:
-            return await self._converted(region, row)
+            return await self._converted(region, row, weight)
         data = await read_planned(self._owners, spec, chunks, row)
         if region.form is ChunkForm.STORED:
             if not spec.sparse and is_frame(data, spec.filters[0]):
@@ -151,29 +154,30 @@ class FilePieces:
                 )
             made: Buffer = data
         elif region.form is ChunkForm.DEFINED:
-            made = await self._run(size, partial(make_defined, spec, data, chunks.sections[row]))
+            made = await self._run(weight, partial(make_defined, spec, data, chunks.sections[row]))
         else:
             make = partial(
                 make_chunk, spec, data, chunks.sections[row], place, plan.file.address_of, plan.key_of
             )
-            made = await self._run(prod(spec.dims), make)
+            made = await self._run(size, make)
         if len(made) != size:
             raise AssertionError(f"A chunk of {spec.dataset} has {len(made)} bytes, {size} were planned.")
         return made
 
-    async def _converted(self, region: ChunkRegion, row: int) -> bytes:
-        spec, size = region.spec, int(region.chunks.size[row])
+    async def _converted(self, region: ChunkRegion, row: int, weight: int) -> bytes:
+        spec, plan = region.spec, self._plan
         found = await read_described(self._owners, spec, region.chunks, row)
-        sections = found.row.sections[0]
-        work = partial(
-            convert_chunk, spec, byte_view(found.data), sections, region.revision, self._plan.key_of
-        )
-        _, made = await self._run(size, work)
-        if len(made.data) != size:
-            raise AssertionError(
-                f"A chunk of {spec.dataset} has {len(made.data)} bytes, {size} were planned."
-            )
-        return made.filled(self._plan.file.address_of)
 
-    async def _run(self, work: int, make: partial[Made]) -> Made:
-        return make() if work <= INLINE // 16 else await asyncio.to_thread(make)
+        def make() -> bytes:
+            data, sections = byte_view(found.data), found.row.sections[0]
+            _, made = convert_chunk(spec, data, sections, region.revision, plan.key_of)
+            if len(made.data) != region.chunks.size[row]:
+                # Another service node may have planned it, whose filters make other bytes of the same.
+                raise Moved(f"A chunk of {spec.dataset} has another size than was planned.")
+            return made.filled(plan.file.address_of)
+
+        return await self._run(weight, make)
+
+    async def _run(self, nbytes: int, make: Callable[[], Made]) -> Made:
+        """Make something of `nbytes` bytes, here if they are few."""
+        return make() if nbytes <= INLINE // 4 else await asyncio.to_thread(make)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -105,9 +106,13 @@ async def judge_linked(owners: Owners, chunks: PlannedChunks) -> PlannedChunks:
 
     The first chunk tells the filters, sizes tell where one was skipped. `Unsupported` where none fit.
     """
+    return await asyncio.to_thread(_judged, chunks, await read_piece(owners, chunks, 0))
+
+
+def _judged(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
     places = chunks.linked
     assert places is not None
-    spec, data = places.spec, await read_piece(owners, chunks, 0)
+    spec = places.spec
     size = prod(spec.dims) * spec.dtype.itemsize
     told = spec.filters[0]
     try:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hsparse.format.blosc_frame import is_frame
 from hsparse.format.chunk_rows import UNFILTERED
 from hsparse.format.hdf5.addressed import Key
-from hsparse.format.hdf5.chunk_region import ChunkForm
+from hsparse.format.hdf5.chunk_region import CONVERSION, ChunkForm
 from hsparse.format.hdf5.converted_chunk import check_convertible, convert_chunk, referring_chunks
 from hsparse.format.hdf5.dataset_plan import check_made, form_of
 from hsparse.format.hdf5.domain_plan import known_key
@@ -91,8 +91,7 @@ class SizedChunks:
             return referring_chunks(spec, chunks)
 
         async def convert(row: int) -> NDArray[np.uint64]:
-            # Filtered, chunks are smaller than what they are made of.
-            async with self._answers.hold(4 * int(chunks.sections[row, :, UNFILTERED].sum())):
+            async with self._answers.hold(CONVERSION * int(chunks.sections[row, :, UNFILTERED].sum())):
                 data = await read_planned(self._owners, spec, chunks, row)
                 work = partial(convert_chunk, spec, data, chunks.sections[row], revision, lambda _: None)
                 sections, _ = await asyncio.to_thread(work)

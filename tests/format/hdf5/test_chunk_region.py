@@ -30,7 +30,9 @@ def test_what_making_a_chunk_takes() -> None:
     assert some.weights(range(2)).tolist() == [10, 20]
     sections = np.array([[[4, 50, 0], [6, 60, 0]], [[10, 3, 0], [10, 3, 0]]], np.uint64)
     converted = replace(some, form=ChunkForm.CONVERTED, chunks=replace(some.chunks, sections=sections))
-    assert converted.weights(range(2)).tolist() == [110, 20]
+    assert converted.weights(range(2)).tolist() == [880, 48]
+    defined = replace(converted, form=ChunkForm.DEFINED)
+    assert defined.weights(range(2)).tolist() == [120, 26]
     linked = replace(some, form=ChunkForm.LINKED, spec=replace(SPEC, dims=(15,)))
     assert linked.weights(range(1, 2)).tolist() == [20]
     filtered = replace(linked, spec=replace(linked.spec, filters=((Filter(1, (4,)),),)))

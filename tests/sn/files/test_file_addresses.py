@@ -11,7 +11,7 @@ from hsparse.format.hdf5.file_form import FileForm
 from hsparse.sn.files.file_plans import PlannedFile
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
-from tests.sn.file_domain import INT, place
+from tests.sn.file_domain import INT, TEXT, place
 from tests.sn.files.test_file_chunks import file_map
 from tests.sn.value_client import sparse, value_client
 
@@ -113,6 +113,15 @@ async def test_linked_data_is_in_another_file() -> None:
         assert (refused.status, refused["error"]["kind"]) == (400, "unsupported")
         skipped = (await client("GET", "/map", addresses="file", format="kerchunk"))["skipped"]
         assert "stays in a file" in skipped["/linked"]
+
+
+async def test_chunks_that_are_converted_are_in_no_map(client: RestClient) -> None:
+    sparse = {"class": "H5D_STRUCT_CHUNK", "dims": [4], "flags": ["H5D_SPARSE_DATA", "H5D_VL_DATA"]}
+    await place(client, "/words", TEXT, [8], ["a"] * 8, layout=sparse)
+    asked = {"addresses": "file", "layout": "structured"}
+    assert "chunks" in (await client("GET", "/map", **asked))["datasets"]["/words"]
+    told = (await client("GET", "/map", **asked, revision="rfc-2025-10"))["datasets"]["/words"]
+    assert (told["error"]["kind"], "are converted" in told["error"]["message"]) == ("unsupported", True)
 
 
 async def test_rights_are_the_domains(bare: RestClient) -> None:
