@@ -185,7 +185,9 @@ def test_what_is_wanted_is_under_way_at_once(
     assert len(waiting) == 3
 
 
-def test_a_range_of_many_bytes_has_time(moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_of_many_bytes_has_time(
+    moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """64 MiB take 9 minutes at 1 Mbit/s."""
     url = put("large", b"data")
     deadlines: list[float] = []
