@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from hsparse.errors import BadRequest
 
 SCHEME = "s3://"
+DEADLINE = 600.0
+"""Seconds for one request to the store, with all its retries: a part of a file is of many bytes."""
 
 
 @dataclass(frozen=True, slots=True)

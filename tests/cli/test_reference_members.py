@@ -43,6 +43,7 @@ def test_any_cut(refs: dict[str, object], others: dict[str, object], size: int, 
         b'{"refs": {"a": 1}',
         b'{"refs": {"a" 1}}',
         b'{"a": nul}',
+        b'{"refs": {"\xff": 1}}',
     ],
 )
 def test_what_is_no_such_json(data: bytes) -> None:

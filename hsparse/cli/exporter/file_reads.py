@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
 from typing import Any, TypeVar
 
 from hsparse.cli.exporter.part_plan import FileChunk
@@ -13,7 +12,7 @@ from hsparse.cli.importer.server import Server
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import PART, DomainFile
 from hsparse.client.json_reader import JsonReader
-from hsparse.errors import HsparseError, PreconditionFailed
+from hsparse.errors import PreconditionFailed
 from hsparse.format.hdf5.file_form import FileForm
 from hsparse.storage.s3_upload import CopySource
 
@@ -29,13 +28,12 @@ class FileReads:
     def __init__(self, connect: Callable[[], Connection], domain: str, form: FileForm, readers: int) -> None:
         self._domain = domain
         self._form = form
-        self._stopped = Event()
-        self._server = Server(connect, sleep=self._wait)
+        self._server = Server(connect)
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="file")
 
     def close(self) -> None:
         """Wait for the requests that are under way, and ask nothing more."""
-        self._stopped.set()
+        self._server.stop()
         self._pool.shutdown(cancel_futures=True)
         self._server.close()
 
@@ -58,16 +56,8 @@ class FileReads:
         return await self._ask(lambda one: self._chunks(one, self._domain, etag, least))
 
     async def _ask(self, send: Callable[[Connection], Found]) -> Found:
-        def unless_stopped(connection: Connection) -> Found:
-            if self._stopped.is_set():
-                raise HsparseError("The command was stopped.")
-            return send(connection)
-
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._server.ask, unless_stopped)
-
-    def _wait(self, seconds: float) -> None:
-        self._stopped.wait(seconds)
+        return await loop.run_in_executor(self._pool, self._server.ask, send)
 
     def _file(self, connection: Connection) -> DomainFile:
         return DomainFile(connection, self._domain, self._form)

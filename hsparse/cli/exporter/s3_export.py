@@ -14,7 +14,7 @@ from hsparse.cli.exporter.file_reads import FileReads
 from hsparse.cli.exporter.part_plan import LIMITS, FileChunk, FilePart, plan_parts
 from hsparse.cli.exporter.pending_export import PendingExport, forget, plan_digest
 from hsparse.cli.progress import progress, tell
-from hsparse.cli.s3_url import S3Url
+from hsparse.cli.s3_url import DEADLINE, S3Url
 from hsparse.cli.server_flags import connecting
 from hsparse.client.domain_file import Progress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
@@ -28,8 +28,6 @@ SENT_AT_ONCE = 8
 MEMORY = 128 * 1024 * 1024
 """Bytes of parts that are in memory at once, twice while they are put together; one part is, whatever it has."""
 MEDIA = "application/x-hdf5"
-DEADLINE = 600.0
-"""Seconds for one request to the store, with all its retries: a part is of many bytes."""
 
 
 class _NotCopied(Exception):

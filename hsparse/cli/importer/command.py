@@ -91,17 +91,19 @@ def add_parser(
 
 def run(args: argparse.Namespace) -> int:
     """Import the file; raises the `HsparseError` that stops it."""
-    server = Server(connecting(args, args.domain))
+    connect = connecting(args, args.domain)
+    server, sending = Server(connect), Server(connect)  # what is sent may be stopped, and still be undone
     try:
         with _open(args) as source:
             name = source.name.rpartition("/")[2]
             with progress.progress(args.progress, name, source.size) as shown:
-                _Run(args, server, source, shown.advance).run()
+                _Run(args, server, sending, source, shown.advance).run()
     except KeyboardInterrupt:
         print(f"Stopped. --resume goes on with {args.domain} where it is kept.", file=sys.stderr)
         return 130
     finally:
         server.close()
+        sending.close()
     tell(args.progress, f"Imported {args.file} into {args.domain}.")
     return 0
 
@@ -121,9 +123,11 @@ def _matrix_reader(name: str) -> Callable[[Source], Matrix] | None:
 
 
 class _Run:
-    def __init__(self, args: argparse.Namespace, server: Server, source: Source, advance: Advance) -> None:
+    def __init__(
+        self, args: argparse.Namespace, server: Server, sending: Server, source: Source, advance: Advance
+    ) -> None:
         self._args = args
-        self._server = server
+        self._sending = sending
         self._source = source
         self._advance = advance
         self._target = TargetDomain(server, args.domain)
@@ -147,7 +151,7 @@ class _Run:
             known,
             root,
             objects.is_ordered,
-            lambda uploads: Hdf5Import(self._server, uploads, objects, self._advance, resumed=resumed).run(),
+            lambda uploads: Hdf5Import(self._sending, uploads, objects, self._advance, resumed=resumed).run(),
         )
         if objects.lost:
             text = f"{objects.lost} references lead to objects that no link leads to: they are null."
@@ -157,7 +161,7 @@ class _Run:
         try:
             if known is None:
                 self._target.create(root, self._source.fingerprint, ordered=ordered)
-            with Uploads(self._args.requests) as uploads:
+            with Uploads(self._args.requests, stop=self._sending.stop) as uploads:
                 work(uploads)
         except BaseException as error:
             if known is None and not self._args.keep and not self._args.resume:
@@ -176,12 +180,12 @@ class _Run:
     def _matrix(self, uploads: Uploads, root: str, matrix: Matrix) -> None:
         id = derived_id("datasets", root, bytes(8))
         with suppress(Conflict):  # there from before: what is in it is written again
-            self._server.json("POST", "/datasets", matrix_body(matrix) | {"id": id})
-        upload = MatrixUpload(self._server, uploads, self._args.file, id, matrix, self._advance)
+            self._sending.json("POST", "/datasets", matrix_body(matrix) | {"id": id})
+        upload = MatrixUpload(self._sending, uploads, self._args.file, id, matrix, self._advance)
         upload.submit()
         uploads.finish()
         upload.check()
-        self._server.json("PUT", f"/groups/{root}/links", {"links": {self._args.path: {"id": id}}})
+        self._sending.json("PUT", f"/groups/{root}/links", {"links": {self._args.path: {"id": id}}})
 
 
 def _count(text: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from hsparse.cli.importer.block_cache import BlockCache
 from hsparse.cli.importer.source import Source
-from hsparse.cli.s3_url import S3Url
+from hsparse.cli.s3_url import DEADLINE, S3Url
 from hsparse.errors import Conflict, NotFound
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.storage.s3 import S3Store
@@ -32,7 +32,7 @@ class S3Source(Source):
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="s3", daemon=True)
         self._thread.start()
-        self._store = S3Store(place.bucket, endpoint=endpoint, region=region)
+        self._store = S3Store(place.bucket, endpoint=endpoint, region=region, deadline=DEADLINE)
         try:
             self._wait(self._store.open())
             found = self._wait(self._store.get_range(self._key, -1))

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import math
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hsparse.client.connection import Body, Connection, Json, Unreachable
-from hsparse.errors import Busy, RateLimited
+from hsparse.clock import Clock, SystemClock
+from hsparse.errors import Busy, HsparseError, RateLimited
 
 TRIES = 6
+"""How often a request is sent that finds no server."""
+PATIENCE = 300.0
+"""Seconds from a request's first refusal by a busy server to the last time that it is sent."""
+FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
-"""Seconds."""
+"""Seconds between two tries, and up to half as much more: threads refused at once do not come back at once."""
 Answer = TypeVar("Answer")
 
 
 class Server:
     """A connection for each thread. All that an import sends may be sent twice: every id and place is its own.
 
-    So a request whose answer was lost is sent again too.
+    So a request whose answer was lost is sent again too. `sleep` is what waits, if not for `stop`.
     """
 
     def __init__(
-        self, connect: Callable[[], Connection], sleep: Callable[[float], None] = time.sleep
+        self,
+        connect: Callable[[], Connection],
+        sleep: Callable[[float], object] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._connect = connect
-        self._sleep = sleep
+        self._stopped = threading.Event()
+        self._sleep = sleep or self._stopped.wait
+        self._clock = clock or SystemClock()
         self._local = threading.local()
         self._opened: list[Connection] = []
 
@@ -35,21 +45,43 @@ class Server:
         return self.ask(lambda connection: connection.json(method, path, body, **params))
 
     def ask(self, send: Callable[[Connection], Answer]) -> Answer:
-        """Return what `send` does; it is called up to `TRIES` times while the server is busy or away."""
-        for left in reversed(range(TRIES)):
+        """Return what `send` does; it is called again for `PATIENCE` while the server is busy.
+
+        While the server is away it is called `TRIES` times. Raises what `send` does, and `HsparseError` after `stop`.
+        """
+        refused = away = 0
+        until = math.inf
+        while not self._stopped.is_set():
             try:
                 return send(self._connection())
-            except (Busy, RateLimited, Unreachable) as error:
-                if not left:
+            except (Busy, RateLimited) as error:
+                now = self._clock.monotonic()
+                until = min(until, now + PATIENCE)
+                pause = self._pause(refused, error.retry_after)
+                if now + pause > until:
                     raise
-                pause = getattr(error, "retry_after", 0) or 0.5 * 2 ** (TRIES - 1 - left)
-                self._sleep(min(float(pause), LONGEST_PAUSE))
-        raise AssertionError("unreachable")
+                refused += 1
+            except Unreachable:
+                pause = self._pause(away)
+                away += 1
+                if away == TRIES:
+                    raise
+            self._sleep(pause)
+        raise HsparseError("The command was stopped.")
+
+    def stop(self) -> None:
+        """Send nothing more: what waits to be sent again raises. Any thread may call it."""
+        self._stopped.set()
 
     def close(self) -> None:
         """Close all connections."""
         for connection in self._opened:
             connection.close()
+
+    def _pause(self, tries: int, wanted: float = 0.0) -> float:
+        """Return seconds to wait after so many tries before the last one, `wanted` or more."""
+        pause = min(max(wanted, FIRST_PAUSE * 2.0 ** min(tries, 10)), LONGEST_PAUSE)
+        return pause * (1 + int.from_bytes(self._clock.token(4), "big") / 2**33)
 
     def _connection(self) -> Connection:
         found: Connection | None = getattr(self._local, "connection", None)

@@ -17,12 +17,13 @@ Result = TypeVar("Result")
 
 class Uploads:
     """Runs work in `count` threads. The first failure stops what has not begun, and is raised from `submit`
-    or `finish`."""
+    or `finish`; `stop` is called then, to end what waits."""
 
-    def __init__(self, count: int, memory: int = MEMORY) -> None:
+    def __init__(self, count: int, memory: int = MEMORY, stop: Callable[[], None] = lambda: None) -> None:
         self._pool = ThreadPoolExecutor(count, "import")
         self._count = count
         self._memory = memory
+        self._stop = stop
         self._changed = Condition()
         self._bytes = 0
         self._running = 0
@@ -85,6 +86,7 @@ class Uploads:
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify_all()
+        self._stop()
 
     def _check(self) -> None:
         if self._failure is not None:

@@ -16,6 +16,11 @@ from hsparse.wire.message import Failure
 
 GRACE = 10.0
 """Seconds that a process has to undo what it did, once its standard input has ended."""
+KILLED = Failure.of(
+    HsparseError(
+        "The job was killed, as it did not end when it was stopped: delete what it made, or POST it again with resume."
+    )
+)
 LONGEST_LINE = 1 << 20
 LONGEST_MESSAGE = 2000
 MOST_MESSAGES = 10
@@ -126,7 +131,7 @@ class JobProcess:
             self.progress.hear(line)
             heard()
 
-    @staticmethod
-    def _kill(process: Process) -> None:
+    def _kill(self, process: Process) -> None:
         if process.returncode is None:
             process.kill()
+            self.progress.failure = self.progress.failure or KILLED

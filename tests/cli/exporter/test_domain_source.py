@@ -11,11 +11,12 @@ import pytest
 
 from hsparse.cli.exporter.domain_source import DomainSource
 from hsparse.cli.importer import block_cache
+from hsparse.cli.importer.server import TRIES
 from hsparse.cli.main import main
 from hsparse.client import domain_file
 from hsparse.client.connection import Connection, Unreachable
 from hsparse.client.domain_file import DomainFile
-from hsparse.errors import Corrupt, PreconditionFailed
+from hsparse.errors import Busy, Corrupt, HsparseError, PreconditionFailed, RateLimited
 from hsparse.format.hdf5.file_form import STOCK
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.testing.server_process import server_process
@@ -88,24 +89,40 @@ def test_ranges(url: str) -> None:
             source.read(source.size - 1, 2)
 
 
-def test_a_connection_that_breaks_is_made_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, failures = DomainFile.read, [3]
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits before it asks again."""
+    monkeypatch.setattr("hsparse.cli.importer.server.LONGEST_PAUSE", 0.0)
 
-    def broken(self: DomainFile, start: int, stop: int, etag: str) -> bytes:
-        failures[0] -= 1
-        if failures[0] >= 0:
-            raise Unreachable("gone")
-        return real(self, start, stop, etag)
 
-    monkeypatch.setattr(DomainFile, "read", broken)
+def test_a_server_that_is_busy_or_away_is_asked_again(
+    url: str, soon: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, state = DomainFile.read, DomainFile.state
+    failures: list[HsparseError] = [Busy("full"), Unreachable("gone")]
+
+    def refused_read(self: DomainFile, start: int, stop: int, etag: str) -> bytes:
+        if failures:
+            raise failures.pop()
+        return read(self, start, stop, etag)
+
+    def refused_state(self: DomainFile) -> tuple[int, str]:
+        if failures:
+            raise failures.pop()
+        return state(self)
+
+    monkeypatch.setattr(DomainFile, "read", refused_read)
+    monkeypatch.setattr(DomainFile, "state", refused_state)
     with source_of(url) as source:
+        assert not failures
+        failures += [Unreachable("gone"), Busy("full"), RateLimited("slower", 7), Busy("full")]
         assert source.read(0, 8) == b"\x89HDF\r\n\x1a\n"
-        failures[0] = domain_file.ATTEMPTS
+        failures += [Unreachable("gone")] * TRIES
         with pytest.raises(Unreachable):
             source.read(100_000, 300_000)
 
 
-def test_a_part_that_is_cut_short(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_is_cut_short(url: str, soon: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domain_file.DomainFile, "_parts", lambda *given: iter([b"short"]))
     with source_of(url) as source, pytest.raises(Unreachable, match="sent 5 of"):
         source.read(0, 100_000)

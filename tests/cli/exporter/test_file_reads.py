@@ -79,7 +79,7 @@ def test_another_state() -> None:
 def test_nothing_is_asked_when_it_is_closed() -> None:
     async def ask() -> None:
         reads = FileReads(lambda: Connection("http://127.0.0.1:1"), "/home/a.h5", STOCK, 1)
-        reads._stopped.set()
+        reads._server.stop()
         with pytest.raises(HsparseError, match="stopped"):
             await reads.state()
         reads.close()

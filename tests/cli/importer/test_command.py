@@ -18,7 +18,7 @@ import pytest
 from hsparse.cli.importer.server import Server
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection, Unreachable
-from hsparse.errors import HsparseError, NotFound
+from hsparse.errors import BadRequest, Busy, HsparseError, NotFound
 from hsparse.sn.auth.password_file import PasswordFile, User
 from hsparse.sn.auth.password_hash import PasswordHash
 from hsparse.testing.server_process import server_process
@@ -183,6 +183,26 @@ def test_what_a_failure_leaves(
     connection = imported(path, *flags, status=2)
     assert "hsparse: /g/direct (chunk 4_0): " in capsys.readouterr().err
     assert is_there(connection) == bool(flags)
+
+
+def test_a_failure_does_not_wait_for_a_busy_server(
+    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("FIRST_PAUSE", 1e4), ("LONGEST_PAUSE", 1e4), ("PATIENCE", 1e5)):
+        monkeypatch.setattr(f"hsparse.cli.importer.server.{name}", seconds)
+    json: Callable[..., Any] = Connection.json
+    errors = [BadRequest("No."), Busy("Later.")]
+
+    def refusing(self: Connection, method: str, path: str, body: Any = None, **params: Any) -> Any:
+        if errors and method == "PUT" and path.startswith("/datasets/"):
+            raise errors.pop()
+        return json(self, method, path, body, **params)
+
+    monkeypatch.setattr(Connection, "json", refusing)
+    connection = imported(write_large(tmp_path / "large.h5"), "--requests", "2", status=2)
+    assert capsys.readouterr().err.endswith("No.\n")
+    assert errors == []
+    assert not is_there(connection)
 
 
 @pytest.mark.parametrize("size", [0, 5, 100, 2000, -100])

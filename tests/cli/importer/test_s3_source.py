@@ -7,6 +7,7 @@ import gzip
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -182,6 +183,24 @@ def test_what_is_wanted_is_under_way_at_once(
         wanted = (ByteRange(10, 20), ByteRange(900, 200), ByteRange(2000, 2500), ByteRange(1100, 7))
         assert list(found.fetch(wanted)) == [data[one.address :][: one.size] for one in wanted]
     assert len(waiting) == 3
+
+
+def test_a_range_of_many_bytes_has_time(
+    moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 MiB take 9 minutes at 1 Mbit/s."""
+    url = put("large", b"data")
+    deadlines: list[float] = []
+    real = S3Store._retry
+
+    async def retry(self: S3Store, *given: Any) -> Any:
+        deadlines.append(self._deadline)
+        return await real(self, *given)
+
+    monkeypatch.setattr(S3Store, "_retry", retry)
+    with S3Source(url, moto_endpoint, "us-east-1") as found:
+        assert found.read(0, 4) == b"data"
+    assert min(deadlines) >= 64 * 8
 
 
 def test_an_object_that_changes(moto_endpoint: str, put: Put) -> None:

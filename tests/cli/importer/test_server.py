@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from hsparse.cli.importer.server import LONGEST_PAUSE, TRIES, Server
+from hsparse.cli.importer.server import LONGEST_PAUSE, PATIENCE, TRIES, Server
 from hsparse.client.connection import Connection, Unreachable
+from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Conflict, HsparseError, RateLimited
 
 
@@ -24,37 +27,79 @@ class Scripted(Connection):
 
 
 def limited(seconds: float) -> RateLimited:
-    error = RateLimited("slower")
-    error.retry_after = seconds
-    return error
+    return RateLimited("slower", seconds)
+
+
+class Latest(ManualClock):
+    """Has the largest of random numbers."""
+
+    def token(self, nbytes: int) -> bytes:
+        return b"\xff" * nbytes
+
+
+def asked(answers: list[Any], clock: ManualClock) -> tuple[list[float], Any]:
+    """Return the pauses that are made until there is an answer, and it."""
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.time += seconds
+
+    server = Server(lambda: Scripted(answers), sleep, clock)
+    try:
+        return slept, server.json("PUT", "/")
+    except HsparseError as error:
+        return slept, error
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize(
     ("answers", "pauses"),
     [
         ([1], []),
-        ([Busy("full"), 1], [1.0]),
+        ([*(Busy("full") for _ in range(4)), 1], [1.0, 1.0, 2.0, 4.0]),
         ([Unreachable("away"), Unreachable("away"), 1], [0.5, 1.0]),
         ([limited(7), limited(500), 1], [7.0, LONGEST_PAUSE]),
     ],
 )
 def test_a_server_that_is_busy_is_asked_again(answers: list[Any], pauses: list[float]) -> None:
-    slept: list[float] = []
-    server = Server(lambda: Scripted(answers), slept.append)
-    assert server.json("PUT", "/") == {"answer": 1}
-    assert slept == pauses
-    server.close()
+    assert asked([*answers], ManualClock()) == (pytest.approx(pauses), {"answer": 1})
+    assert asked([*answers], Latest()) == (pytest.approx([1.5 * one for one in pauses]), {"answer": 1})
 
 
-def test_patience_ends() -> None:
+@pytest.mark.parametrize("kind", [Busy, RateLimited])
+def test_a_server_that_is_busy_is_waited_for_some_minutes(kind: type[HsparseError]) -> None:
+    slept, error = asked([kind("full") for _ in range(1000)], ManualClock())
+    assert isinstance(error, kind)
+    assert PATIENCE - LONGEST_PAUSE < sum(slept) <= PATIENCE
+    assert len(slept) < 20
+
+
+def test_a_server_that_is_away_is_not() -> None:
     answers: list[Any] = [Unreachable("away") for _ in range(TRIES + 1)]
-    server = Server(lambda: Scripted(answers), lambda _: None)
-    with pytest.raises(Unreachable):
-        server.json("GET", "/")
+    assert isinstance(asked(answers, ManualClock())[1], Unreachable)
     assert len(answers) == 1
 
 
 def test_other_errors_are_raised_at_once() -> None:
-    server = Server(lambda: Scripted([Conflict("there"), 1]), lambda _: None)
-    with pytest.raises(Conflict):
-        server.json("GET", "/")
+    slept, error = asked([Conflict("there"), 1], ManualClock())
+    assert isinstance(error, Conflict)
+    assert slept == []
+
+
+def test_what_waits_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hsparse.cli.importer.server.LONGEST_PAUSE", 100.0)
+    refused = threading.Event()
+
+    def busy(connection: Connection) -> None:
+        refused.set()
+        raise RateLimited("slower", 100)
+
+    server = Server(lambda: Connection("http://localhost:1"))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(server.ask, busy)
+        refused.wait()
+        server.stop()
+        with pytest.raises(HsparseError, match="was stopped"):
+            waiting.result()

@@ -67,6 +67,25 @@ def test_the_first_failure_stops_what_has_not_begun() -> None:
     assert begun == [0, 1, 2, 3]
 
 
+def test_the_first_failure_ends_what_waits() -> None:
+    begun, stopped = threading.Event(), threading.Event()
+    ended: list[bool] = []
+
+    def work() -> None:
+        begun.set()
+        ended.append(stopped.wait())
+
+    def run() -> None:
+        with Uploads(1, stop=stopped.set) as uploads:
+            uploads.submit(1, work)
+            begun.wait()
+            raise ValueError("the first")
+
+    with pytest.raises(ValueError, match="the first"):
+        run()
+    assert ended == [True]
+
+
 def test_results_come_in_order_and_only_some_ahead() -> None:
     taken: list[int] = []
 

@@ -65,7 +65,8 @@ async def test_a_process_that_does_not_stop_is_killed(
     id = (await rest("POST", "/jobs", import_body(places, "stubborn")))["id"]
     await until(rest, id, "running")
     await rest("DELETE", f"/jobs/{id}")
-    await until(rest, id, "cancelled")
+    ended = await until(rest, id, "cancelled")
+    assert "was killed" in ended["error"]["message"]
 
 
 async def test_a_store_that_is_away_for_a_while_ends_no_job(
