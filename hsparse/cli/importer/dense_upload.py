@@ -1,8 +1,8 @@
 """The values of dense datasets, sent chunk by chunk of the server's grid.
 
 A chunk goes as its stored bytes where the server stores such chunks, through the same filters, and by value
-otherwise. A request writes whole chunks and every element once, so that a chunk that is there is complete; where one
-has to be written by several requests, it is written again when an import is resumed.
+otherwise. A request writes whole chunks and every element once, so that a chunk that is there is complete; one that
+may have been written by several requests is written again when an import is resumed.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from hsparse.model.objid import chunk_name
 
 LARGEST = 64 * 1024 * 1024
 """Bytes of values that one request has, unless an element has more."""
+UNDIVIDED = 1024 * 1024
+"""Bytes of a chunk that is never written by parts: no server's `max_request_size` is less."""
 BAND = 16 * 1024 * 1024
 """Bytes of values that a request has where chunks are smaller; a band of all chunks side by side may have `LARGEST`."""
 PAGE = 10_000
@@ -68,7 +70,7 @@ class DenseUpload:
             return
         grid = Grid(data.dims, self._spec.dims)
         nbytes = self._spec.datatype.guessed_size * prod(self._spec.dims)
-        skipped = stored if data.is_raw and nbytes <= LARGEST else set()
+        skipped = stored if self._is_undivided else set()
         if data.records is None:
             for first, last in bands(grid.counts, nbytes):
                 chunks = product(*map(range, first, last))
@@ -76,13 +78,19 @@ class DenseUpload:
                     work = partial(self._send_band, grid.origin(first), grid.origin(last))
                     self._uploads.submit(2 * nbytes * prod(map(int.__sub__, last, first)), work)
             return
-        is_direct = self._takes_stored()
+        takes_stored = self._takes_stored()
         for scaled, rows in data.chunks_by_grid(self._spec.dims):
-            if scaled not in skipped:
+            is_direct = takes_stored and not grid.is_edge(scaled) and not int(data.records.mask[rows[0]])
+            if scaled not in (stored if is_direct else skipped):
                 self._uploads.submit(
                     3 * nbytes,
                     partial(self._send_rows, grid, scaled, rows, is_direct),
                 )
+
+    @property
+    def _is_undivided(self) -> bool:
+        """Whether a chunk that is sent by value is always whole in a request."""
+        return self._data.is_raw and self._spec.datatype.guessed_size * prod(self._spec.dims) <= UNDIVIDED
 
     def _takes_stored(self) -> bool:
         """Say whether the server's chunks have the bytes that the file's have."""
@@ -91,13 +99,12 @@ class DenseUpload:
         return same and decoded_alike(self._data.dataset.pipeline, self._spec.filters[0])
 
     def _send_rows(self, grid: Grid, scaled: Dims, rows: NDArray[np.intp], is_direct: bool) -> None:
-        with naming(f"{self._path} (chunk {chunk_name(scaled)})"):
-            if is_direct and not grid.is_edge(scaled):
-                content, mask, _ = self._data.stored_chunk(int(rows[0]))
-                if not mask:
-                    self._server.json("PUT", f"{self._url}/chunks/{chunk_name(scaled)}/value", content)
-                    self._advance(len(content))
-                    return
+        if is_direct:
+            with naming(f"{self._path} (chunk {chunk_name(scaled)})"):
+                content, _, _ = self._data.stored_chunk(int(rows[0]))
+                self._server.json("PUT", f"{self._url}/chunks/{chunk_name(scaled)}/value", content)
+            self._advance(len(content))
+            return
         self._send(*grid.bounds(scaled))
         self._advance(self._data.stored_size(rows))
 
@@ -125,13 +132,16 @@ class DenseUpload:
                 raise
 
     def _halve(self, start: Dims, stop: Dims) -> bool:
-        """Send a box as two, False where it has a single element."""
-        for dim, (a, b) in enumerate(zip(start, stop, strict=True)):
-            if b - a > 1:
-                middle = (a + b) // 2
-                self._send(start, (*stop[:dim], middle, *stop[dim + 1 :]))
-                self._send((*start[:dim], middle, *start[dim + 1 :]), stop)
-                return True
+        """Send a box as two, False where it has a single element, or chunk that is not divided."""
+        units = (self._spec.dims,) if self._is_undivided else (self._spec.dims, (1,) * len(start))
+        for unit in units:
+            for dim, (a, b) in enumerate(zip(start, stop, strict=True)):
+                first, last = a // unit[dim], -(-b // unit[dim])
+                if last - first > 1:
+                    middle = (first + last) // 2 * unit[dim]
+                    self._send(start, (*stop[:dim], middle, *stop[dim + 1 :]))
+                    self._send((*start[:dim], middle, *start[dim + 1 :]), stop)
+                    return True
         return False
 
 

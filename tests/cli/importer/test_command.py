@@ -6,7 +6,7 @@ import io
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,15 @@ class Stopped(Exception):
     """The import ends here, as if its process did."""
 
 
+@pytest.fixture(scope="module")
+def small_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that takes bodies of 1 MiB at most."""
+    flags = ("--root", str(tmp_path_factory.mktemp("root")), "--no-fsync", "--max-request-size", str(1 << 20))
+    with server_process(*flags) as server:
+        yield server.url
+        assert server.stop() == 0
+
+
 def stop_after(count: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let `count` requests through, then none; return the list that they are noted in."""
     sent: list[str] = []
@@ -91,6 +100,23 @@ def test_an_import_that_was_stopped_goes_on(
             sent = stop_after(1000, patch)
             assert main([*command, "--resume"]) == 0
         assert not any(line.endswith("value") and "chunks" in line for line in sent)
+        assert domain_differences(file, connection) == []
+
+
+@pytest.mark.parametrize("count", range(3, 11))
+def test_a_chunk_of_which_a_part_was_sent_is_sent_again(
+    small_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    path, domain = tmp_path / "parts.h5", f"/home/admin/parts-{count}.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.random.default_rng(2).random((3 << 17,))
+    command = ["import", str(path), domain, "--endpoint", small_url, "--requests", "1", "--resume"]
+    with monkeypatch.context() as patch:
+        stop_after(count, patch)
+        with pytest.raises(Stopped):
+            main(command)
+    assert main(command) == 0
+    with Connection(small_url, domain) as connection, h5py.File(path) as file:
         assert domain_differences(file, connection) == []
 
 
