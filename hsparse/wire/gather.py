@@ -25,11 +25,26 @@ async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def gather_each(function: Callable[[U], Awaitable[T]], items: Iterable[U], limit: int) -> list[T]:
-    """Return `function` of each item, at most `limit` at a time, as `gather_all` does."""
-    gate = asyncio.Semaphore(limit)
+    """Return `function` of each item, in their order, at most `limit` at a time.
 
-    async def one(item: U) -> T:
-        async with gate:
-            return await function(item)
+    Once one fails no more are begun; the failure of the first item that failed is raised when the others are done.
+    """
+    todo = list(items)
+    drawn = iter(enumerate(todo))
+    done: dict[int, T] = {}
+    failed: dict[int, BaseException] = {}
 
-    return await gather_all([one(item) for item in items])
+    async def work() -> None:
+        for number, item in drawn:
+            if failed:
+                return
+            try:
+                done[number] = await function(item)
+            except BaseException as error:  # noqa: BLE001 - raised below
+                failed[number] = error
+
+    # Not a task an item: there may be a million.
+    await gather_all([work() for _ in range(min(limit, len(todo)))])
+    if failed:
+        raise failed[min(failed)]
+    return [done[number] for number in range(len(todo))]

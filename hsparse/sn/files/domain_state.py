@@ -109,21 +109,22 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
         if collection_of(id) == "datasets" and record["shape"]["class"] != "H5S_NULL":
             datasets.append(Dataset.of(record))
 
-    async def read(dataset: Dataset) -> PlannedChunks:
+    def take(count: int) -> None:
         nonlocal left
+        left -= count
+        if left < 0:
+            raise TooLarge(f"The domain has more than {MOST_CHUNKS} chunks, the limit of a file.")
+
+    async def read(dataset: Dataset) -> PlannedChunks:
         if is_linked(dataset.record):
-            linked = await linked_chunks(owners, dataset.record, left)
-            left -= len(linked)
-            return linked
+            return await linked_chunks(owners, dataset.record, take)
         parts: list[ChunkRows] = []
         after: tuple[int, ...] = ()
         while not parts or after:
             message = ListChunks(dataset.spec, dataset.extent, after=after, limit=MAP_PAGE)
             page = await owners.ask_owner(map_key(dataset.id), message)
             parts.append(page.rows)
-            left -= len(page.rows)
-            if left < 0:
-                raise TooLarge(f"The domain has more than {MOST_CHUNKS} chunks, the limit of a file.")
+            take(len(page.rows))
             after = page.marker
         return PlannedChunks.of(parts, len(dataset.extent))
 

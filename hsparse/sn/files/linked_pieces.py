@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hsparse.errors import Conflict, Corrupt, NotFound, TooLarge, Unsupported
+from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.filters import decode
 from hsparse.format.hdf5.chunk_order import sort_rows
@@ -30,11 +32,10 @@ OFFSET, SIZE, MASK = range(3)
 Record = dict[str, Any]
 
 
-async def linked_chunks(owners: Owners, record: Record, most: int) -> PlannedChunks:
-    """Return the pieces of a linked dataset, of the file as it is now.
+async def linked_chunks(owners: Owners, record: Record, take: Callable[[int], None]) -> PlannedChunks:
+    """Return the pieces of a linked dataset, of the file as it is now; `take` is told how many, and may refuse them.
 
-    `Unsupported` where a file cannot have them, `Conflict` where the linked file is not what it was, `TooLarge` for
-    more than `most` pieces.
+    `Unsupported` where a file cannot have them, `Conflict` where the linked file is not what it was.
     """
     layout, dataset = linked_layout(record) or {}, Dataset.of(record)
     if "file_uri" not in layout:
@@ -50,9 +51,8 @@ async def linked_chunks(owners: Owners, record: Record, most: int) -> PlannedChu
     there = entries[:, SIZE] > 0
     coords, entries = coords[there], entries[there]
     if layout["class"] == CONTIGUOUS_REF:
-        return _run(dataset, file, entries)
-    if len(coords) > most:
-        raise TooLarge(f"{dataset.id} has more than {most} chunks in its file, the limit of a file.")
+        return _run(dataset, file, entries, take)
+    take(len(coords))
     order = sort_rows(coords.astype(np.uint64))
     coords, entries = coords[order], entries[order]
     spec = replace(dataset.spec, dims=linked.piece_dims)
@@ -84,7 +84,9 @@ async def _current(owners: Owners, dataset: Dataset) -> LinkedFile:
     return found
 
 
-def _run(dataset: Dataset, file: LinkedFile, entries: np.ndarray[Any, np.dtype[np.int64]]) -> PlannedChunks:
+def _run(
+    dataset: Dataset, file: LinkedFile, entries: NDArray[np.int64], take: Callable[[int], None]
+) -> PlannedChunks:
     """Return contiguous data as parts of `RUN` bytes."""
     extent, nbytes = dataset.extent, prod(dataset.extent) * dataset.dtype.itemsize
     size = int(entries[:, SIZE].sum())
@@ -93,6 +95,7 @@ def _run(dataset: Dataset, file: LinkedFile, entries: np.ndarray[Any, np.dtype[n
             f"{dataset.id} is linked to {size} contiguous bytes, and has {nbytes} or may grow, for which no file has a "
             "layout: ask for its values."
         )
+    take(-(-size // RUN))
     starts = np.arange(0, size, RUN, dtype=np.uint64)
     sizes = np.minimum(starts + np.uint64(RUN), np.uint64(size)) - starts
     first = np.uint64(entries[0, OFFSET]) if len(entries) else np.uint64(0)

@@ -12,6 +12,8 @@ import hdf5plugin
 import numpy as np
 import pytest
 
+from hsparse.errors import TooLarge
+from hsparse.sn.files.domain_state import read_state
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.rest_client import RestClient
@@ -244,3 +246,33 @@ async def test_filters_that_are_not_the_files(
     refused = await client("GET", f"/files{client.domain}", domain=None)
     assert (refused.status, refused["error"]["kind"]) == (400, "unsupported")
     assert made in refused["error"]["message"]
+
+
+async def test_the_limit_of_chunks_is_the_domains(
+    client: RestClient,
+    store: CountingStore,
+    original: h5py.File,
+    data: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hsparse.sn.files.linked_pieces.RUN", 1000)
+    await store.put(FILE, data)
+    for name in ("plain", "gzip"):
+        await link(client, original[name], GZIP if name == "gzip" else [])
+    place_of = {"offset": original["contiguous"].id.get_offset(), "size": VALUES.nbytes}
+    layout = {"class": "H5D_CONTIGUOUS_REF", "file_uri": FILE, **place_of}
+    await place(client, "/run", INT, [40, 30], layout=layout)
+    await place(client, "/own", INT, [4], [1, 2, 3, 4])
+    root = (await client("GET", "/"))["root"]
+    count = 6 + 6 + 5 + 1
+    monkeypatch.setattr("hsparse.sn.files.domain_state.MOST_CHUNKS", count)
+    state = await read_state(client.service.owners, root)
+    assert sum(map(len, state.chunks.values())) == count
+    monkeypatch.setattr("hsparse.sn.files.domain_state.MOST_CHUNKS", count - 1)
+    with pytest.raises(TooLarge, match=f"The domain has more than {count - 1} chunks"):
+        await read_state(client.service.owners, root)
+    monkeypatch.setattr("hsparse.sn.files.domain_state.MOST_CHUNKS", 4)
+    for name in ("plain", "gzip", "own"):
+        assert (await client("DELETE", f"/groups/{root}/links/{name}")).status == 200
+    with pytest.raises(TooLarge, match="The domain has more than 4 chunks"):
+        await read_state(client.service.owners, root)
