@@ -12,6 +12,7 @@ from hsparse.cli.exporter.domain_source import DomainSource
 from hsparse.cli.exporter.filter_choice import FilterChoice
 from hsparse.cli.exporter.filtered_export import export_filtered
 from hsparse.cli.importer.server import Server
+from hsparse.cli.interruption import interruptible
 from hsparse.cli.progress import reporting, tell
 from hsparse.cli.s3_url import SCHEME
 from hsparse.cli.server_flags import add_server_flags, connecting
@@ -100,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         return DomainFile(connection, args.domain, form)
 
     try:
-        with progress.progress(args.progress, args.domain) as shown:
+        with interruptible(), progress.progress(args.progress, args.domain) as shown:
             if choice is None:
                 server = Server(connect)
                 try:

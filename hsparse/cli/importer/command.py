@@ -19,6 +19,7 @@ from hsparse.cli.importer.source import LocalSource, Source
 from hsparse.cli.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.cli.importer.target_domain import TargetDomain
 from hsparse.cli.importer.uploads import Uploads
+from hsparse.cli.interruption import interruptible
 from hsparse.cli.progress import Form, reporting, tell
 from hsparse.cli.s3_url import SCHEME
 from hsparse.cli.server_flags import add_server_flags, connecting
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     connect = connecting(args, args.domain)
     server, sending = Server(connect), Server(connect)  # what is sent may be stopped, and still be undone
     try:
-        with _open(args) as source:
+        with interruptible(), _open(args) as source:
             name = source.name.rpartition("/")[2]
             with progress.progress(args.progress, name, source.size) as shown:
                 _Run(args, server, sending, source, shown.advance).run()
