@@ -17,7 +17,7 @@ PATIENCE = 300.0
 """Seconds from a request's first refusal by a busy server to the last time that it is sent."""
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
-"""Seconds between two tries, and up to half as much more: threads refused at once do not come back at once."""
+"""Seconds between two tries."""
 Answer = TypeVar("Answer")
 
 
@@ -57,12 +57,12 @@ class Server:
             except (Busy, RateLimited) as error:
                 now = self._clock.monotonic()
                 until = min(until, now + PATIENCE)
-                pause = self._pause(refused, error.retry_after)
+                pause = self._spread(max(error.retry_after, _backoff(refused)))
                 if now + pause > until:
                     raise
                 refused += 1
             except Unreachable:
-                pause = self._pause(away)
+                pause = _backoff(away)
                 away += 1
                 if away == TRIES:
                     raise
@@ -78,10 +78,9 @@ class Server:
         for connection in self._opened:
             connection.close()
 
-    def _pause(self, tries: int, wanted: float = 0.0) -> float:
-        """Return seconds to wait after so many tries before the last one, `wanted` or more."""
-        pause = min(max(wanted, FIRST_PAUSE * 2.0 ** min(tries, 10)), LONGEST_PAUSE)
-        return pause * (1 + int.from_bytes(self._clock.token(4), "big") / 2**33)
+    def _spread(self, pause: float) -> float:
+        """Return up to half as much more: threads that were refused at once do not come back at once."""
+        return min(pause, LONGEST_PAUSE) * (1 + int.from_bytes(self._clock.token(4), "big") / 2**33)
 
     def _connection(self) -> Connection:
         found: Connection | None = getattr(self._local, "connection", None)
@@ -89,3 +88,8 @@ class Server:
             found = self._local.connection = self._connect()
             self._opened.append(found)
         return found
+
+
+def _backoff(tries: int) -> float:
+    """Return seconds to wait after so many tries before the last one."""
+    return min(FIRST_PAUSE * 2.0 ** min(tries, 10), LONGEST_PAUSE)
