@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 from hsparse.cli import progress
 from hsparse.cli.importer.server import Server
@@ -15,6 +14,7 @@ from hsparse.cli.progress import Form
 from hsparse.cli.server_flags import add_server_flags, connecting
 from hsparse.client.connection import Connection, Json
 from hsparse.errors import HsparseError
+from hsparse.sn.jobs.job_options import COUNT, OPTIONS, Kind
 from hsparse.wire.message import Failure
 
 POLL_SECONDS = 1.0
@@ -94,7 +94,7 @@ def _command(
 
 
 def _begin(args: argparse.Namespace, server: Server, connection: Connection) -> int:
-    body = {"kind": args.kind, "domain": args.domain, "options": dict(map(_option, args.option))}
+    body = {"kind": args.kind, "domain": args.domain, "options": _options(Kind(args.kind), args.option)}
     for name in ("source", "target"):
         if name in args:
             body[name] = getattr(args, name)
@@ -141,9 +141,10 @@ def _failure(job: Json) -> HsparseError:
     return Failure(error["kind"], error["message"]).error()
 
 
-def _option(text: str) -> tuple[str, Any]:
-    """Return the name and value of an option: a number where it looks like one, true where there is none."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        return name, True
-    return name, int(value) if value.isascii() and value.isdigit() else value
+def _options(kind: Kind, words: list[str]) -> Json:
+    """Return options by name: numbers where they are to be, true where no value is given."""
+    found: Json = {}
+    for name, equals, value in (word.partition("=") for word in words):
+        is_number = OPTIONS[kind].get(name) is COUNT and value.isascii() and value.isdigit()
+        found[name] = (int(value) if is_number else value) if equals else True
+    return found

@@ -36,8 +36,8 @@ def test_there_and_back(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[
 
     source, target = f"file://{tmp_path}/run.h5", f"file://{tmp_path}/out.h5"
     domain = "/home/admin/run.h5"
-    first = run("import", source, domain, "--option", "path=1x", "--option", "requests=2", "--wait").strip()
-    assert json.loads(run("show", first))["options"] == {"path": "1x", "requests": 2}
+    first = run("import", source, domain, "--option", "path=2024", "--option", "requests=2", "--wait").strip()
+    assert json.loads(run("show", first))["options"] == {"path": "2024", "requests": 2}
     second = run("export", domain, target, "--option", "layout=structured").strip()
     run("wait", second)
     assert (tmp_path / "out.h5").exists()

@@ -25,6 +25,7 @@ from hsparse.cli.s3_url import SCHEME
 from hsparse.cli.server_flags import add_server_flags, connecting
 from hsparse.clock import SystemClock
 from hsparse.errors import Conflict, HsparseError
+from hsparse.model.link import check_title
 from hsparse.model.objid import derived_id, new_root_id
 
 ABOUT = """\
@@ -143,6 +144,7 @@ class _Run:
         root = known or new_root_id(SystemClock())
         opener = _matrix_reader(self._args.file)
         if opener is not None:
+            check_title(self._args.path)
             matrix = opener(self._source)
             self._guarded(known, root, False, lambda uploads: self._matrix(uploads, root, matrix))
             return

@@ -8,9 +8,11 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from hsparse.errors import BadRequest
+from hsparse.format.hdf5.file_form import FileForm
 from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
+from hsparse.model.link import check_title
 
 MOST_REQUESTS = 64
 LONGEST_NAME = 1024
@@ -65,7 +67,10 @@ OPTIONS: dict[Kind, dict[str, Option]] = {
 
 
 def check_options(kind: Kind, options: Any) -> dict[str, Any]:
-    """Return the options in a body; `BadRequest` for one that there is not, and for values that do not fit."""
+    """Return the options in a body; `BadRequest` for one that there is not, and for values that do not fit.
+
+    Nor may they contradict each other, but for what only the file's place tells.
+    """
     if options is None:
         return {}
     if not isinstance(options, dict):
@@ -76,6 +81,9 @@ def check_options(kind: Kind, options: Any) -> dict[str, Any]:
             raise BadRequest(f"{kind} has no option {name[:80]!r}; it has {', '.join(known)}.")
         if not known[name].fits(value):
             raise BadRequest(f"The option {name} must be {known[name].told}.")
+    if "path" in options:
+        check_title(options["path"])
+    FileForm.parse(*map(options.get, ("layout", "revision", "matrices")))
     return options
 
 

@@ -12,6 +12,7 @@ from hsparse.sn.context import Context
 from hsparse.sn.domains.domain_creation import require_creation
 from hsparse.sn.jobs.job import CANCEL, PLACE, Job, Status, job_status, shown_job
 from hsparse.sn.jobs.job_options import Kind, check_options
+from hsparse.sn.jobs.job_places import S3
 from hsparse.sn.json_body import read_object
 from hsparse.sn.respond import respond
 from hsparse.wire.message import Record
@@ -111,6 +112,8 @@ def _parse(context: Context, body: Record) -> Job:
     if path == "/":
         raise BadRequest("domain must be the path of a domain, such as /home/user/file.h5, not of a folder.")
     options = check_options(kind, body.get("options"))
+    if "filter" in options and place.startswith(S3):
+        raise BadRequest("Filters are applied to a file: leave out the option filter, or export to file:///.")
     owner = context.principal.name
     return Job(new_job_id(owner, context.service.clock), kind, owner, path, place, options)
 

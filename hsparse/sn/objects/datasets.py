@@ -25,7 +25,7 @@ from hsparse.sn.objects.objects import delete_object, get_object, get_object_by_
 from hsparse.sn.objects.type_reference import read_type
 from hsparse.sn.respond import respond
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.variable_fanout import VariableFanout
+from hsparse.sn.values.variable_fanout import INLINE, VariableFanout, aside
 from hsparse.wire.message import Record
 
 
@@ -104,7 +104,9 @@ async def _fill(context: Context, record: Record, body: Record) -> Callable[[], 
     if value is not None and text is not None:
         raise BadRequest("Give value or value_base64, not both.")
     parse = parse_initial_value if text is None else parse_initial_bytes
-    array = parse(value if text is None else text, shape, datatype)
+    # Of a list its length tells not how many elements it has.
+    count = len(text) if isinstance(text, str) else INLINE + 1
+    array = await aside(count, parse, value if text is None else text, shape, datatype)
     dataset = Dataset.of(record)
 
     async def write() -> None:

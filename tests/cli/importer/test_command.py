@@ -277,6 +277,16 @@ def test_a_missing_file_and_a_missing_folder(url: str, tmp_path: Path) -> None:
             main_raising(["import", str(path), domain, "--endpoint", url])
 
 
+def test_a_name_that_no_link_can_have_makes_no_domain(
+    imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.mtx").write_text("%%MatrixMarket matrix coordinate integer general\n3 3 1\n1 2 5\n")
+    sent = stop_after(100, monkeypatch)
+    imported(tmp_path / "a.mtx", "--path", "a/b", status=2)
+    assert "The title 'a/b' cannot name a link" in capsys.readouterr().err
+    assert sent == ["GET /"]
+
+
 def test_signing_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_file(tmp_path / "some.h5")
     users, keys = tmp_path / "passwords", tmp_path / "keys"

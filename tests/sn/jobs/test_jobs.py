@@ -39,6 +39,8 @@ async def test_an_export_reads_a_domain(rest: RestClient, places: Path) -> None:
     reply = await rest("POST", "/jobs", body | {"options": {"layout": "structured"}})
     done = await until(rest, reply["id"], "done")
     assert done["messages"][0].endswith(f"--layout=structured /home/ada/a.h5 {places}/new.h5")
+    filtered = {"target": "s3://lab/ada/new.h5", "options": {"filter": "gzip"}}
+    assert (await rest("POST", "/jobs", body | filtered)).status == 400
     assert (await rest("POST", "/jobs", body, user="ben")).status == 403
     assert (await rest("POST", "/jobs", body | {"domain": "/home/ada"})).status == 400
     assert (await rest("POST", "/jobs", body | {"domain": "/home/ada/none.h5"})).status == 404

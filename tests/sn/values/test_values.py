@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hsparse.sn.objects import datasets
 from hsparse.sn.settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
@@ -116,6 +118,38 @@ async def test_start_stop_step_and_base64(client: RestClient) -> None:
     ):
         assert (await client("POST", f"{path}/value", body)).status == 400
     assert (await client("GET", f"{path}/value"))["value"] == [1, 8, 9, 2, 0, 0, 3, 0, 0, 4]
+
+
+@pytest.mark.parametrize(
+    ("parse", "body", "is_aside"),
+    [
+        ("parse_initial_value", {"shape": [9000], "value": [1] * 9000}, True),
+        (
+            "parse_initial_bytes",
+            {"shape": [9000], "value_base64": base64.b64encode(bytes(72000)).decode()},
+            True,
+        ),
+        (
+            "parse_initial_bytes",
+            {"shape": [100], "value_base64": base64.b64encode(bytes(800)).decode()},
+            False,
+        ),
+    ],
+    ids=["json", "base64", "few"],
+)
+async def test_many_initial_values_are_parsed_aside(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch, parse: str, body: dict[str, Any], is_aside: bool
+) -> None:
+    found: list[bool] = []
+    real = getattr(datasets, parse)
+
+    def noted(*args: Any) -> Any:
+        found.append(threading.current_thread() is not threading.main_thread())
+        return real(*args)
+
+    monkeypatch.setattr(datasets, parse, noted)
+    assert (await client("POST", "/datasets", {"type": "H5T_IEEE_F64LE"} | body)).status == 201
+    assert found == [is_aside]
 
 
 async def test_values_as_base64_are_written_with_the_dataset(client: RestClient) -> None:
