@@ -30,7 +30,7 @@ class MatrixPart(Enum):
     """How many elements are before each line, and at the end all of them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class MatrixBands:
     """A matrix cut into bands: all chunks with the same scaled coordinate in dimension `axis`.
 

@@ -90,7 +90,7 @@ class FilePlans:
         name = (root, form)
         held = self._held.get(name)
         if held is not None and held.file.etag == etag:
-            del self._held[name]
+            self._forget(name)
 
     def _good(self, name: Name) -> PlannedFile | None:
         held = self._held.get(name)
@@ -127,9 +127,16 @@ class FilePlans:
         return file
 
     def _keep(self, name: Name, held: _Held) -> None:
+        if name in self._held:
+            self._forget(name)
         self._held[name] = held
-        self._held.move_to_end(name)
         size = sum(one.file.nbytes for one in self._held.values())
         while size > MOST_HELD and len(self._held) > 1:
-            _, oldest = self._held.popitem(last=False)
-            size -= oldest.file.nbytes
+            oldest = next(iter(self._held))
+            size -= self._held[oldest].file.nbytes
+            self._forget(oldest)
+
+    def _forget(self, name: Name) -> None:
+        """Forget a plan and the bands that were made for it."""
+        columns = self._held.pop(name).file.plan.columns.values()
+        self.bands.forget(column.bands for column in columns)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -10,8 +12,9 @@ from scipy import sparse as sp
 
 from hsparse.errors import Corrupt
 from hsparse.format.hdf5.made_band import MadeBand
+from hsparse.format.hdf5.matrix_bands import MatrixBands
 from hsparse.sn.files.held_bands import HeldBands
-from tests.format.hdf5.test_made_band import made, stored_matrix
+from tests.format.hdf5.test_made_band import Stored, made, stored_matrix
 
 BANDS, CHUNKS = stored_matrix(sp.coo_array(np.ones((4, 5))), (1, 5), 0)
 
@@ -45,10 +48,36 @@ async def test_the_oldest_are_forgotten() -> None:
     for band in (0, 1, 0, 2, 0, 1):
         await making.get(band)
     assert making.done == [0, 1, 2, 1]
-    making = Making(HeldBands(0))
+
+
+async def test_what_is_larger_than_all_that_may_be_kept_is_not_kept() -> None:
+    making = Making(HeldBands(made(BANDS, CHUNKS, 0).nbytes - 1))
     for band in (0, 0, 1, 0):
         await making.get(band)
-    assert making.done == [0, 1, 0]
+    assert making.done == [0, 0, 1, 0]
+
+
+async def test_a_matrix_that_is_forgotten() -> None:
+    held = HeldBands()
+
+    async def take(bands: MatrixBands, chunks: Stored) -> None:
+        async def make() -> MadeBand:
+            return made(bands, chunks, 1)
+
+        await held.get(bands, 1, make)
+
+    bands, chunks = stored_matrix(sp.coo_array(np.ones((4, 5))), (1, 5), 0)
+    making = Making(held)
+    await making.get(0)
+    alive = weakref.ref(bands)
+    await take(bands, chunks)
+    held.forget([bands])
+    await take(bands, chunks)  # by a reader who began before
+    del bands
+    gc.collect()
+    assert alive() is None
+    await making.get(0)
+    assert making.done == [0], "others stay"
 
 
 async def test_one_that_cannot_be_made() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import json
 import shutil
 import subprocess
+import weakref
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from scipy import sparse as sp
 
 from hsparse.format.hdf5.file_form import FileForm
 from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
-from hsparse.sn.files import chunk_batches, matrix_pieces
+from hsparse.sn.files import chunk_batches, file_plans, matrix_pieces
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
@@ -253,6 +255,35 @@ async def test_bands_are_kept_for_the_next_part() -> None:
         store.reset()
         await fetch(client, matrices="binsparse-csr")
         assert store.gets == 16, "values, indices and pointers are of one reading"
+
+
+async def test_bands_go_with_their_plan(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = await place_matrix(client, "/m", random_matrix(), (16, 8))
+    root = (await client("GET", "/"))["root"]
+    files, alive = client.service.files, []
+    csr, csc = (FileForm(matrices=MatrixEncoding(f"anndata-{kind}")) for kind in ("csr", "csc"))
+
+    async def planned(form: FileForm) -> str:
+        """Have the whole file made; return its etag."""
+        await fetch(client, matrices=form.params["matrices"])
+        file = await files.current(root, form, check=False)
+        alive.append(weakref.ref(next(iter(file.plan.columns.values())).bands))
+        return file.etag
+
+    def count() -> int:
+        gc.collect()
+        return sum(one() is not None for one in alive)
+
+    for value in range(3):
+        await client("PUT", f"/datasets/{id}/value", {"select": "[0:1,0:1]", "value": value})
+        etag = await planned(csr)
+        assert count() == 1, "another plan came in its place"
+    files.drop(root, csr, etag)
+    assert count() == 0
+    await planned(csr)
+    monkeypatch.setattr(file_plans, "MOST_HELD", 1)
+    await planned(csc)
+    assert count() == 1, "there is room for the last one alone"
 
 
 async def test_a_change_meanwhile_is_refused(client: RestClient) -> None:
