@@ -12,10 +12,11 @@ from hsparse.errors import Gone, Moved, NotFound
 from hsparse.format.hdf5.domain_plan import DomainPlan, plan_domain
 from hsparse.format.hdf5.file_form import STOCK, FileForm
 from hsparse.format.hdf5.matrix_bands import check_bands
-from hsparse.sn.files.domain_state import read_state
+from hsparse.sn.files.domain_state import DomainState, read_state
 from hsparse.sn.files.held_bands import HeldBands
 from hsparse.sn.files.sized_chunks import SizedChunks
 from hsparse.sn.files.turns import Turns
+from hsparse.sn.objects.trim import finish_trim
 from hsparse.sn.owners import Owners
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.budget import Budget
@@ -110,7 +111,7 @@ class FilePlans:
     async def _plan(self, name: Name) -> PlannedFile:
         root, form = name
         start = self._clock.monotonic()
-        state = await read_state(self._owners, root)
+        state = await self._read(root, form)
         end = self._clock.monotonic()
         good_until = end + max(GOOD_FOR, REST * (end - start))
         held = self._held.get(name)
@@ -125,6 +126,16 @@ class FilePlans:
         file = PlannedFile("-".join(parts), plan, state.digests)
         self._keep(name, _Held(file, state.digest, good_until))
         return file
+
+    async def _read(self, root: str, form: FileForm) -> DomainState:
+        """Read the state; what an interrupted shrink left outside of a matrix is erased, not counted."""
+        state = await read_state(self._owners, root)
+        if form.matrices is None:
+            return state
+        shrinking = [one for one in state.records.values() if "trim" in one and form.matrices.fits(one)]
+        for record in shrinking:
+            await finish_trim(self._owners, record)
+        return await read_state(self._owners, root) if shrinking else state
 
     def _keep(self, name: Name, held: _Held) -> None:
         if name in self._held:

@@ -19,10 +19,14 @@ import numpy as np
 import pytest
 from scipy import sparse as sp
 
+from hsparse.errors import StoreFailed
 from hsparse.format.hdf5.file_form import FileForm
 from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
 from hsparse.sn.files import chunk_batches, file_plans, matrix_pieces
 from hsparse.sn.files.file_pieces import FilePieces
+from hsparse.sn.objects import trim
+from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.owners import Owners
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.rest_client import RestClient
@@ -284,6 +288,23 @@ async def test_bands_go_with_their_plan(client: RestClient, monkeypatch: pytest.
     monkeypatch.setattr(file_plans, "MOST_HELD", 1)
     await planned(csc)
     assert count() == 1, "there is room for the last one alone"
+
+
+async def test_a_shrink_that_was_interrupted_is_finished(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(owners: Owners, dataset: Dataset) -> None:
+        raise StoreFailed("The store is away.")
+
+    matrix = random_matrix().tocsr()
+    id = await place_matrix(client, "/m", matrix.tocoo(), (16, 8), maxdims=[0, 0])
+    for form, shape in (("anndata-csr", (41, 37)), ("binsparse-csc", (41, 19))):
+        with monkeypatch.context() as patch:
+            patch.setattr(trim, "_trim", fail)
+            assert (await client("PUT", f"/datasets/{id}/shape", {"shape": shape})).status == 500
+        with h5py.File(io.BytesIO(await fetch(client, matrices=form))) as file:
+            assert_same(read_matrix(file["m"]), matrix[: shape[0], : shape[1]].tocoo())
+        assert "trim" not in await client.service.owners.record(id)
 
 
 async def test_a_change_meanwhile_is_refused(client: RestClient) -> None:
