@@ -26,7 +26,7 @@ def test_a_report_is_read_back() -> None:
 
 def test_wins_and_losses_are_rows_and_what_has_no_peer_is_none() -> None:
     rows = summary(reported(), FACTS).splitlines()[4:]
-    assert rows == ["| dense: write | 4 MiB/s | 1 |  |  |  |"]
+    assert rows == ["| dense: write | 4 MiB/s | 1 |  |  |  |  |"]
 
 
 def test_the_table_stands_between_its_marks() -> None:
