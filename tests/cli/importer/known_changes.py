@@ -101,12 +101,16 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
-        "a dense dataset of structured chunks is a chunked one",
+        "a dense dataset of structured chunks is a chunked or contiguous one",
         "The RFC reserves structured chunks for dense data of variable length, and no library reads any.",
         lambda it, form, before: (
             it.what in ("layout", "grid", "pipelines")
             and ((before[it.path].get("grid") or {}).get("flags") == ["H5D_VL_DATA"])
-            and (it.what == "pipelines" or _is_enlarged(it.before, it.after))
+            and (
+                it.what == "pipelines"
+                or _is_enlarged(it.before, it.after)
+                or it.after == {"class": "H5D_CONTIGUOUS"}  # where it is one chunk
+            )
         ),
     ),
     Known(
