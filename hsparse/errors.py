@@ -31,6 +31,10 @@ class ErrorKind(StrEnum):
     RATE_LIMITED = "rate_limited"
 
 
+NOT_THERE = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
+"""Never made, or deleted."""
+
+
 class HsparseError(Exception):
     """Base of every error hsparse raises on purpose; `message` is one sentence for a person."""
 

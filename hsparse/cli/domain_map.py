@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from hsparse.cli.reference_members import ReferenceMembers
 from hsparse.cli.server_flags import add_server_flags, connecting
 from hsparse.cli.target_file import check_target
-from hsparse.errors import BadRequest, Misconfigured
+from hsparse.client.domain_file import check_domain
+from hsparse.errors import Misconfigured
 from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.format_revision import FormatRevision
 
@@ -70,8 +71,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Write the map; raises what stops it."""
-    if not args.domain.startswith("/"):
-        raise BadRequest(f"The domain {args.domain!r} must be an absolute path, such as /home/user/file.h5.")
+    check_domain(args.domain)
     parquet = args.format == PARQUET
     if not (parquet and args.force and _is_ours(args.out)):
         check_target(args.out, replace=args.force)

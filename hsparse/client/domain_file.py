@@ -25,12 +25,17 @@ Progress = Callable[[int, int], None]
 """Is told how many bytes there are, and of how many."""
 
 
+def check_domain(path: str) -> None:
+    """Raise `BadRequest` for what is no domain's path, before anything is asked."""
+    if not path.startswith("/"):
+        raise BadRequest(f"The domain {path!r} must be an absolute path, such as /home/user/file.h5.")
+
+
 class DomainFile:
     """The file of a domain, in some form, on the server of `connection`, which names no domain of its own."""
 
     def __init__(self, connection: Connection, domain: str, form: FileForm) -> None:
-        if not domain.startswith("/"):
-            raise BadRequest(f"The domain {domain!r} must be an absolute path, such as /home/user/file.h5.")
+        check_domain(domain)
         self._connection = connection
         self._domain = domain
         self._path = f"/files{domain.removesuffix(SUFFIX)}{SUFFIX}"

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from hsparse.errors import ErrorKind
+from hsparse.errors import NOT_THERE, ErrorKind
 from hsparse.model.objid import collection_of
 from hsparse.sn.objects.walk import READS_AT_ONCE, hard_links, join, walk
 from hsparse.sn.owners import Owners
@@ -22,7 +22,6 @@ TOLD = (
     ErrorKind.UNSUPPORTED,
 )
 """What is wrong with one dataset is told in its place in a domain's map."""
-NOT_THERE = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
 
 
 @dataclass(frozen=True, slots=True)

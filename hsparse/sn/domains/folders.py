@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from aiohttp import web
 
-from hsparse.errors import ErrorKind
+from hsparse.errors import NOT_THERE
 from hsparse.model.acl import allowed
 from hsparse.model.right import Right
 from hsparse.sn.access import find_domain, require
@@ -83,7 +83,7 @@ async def _shown(
     """Return the domains at `paths` that exist and answer the query, at most `limit`."""
     domains: list[Domain] = []
     for path, outcome in zip(paths, await read_many(context.service.owners, paths), strict=True):
-        if outcome.failure is not None and outcome.failure.kind in (ErrorKind.NOT_FOUND, ErrorKind.GONE):
+        if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
             continue  # a key below, and no domain above it
         domains.append(Domain(path, outcome.unwrap()))
     if query is not None:

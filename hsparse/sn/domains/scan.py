@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from hsparse.errors import ErrorKind
+from hsparse.errors import NOT_THERE
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
 from hsparse.model.objid import chunk_of_key, chunk_prefix, domain_prefix, is_map_key
@@ -110,7 +110,7 @@ async def _fold(owners: Owners, done: list[_Stored], sums: Record, datasets: Rec
     for first in range(0, len(done), READS_AT_ONCE):
         some = done[first : first + READS_AT_ONCE]
         for stored, outcome in zip(some, await owners.read(*(one.id for one in some)), strict=True):
-            if outcome.failure is not None and outcome.failure.kind in (ErrorKind.NOT_FOUND, ErrorKind.GONE):
+            if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
                 continue  # deleted since it was listed
             record = outcome.unwrap()
             counts = _dataset_counts(record, stored) | await linked_counts(owners, record)

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from hsparse.clock import Clock
-from hsparse.errors import ErrorKind
+from hsparse.errors import NOT_THERE
 from hsparse.model.objid import summary_id
 from hsparse.sn.domains.scan import SUMMED, scan_dataset, scan_domain
 from hsparse.sn.owners import Owners
@@ -98,7 +98,7 @@ class Statistics:
 
     async def _kept(self, root: str) -> Record | None:
         outcome = (await self._owners.read(summary_id(root)))[0]
-        if outcome.failure is not None and outcome.failure.kind in (ErrorKind.NOT_FOUND, ErrorKind.GONE):
+        if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
             return None
         return outcome.unwrap()
 

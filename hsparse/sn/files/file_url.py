@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
-from hsparse.errors import Conflict, ErrorKind, HsparseError
+from hsparse.errors import NOT_THERE, Conflict, HsparseError
 from hsparse.format.hdf5.file_form import FileForm
 from hsparse.sn.access import find_domain, normal_path
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.service import Service
 
 SUFFIX = ".h5"
-NOT_THERE = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
 
 
 async def file_domain(service: Service, path: str) -> Domain:

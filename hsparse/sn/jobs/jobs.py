@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import hdrs, web
 
-from hsparse.errors import BadRequest, Conflict, ErrorKind, NotFound, Unauthenticated
+from hsparse.errors import NOT_THERE, BadRequest, Conflict, NotFound, Unauthenticated
 from hsparse.model.job_id import FOLDER, check_job_id, job_key, job_of_key, new_job_id, owner_keys
 from hsparse.model.right import Right
 from hsparse.sn.access import find_domain, normal_path, require
@@ -19,7 +19,6 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
 
 MOST_LISTED = 1000
-MISSING = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
 
 
 async def post_job(context: Context) -> web.StreamResponse:
@@ -54,7 +53,8 @@ async def get_jobs(context: Context) -> web.StreamResponse:
     records = [
         outcome.unwrap()
         for outcome in outcomes
-        if outcome.failure is None or outcome.failure.kind not in MISSING  # forgotten since they were listed
+        if outcome.failure is None
+        or outcome.failure.kind not in NOT_THERE  # forgotten since they were listed
     ]
     now = context.service.clock.now()
     return respond({"jobs": [shown_job(record, now) for record in records if _sees(context, record)]})

@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import ErrorKind
+from hsparse.errors import NOT_THERE
 from hsparse.model.link import HARD
 from hsparse.sn.objects.reading import Batch, Pace
 from hsparse.sn.owners import Owners
@@ -72,10 +72,7 @@ class Crawl:
             ids = self._batch()
             found = []
             for outcome in await self._owners.read(*ids):
-                if outcome.failure is None or outcome.failure.kind not in (
-                    ErrorKind.NOT_FOUND,
-                    ErrorKind.GONE,
-                ):
+                if outcome.failure is None or outcome.failure.kind not in NOT_THERE:
                     found.append(outcome.unwrap())
             for record in found:
                 for targets in _targets(record):

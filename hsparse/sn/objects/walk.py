@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from hsparse.errors import ErrorKind
+from hsparse.errors import NOT_THERE
 from hsparse.model.link import HARD
 from hsparse.model.objid import collection_of
 from hsparse.sn.owners import Owners
@@ -30,10 +30,7 @@ async def walk(owners: Owners, start: str) -> AsyncGenerator[tuple[str, Record],
         for first in range(0, len(level), READS_AT_ONCE):
             some = level[first : first + READS_AT_ONCE]
             for id, outcome in zip(some, await owners.read(*some), strict=True):
-                if outcome.failure is not None and outcome.failure.kind in (
-                    ErrorKind.NOT_FOUND,
-                    ErrorKind.GONE,
-                ):
+                if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
                     continue
                 record = outcome.unwrap()
                 yield paths[id], record
