@@ -1,7 +1,7 @@
 """Error kinds, grouped by what the caller must do about them.
 
 `ErrorKind` is append-only: its values travel between nodes and appear in logs and answers. HTTP
-statuses belong to `hsparse.wire.status`, not here.
+statuses belong to `hsparse.wire.http`, not here.
 """
 
 from __future__ import annotations

@@ -15,15 +15,14 @@ from hsparse.cli.main import main
 from hsparse.config import Settings
 from hsparse.errors import ErrorKind
 from hsparse.format.filters import CODECS
-from hsparse.format.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
-from hsparse.format.sparse_variable_chunk import SparseVariableChunk
-from hsparse.format.structured_footer import MAX_FOOTER, footer_size
-from hsparse.format.structured_variable_chunk import encode_sparse_variable
+from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
+from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, encode_sparse_vlen
+from hsparse.format.structured.footer import MAX_FOOTER, footer_size
 from hsparse.model.datatype import parse_type
 from hsparse.model.variable_array import VariableArray
 from hsparse.sn.metrics import METRICS
 from hsparse.sn.routes import ROUTES
-from hsparse.wire.status import STATUS
+from hsparse.wire.http import STATUS
 from tests.docs_pages import PAGES, PROJECT, anchors, blocks, page, prose, rows
 
 NAMES = [str(name.relative_to(PROJECT)) for name in PAGES]
@@ -164,8 +163,8 @@ def test_the_bytes_on_the_format_page_are_those_of_the_chunk_it_tells_of() -> No
         {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
     ).element
     values = VariableArray.of([b"\2\0\0\0cd", bytes(4)])
-    variable = SparseVariableChunk((4, 4), np.array([1, 6], np.uint32), values)
-    assert encode_sparse_variable(variable, element, ((), (), ())) == words
+    variable = SparseVlenChunk((4, 4), np.array([1, 6], np.uint32), values)
+    assert encode_sparse_vlen(variable, element, ((), (), ())) == words
     text = " ".join(page("docs/format.md").split())
     assert f"length of the whole footer: {footer_size(2)} for two sections, {footer_size(3)} " in text
     assert f"last {MAX_FOOTER} bytes" in text

@@ -24,11 +24,11 @@ from numpy.typing import ArrayLike, NDArray
 from hsparse.client.connection import Connection, Json
 from hsparse.client.datatype import dtype_of, type_item
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.encoded_selection import decode_selection
-from hsparse.format.points import Points
-from hsparse.format.select_syntax import format_select, parse_select
-from hsparse.format.selection import Selection
-from hsparse.format.structured_region import decode_region, encode_region
+from hsparse.format.selections.encoded_selection import decode_selection
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.select_syntax import format_select, parse_select
+from hsparse.format.selections.selection import Selection
+from hsparse.format.structured.region import decode_region, encode_region
 
 Select: TypeAlias = str | Selection | None
 """What to select: `"[0:100,5,[1,3]]"` as the REST API has it, a selection, or None for all."""

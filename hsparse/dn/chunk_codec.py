@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
-from hsparse.format.dense_chunk import decode_dense, encode_dense
-from hsparse.format.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
-from hsparse.format.sparse_variable_chunk import SparseVariableChunk
-from hsparse.format.structured_variable_chunk import (
-    decode_dense_variable,
-    decode_sparse_variable,
-    encode_dense_variable,
-    encode_sparse_variable,
+from hsparse.format.kinds.dense_chunk import decode_dense, encode_dense
+from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
+from hsparse.format.kinds.vlen_chunk import (
+    SparseVlenChunk,
+    decode_bare_vlen,
+    decode_dense_vlen,
+    decode_sparse_vlen,
+    encode_bare_vlen,
+    encode_dense_vlen,
+    encode_sparse_vlen,
 )
-from hsparse.format.variable_chunk import decode_variable, encode_variable
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.datatype import Datatype
 from hsparse.model.element import Element
@@ -92,15 +93,15 @@ class VariableCodec:
         spec = self.spec
         try:
             if spec.structured:
-                return decode_dense_variable(data, spec.dims, self.element, spec.filters)
-            return decode_variable(data, spec.dims, self.element, spec.filters[0])
+                return decode_dense_vlen(data, spec.dims, self.element, spec.filters)
+            return decode_bare_vlen(data, spec.dims, self.element, spec.filters[0])
         except Corrupt as error:
             raise Corrupt(f"The chunk object {self.key} is corrupt: {error.message}") from error
 
     def encode(self, value: VariableArray) -> Buffer:
         if self.spec.structured:
-            return encode_dense_variable(value, self.element, self.spec.filters)
-        return encode_variable(value, self.spec.filters[0])
+            return encode_dense_vlen(value, self.element, self.spec.filters)
+        return encode_bare_vlen(value, self.spec.filters[0])
 
     def nbytes(self, value: VariableArray, stored: int) -> int:
         return value.nbytes
@@ -117,16 +118,16 @@ class SparseVariableCodec:
     spec: ChunkSpec
     element: Element
 
-    def decode(self, data: bytes) -> SparseVariableChunk:
+    def decode(self, data: bytes) -> SparseVlenChunk:
         try:
-            return decode_sparse_variable(data, self.spec.dims, self.element, self.spec.filters)
+            return decode_sparse_vlen(data, self.spec.dims, self.element, self.spec.filters)
         except Corrupt as error:
             raise Corrupt(f"The chunk object {self.key} is corrupt: {error.message}") from error
 
-    def encode(self, value: SparseVariableChunk) -> Buffer:
-        return encode_sparse_variable(value, self.element, self.spec.filters)
+    def encode(self, value: SparseVlenChunk) -> Buffer:
+        return encode_sparse_vlen(value, self.element, self.spec.filters)
 
-    def nbytes(self, value: SparseVariableChunk, stored: int) -> int:
+    def nbytes(self, value: SparseVlenChunk, stored: int) -> int:
         return value.nbytes
 
     def work(self, nbytes: int) -> int:

@@ -2,32 +2,36 @@
 
 The store's listing tells which chunks there are, always; the chunk map tells of those whose etags it knows, so that
 only the footers of the others are read. Dense chunks have none.
+
+The chunks of a dataset that the store has, as its listing tells: coordinates, sizes and etags.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.concurrency.gather import gather_each
+from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
-from hsparse.dn.chunk_listing import listed_chunks
+from hsparse.dn.cached_chunk_map import CachedChunkMap
 from hsparse.dn.fences import Fences
-from hsparse.dn.held_map import HeldMap
-from hsparse.dn.workers import Workers
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.format.chunk_map import ChunkMap, digests
 from hsparse.format.chunk_rows import ChunkRows, row_names
-from hsparse.format.grid import Grid
-from hsparse.format.structured_footer import MAX_FOOTER, Footer, read_footer
+from hsparse.format.plan.chunk_plan import met
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.selection import Selection
+from hsparse.format.structured.footer import MAX_FOOTER, Footer, read_footer
 from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.objid import chunk_key, map_key
-from hsparse.storage.object_store import ObjectStore, Stored
-from hsparse.wire.gather import gather_each
-from hsparse.wire.stored_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
+from hsparse.model.objid import MAP_FOLDER, chunk_key, chunk_of_key, chunk_prefix, map_key
+from hsparse.storage.object_store import Entry, ObjectStore, Stored
+from hsparse.wire.chunk_info_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 
 FOOTERS_AT_ONCE = 32
 MOST_LISTED = 100_000
@@ -39,7 +43,7 @@ HELD_BATCH = 10_000
 class ChunkIndex:
     """The stored chunks of datasets, over the node's store; maps are in its cache."""
 
-    def __init__(self, store: ObjectStore, cache: Cache, workers: Workers, fences: Fences) -> None:
+    def __init__(self, store: ObjectStore, cache: Cache, workers: OffloadPool, fences: Fences) -> None:
         self._store = store
         self._cache = cache
         self._workers = workers
@@ -140,7 +144,7 @@ class ChunkIndex:
         """
         rank, sections = len(spec.dims), len(spec.filters)
         key = map_key(spec.dataset)
-        make = partial(HeldMap, key, rank, sections, self._store, self._workers)
+        make = partial(CachedChunkMap, key, rank, sections, self._store, self._workers)
         with self._cache.use(key, make) as held:
             known = await held.rows()
             places = await self._workers.run(
@@ -221,3 +225,42 @@ def _cut(rows: ChunkRows, limit: int) -> ChunkPage:
     if len(rows) <= limit:
         return ChunkPage(rows)
     return ChunkPage(rows.take(np.arange(limit)), tuple(rows.scaled[limit - 1].tolist()))
+
+
+FIRST_KEY = f"{MAP_FOLDER}~"
+"""Behind the keys of a dataset that are no chunks': its record's and its map's."""
+
+
+async def listed_chunks(
+    store: ObjectStore, dataset: str, grid: Grid, selection: Selection | None, after: tuple[int, ...] = ()
+) -> AsyncGenerator[ChunkRows, None]:
+    """Yield the stored chunks of a grid that a selection meets, a page of the listing at a time, in order of keys.
+
+    Only those behind the key of the chunk `after`; chunks outside the grid's extent, left by a shrink that is not
+    finished, are none.
+    """
+    prefix = chunk_prefix(dataset)
+    start = chunk_key(dataset, after) if after else prefix + FIRST_KEY
+    async for page in store.list(prefix, start_after=start):
+        rows = _rows(page.entries, prefix, grid)
+        if selection is not None:
+            rows = rows.take(met(selection, grid, rows.scaled).nonzero()[0])
+        if len(rows):
+            yield rows
+
+
+def _rows(entries: tuple[Entry, ...], prefix: str, grid: Grid) -> ChunkRows:
+    rank, counts = len(grid.chunk), grid.counts or (1,)
+    places, found = [], []
+    for place, entry in enumerate(entries):
+        scaled = chunk_of_key(entry.key) if "/" not in entry.key[len(prefix) :] else None
+        if (
+            scaled is not None
+            and len(scaled) == len(counts)
+            and all(map(int.__lt__, scaled, counts))
+            and entry.key == prefix + "_".join(map(str, scaled))  # not 00_1
+        ):
+            places.append(place)
+            found.append(scaled[:rank])
+    some = [entries[place] for place in places]
+    return ChunkRows.of(found, rank, [entry.size for entry in some], [entry.etag for entry in some])

@@ -9,20 +9,21 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
+from hsparse.concurrency.gather import gather_each
+from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn import dense_changes, element_queries, sparse_changes, variable_changes
-from hsparse.dn.owned import Base
-from hsparse.dn.owned_chunks import OwnedChunks
-from hsparse.dn.workers import Workers
+from hsparse.dn.cached_object import Base
+from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type, pick_fields
+from hsparse.format.kinds.sparse_chunk import SparseChunk
+from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
 from hsparse.format.query import bind_query
-from hsparse.format.sparse_chunk import SparseChunk
-from hsparse.format.sparse_variable_chunk import SparseVariableChunk
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.datatype import Datatype
 from hsparse.model.variable_array import VariableArray
 from hsparse.model.variable_fields import Fields
-from hsparse.wire.budget import Budget
 from hsparse.wire.chunk_message import (
     CountDefined,
     EraseChunks,
@@ -39,7 +40,6 @@ from hsparse.wire.chunk_message import (
     UpdateElements,
     WriteChunks,
 )
-from hsparse.wire.gather import gather_each
 
 T = TypeVar("T")
 
@@ -66,11 +66,11 @@ OFFSETS_BYTES = 12
 class Chunks:
     """Elements of chunks: read, found, counted and changed."""
 
-    def __init__(self, owned: OwnedChunks, workers: Workers, pending: Budget) -> None:
+    def __init__(self, owned: ChunkObjects, workers: OffloadPool, pending: MemoryBudget) -> None:
         self._owned = owned
         self._workers = workers
         self._pending = pending
-        self._working = Budget(WORK_AT_ONCE)
+        self._working = MemoryBudget(WORK_AT_ONCE)
 
     async def read(self, message: ReadChunks) -> tuple[NDArray[Any] | None, ...]:
         """Answer `ReadChunks`."""
@@ -144,7 +144,7 @@ class Chunks:
             nonlocal room
             if room < 0:
                 return 0
-            value: SparseVariableChunk | None = await self._load(message.spec, part, message.spec.datatype)
+            value: SparseVlenChunk | None = await self._load(message.spec, part, message.spec.datatype)
             if value is None:
                 return None
             found = await self._workers.run(
@@ -307,8 +307,8 @@ class Chunks:
             value = await owned.read()
         return spec.fill_of(part.scaled) if value is None and spec.arange else value
 
-    async def _load_sparse(self, spec: ChunkSpec, part: Part) -> SparseChunk | SparseVariableChunk | None:
-        value: SparseChunk | SparseVariableChunk | None = await self._load(spec, part, spec.datatype)
+    async def _load_sparse(self, spec: ChunkSpec, part: Part) -> SparseChunk | SparseVlenChunk | None:
+        value: SparseChunk | SparseVlenChunk | None = await self._load(spec, part, spec.datatype)
         return value
 
     def _work(self, nbytes: int) -> AbstractAsyncContextManager[None]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.format.fields import set_fields
-from hsparse.format.selection import Boxes, Selection, gather, scatter
+from hsparse.format.selections.selection import Boxes, Selection, gather, scatter
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.wire.chunk_message import Part
 

@@ -7,28 +7,30 @@ from typing import Any
 
 import numpy as np
 
+from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn import dense_changes, variable_changes
+from hsparse.dn.cached_object import Base, Encoded
 from hsparse.dn.chunk_index import footer_columns
-from hsparse.dn.owned import Base, Encoded
-from hsparse.dn.owned_chunks import OwnedChunks
-from hsparse.dn.workers import Workers
+from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.errors import BadRequest, Corrupt, NotFound
 from hsparse.format.chunk_rows import UNFILTERED, ChunkRows
 from hsparse.format.direct_chunk import GivenChunk, check_direct
-from hsparse.format.grid import Grid
-from hsparse.format.structured_footer import unseal
+from hsparse.format.plan.grid import Grid
+from hsparse.format.structured.footer import unseal
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import chunk_key
 from hsparse.model.variable_array import VariableArray
 from hsparse.storage.object_store import ObjectStore
-from hsparse.wire.budget import Budget
-from hsparse.wire.stored_message import DirectChunk, ReadDirect, WriteDirect
+from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
 
 
 class DirectChunks:
     """Chunks as they are stored, over the node's store and what it owns."""
 
-    def __init__(self, store: ObjectStore, owned: OwnedChunks, workers: Workers, pending: Budget) -> None:
+    def __init__(
+        self, store: ObjectStore, owned: ChunkObjects, workers: OffloadPool, pending: MemoryBudget
+    ) -> None:
         self._store = store
         self._owned = owned
         self._workers = workers

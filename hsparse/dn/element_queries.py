@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.dn import dense_changes, sparse_changes
-from hsparse.format.extent import ravel
 from hsparse.format.fields import pick_fields, set_fields
+from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.query import Query
-from hsparse.format.selection import Orthogonal, Selection, coords_at
-from hsparse.format.sparse_chunk import SparseChunk
+from hsparse.format.selections.extent import ravel
+from hsparse.format.selections.selection import Orthogonal, Selection, coords_at
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.wire.chunk_message import FindElements, Found, UpdateElements
 

@@ -1,11 +1,14 @@
-"""Which chunk operations come too late: planned before a shrink of the extent, or for a deleted dataset."""
+"""Which chunk operations come too late: planned before a shrink of the extent, or for a deleted dataset.
+
+What was deleted here, remembered for a while, so that it answers 410 and not 404.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
-from hsparse.errors import Gone, Moved
+from hsparse.errors import Gone, HsparseError, Moved, NotFound
 from hsparse.model.chunk_spec import ChunkSpec
 
 LIMIT = 100_000
@@ -51,3 +54,32 @@ class Fences:
         self._newest.move_to_end(dataset)
         if len(self._newest) > self._limit:
             self._newest.popitem(last=False)
+
+
+MOST_NAMES = 100_000
+
+
+class DeletedNames:
+    """Names of deleted things, the oldest forgotten first."""
+
+    def __init__(self, limit: int = MOST_NAMES) -> None:
+        self._limit = limit
+        self._names: OrderedDict[tuple[str, ...], None] = OrderedDict()
+
+    def bury(self, *name: str) -> None:
+        """Remember that the thing of this name was deleted."""
+        self._names[name] = None
+        if len(self._names) > self._limit:
+            self._names.popitem(last=False)
+
+    def raise_again(self, *name: str) -> None:
+        """Forget that it was deleted: it exists once more."""
+        self._names.pop(name, None)
+
+    def missing(self, sentence: str, *name: str) -> HsparseError:
+        """Return the error for a thing that is not there: `Gone` when it was deleted, else `NotFound`."""
+        return (
+            Gone(f"{sentence} was deleted.")
+            if name in self._names
+            else NotFound(f"{sentence} does not exist.")
+        )

@@ -10,9 +10,8 @@ from aiohttp import web
 
 from hsparse.errors import BadRequest, HsparseError, Moved, TooLarge, Unauthenticated
 from hsparse.wire.codec import decode, encode
-from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, TOKEN_HEADER
+from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, STATUS, TOKEN_HEADER
 from hsparse.wire.message import DataNode, Failure, GetInfo
-from hsparse.wire.status import STATUS
 
 log = logging.getLogger(__name__)
 

@@ -5,21 +5,29 @@ from __future__ import annotations
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
+from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunk_index import ChunkIndex
+from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.chunks import Chunks
 from hsparse.dn.direct_chunks import DirectChunks
 from hsparse.dn.fences import Fences
-from hsparse.dn.foreign_summaries import ForeignSummaries
-from hsparse.dn.linked_chunks import LinkedChunks
-from hsparse.dn.owned_chunks import OwnedChunks
+from hsparse.dn.file_backed_chunks import FileBackedChunks
+from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.records import Records
 from hsparse.dn.settings import DataSettings
-from hsparse.dn.workers import Workers
 from hsparse.errors import BadRequest
 from hsparse.model.objid import tree_prefix
 from hsparse.storage.object_store import ObjectStore
-from hsparse.wire.budget import Budget
+from hsparse.wire.chunk_info_message import (
+    CountChunks,
+    FindChunk,
+    ListChunks,
+    ReadDirect,
+    SignKeys,
+    WriteDirect,
+)
 from hsparse.wire.chunk_message import (
     Bury,
     CountDefined,
@@ -33,10 +41,9 @@ from hsparse.wire.chunk_message import (
     UpdateElements,
     WriteChunks,
 )
-from hsparse.wire.linked_message import InspectFile, ReadLinked, ReadPiece
+from hsparse.wire.file_backed_message import InspectFile, ReadFileBacked, ReadPiece
 from hsparse.wire.message import GetInfo, Message, NodeInfo
 from hsparse.wire.record_message import ChangeObjects, DeleteTree, Forget, ListKeys, ReadObjects
-from hsparse.wire.stored_message import CountChunks, FindChunk, ListChunks, ReadDirect, SignKeys, WriteDirect
 
 R = TypeVar("R")
 
@@ -51,16 +58,16 @@ class DataService:
         self.id = id
         self._store = store
         self._cache = Cache(settings.cache_size)
-        self._workers = Workers(settings.workers)
-        summaries = ForeignSummaries(store)
+        self._workers = OffloadPool(settings.workers)
+        summaries = HsdsSummaries(store)
         self._records = Records(store, self._cache, self._workers, summaries, clock)
         fences = Fences(self._records.generation)
-        pending = Budget(settings.pending_size)
-        owned = OwnedChunks(store, self._cache, self._workers, fences, summaries)
+        pending = MemoryBudget(settings.pending_size)
+        owned = ChunkObjects(store, self._cache, self._workers, fences, summaries)
         self._chunks = Chunks(owned, self._workers, pending)
         self._index = ChunkIndex(store, self._cache, self._workers, fences)
         self._direct = DirectChunks(store, owned, self._workers, pending)
-        self._linked = LinkedChunks(store, self._cache, self._workers, fences)
+        self._linked = FileBackedChunks(store, self._cache, self._workers, fences)
         self._start_time = clock.now()
 
     async def send(self, message: Message[R]) -> R:
@@ -75,7 +82,7 @@ class DataService:
                 return await self._records.change(changes)
             case ReadChunks():
                 return await self._chunks.read(message)
-            case ReadLinked():
+            case ReadFileBacked():
                 return await self._linked.read(message)
             case ReadPiece():
                 return await self._linked.read_piece(message)

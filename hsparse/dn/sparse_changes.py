@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.format.fields import set_fields
-from hsparse.format.selection import Boxes, Orthogonal, Selection, Span, lookup
-from hsparse.format.sparse_chunk import SparseChunk
-from hsparse.format.sparse_variable_chunk import SparseVariableChunk
+from hsparse.format.kinds.sparse_chunk import SparseChunk
+from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
+from hsparse.format.selections.selection import Boxes, Orthogonal, Selection, Span, lookup
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.wire.chunk_message import SparseValues
 
 Array = NDArray[Any]
 Change = Callable[[SparseChunk | None], tuple[SparseChunk | None, None]]
-Chunk = TypeVar("Chunk", SparseChunk, SparseVariableChunk)
+Chunk = TypeVar("Chunk", SparseChunk, SparseVlenChunk)
 
 
 def read(chunk: SparseChunk, selection: Selection, fill: Array) -> Array | None:
@@ -37,13 +37,13 @@ def read(chunk: SparseChunk, selection: Selection, fill: Array) -> Array | None:
 
 
 def defined(
-    chunk: SparseChunk | SparseVariableChunk, selection: Selection, places_only: bool
+    chunk: SparseChunk | SparseVlenChunk, selection: Selection, places_only: bool
 ) -> SparseValues | None:
     """Return the defined elements inside the selection, ascending; None where there are none.
 
     Of a variable-length type `places_only` must be set.
     """
-    if isinstance(chunk, SparseVariableChunk):
+    if isinstance(chunk, SparseVlenChunk):
         assert places_only
         found = SparseChunk(chunk.dims, chunk.offsets, np.zeros(len(chunk.offsets), "V1"))
     else:
@@ -54,7 +54,7 @@ def defined(
     return SparseValues(found.offsets, found.values[:0] if places_only else found.values)
 
 
-def count(chunk: SparseChunk | SparseVariableChunk, selection: Selection) -> int:
+def count(chunk: SparseChunk | SparseVlenChunk, selection: Selection) -> int:
     """Return the number of defined elements inside the selection."""
     return (
         len(chunk.offsets) if selection.is_all else int(np.count_nonzero(selection.contains(chunk.offsets)))

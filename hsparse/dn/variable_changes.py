@@ -10,8 +10,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
-from hsparse.format.selection import Selection, lookup
-from hsparse.format.sparse_variable_chunk import SparseVariableChunk
+from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
+from hsparse.format.selections.selection import Selection, lookup
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
 from hsparse.model.variable_array import VariableArray, take, taken_sizes
@@ -19,22 +19,22 @@ from hsparse.model.variable_fields import Fields
 from hsparse.wire.chunk_message import Part, SparseVariableValues
 
 Change = Callable[[VariableArray | None], tuple[VariableArray, None]]
-SparseChange = Callable[[SparseVariableChunk | None], tuple[SparseVariableChunk | None, None]]
+SparseChange = Callable[[SparseVlenChunk | None], tuple[SparseVlenChunk | None, None]]
 
 
 def read(
-    value: VariableArray | SparseVariableChunk, selection: Selection, fill: VariableArray
+    value: VariableArray | SparseVlenChunk, selection: Selection, fill: VariableArray
 ) -> VariableArray | None:
     """Return the selected elements in the selection's shape, the fill value where undefined; None if all is."""
     if isinstance(value, VariableArray) and selection.is_all:
         return value.reshape(selection.shape)
     parts, index = _selected(value, selection, fill)
-    if isinstance(value, SparseVariableChunk) and not index.any():
+    if isinstance(value, SparseVlenChunk) and not index.any():
         return None
     return take(parts, index.reshape(selection.shape))
 
 
-def nbytes_of(value: VariableArray | SparseVariableChunk, selection: Selection, fill: VariableArray) -> int:
+def nbytes_of(value: VariableArray | SparseVlenChunk, selection: Selection, fill: VariableArray) -> int:
     """Return the bytes that the selected elements have together."""
     if isinstance(value, VariableArray) and selection.is_all:
         return len(value.heap)
@@ -42,7 +42,7 @@ def nbytes_of(value: VariableArray | SparseVariableChunk, selection: Selection, 
 
 
 def _selected(
-    value: VariableArray | SparseVariableChunk, selection: Selection, fill: VariableArray
+    value: VariableArray | SparseVlenChunk, selection: Selection, fill: VariableArray
 ) -> tuple[list[VariableArray], NDArray[np.intp]]:
     """Return what `take` is given to read the selection, flat; 0 stands for the fill value of a sparse chunk."""
     if isinstance(value, VariableArray):
@@ -52,7 +52,7 @@ def _selected(
 
 
 def defined(
-    chunk: SparseVariableChunk, selection: Selection, limit: int, alone: bool
+    chunk: SparseVlenChunk, selection: Selection, limit: int, alone: bool
 ) -> SparseVariableValues | int | None:
     """Return the defined elements inside the selection, ascending; None where there are none.
 
@@ -95,8 +95,8 @@ def define(
 ) -> SparseChange:
     """Return the change that defines the selected elements of a sparse chunk, as `sparse_changes.write` does."""
 
-    def change(chunk: SparseVariableChunk | None) -> tuple[SparseVariableChunk | None, None]:
-        base = SparseVariableChunk.empty(spec.dims) if chunk is None else chunk
+    def change(chunk: SparseVlenChunk | None) -> tuple[SparseVlenChunk | None, None]:
+        base = SparseVlenChunk.empty(spec.dims) if chunk is None else chunk
         offsets, new = selection.offsets().astype(np.uint32), values
         if fields is not None:
             new = fields.merge(take(*_selected(base, selection, fill)), values)

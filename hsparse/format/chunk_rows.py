@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.structured_chunk import Section
+from hsparse.format.structured.container import Section
 
 SIZE, UNFILTERED, MASK = range(3)
 """The columns of a section."""

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Corrupt, TooLarge
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED, sections_of
-from hsparse.format.dense_chunk import decode_dense
 from hsparse.format.filters import decode
-from hsparse.format.orthogonal import Orthogonal
-from hsparse.format.sparse_chunk import SparseChunk, open_sparse
-from hsparse.format.structured_chunk import StoredChunk
-from hsparse.format.structured_footer import seal
-from hsparse.format.variable_chunk import decode_variable
+from hsparse.format.kinds.dense_chunk import decode_dense
+from hsparse.format.kinds.sparse_chunk import SparseChunk, open_sparse
+from hsparse.format.kinds.vlen_chunk import decode_bare_vlen
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.structured.container import StoredChunk
+from hsparse.format.structured.footer import seal
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.counted import split
 from hsparse.model.variable_array import VariableArray
@@ -82,7 +82,7 @@ def _dense(spec: ChunkSpec, data: bytes, mask: int) -> GivenChunk:
     datatype = spec.datatype
     if not mask:
         if datatype.is_variable:
-            return GivenChunk(decode_variable(data, spec.dims, datatype.element, pipeline), data)
+            return GivenChunk(decode_bare_vlen(data, spec.dims, datatype.element, pipeline), data)
         return GivenChunk(decode_dense(data, spec.dims, datatype.stored, pipeline), data)
     if datatype.is_variable:
         return GivenChunk(split(decode(pipeline, data, mask, None), datatype.element, spec.dims), None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from hsparse.cluster.membership import Membership
-from hsparse.wire.gather import gather_all
+from hsparse.concurrency.gather import gather_all
 from hsparse.wire.message import DataNode, Message, Record
 from hsparse.wire.record_message import Change, ChangeObjects, Outcome, ReadObjects
 

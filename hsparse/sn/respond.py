@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 
 from hsparse.errors import ErrorKind, HsparseError, RateLimited
-from hsparse.wire.status import STATUS
+from hsparse.wire.http import STATUS
 
 JSON_TYPE = "application/json; charset=utf-8"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hsparse.clock import Clock
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.domains.statistics import Statistics
 from hsparse.sn.files.file_plans import FilePlans
@@ -14,7 +15,6 @@ from hsparse.sn.objects.shown_objects import ShownObjects
 from hsparse.sn.owners import Owners
 from hsparse.sn.rate_limit import RateLimit
 from hsparse.sn.settings import ServiceSettings
-from hsparse.wire.budget import Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +30,19 @@ class Service:
     authenticator: Authenticator
     metrics: Metrics
     start_time: float
-    bodies: Budget = field(init=False)
+    bodies: MemoryBudget = field(init=False)
     rates: RateLimit = field(init=False)
-    answers: Budget = field(init=False)
+    answers: MemoryBudget = field(init=False)
     statistics: Statistics = field(init=False)
     shown: ShownObjects = field(init=False)
     files: FilePlans = field(init=False)
     jobs: JobQueue = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bodies", Budget(self.settings.request_memory))
+        object.__setattr__(self, "bodies", MemoryBudget(self.settings.request_memory))
         rates = RateLimit(self.settings.rate_limit, self.settings.rate_burst, self.clock)
         object.__setattr__(self, "rates", rates)
-        object.__setattr__(self, "answers", Budget(self.settings.answer_memory))
+        object.__setattr__(self, "answers", MemoryBudget(self.settings.answer_memory))
         statistics = Statistics(self.owners, self.clock, self.settings.bucket)
         object.__setattr__(self, "statistics", statistics)
         object.__setattr__(self, "shown", ShownObjects())

@@ -13,14 +13,14 @@ import pytest
 
 from hsparse.errors import BadRequest, Gone, Moved
 from hsparse.format.chunk_rows import SIZE, UNFILTERED
-from hsparse.format.selection import Orthogonal, Points
+from hsparse.format.selections.selection import Orthogonal, Points
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import map_key, tree_prefix
 from hsparse.testing.node_conformance import DIMS, spec
+from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks, ReadDirect, WriteDirect
 from hsparse.wire.chunk_message import Bury, Part, ReadChunks, TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import DeleteTree, ListKeys
-from hsparse.wire.stored_message import CountChunks, FindChunk, ListChunks, ReadDirect, WriteDirect
 
 EXTENT = (60, 100)
 STORED = [(2, 9), (0, 1), (9, 12), (2, 0), (2, 10)]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hsparse.clock import ManualClock, SystemClock
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Gone, Moved
-from hsparse.format.selection import Boxes, Orthogonal, Points, Selection, Span, gather, scatter
+from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, Span, gather, scatter
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.job_id import job_of_key, new_job_id, owner_keys

@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hsparse.format.encoded_selection import decode_first
-from hsparse.format.selection import Points
-from hsparse.format.selection_json import parse_selection_json
-from hsparse.format.structured_region import (
+from hsparse.format.selections.encoded_selection import decode_first
+from hsparse.format.selections.selection import Points
+from hsparse.format.selections.selection_json import parse_selection_json
+from hsparse.format.structured.region import (
     decode_region,
-    decode_variable_region,
+    decode_vlen_region,
     encode_region,
-    encode_variable_region,
+    encode_vlen_region,
 )
 from hsparse.model.datatype import parse_type
 from hsparse.model.variable_array import VariableArray
@@ -117,7 +117,7 @@ class RestDoor:
         reply = await self._read(id, place, sparse=1)
         datatype = parse_type(self._kinds[id].type)
         if datatype.is_variable:
-            places, elements = decode_variable_region(reply.body, datatype.element)
+            places, elements = decode_vlen_region(reply.body, datatype.element)
             return found_elements(places.coords(), elements)
         selection, values = decode_region(reply.body, datatype.dtype)
         return found_elements(selection.coords(), values)
@@ -138,7 +138,7 @@ class RestDoor:
 
     def _region(self, id: str, points: Points, values: Array) -> bytes:
         if isinstance(values, VariableArray):
-            return encode_variable_region(points, values, parse_type(self._kinds[id].type).element)
+            return encode_vlen_region(points, values, parse_type(self._kinds[id].type).element)
         return encode_region(points, values)
 
     def _other(self) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Moved, TooLarge
-from hsparse.format.selection import Boxes, Orthogonal, Points, Selection, Span
+from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, Span
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.objid import new_id, new_root_id

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.selection import Selection
+from hsparse.format.selections.selection import Selection
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.variable_array import VariableArray
 from hsparse.wire.message import Message

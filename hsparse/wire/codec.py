@@ -20,14 +20,14 @@ import numpy as np
 import orjson
 
 from hsparse.errors import BadRequest
-from hsparse.format.selection import Boxes, Orthogonal, Points, Span
+from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.variable_array import VariableArray
-from hsparse.wire import chunk_message, linked_message, message, record_message, stored_message
+from hsparse.wire import chunk_info_message, chunk_message, file_backed_message, message, record_message
 from hsparse.wire.message import Record
 
-MODULES = (message, record_message, chunk_message, stored_message, linked_message)
+MODULES = (message, record_message, chunk_message, chunk_info_message, file_backed_message)
 ARRAY = 1
 RECORD = 2
 ALIGN = 8

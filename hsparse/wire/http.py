@@ -1,6 +1,11 @@
-"""The HTTP form of the contract: where messages go, and the headers that travel with them."""
+"""The HTTP form of the contract: where messages go, and the headers that travel with them.
+
+Error kind <-> HTTP status, for both edges: clients to service nodes, service nodes to data nodes.
+"""
 
 from __future__ import annotations
+
+from hsparse.errors import ErrorKind
 
 PATH = "/messages"
 EPOCH_HEADER = "X-Hsparse-Epoch"
@@ -8,3 +13,23 @@ EPOCH_HEADER = "X-Hsparse-Epoch"
 TOKEN_HEADER = "X-Hsparse-Token"  # noqa: S105
 """The secret that the nodes of one installation share."""
 FRAME_TYPE = "application/vnd.hsparse.frame"
+
+
+STATUS: dict[ErrorKind, int] = {
+    ErrorKind.BAD_REQUEST: 400,
+    ErrorKind.UNAUTHENTICATED: 401,
+    ErrorKind.FORBIDDEN: 403,
+    ErrorKind.NOT_FOUND: 404,
+    ErrorKind.GONE: 410,
+    ErrorKind.CONFLICT: 409,
+    ErrorKind.TOO_LARGE: 413,
+    ErrorKind.BUSY: 503,
+    ErrorKind.MOVED: 503,
+    ErrorKind.PRECONDITION_FAILED: 412,
+    ErrorKind.CORRUPT: 500,
+    ErrorKind.STORE_FAILED: 500,
+    ErrorKind.MISCONFIGURED: 500,
+    ErrorKind.INTERNAL: 500,
+    ErrorKind.UNSUPPORTED: 400,
+    ErrorKind.RATE_LIMITED: 429,
+}

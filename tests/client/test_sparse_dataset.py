@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import BadRequest, Conflict, Corrupt, NotFound, TooLarge
-from hsparse.format.orthogonal import Orthogonal
-from hsparse.format.selection import Points
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.selection import Points
 
 NUMBERS = itertools.count()
 SIDE = 12

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hsparse.dn.workers import Workers
+from hsparse.concurrency.offload import OffloadPool
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
@@ -23,7 +23,7 @@ def store(faulty: FaultyStore) -> CountingStore:
 
 
 @pytest.fixture
-def workers() -> Iterator[Workers]:
-    pool = Workers(2)
+def workers() -> Iterator[OffloadPool]:
+    pool = OffloadPool(2)
     yield pool
     pool.close()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
+from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
-from hsparse.dn.owned import Owned
-from hsparse.dn.record_codec import MEMORY, OVERHEAD, RecordCodec
-from hsparse.dn.workers import Workers
+from hsparse.dn.cached_object import CachedObject
+from hsparse.dn.records import MEMORY, OVERHEAD, RecordCodec
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 
-WORKERS = Workers(1)
+WORKERS = OffloadPool(1)
 RECORD_BYTES = OVERHEAD + MEMORY * len(b'{"key":"a"}')
 
 
-def make(key: str, store: MemoryStore | FaultyStore) -> Owned[dict[str, object]]:
-    return Owned(key, store, RecordCodec(key), WORKERS)
+def make(key: str, store: MemoryStore | FaultyStore) -> CachedObject[dict[str, object]]:
+    return CachedObject(key, store, RecordCodec(key), WORKERS)
 
 
 async def fill(cache: Cache, store: MemoryStore | FaultyStore, key: str) -> None:

@@ -12,13 +12,13 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn import chunk_index
-from hsparse.dn.held_map import FEW
+from hsparse.dn.cached_chunk_map import FEW
 from hsparse.dn.service import DataService
 from hsparse.dn.settings import DataSettings
 from hsparse.errors import Corrupt, StoreFailed
 from hsparse.format import chunk_map
-from hsparse.format.selection import Orthogonal
-from hsparse.format.structured_footer import MAX_FOOTER
+from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.structured.footer import MAX_FOOTER
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import chunk_key, map_key
 from hsparse.storage.memory import MemoryStore
@@ -26,9 +26,9 @@ from hsparse.storage.object_store import Entry, Page
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import StoreWrapper
+from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks
 from hsparse.wire.chunk_message import Bury, Part, WriteChunks
 from hsparse.wire.record_message import DeleteTree
-from hsparse.wire.stored_message import CountChunks, FindChunk, ListChunks
 from tests.conftest import MakeStore
 
 DATASET = "d-00000000-00000001-0000-000000-000001"

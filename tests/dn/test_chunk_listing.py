@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.dn.chunk_listing import listed_chunks
-from hsparse.format.grid import Grid
-from hsparse.format.selection import Orthogonal
+from hsparse.dn.chunk_index import listed_chunks
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.objid import chunk_key, chunk_prefix, map_key, storage_key
 from hsparse.storage.memory import MemoryStore
 

@@ -11,15 +11,15 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, Corrupt, Gone
-from hsparse.format.selection import Orthogonal
+from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.objid import chunk_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.wire.chunk_info_message import ReadDirect, WriteDirect
 from hsparse.wire.chunk_message import Bury, Part, ReadChunks, WriteChunks
-from hsparse.wire.stored_message import ReadDirect, WriteDirect
 
 DATASET = "d-00000000-00000001-0000-000000-000001"
 DIMS, EXTENT = (6,), (600,)

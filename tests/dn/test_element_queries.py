@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hsparse.dn.element_queries import find, update
+from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.query import bind_query
-from hsparse.format.selection import Orthogonal, Points
-from hsparse.format.sparse_chunk import SparseChunk
+from hsparse.format.selections.selection import Orthogonal, Points
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.wire.chunk_message import FindElements, UpdateElements
 

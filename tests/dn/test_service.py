@@ -14,7 +14,7 @@ from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
 from hsparse.dn.settings import DataSettings
 from hsparse.errors import Moved, StoreFailed, Unauthenticated
-from hsparse.format.selection import Orthogonal
+from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.sn.remote_node import RemoteNode
 from hsparse.storage.memory import MemoryStore

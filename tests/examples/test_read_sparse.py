@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.format.boxes import Boxes
 from hsparse.format.checksum import lookup3
-from hsparse.format.encoded_selection import encode_selection
-from hsparse.format.orthogonal import Orthogonal
-from hsparse.format.points import Points
-from hsparse.format.selection import Selection
+from hsparse.format.selections.boxes import Boxes
+from hsparse.format.selections.encoded_selection import encode_selection
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.selection import Selection
 from hsparse.storage.posix import PosixStore
 from hsparse.testing.rest_client import RestClient
 from tests.docs_pages import PROJECT

@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hsparse.format.axis import Axis, Span
-from hsparse.format.boxes import Boxes
-from hsparse.format.grid import Grid
-from hsparse.format.orthogonal import Orthogonal
-from hsparse.format.points import Points
-from hsparse.format.selection import Selection
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.axis import Axis, Span
+from hsparse.format.selections.boxes import Boxes
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.selection import Selection
 
 
 def extents(min_rank: int = 1, max_rank: int = 3, least: int = 1) -> st.SearchStrategy[tuple[int, ...]]:

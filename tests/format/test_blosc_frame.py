@@ -7,9 +7,9 @@ import pytest
 
 from hsparse.errors import Corrupt
 from hsparse.format.blosc_frame import decode_frame
-from hsparse.format.dense_chunk import decode_dense, encode_dense
+from hsparse.format.kinds.dense_chunk import decode_dense, encode_dense
+from hsparse.format.kinds.vlen_chunk import decode_bare_vlen, encode_bare_vlen
 from hsparse.format.raw_codec import blosc_encode
-from hsparse.format.variable_chunk import decode_variable, encode_variable
 from hsparse.model.element import element_of
 from hsparse.model.filter import Filter
 from hsparse.model.variable_array import VariableArray
@@ -35,8 +35,8 @@ def test_elements_of_variable_length() -> None:
     words = [b"\3\0\0\0abc"] * 50
     array = VariableArray.of(words)
     data = blosc_encode(array.heap.tobytes(), 5, 0, 4, 1)
-    assert list(decode_variable(data, (50,), TEXT, (DEFLATE,))) == words
-    assert list(decode_variable(encode_variable(array, (DEFLATE,)), (50,), TEXT, (DEFLATE,))) == words
+    assert list(decode_bare_vlen(data, (50,), TEXT, (DEFLATE,))) == words
+    assert list(decode_bare_vlen(encode_bare_vlen(array, (DEFLATE,)), (50,), TEXT, (DEFLATE,))) == words
 
 
 def test_frames_are_read_in_place_of_any_compressor() -> None:
@@ -54,7 +54,7 @@ def test_what_is_none() -> None:
     assert decode_frame(data[:-1], (DEFLATE,)) is None
     assert decode_frame(data + b"abcd", (BLOSC, Filter(3))) is None
     with pytest.raises(Corrupt):
-        decode_variable(data, (1,), TEXT, (DEFLATE,))
+        decode_bare_vlen(data, (1,), TEXT, (DEFLATE,))
     data = bytearray(blosc_encode(np.arange(9000.0).tobytes(), 5, 1, 4, 8))
     data[16:] = b"\xff" * (len(data) - 16)
     with pytest.raises(Corrupt, match="HSDS"):

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.dense_chunk import encode_dense
 from hsparse.format.direct_chunk import MOST_UNFILTERED, check_direct
-from hsparse.format.sparse_chunk import SparseChunk, encode_sparse
-from hsparse.format.structured_footer import unseal
+from hsparse.format.kinds.dense_chunk import encode_dense
+from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
+from hsparse.format.structured.footer import unseal
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 

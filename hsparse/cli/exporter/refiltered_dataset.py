@@ -18,7 +18,6 @@ from hsparse.cli.importer.stored_data import StoredData
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters import decode, encode
-from hsparse.format.grid import Grid
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_index import plan_index
 from hsparse.format.hdf5.chunk_records import dense_records
@@ -30,6 +29,7 @@ from hsparse.format.hdf5.planned_chunks import Column
 from hsparse.format.hdf5.planned_header import PlannedMessage
 from hsparse.format.hdf5.planned_object import plan_layout
 from hsparse.format.hdf5.stored_type import has_places
+from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.filter import Filter
 

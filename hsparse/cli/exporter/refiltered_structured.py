@@ -19,7 +19,7 @@ from hsparse.format.hdf5.index_kind import IndexKind
 from hsparse.format.hdf5.planned_header import PlannedMessage
 from hsparse.format.hdf5.section_pipelines import MESSAGES, encode_section_pipelines
 from hsparse.format.hdf5.structured_layout import StructuredLayout, plan_structured_layout
-from hsparse.format.structured_chunk import METADATA_FIXED, METADATA_VL, build, open_chunk
+from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, build, open_chunk
 
 
 class StructuredChunks(RefilteredDataset):

@@ -22,8 +22,8 @@ from hsparse.cli.importer.source import naming
 from hsparse.cli.importer.stored_data import Dims, StoredData
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import TooLarge
-from hsparse.format.grid import Grid
 from hsparse.format.hdf5.layout_message import Chunked
+from hsparse.format.plan.grid import Grid
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.dataspace import dims_of
 from hsparse.model.filter import Filter

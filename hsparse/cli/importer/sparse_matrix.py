@@ -16,8 +16,8 @@ from hsparse.cli.importer.server import Server
 from hsparse.cli.importer.source import naming
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.points import Points
-from hsparse.format.structured_region import encode_region
+from hsparse.format.selections.points import Points
+from hsparse.format.structured.region import encode_region
 
 Elements = tuple[NDArray[np.uint64], NDArray[Any]]
 """Coordinates, (n, rank), and values, (n,)."""

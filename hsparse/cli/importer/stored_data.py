@@ -15,7 +15,6 @@ from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters import decode
-from hsparse.format.grid import Grid
 from hsparse.format.hdf5.chunk_index import read_index
 from hsparse.format.hdf5.chunk_records import ChunkRecords
 from hsparse.format.hdf5.index_kind import IndexKind
@@ -33,6 +32,7 @@ from hsparse.format.hdf5.reads import ByteRange
 from hsparse.format.hdf5.stored_elements import read_elements
 from hsparse.format.hdf5.stored_object import StoredDataset
 from hsparse.format.hdf5.stored_type import StoredType, is_packed
+from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.element import Fixed, element_of
 from hsparse.model.json_form import Values

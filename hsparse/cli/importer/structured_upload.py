@@ -17,8 +17,6 @@ from hsparse.cli.importer.stored_data import Dims, is_raw
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import byte_view
-from hsparse.format.encoded_selection import decode_offsets
-from hsparse.format.grid import Grid
 from hsparse.format.hdf5.chunk_index import read_index
 from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.section_pipelines import Pipelines, decode_section_pipelines, is_section_pipelines
@@ -26,9 +24,12 @@ from hsparse.format.hdf5.stored_elements import read_elements
 from hsparse.format.hdf5.stored_object import StoredObject
 from hsparse.format.hdf5.stored_type import has_references, is_packed
 from hsparse.format.hdf5.structured_layout import StructuredLayout, decode_structured_layout
-from hsparse.format.points import Points
-from hsparse.format.sparse_chunk import open_sparse
-from hsparse.format.structured_chunk import (
+from hsparse.format.kinds.sparse_chunk import open_sparse
+from hsparse.format.kinds.vlen_chunk import NAMES
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.encoded_selection import decode_offsets
+from hsparse.format.selections.points import Points
+from hsparse.format.structured.container import (
     METADATA_FIXED,
     METADATA_VL,
     Section,
@@ -36,9 +37,8 @@ from hsparse.format.structured_chunk import (
     build,
     open_chunk,
 )
-from hsparse.format.structured_region import encode_region, encode_variable_region
-from hsparse.format.structured_variable_chunk import NAMES
-from hsparse.format.variable_sections import decode_elements, revision_of_heap
+from hsparse.format.structured.region import encode_region, encode_vlen_region
+from hsparse.format.structured.vlen_sections import decode_elements, revision_of_heap
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.element import Fixed, element_of
 from hsparse.model.layout import chunk_spec
@@ -185,7 +185,7 @@ class StructuredUpload:
         values = decode_elements(fixed, heap, element, NAMES, revision)
         offsets, order = decode_offsets(selection, self._data.layout.index.chunk, values.size)
         values = values if order is None else values[order]
-        body = encode_variable_region(self._points(scaled, offsets), values, element)
+        body = encode_vlen_region(self._points(scaled, offsets), values, element)
         self._server.json("PUT", f"{self._url}/value", body, sparse=1)
 
     def _points(self, scaled: Dims, offsets: NDArray[np.uint32]) -> Points:

@@ -19,7 +19,7 @@ from hsparse.format.hdf5.checked_block import PREFIX, open_block
 from hsparse.format.hdf5.file_bounds import FileBounds
 from hsparse.format.hdf5.reads import ByteRange, Reads
 from hsparse.format.hdf5.widths import Widths
-from hsparse.format.structured_chunk import CHECKSUM
+from hsparse.format.structured.container import CHECKSUM
 
 Records = NDArray[Any]
 """(n,) of the bytes of a record each, `V`."""

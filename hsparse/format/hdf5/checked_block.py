@@ -8,7 +8,7 @@ from __future__ import annotations
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.checksum import lookup3
-from hsparse.format.structured_chunk import CHECKSUM
+from hsparse.format.structured.container import CHECKSUM
 
 PREFIX = 6
 """The bytes of signature, version and client."""

@@ -17,7 +17,7 @@ from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.index_layout import IndexLayout
-from hsparse.format.structured_chunk import Section
+from hsparse.format.structured.container import Section
 
 Columns = NDArray[np.uint64]
 Elements = NDArray[Any]

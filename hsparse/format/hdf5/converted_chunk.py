@@ -1,7 +1,7 @@
 """Structured chunks whose elements a file has in another form than the store, made when they are asked for.
 
 The store has the heaps of the newest revision, and the names of objects in references; older revisions have another
-heap (`hsparse.format.packed_heap`), and files have addresses. The selection's section is the same everywhere.
+heap (`hsparse.format.structured.heap`), and files have addresses. The selection's section is the same everywhere.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hsparse.format.hdf5.planned_chunks import Column, PlannedChunks
 from hsparse.format.hdf5.planned_elements import KeyOf, plan_elements
 from hsparse.format.hdf5.section_pipelines import Pipelines
 from hsparse.format.hdf5.stored_type import has_references, stored_type
-from hsparse.format.structured_chunk import METADATA_FIXED, METADATA_VL, build, open_chunk
-from hsparse.format.structured_variable_chunk import NAMES
-from hsparse.format.variable_sections import decode_elements, encode_elements
+from hsparse.format.kinds.vlen_chunk import NAMES
+from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, build, open_chunk
+from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
 from hsparse.model.chunk_spec import ChunkSpec
 
 

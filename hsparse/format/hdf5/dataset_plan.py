@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.grid import Grid
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_index import index_info, plan_index
 from hsparse.format.hdf5.chunk_records import ChunkRecords, dense_records
@@ -34,6 +33,7 @@ from hsparse.format.hdf5.planned_object import PlannedAttribute, PlannedDataset,
 from hsparse.format.hdf5.section_pipelines import MESSAGES, encode_section_pipelines
 from hsparse.format.hdf5.stored_type import StoredType, has_places, stored_type
 from hsparse.format.hdf5.structured_layout import StructuredLayout, plan_structured_layout
+from hsparse.format.plan.grid import Grid
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of, shown_shape
 from hsparse.model.layout import CHUNKED, chunk_spec, shown_layout

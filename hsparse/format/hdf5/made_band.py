@@ -12,7 +12,7 @@ from hsparse.errors import Corrupt, Moved
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_rows import sections_of
 from hsparse.format.hdf5.matrix_bands import MatrixBands, MatrixPart
-from hsparse.format.sparse_chunk import open_sparse
+from hsparse.format.kinds.sparse_chunk import open_sparse
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,16 +13,15 @@ import numpy as np
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import sections_of
-from hsparse.format.dense_chunk import decode_dense
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.file_plan import ALIGNMENT
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.planned_chunks import Column
 from hsparse.format.hdf5.planned_elements import KeyOf, plan_elements
 from hsparse.format.hdf5.stored_type import stored_type
-from hsparse.format.sparse_chunk import open_sparse
-from hsparse.format.structured_variable_chunk import decode_dense_variable, open_sparse_variable
-from hsparse.format.variable_chunk import decode_variable
+from hsparse.format.kinds.dense_chunk import decode_dense
+from hsparse.format.kinds.sparse_chunk import open_sparse
+from hsparse.format.kinds.vlen_chunk import decode_bare_vlen, decode_dense_vlen, open_sparse_vlen
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.json_form import Values
 from hsparse.model.variable_array import VariableArray, take
@@ -66,7 +65,7 @@ def make_defined(spec: ChunkSpec, data: Buffer, sections: Column) -> bytes:
     element = spec.datatype.element
     parts = sections_of(sections)
     if spec.datatype.is_variable:
-        found[open_sparse_variable(data, parts, spec.dims, element, spec.filters).offsets] = 1
+        found[open_sparse_vlen(data, parts, spec.dims, element, spec.filters).offsets] = 1
     else:
         found[open_sparse(data, parts, spec.dims, spec.dtype, spec.filters).offsets] = 1
     return found.tobytes()
@@ -123,8 +122,8 @@ def _values(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
         if not datatype.is_variable:
             return decode_dense(data, spec.dims, datatype.stored, spec.filters[0])
         if spec.structured:
-            return decode_dense_variable(data, spec.dims, datatype.element, spec.filters)
-        return decode_variable(data, spec.dims, datatype.element, spec.filters[0])
+            return decode_dense_vlen(data, spec.dims, datatype.element, spec.filters)
+        return decode_bare_vlen(data, spec.dims, datatype.element, spec.filters[0])
     except Corrupt as error:
         raise Corrupt(f"A chunk of {spec.dataset} is corrupt: {error.message}") from error
 
@@ -140,7 +139,7 @@ def _filled(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
 
 def _filled_variable(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
     element = spec.datatype.element
-    chunk = open_sparse_variable(data, sections_of(sections), spec.dims, element, spec.filters)
+    chunk = open_sparse_vlen(data, sections_of(sections), spec.dims, element, spec.filters)
     numbers = np.zeros(prod(spec.dims), np.intp)
     numbers[chunk.offsets] = np.arange(1, len(chunk.offsets) + 1)
     return take([VariableArray.of([bytes(spec.variable_fill.heap)]), chunk.values], numbers)

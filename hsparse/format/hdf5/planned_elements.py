@@ -19,7 +19,7 @@ from hsparse.format.buffer import byte_view
 from hsparse.format.hdf5.addressed import Addressed, Key, address_to
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.stored_type import OBJECT, StoredType, dims_of_array, is_plain
-from hsparse.format.serialized_selection import ALL, encode_blocks, encode_points, encode_simple
+from hsparse.format.selections.serialized_selection import ALL, encode_blocks, encode_points, encode_simple
 from hsparse.model.element import element_of
 from hsparse.model.json_form import Values
 from hsparse.model.region_reference import region_json

@@ -23,7 +23,7 @@ from hsparse.format.hdf5.reads import Reads
 from hsparse.format.hdf5.stored_file import StoredFile
 from hsparse.format.hdf5.stored_type import OBJECT, StoredType, dims_of_array, is_plain
 from hsparse.format.hdf5.together import together
-from hsparse.format.serialized_selection import (
+from hsparse.format.selections.serialized_selection import (
     BlockList,
     Everything,
     Nothing,

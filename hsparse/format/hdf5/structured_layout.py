@@ -19,7 +19,7 @@ from hsparse.format.hdf5.file_bounds import UNDEFINED
 from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.index_kind import STRUCTURED_KINDS, IndexKind, parse_kind
 from hsparse.format.hdf5.index_layout import IndexLayout
-from hsparse.format.structured_chunk import METADATA_FIXED, METADATA_VL
+from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL
 
 VERSION, CLASS, PROPERTY_VERSION = 5, 4, 0
 UNFILTERED_EDGES, FILTERED_SINGLE = 1, 2

@@ -18,8 +18,8 @@ from hsparse.sn.media import Media
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.objects.requested_dataset import until_current
 from hsparse.sn.respond import respond
-from hsparse.wire.linked_message import ReadPiece
-from hsparse.wire.stored_message import DirectChunk, ReadDirect, WriteDirect
+from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
+from hsparse.wire.file_backed_message import ReadPiece
 
 FILTER_MASK = "X-Hdf-filter-mask"
 SECTION_SIZE = "X-Hdf-section-size"

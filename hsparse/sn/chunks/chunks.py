@@ -13,14 +13,14 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, NotFound, TooLarge
-from hsparse.format.boxes import Boxes
-from hsparse.format.grid import Grid
-from hsparse.format.merged_boxes import merge, row_runs
-from hsparse.format.orthogonal import Orthogonal
-from hsparse.format.points import Points
-from hsparse.format.select_syntax import parse_select
-from hsparse.format.selection import Selection
-from hsparse.format.selection_json import selection_json
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.boxes import Boxes
+from hsparse.format.selections.merged_boxes import merge, row_runs
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.selection_json import selection_json
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import chunk_name
 from hsparse.sn.chunks.signed_chunks import SignedChunks

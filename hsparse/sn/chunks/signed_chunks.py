@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.selection import Selection
+from hsparse.format.selections.selection import Selection
 from hsparse.sn.chunks.stored_chunks import Json, Scaled, StoredChunks, Wanted
 from hsparse.sn.linked.file_rights import FileRights
 from hsparse.sn.owners import Owners
-from hsparse.wire.stored_message import SignKeys
+from hsparse.wire.chunk_info_message import SignKeys
 
 
 class SignedChunks:

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
 from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED, ChunkRows
-from hsparse.format.grid import Grid
-from hsparse.format.selection import Selection
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.selection import Selection
 from hsparse.model.filter_json import SECTIONS
 from hsparse.model.objid import chunk_key, chunk_name, chunk_prefix, map_key
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.owners import Owners
 from hsparse.sn.values.chunk_fanout import list_chunks
-from hsparse.wire.stored_message import CountChunks, FindChunk, ListChunks
+from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks
 
 Json = dict[str, Any]
 Scaled = tuple[int, ...]

@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 from aiohttp import web
 
+from hsparse.concurrency.gather import gather_all
 from hsparse.errors import NOT_THERE
 from hsparse.model.acl import allowed
 from hsparse.model.right import Right
@@ -19,7 +20,6 @@ from hsparse.sn.json_text import encode_floats
 from hsparse.sn.objects.attribute_query import AttributeQuery, parse_query
 from hsparse.sn.objects.pattern import matcher
 from hsparse.sn.objects.walk import read_many
-from hsparse.wire.gather import gather_all
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import ListKeys
 

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from hsparse.concurrency.gather import gather_each
 from hsparse.errors import Moved, TooLarge
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
@@ -20,9 +21,8 @@ from hsparse.sn.objects.crawl import Crawl
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.objects.reading import Batch
 from hsparse.sn.owners import Owners
-from hsparse.wire.gather import gather_each
+from hsparse.wire.chunk_info_message import ListChunks
 from hsparse.wire.message import Record
-from hsparse.wire.stored_message import ListChunks
 
 MOST_METADATA = 64 * 1024 * 1024
 """Bytes that the records of a domain may have, as JSON."""

@@ -9,7 +9,7 @@ from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import chunk_key, chunk_name
 from hsparse.sn.owners import Owners
-from hsparse.wire.stored_message import DirectChunk, ReadDirect
+from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect
 
 GONE = (ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.MOVED)
 

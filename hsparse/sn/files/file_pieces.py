@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from hsparse.concurrency.gather import gather_all
 from hsparse.errors import Moved, PreconditionFailed, Unsupported
 from hsparse.format.blosc_frame import is_frame
 from hsparse.format.buffer import Buffer, byte_view
@@ -24,7 +25,6 @@ from hsparse.sn.files.held_bands import HeldBands
 from hsparse.sn.files.linked_pieces import check_piece, read_piece
 from hsparse.sn.files.matrix_pieces import MatrixPieces
 from hsparse.sn.owners import Owners
-from hsparse.wire.gather import gather_all
 
 Made = TypeVar("Made")
 PART = 256 * 1024

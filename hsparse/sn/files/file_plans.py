@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hsparse.clock import Clock
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import Gone, Moved, NotFound
 from hsparse.format.hdf5.domain_plan import DomainPlan, plan_domain
 from hsparse.format.hdf5.file_form import STOCK, FileForm
@@ -19,7 +20,6 @@ from hsparse.sn.files.turns import Turns
 from hsparse.sn.objects.trim import finish_trim
 from hsparse.sn.owners import Owners
 from hsparse.sn.settings import ServiceSettings
-from hsparse.wire.budget import Budget
 
 VERSION = 2
 """Part of every etag: to be raised when the same domain is laid out in another way."""
@@ -61,7 +61,9 @@ class FilePlans:
     `bands` are those of matrices that are kept for the next part of a file.
     """
 
-    def __init__(self, owners: Owners, clock: Clock, settings: ServiceSettings, answers: Budget) -> None:
+    def __init__(
+        self, owners: Owners, clock: Clock, settings: ServiceSettings, answers: MemoryBudget
+    ) -> None:
         self._owners = owners
         self._clock = clock
         self._most_answered = settings.answer_memory

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
 from hsparse.format.buffer import byte_view
+from hsparse.format.file_backed import longest_piece, mask_of, pipeline_of
 from hsparse.format.filters import decode
 from hsparse.format.hdf5.chunk_order import sort_rows
 from hsparse.format.hdf5.planned_chunks import LinkedPlaces, PlannedChunks
-from hsparse.format.linked_chunk import longest_piece, mask_of, pipeline_of
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.linked_file import LinkedFile
 from hsparse.model.linked_layout import CONTIGUOUS_REF, linked_layout
@@ -24,7 +24,7 @@ from hsparse.sn.linked.linked_read import linked_file
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.owners import Owners
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.wire.linked_message import InspectFile, ReadPiece
+from hsparse.wire.file_backed_message import InspectFile, ReadPiece
 
 RUN = 4 * 1024 * 1024
 """Bytes of contiguous data that are read at once."""

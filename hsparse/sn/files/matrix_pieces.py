@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 
+from hsparse.concurrency.gather import gather_all
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.hdf5.made_band import (
     BandMaker,
@@ -19,7 +20,6 @@ from hsparse.sn.files.chunk_batches import batches
 from hsparse.sn.files.file_chunk import read_planned
 from hsparse.sn.files.held_bands import HeldBands
 from hsparse.sn.owners import Owners
-from hsparse.wire.gather import gather_all
 
 BLOCK = 32_768
 """Entries that are made at once of what is not in a band as it is."""

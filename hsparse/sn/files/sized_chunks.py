@@ -10,6 +10,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.concurrency.gather import gather_each
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.format.blosc_frame import is_frame
 from hsparse.format.chunk_rows import UNFILTERED
 from hsparse.format.hdf5.addressed import Key
@@ -29,8 +31,6 @@ from hsparse.sn.files.file_chunk import read_planned
 from hsparse.sn.files.linked_pieces import judge_linked
 from hsparse.sn.owners import Owners
 from hsparse.sn.settings import ServiceSettings
-from hsparse.wire.budget import Budget
-from hsparse.wire.gather import gather_each
 
 READS_AT_ONCE = 8
 
@@ -38,7 +38,7 @@ READS_AT_ONCE = 8
 class SizedChunks:
     """Finds sizes; `answers` is the memory that reading for it may take."""
 
-    def __init__(self, owners: Owners, settings: ServiceSettings, answers: Budget) -> None:
+    def __init__(self, owners: Owners, settings: ServiceSettings, answers: MemoryBudget) -> None:
         self._owners = owners
         self._settings = settings
         self._answers = answers

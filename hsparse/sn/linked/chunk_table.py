@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Conflict, TooLarge
-from hsparse.format.selection import Orthogonal, Points, Selection
+from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.model.linked_layout import linked_layout
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.owners import Owners

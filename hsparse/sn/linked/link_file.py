@@ -9,7 +9,7 @@ from hsparse.sn.linked.chunk_table import check_table
 from hsparse.sn.linked.file_rights import FileRights
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.objects.object_path import check_member
-from hsparse.wire.linked_message import InspectFile
+from hsparse.wire.file_backed_message import InspectFile
 from hsparse.wire.message import Record
 
 LOCATOR = "chunklocator"

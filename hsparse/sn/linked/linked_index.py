@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from hsparse.errors import NotFound
 from hsparse.format.chunk_rows import row_names
-from hsparse.format.grid import Grid
-from hsparse.format.plan import met
-from hsparse.format.selection import Selection
+from hsparse.format.plan.chunk_plan import met
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.selection import Selection
 from hsparse.model.linked_file import LinkedFile, file_key
 from hsparse.model.objid import chunk_name
 from hsparse.sn.chunks.stored_chunks import Json, Order, Scaled, Wanted, place

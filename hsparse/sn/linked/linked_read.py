@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Conflict, TooLarge
-from hsparse.format.grid import Grid
-from hsparse.format.linked_pieces import LONGEST, Pieces
-from hsparse.format.plan import Share
+from hsparse.format.file_backed import LONGEST, Pieces
+from hsparse.format.plan.chunk_plan import Share
+from hsparse.format.plan.grid import Grid
 from hsparse.model.linked_file import LinkedFile
 from hsparse.model.linked_layout import CHUNKED_REF, CONTIGUOUS_REF, linked_layout, piece_dims
 from hsparse.sn.linked.chunk_table import ChunkTable, ReadTable
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.owners import Owners
 from hsparse.wire.chunk_message import Part
-from hsparse.wire.linked_message import ReadLinked
+from hsparse.wire.file_backed_message import ReadFileBacked
 
 MOST_PIECES = 1 << 20
 """The most pieces one read may meet: of each, the place in its file is in memory."""
@@ -55,9 +55,9 @@ class LinkedRead:
         piece = () if self._layout["class"] == CONTIGUOUS_REF else self._piece
         spec = self._dataset.spec
 
-        def message(some: list[int]) -> ReadLinked:
+        def message(some: list[int]) -> ReadFileBacked:
             parts = tuple(Part(shares[i].scaled, shares[i].selection, shares[i].full) for i in some)
-            return ReadLinked(spec, parts, pieces.of(np.array(some, np.intp)), files, piece)
+            return ReadFileBacked(spec, parts, pieces.of(np.array(some, np.intp)), files, piece)
 
         values: list[NDArray[Any] | None] = await self._owners.gather(
             there, lambda i: f"{files[regions[i][0]].uri}@{regions[i][1]}", message

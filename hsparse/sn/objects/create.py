@@ -12,6 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
+from hsparse.concurrency.gather import gather_all
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
 from hsparse.model.attribute import check_name, parse_attribute
 from hsparse.model.link import HARD, check_title, parse_link
@@ -23,7 +24,6 @@ from hsparse.sn.objects.objects import remove
 from hsparse.sn.objects.shown import shown_object
 from hsparse.sn.objects.type_reference import read_type
 from hsparse.sn.respond import respond
-from hsparse.wire.gather import gather_all
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteLinks, DeleteObject, PutLinks
 

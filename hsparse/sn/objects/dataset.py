@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hsparse.errors import BadRequest
-from hsparse.format.grid import Grid
+from hsparse.format.plan.grid import Grid
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import chunk_spec
 from hsparse.model.linked_layout import is_linked

@@ -8,7 +8,7 @@ import numpy as np
 from aiohttp import web
 
 from hsparse.errors import BadRequest
-from hsparse.format.orthogonal import Orthogonal
+from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.fill_value import parse_fill_value
 from hsparse.model.filter_spelling import spelled_filters

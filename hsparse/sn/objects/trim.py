@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from hsparse.concurrency.gather import gather_all
 from hsparse.errors import Moved
 from hsparse.model.objid import chunk_key
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.owners import Owners
 from hsparse.sn.values.chunk_fanout import list_chunks
 from hsparse.wire.chunk_message import TrimChunks
-from hsparse.wire.gather import gather_all
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import EndTrim
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hsparse.errors import BadRequest, Conflict
-from hsparse.format.grid import Grid
+from hsparse.format.plan.grid import Grid
 from hsparse.sn.context import Context
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.objects.trim import finish_trim

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.concurrency.gather import gather_all
 from hsparse.errors import TooLarge
 from hsparse.format.fields import as_type, pick_fields
-from hsparse.format.plan import Share, count_chunks, plan
-from hsparse.format.selection import Selection
+from hsparse.format.plan.chunk_plan import Share, count_chunks, plan
+from hsparse.format.selections.selection import Selection
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import chunk_key, chunk_of_key, chunk_prefix
 from hsparse.sn.linked.linked_question import LinkedQuestion
@@ -31,7 +32,6 @@ from hsparse.wire.chunk_message import (
     UpdateElements,
     WriteChunks,
 )
-from hsparse.wire.gather import gather_all
 from hsparse.wire.record_message import ListKeys
 
 MANY_CHUNKS = 1024

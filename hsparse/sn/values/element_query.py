@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.extent import check_countable, ravel
 from hsparse.format.fields import as_type, packed_type, pick_fields
-from hsparse.format.grid import Grid
-from hsparse.format.pages import pages
-from hsparse.format.plan import Share, count_chunks, plan
+from hsparse.format.plan.chunk_plan import Share, count_chunks, plan
+from hsparse.format.plan.grid import Grid
+from hsparse.format.plan.pages import pages
 from hsparse.format.query import bind_query
-from hsparse.format.selection import Orthogonal, Points, Selection, ascending, coords_at
+from hsparse.format.selections.extent import check_countable, ravel
+from hsparse.format.selections.selection import Orthogonal, Points, Selection, ascending, coords_at
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MOST_CHUNKS, ChunkFanout
 from hsparse.wire.chunk_message import Found

@@ -11,9 +11,9 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.extent import unravel
 from hsparse.format.fields import packed_type
-from hsparse.format.selection import Points, Selection
+from hsparse.format.selections.extent import unravel
+from hsparse.format.selections.selection import Points, Selection
 from hsparse.model.element import Fixed
 from hsparse.model.json_form import from_json
 from hsparse.model.variable_array import VariableArray

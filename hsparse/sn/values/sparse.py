@@ -7,11 +7,11 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.axis import as_span
-from hsparse.format.encoded_selection import encode_selection
-from hsparse.format.select_syntax import parse_select
-from hsparse.format.selection import Orthogonal, Selection
-from hsparse.format.selection_json import parse_selection_json, selection_json
+from hsparse.format.selections.axis import as_span
+from hsparse.format.selections.encoded_selection import encode_selection
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.selection import Orthogonal, Selection
+from hsparse.format.selections.selection_json import parse_selection_json, selection_json
 from hsparse.sn.context import Context
 from hsparse.sn.json_body import read_object
 from hsparse.sn.media import Media, accepted

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
-from hsparse.format.extent import columns
 from hsparse.format.fields import as_type
-from hsparse.format.plan import Share
-from hsparse.format.selection import Points, Selection
+from hsparse.format.plan.chunk_plan import Share
+from hsparse.format.selections.extent import columns
+from hsparse.format.selections.selection import Points, Selection
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.values.arrow import ArrowWriter
 from hsparse.sn.values.chunk_fanout import ChunkFanout

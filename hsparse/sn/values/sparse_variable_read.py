@@ -11,12 +11,12 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
-from hsparse.format.grid import Grid
-from hsparse.format.pages import pages
-from hsparse.format.plan import Share
-from hsparse.format.selection import Boxes, Points, Selection, ascending
-from hsparse.format.selection_json import selection_json
-from hsparse.format.structured_region import encode_variable_region
+from hsparse.format.plan.chunk_plan import Share
+from hsparse.format.plan.grid import Grid
+from hsparse.format.plan.pages import pages
+from hsparse.format.selections.selection import Boxes, Points, Selection, ascending
+from hsparse.format.selections.selection_json import selection_json
+from hsparse.format.structured.region import encode_vlen_region
 from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray, join
 from hsparse.sn.context import Context
@@ -138,7 +138,7 @@ async def answer_sparse_variable(
                 continue
             points, values = found
             if media is Media.BINARY:
-                body = await aside(values.size, encode_variable_region, points, values, datatype.element)
+                body = await aside(values.size, encode_vlen_region, points, values, datatype.element)
                 return web.Response(body=body, content_type=media.value)
             value = await aside(values.size, to_json, values, datatype.element)
             return respond_shown(context, {"selection": selection_json(points), "value": value})

@@ -9,7 +9,7 @@ import numpy as np
 
 from hsparse.errors import BadRequest
 from hsparse.format.fields import packed_type
-from hsparse.format.selection import Selection
+from hsparse.format.selections.selection import Selection
 from hsparse.model.element import Element, Fixed
 from hsparse.model.json_form import Values, from_json
 from hsparse.model.variable_array import VariableArray

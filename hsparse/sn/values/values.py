@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import packed_type, parse_fields
-from hsparse.format.pages import pages
-from hsparse.format.select_syntax import parse_select
-from hsparse.format.selection import Points, Selection
-from hsparse.format.selection_json import selection_json
-from hsparse.format.structured_region import encode_region
+from hsparse.format.plan.pages import pages
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.selection import Points, Selection
+from hsparse.format.selections.selection_json import selection_json
+from hsparse.format.structured.region import encode_region
 from hsparse.model.json_form import Values
 from hsparse.model.variable_array import VariableArray
 from hsparse.sn.context import Context

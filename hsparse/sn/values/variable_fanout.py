@@ -8,14 +8,14 @@ from typing import ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
+from hsparse.concurrency.gather import gather_all
 from hsparse.errors import TooLarge
-from hsparse.format.pages import pages
-from hsparse.format.plan import Share, count_chunks, plan
-from hsparse.format.selection import Selection
+from hsparse.format.plan.chunk_plan import Share, count_chunks, plan
+from hsparse.format.plan.pages import pages
+from hsparse.format.selections.selection import Selection
 from hsparse.model.variable_array import MAX_HEAP, VariableArray, take
 from hsparse.sn.values.chunk_fanout import MOST_CHUNKS, ChunkFanout, parts_of
 from hsparse.wire.chunk_message import ReadSparseVariable, ReadVariable, SparseVariableValues, WriteChunks
-from hsparse.wire.gather import gather_all
 
 Part: TypeAlias = VariableArray | int | None
 INLINE = 1 << 14

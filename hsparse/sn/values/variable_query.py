@@ -15,10 +15,10 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
-from hsparse.format.extent import ravel, unravel
-from hsparse.format.plan import count_chunks
+from hsparse.format.plan.chunk_plan import count_chunks
 from hsparse.format.query import Query, bind_query, queried
-from hsparse.format.selection import Orthogonal, Points, Selection, ascending, coords_at
+from hsparse.format.selections.extent import ravel, unravel
+from hsparse.format.selections.selection import Orthogonal, Points, Selection, ascending, coords_at
 from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray, take
 from hsparse.model.variable_fields import Fields

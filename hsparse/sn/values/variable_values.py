@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.errors import TooLarge
-from hsparse.format.selection import Selection
+from hsparse.format.selections.selection import Selection
 from hsparse.model.counted import split
 from hsparse.model.datatype import Datatype
 from hsparse.model.element import Element

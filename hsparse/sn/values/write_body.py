@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.fields import packed_type, parse_fields
-from hsparse.format.select_syntax import parse_select
-from hsparse.format.selection import Orthogonal, Points, Selection, Span
-from hsparse.format.structured_region import decode_region, decode_variable_region
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.selection import Orthogonal, Points, Selection, Span
+from hsparse.format.structured.region import decode_region, decode_vlen_region
 from hsparse.model.json_form import Values
 from hsparse.sn.context import Context
 from hsparse.sn.json_body import read_object
@@ -119,7 +119,7 @@ def _structured(data: bytes | bytearray, dataset: Dataset) -> tuple[Selection, V
     values: Values
     try:
         if dataset.is_variable:
-            selection, values = decode_variable_region(data, dataset.spec.datatype.element)
+            selection, values = decode_vlen_region(data, dataset.spec.datatype.element)
         else:
             selection, values = decode_region(data, dataset.dtype)
     except Corrupt as error:

@@ -19,8 +19,8 @@ from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile
 from hsparse.errors import StoreFailed
-from hsparse.format.points import Points
-from hsparse.format.structured_region import encode_region
+from hsparse.format.selections.points import Points
+from hsparse.format.structured.region import encode_region
 from hsparse.storage.s3 import S3Store
 from hsparse.storage.s3_upload import Part, S3Upload
 from hsparse.testing.moto_server import make_bucket

@@ -10,7 +10,7 @@ import numpy as np
 
 from hsparse.client.connection import Connection
 from hsparse.format.hdf5.stored_type import StoredType, has_places, has_references, names_of_enum, stored_type
-from hsparse.format.selection_json import parse_selection_json
+from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.datatype import parse_type
 from hsparse.model.filter import Filter

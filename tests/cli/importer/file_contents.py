@@ -18,11 +18,11 @@ from hsparse.cli.importer.stored_data import StoredData
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.format.direct_chunk import check_direct
-from hsparse.format.grid import Grid
 from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.format.hdf5.stored_elements import check_known
 from hsparse.format.hdf5.stored_object import StoredObject
+from hsparse.format.plan.grid import Grid
 from hsparse.model.layout import chunk_spec
 from hsparse.model.variable_array import VariableArray
 

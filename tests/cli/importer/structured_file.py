@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from hsparse.format.encoded_selection import encode_offsets
-from hsparse.format.grid import Grid
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.chunk_index import index_info, plan_index
 from hsparse.format.hdf5.chunk_records import structured_records
@@ -19,7 +17,9 @@ from hsparse.format.hdf5.planned_object import LeadsTo, PlannedDataset, PlannedG
 from hsparse.format.hdf5.section_pipelines import MESSAGES, encode_section_pipelines
 from hsparse.format.hdf5.stored_type import StoredType
 from hsparse.format.hdf5.structured_layout import StructuredLayout, encode_structured_layout
-from hsparse.format.structured_chunk import METADATA_FIXED, StoredChunk, build
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.encoded_selection import encode_offsets
+from hsparse.format.structured.container import METADATA_FIXED, StoredChunk, build
 from hsparse.model.filter import Filter
 
 INDEX = 4096

@@ -19,8 +19,8 @@ from hsparse.cli.importer.server import Server
 from hsparse.cli.importer.sparse_matrix import MAX_CHUNK_ELEMENTS, chunk_of, row_of
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
-from hsparse.format.points import Points
-from hsparse.format.structured_region import decode_region
+from hsparse.format.selections.points import Points
+from hsparse.format.structured.region import decode_region
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 

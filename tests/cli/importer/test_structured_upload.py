@@ -10,12 +10,12 @@ import pytest
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
-from hsparse.format.encoded_selection import decode_offsets
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.index_kind import IndexKind
 from hsparse.format.hdf5.stored_type import StoredType, stored_type
-from hsparse.format.structured_chunk import open_chunk
-from hsparse.format.variable_sections import decode_elements
+from hsparse.format.selections.encoded_selection import decode_offsets
+from hsparse.format.structured.container import open_chunk
+from hsparse.format.structured.vlen_sections import decode_elements
 from hsparse.model.element import element_of
 from hsparse.model.filter import Filter
 from hsparse.model.json_form import to_json

@@ -21,7 +21,7 @@ from hsparse.format.hdf5.chunk_records import (
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.index_kind import IndexKind
 from hsparse.format.hdf5.index_layout import IndexLayout
-from hsparse.format.structured_chunk import Section
+from hsparse.format.structured.container import Section
 from tests.format.hdf5.host_file import assert_same
 from tests.format.hdf5.record_cases import make_layout, make_records
 

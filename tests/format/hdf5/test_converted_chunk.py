@@ -17,11 +17,10 @@ from hsparse.format.hdf5.converted_chunk import (
     referring_chunks,
 )
 from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
-from hsparse.format.sparse_chunk import SparseChunk, encode_sparse
-from hsparse.format.sparse_variable_chunk import SparseVariableChunk
-from hsparse.format.structured_chunk import METADATA_FIXED, METADATA_VL, open_chunk
-from hsparse.format.structured_variable_chunk import NAMES, encode_sparse_variable
-from hsparse.format.variable_sections import decode_elements, revision_of_heap
+from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
+from hsparse.format.kinds.vlen_chunk import NAMES, SparseVlenChunk, encode_sparse_vlen
+from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, open_chunk
+from hsparse.format.structured.vlen_sections import decode_elements, revision_of_heap
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.variable_array import VariableArray
@@ -52,8 +51,8 @@ def test_heaps_of_older_revisions(revision: FormatRevision, filters: Any) -> Non
     spec = spec_of(TEXT, *filters)
     values = VariableArray.of([counted(text) for text in ("", "größe", "x" * 3000)])
     element = spec.datatype.element
-    chunk = SparseVariableChunk(spec.dims, np.array([1, 5, 15], np.uint32), values)
-    data, sections = opened(encode_sparse_variable(chunk, element, spec.filters))
+    chunk = SparseVlenChunk(spec.dims, np.array([1, 5, 15], np.uint32), values)
+    data, sections = opened(encode_sparse_vlen(chunk, element, spec.filters))
     assert is_converted(spec, revision)
     assert not is_converted(spec, NEWEST)
     assert filters_in_file(spec) == spec.filters
@@ -69,8 +68,8 @@ def test_heaps_of_older_revisions(revision: FormatRevision, filters: Any) -> Non
 
 def test_the_newest_heap_is_known() -> None:
     spec = spec_of(TEXT, (), (), ())
-    chunk = SparseVariableChunk(spec.dims, np.array([1], np.uint32), VariableArray.of([counted("a")]))
-    data, sections = opened(encode_sparse_variable(chunk, spec.datatype.element, spec.filters))
+    chunk = SparseVlenChunk(spec.dims, np.array([1], np.uint32), VariableArray.of([counted("a")]))
+    data, sections = opened(encode_sparse_vlen(chunk, spec.datatype.element, spec.filters))
     heap = open_chunk(data, sections_of(sections), METADATA_VL, spec.filters)[2]
     assert revision_of_heap(heap, NEWEST) is NEWEST
     assert revision_of_heap(b"", NEWEST) is NEWEST
@@ -105,8 +104,8 @@ def test_what_structured_chunks_have_no_place_for(item: Any) -> None:
 
 def test_corrupt() -> None:
     spec = spec_of(TEXT, (), (), ())
-    chunk = SparseVariableChunk(spec.dims, np.array([1], np.uint32), VariableArray.of([counted("abc")]))
-    data, sections = opened(encode_sparse_variable(chunk, spec.datatype.element, spec.filters))
+    chunk = SparseVlenChunk(spec.dims, np.array([1], np.uint32), VariableArray.of([counted("abc")]))
+    data, sections = opened(encode_sparse_vlen(chunk, spec.datatype.element, spec.filters))
     changed = data[:-9] + bytes((data[-9] ^ 1,)) + data[-8:]
     with pytest.raises(Corrupt, match=r"A chunk of d-1 is corrupt: Section 2"):
         convert_chunk(spec, changed, sections, OLD[0], lambda _: None)

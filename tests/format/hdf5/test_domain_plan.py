@@ -27,9 +27,9 @@ from hsparse.format.hdf5.layout_message import Chunked
 from hsparse.format.hdf5.made_chunk import made_size, make_chunk, make_defined
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.format.hdf5.stored_elements import Target, read_elements
-from hsparse.format.sparse_chunk import SparseChunk
-from hsparse.format.sparse_variable_chunk import SparseVariableChunk
-from hsparse.format.structured_footer import unseal
+from hsparse.format.kinds.sparse_chunk import SparseChunk
+from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
+from hsparse.format.structured.footer import unseal
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_form import Values, from_json, to_json
 from hsparse.model.layout import chunk_spec
@@ -173,7 +173,7 @@ def file_of(found: dict[str, Any], values: Values, path: Path) -> Path:
     if not isinstance(values, VariableArray):
         chunk = np.ascontiguousarray(values).reshape(-1).view(spec.dtype).reshape(-1)[: len(places)]
     if spec.sparse and isinstance(values, VariableArray):
-        chunk = SparseVariableChunk(spec.dims, places, values)
+        chunk = SparseVlenChunk(spec.dims, places, values)
     elif spec.sparse:
         chunk = SparseChunk(spec.dims, places, chunk)
     data, table = (b"", np.zeros((0, 3), np.uint64))

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from hsparse.errors import Corrupt
 from hsparse.format.chunk_rows import sections_of
 from hsparse.format.hdf5.made_chunk import made_size, make_chunk, make_defined
-from hsparse.format.sparse_chunk import SparseChunk, encode_sparse
-from hsparse.format.sparse_variable_chunk import SparseVariableChunk
-from hsparse.format.structured_footer import unseal
-from hsparse.format.structured_variable_chunk import encode_dense_variable, encode_sparse_variable
-from hsparse.format.variable_chunk import encode_variable
+from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
+from hsparse.format.kinds.vlen_chunk import (
+    SparseVlenChunk,
+    encode_bare_vlen,
+    encode_dense_vlen,
+    encode_sparse_vlen,
+)
+from hsparse.format.structured.footer import unseal
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.variable_array import VariableArray
@@ -84,10 +87,10 @@ def test_sparse_numbers(places: list[int]) -> None:
 def test_sparse_text(places: list[int], words: list[str]) -> None:
     spec = ChunkSpec("d-x", TEXT, (12,), True, counted("?"), (DEFLATE, (), ()))
     some = [words[place] for place in places]
-    chunk = SparseVariableChunk(
+    chunk = SparseVlenChunk(
         (12,), np.array(places, np.uint32), VariableArray.of([counted(one) for one in some])
     )
-    data, table = opened(encode_sparse_variable(chunk, spec.datatype.element, spec.filters))
+    data, table = opened(encode_sparse_vlen(chunk, spec.datatype.element, spec.filters))
     made = make_chunk(spec, data, table, 4096, nowhere, lambda _: None)
     assert len(made) == made_size(spec, data, table, lambda _: None)
     assert texts(made, 4096, 12) == [word if place in places else "?" for place, word in enumerate(words)]
@@ -101,9 +104,9 @@ def test_dense_text(words: list[str], structured: bool) -> None:
     spec = ChunkSpec("d-x", TEXT, (3, 4), False, b"", filters)
     array = VariableArray.of([counted(word) for word in words], (3, 4))
     if structured:
-        data = encode_dense_variable(array, spec.datatype.element, filters)
+        data = encode_dense_vlen(array, spec.datatype.element, filters)
     else:
-        data = bytes(encode_variable(array, filters[0]))
+        data = bytes(encode_bare_vlen(array, filters[0]))
     made = make_chunk(spec, data, NONE, 8, nowhere, lambda _: None)
     assert len(made) == made_size(spec, data, NONE, lambda _: None)
     assert texts(made, 8, 12) == words

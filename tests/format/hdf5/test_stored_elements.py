@@ -9,14 +9,20 @@ import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.axis import Span
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.file_plan import FilePlan
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.planned_object import PlannedGroup, plan_file
 from hsparse.format.hdf5.stored_elements import Target, read_elements
 from hsparse.format.hdf5.stored_type import StoredType, stored_type
-from hsparse.format.serialized_selection import ALL, NONE, encode_points, encode_regular, encode_simple
+from hsparse.format.selections.axis import Span
+from hsparse.format.selections.serialized_selection import (
+    ALL,
+    NONE,
+    encode_points,
+    encode_regular,
+    encode_simple,
+)
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_form import to_json
 from tests.format.hdf5.file_walk import FileBytes

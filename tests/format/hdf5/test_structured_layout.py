@@ -22,7 +22,7 @@ from hsparse.format.hdf5.structured_layout import (
     decode_structured_layout,
     encode_structured_layout,
 )
-from hsparse.format.structured_chunk import METADATA_FIXED, METADATA_VL, Section
+from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, Section
 from tests.format.golden_file import GoldenDataset, golden_datasets
 from tests.format.hdf5.host_file import assert_same, fetch_from
 from tests.format.hdf5.record_cases import make_records, revisions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hsparse.format.grid import Grid
+from hsparse.format.plan.grid import Grid
 from hsparse.sn.chunks.stored_chunks import MAP_PAGE, Order, map_page, place, shown_sections
 
 

@@ -18,8 +18,8 @@ from hsparse.cluster.membership import Membership
 from hsparse.dn.chunks import FIRST_WAVE
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.extent import unravel
-from hsparse.format.selection import Orthogonal, Points, Selection
+from hsparse.format.selections.extent import unravel
+from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.model.objid import new_id, new_root_id
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.owners import Owners

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.format.encoded_selection import decode_selection
-from hsparse.format.selection import Points
-from hsparse.format.structured_region import decode_region, encode_region
+from hsparse.format.selections.encoded_selection import decode_selection
+from hsparse.format.selections.selection import Points
+from hsparse.format.structured.region import decode_region, encode_region
 from hsparse.sn.media import Media
 from hsparse.sn.values.arrow import ArrowWriter, read_arrow
 from hsparse.storage.memory import MemoryStore

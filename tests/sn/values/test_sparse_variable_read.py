@@ -11,9 +11,9 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
-from hsparse.format.encoded_selection import decode_selection
-from hsparse.format.selection import Orthogonal, Points, Selection
-from hsparse.format.structured_region import decode_variable_region, encode_variable_region
+from hsparse.format.selections.encoded_selection import decode_selection
+from hsparse.format.selections.selection import Orthogonal, Points, Selection
+from hsparse.format.structured.region import decode_vlen_region, encode_vlen_region
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray
@@ -79,7 +79,7 @@ def body(item: Any, points: list[tuple[int, ...]], values: list[Any], media: Med
         return {"points": points, "value": values}
     array, element, coords = column(item, values), parse_type(item).element, np.array(points, np.uint64)
     if media is Media.BINARY:
-        return encode_variable_region(Points(SHAPE, coords), array, element)
+        return encode_vlen_region(Points(SHAPE, coords), array, element)
     writer = ArrowWriter(SHAPE, np.dtype(object), element)
     return writer.batch(list(coords.T), array) + writer.end()
 
@@ -99,7 +99,7 @@ async def everything(client: RestClient, path: str, item: Any, **query: Any) -> 
     places = reply["selection"].get("coordinates", [])
     found = [(places, reply["value"])]
     reply = await client("GET", f"{path}/value", sparse=1, accept=BINARY, **query)
-    selection, values = decode_variable_region(reply.body, element)
+    selection, values = decode_vlen_region(reply.body, element)
     found.append((selection.coords().tolist(), to_json(values, element)))
     reply = await client("GET", f"{path}/value", sparse=1, accept=Media.ARROW.value, **query)
     coords, values = read_variable_arrow(reply.body, 2, element)
@@ -267,19 +267,19 @@ async def test_text_that_is_no_utf8_is_told_where_arrow_is_asked(client: RestCli
     assert reply.status == 400
     assert "octet-stream" in reply["error"]["message"]
     reply = await client("GET", f"{path}/value", sparse=1, accept=BINARY)
-    _, values = decode_variable_region(reply.body, parse_type(TEXT).element)
+    _, values = decode_vlen_region(reply.body, parse_type(TEXT).element)
     assert values.heap.tobytes() == data
 
 
 BAD_BODIES = [
     b"",
-    encode_variable_region(
+    encode_vlen_region(
         Points((10,), np.array([[1]], np.uint64)), column(TEXT, ["a"]), parse_type(TEXT).element
     )[:-9],
-    encode_variable_region(
+    encode_vlen_region(
         Points((11,), np.array([[1]], np.uint64)), column(TEXT, ["a"]), parse_type(TEXT).element
     ),
-    encode_variable_region(
+    encode_vlen_region(
         Points((10,), np.array([[1]], np.uint64)), column(INTS, [[1]]), parse_type(INTS).element
     ),
 ]

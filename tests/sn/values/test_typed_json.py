@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.format.selection import Orthogonal
+from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray
 from hsparse.sn.objects.dataset import Dataset

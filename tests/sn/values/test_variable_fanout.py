@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.format.selection import Orthogonal, Points, Selection
+from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.values.variable_fanout import INLINE, VariableFanout, aside
 from hsparse.storage.memory import MemoryStore

@@ -1,0 +1,59 @@
+"""A budget of bytes: a full one makes requests wait, then answer busy, never die."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from hsparse.errors import Busy
+
+PATIENCE = 30.0
+"""Seconds that a request waits for room."""
+
+
+class MemoryBudget:
+    """Bytes that may be in use at once; those who wait are served in the order they came."""
+
+    def __init__(self, limit: int, patience: float = PATIENCE) -> None:
+        self._limit = limit
+        self._patience = patience
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.used = 0
+
+    @asynccontextmanager
+    async def hold(self, nbytes: int) -> AsyncIterator[None]:
+        """Hold `nbytes` (more than the whole budget counts as all of it); `Busy` when no room comes free."""
+        nbytes = min(nbytes, self._limit)
+        await self._acquire(nbytes)
+        try:
+            yield
+        finally:
+            self.used -= nbytes
+            self._admit()
+
+    async def _acquire(self, nbytes: int) -> None:
+        if not self._waiting and self.used + nbytes <= self._limit:
+            self.used += nbytes
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((nbytes, turn))
+        try:
+            async with asyncio.timeout(self._patience):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self.used -= nbytes
+            self._waiting = deque(item for item in self._waiting if item[1] is not turn)
+            self._admit()
+            if isinstance(error, TimeoutError):
+                raise Busy(f"No room for {nbytes} bytes within {self._patience:g} s; try again.") from error
+            raise
+
+    def _admit(self) -> None:
+        while self._waiting and self.used + self._waiting[0][0] <= self._limit:
+            nbytes, turn = self._waiting.popleft()
+            if not turn.done():
+                self.used += nbytes
+                turn.set_result(None)

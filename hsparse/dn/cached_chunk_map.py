@@ -1,0 +1,114 @@
+"""A dataset's chunk map as a data node holds it: loaded once, added to, and put when much is new."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from hsparse.concurrency.offload import OffloadPool
+from hsparse.errors import Corrupt, HsparseError, NotFound, PreconditionFailed
+from hsparse.format.chunk_map import ChunkMap, decode_map, encode_map
+from hsparse.storage.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+FEW = 64
+"""Rows that are not worth a put: reading as many footers again costs as much as reading the map."""
+SHARE = 32
+"""A map is put again when one row of so many is new."""
+
+
+class CachedChunkMap:
+    """A map in the cache, see `Held`; what it says is only ever used of chunks whose etags are as it says."""
+
+    def __init__(self, key: str, rank: int, sections: int, store: ObjectStore, workers: OffloadPool) -> None:
+        self.key = key
+        self._rank, self._sections = rank, sections
+        self._store = store
+        self._workers = workers
+        self._rows: ChunkMap | None = None
+        self._etag: str | None = None
+        self._new = 0
+        self._loading: asyncio.Task[ChunkMap] | None = None
+        self._saving: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._loading is not None or self._saving is not None
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.key) + (0 if self._rows is None else self._rows.nbytes)
+
+    async def settle(self) -> None:
+        """Wait until no put of the map is under way."""
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
+
+    async def drain(self) -> None:
+        while tasks := [task for task in (self._loading, self._saving) if task is not None]:
+            await asyncio.wait(tasks)
+
+    async def rows(self) -> ChunkMap:
+        """Return what is known; read from the store once."""
+        if self._rows is not None:
+            return self._rows
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load())
+        return await asyncio.shield(self._loading)
+
+    async def add(self, new: ChunkMap, counts: tuple[int, ...], check: Callable[[], None]) -> None:
+        """Add rows; put the map, without what lies outside the grid's `counts`, when it is worth it.
+
+        `check` raises when nothing is to be put any more. A put that fails is no failure of the request: the next
+        one puts again.
+        """
+        while True:
+            known = await self.rows()
+            merged = await self._workers.run(known.nbytes + new.nbytes, known.merge, new)
+            if self._rows is known:  # nobody else has added rows meanwhile
+                break
+        self._rows = merged
+        self._new += len(new)
+        if self._new > max(FEW, len(self._rows) // SHARE) and self._saving is None:
+            check()
+            self._saving = asyncio.create_task(self._save(counts))
+            await asyncio.shield(self._saving)
+
+    async def _load(self) -> ChunkMap:
+        rows, etag = ChunkMap.empty(self._rank, self._sections), None
+        try:
+            stored = await self._store.get(self.key)
+            etag = stored.etag
+            rows = await self._workers.run(
+                8 * len(stored.data), decode_map, stored.data, self._rank, self._sections
+            )
+        except NotFound:
+            pass
+        except Corrupt as error:
+            # What it said can be read again from the chunks; the next put replaces it.
+            log.warning("The chunk map %s is read anew: %s", self.key, error.message)
+        finally:
+            self._loading = None
+        self._rows, self._etag = rows, etag
+        return rows
+
+    async def _save(self, counts: tuple[int, ...]) -> None:
+        assert self._rows is not None
+        rows, new = self._rows.inside(counts), self._new
+        self._new = 0
+        try:
+            data = await self._workers.run(rows.nbytes, encode_map, rows)
+            if self._etag is None:
+                self._etag = await self._store.put_if_absent(self.key, data)
+            else:
+                self._etag = await self._store.put_if_match(self.key, data, self._etag)
+        except PreconditionFailed:
+            # Another node has put one: it is read with the next request, and what is missing there added.
+            self._rows = self._etag = None
+        except HsparseError as error:
+            self._new += new
+            log.warning("The chunk map %s could not be put: %s", self.key, error.message)
+        finally:
+            self._saving = None

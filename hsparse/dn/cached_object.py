@@ -1,0 +1,282 @@
+"""One object of the store as its owner holds it: loaded once, changed in groups, put conditionally.
+
+Changes that arrive while a put is in flight wait and share the next one. A change is a pure function
+of the value, so that it can be applied again to what another writer stored in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeVar
+
+from hsparse.concurrency.offload import OffloadPool
+from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed
+from hsparse.storage.object_store import Buffer, ObjectStore
+
+V = TypeVar("V")
+T = TypeVar("T")
+
+ATTEMPTS = 64
+"""How often a group is applied again after another writer's put came first, before it fails as busy."""
+
+
+class Codec(Protocol[V]):
+    """Bytes <-> value of one kind of object. Values are never modified once they are committed."""
+
+    def decode(self, data: bytes) -> V:
+        """Return the value; `Corrupt` when the bytes are not one."""
+        ...
+
+    def encode(self, value: V) -> Buffer:
+        """Return the object's bytes."""
+        ...
+
+    def nbytes(self, value: V, stored: int) -> int:
+        """Return about how many bytes of memory the value takes, which is `stored` bytes as an object."""
+        ...
+
+    def work(self, nbytes: int) -> int:
+        """Return what changing and encoding a value of so many bytes of memory amounts to, see `OffloadPool`."""
+        ...
+
+
+class Base(Enum):
+    """What a change needs of the value it is applied to, when that is not in memory."""
+
+    NEEDED = "needed"
+    """The value: it is loaded first."""
+    ABSENT = "absent"
+    """Most likely there is no object: try that first, load only when the put is refused."""
+    IGNORED = "ignored"
+    """Nothing: the change replaces the value whatever it is, and never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded(Generic[V]):
+    """A value that a change returns with the object's very bytes, to be stored instead of what a codec makes."""
+
+    value: V
+    data: Buffer
+
+
+@dataclass(slots=True)
+class _Waiting(Generic[V]):
+    change: Callable[[V | None], tuple[V | Encoded[V] | None, Any]]
+    weight: int
+    base: Base
+    done: asyncio.Future[Any]
+
+
+@dataclass(slots=True)
+class _State(Generic[V]):
+    """What the store held when last seen. `value` is unset where only the etag is known."""
+
+    value: V | None
+    etag: str | None
+    decoded: bool = True
+    nbytes: int = 0
+
+
+@dataclass(slots=True)
+class _Group(Generic[V]):
+    """A group applied to a value: the new value, its bytes (None: nothing to put), a result a change."""
+
+    value: V | None
+    data: Buffer | None
+    results: list[Any] = field(default_factory=list)
+
+
+class CachedObject(Generic[V]):
+    """An object and everything its owner knows of it. Not thread-safe: one event loop uses it."""
+
+    def __init__(self, key: str, store: ObjectStore, codec: Codec[V], workers: OffloadPool) -> None:
+        self.key = key
+        self._store = store
+        self._codec = codec
+        self._workers = workers
+        self._state: _State[V] | None = None
+        self._loading: asyncio.Task[V | None] | None = None
+        self._waiting: list[_Waiting[V]] = []
+        self._committing: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether it must stay in memory."""
+        return self._committing is not None or self._loading is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that forgetting it would free."""
+        return len(self.key) + (self._state.nbytes if self._state is not None else 0)
+
+    def peek(self) -> tuple[bool, V | None]:
+        """Return whether the value is in memory, and the value."""
+        state = self._state
+        return (True, state.value) if state is not None and state.decoded else (False, None)
+
+    async def read(self) -> V | None:
+        """Return the committed value, None where the store has no such object."""
+        known, value = self.peek()
+        if known:
+            return value
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load())
+        return await asyncio.shield(self._loading)
+
+    async def apply(
+        self,
+        change: Callable[[V | None], tuple[V | Encoded[V] | None, T]],
+        *,
+        weight: int = 0,
+        base: Base = Base.NEEDED,
+    ) -> T:
+        """Change the value and return the change's result once the new value is durable.
+
+        `change` takes the value (None: there is no object) and returns the new one (None: delete it; the
+        same object: nothing to store; `Encoded`: with its bytes) and a result; what it raises is raised here and
+        changes nothing.
+        `weight` is about how many bytes it works on.
+        """
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(change, weight, base, done))
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit())
+        return await done
+
+    async def drain(self) -> None:
+        """Wait until nothing is being committed."""
+        while self._committing is not None:
+            await asyncio.wait([self._committing])
+
+    async def settle(self) -> None:
+        """Wait until what was accepted before this call is stored or has failed; what comes later may go on."""
+        if self._committing is None:
+            return
+        with suppress(HsparseError):  # of the others' making: they are told themselves
+            await self.apply(lambda value: (value, None))
+
+    async def _load(self) -> V | None:
+        try:
+            stored = await self._store.get(self.key)
+        except NotFound:
+            state: _State[V] = _State(None, None)
+        else:
+            value = await self._workers.run(len(stored.data), self._codec.decode, stored.data)
+            state = _State(value, stored.etag, nbytes=self._codec.nbytes(value, len(stored.data)))
+        finally:
+            self._loading = None
+        if self._state is None or not self._state.decoded:
+            self._state = state
+        return self._state.value
+
+    async def _commit(self) -> None:
+        try:
+            while self._waiting:
+                group, self._waiting = self._waiting, []
+                try:
+                    results = await self._commit_group(group)
+                except Exception as error:  # noqa: BLE001
+                    # Every waiter must hear of it, whatever it is; each gets it raised in its own request.
+                    self._state = None
+                    results = [error] * len(group)
+                for waiting, result in zip(group, results, strict=True):
+                    if waiting.done.done():
+                        continue
+                    if isinstance(result, BaseException):
+                        waiting.done.set_exception(result)
+                    else:
+                        waiting.done.set_result(result)
+        finally:
+            self._committing = None
+
+    async def _commit_group(self, group: list[_Waiting[V]]) -> list[Any]:
+        for _ in range(ATTEMPTS):
+            remembered = self._state is not None or self._loading is not None
+            state = await self._known(group[0].base)
+            weight = self._codec.work(state.nbytes) + sum(waiting.weight for waiting in group)
+            applied = await self._workers.run(weight, self._apply_group, group, state.value)
+            try:
+                if not await self._put(state, applied, group[0].base) and remembered:
+                    await self._confirm(state)
+            except PreconditionFailed:
+                self._state = await self._seen_again(group)
+                continue
+            return applied.results
+        raise Busy(f"Other writers kept changing {self.key}; try again.")
+
+    async def _known(self, base: Base) -> _State[V]:
+        """Return what to apply a group to; the store is asked only when its first change needs the value."""
+        state = self._state
+        if state is not None and (state.decoded or base is Base.IGNORED):
+            return state
+        if base is not Base.NEEDED and state is None:
+            return _State(None, None, decoded=False)
+        await self.read()
+        assert self._state is not None
+        return self._state
+
+    async def _seen_again(self, group: list[_Waiting[V]]) -> _State[V] | None:
+        """After a refused put: None, to load; where the value is ignored the current etag is enough."""
+        if group[0].base is not Base.IGNORED:
+            group[0].base = Base.NEEDED
+            return None
+        try:
+            stored = await self._store.get_range(self.key, 0, 1)
+        except NotFound:
+            return _State(None, None)
+        return _State(None, stored.etag, decoded=False)
+
+    def _apply_group(self, group: list[_Waiting[V]], value: V | None) -> _Group[V]:
+        before = value
+        data: Buffer | None = None
+        results: list[Any] = []
+        for waiting in group:
+            try:
+                new, result = waiting.change(value)
+            except HsparseError as error:
+                result = error
+            else:
+                if isinstance(new, Encoded):
+                    value, data = new.value, new.data
+                elif new is not value:
+                    value, data = new, None
+            results.append(result)
+        changed = value is not None and (value is not before or before is None)
+        if data is None and changed and value is not None:
+            data = self._codec.encode(value)
+        return _Group(value, data, results)
+
+    async def _put(self, state: _State[V], group: _Group[V], base: Base) -> bool:
+        """Store what the group made; False when there was nothing to store."""
+        if group.data is None:
+            gone = group.value is None and (state.value is not None or not state.decoded)
+            if gone:
+                if state.etag is not None and base is Base.NEEDED:
+                    await self._confirm(state)  # stores have no portable conditional delete
+                await self._store.delete(self.key)
+                self._state = _State(None, None)
+            return gone
+        if state.etag is None:
+            etag = await self._store.put_if_absent(self.key, group.data)
+        else:
+            etag = await self._store.put_if_match(self.key, group.data, state.etag)
+        assert group.value is not None  # or there were no data
+        self._state = _State(group.value, etag, nbytes=self._codec.nbytes(group.value, len(group.data)))
+        return True
+
+    async def _confirm(self, state: _State[V]) -> None:
+        """Raise `PreconditionFailed` when the store no longer holds `state`.
+
+        That a remembered value needs no change, or refuses one, says nothing once another node has
+        replaced it; no put would find out.
+        """
+        try:
+            etag: str | None = (await self._store.get_range(self.key, 0, 1)).etag
+        except NotFound:
+            etag = None
+        if etag != state.etag:
+            raise PreconditionFailed(f"{self.key} was changed by another node.")

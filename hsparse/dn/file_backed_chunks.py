@@ -1,0 +1,255 @@
+"""Chunks whose data stays in files: read by ranges, put together, and kept as any chunk in memory is."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import ExitStack
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.concurrency.gather import gather_all, gather_each
+from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.concurrency.offload import OffloadPool
+from hsparse.dn import dense_changes
+from hsparse.dn.backing_files import BackingFiles
+from hsparse.dn.cache import Cache
+from hsparse.dn.fences import Fences
+from hsparse.errors import BadRequest, Conflict, Corrupt
+from hsparse.format.file_backed import (
+    ByteRange,
+    Pieces,
+    byte_ranges,
+    decode_piece,
+    longest_piece,
+    place_piece,
+    place_start,
+)
+from hsparse.model.linked_file import LinkedFile
+from hsparse.model.objid import chunk_key
+from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.chunk_message import Part
+from hsparse.wire.file_backed_message import ReadFileBacked, ReadPiece
+
+MIB = 1024 * 1024
+BATCH = 32 * MIB
+"""Bytes of chunks of one message that are worked on at a time."""
+WORK_AT_ONCE = 128 * MIB
+"""Bytes of chunks and of ranges read for them that all messages together work on at a time."""
+RANGES_AT_ONCE = 16
+SHARE = MIB
+"""Bytes of pieces that one thread decodes before another range gets its turn."""
+PIECE_BYTES = 64
+"""Work on a piece's columns, as so many bytes."""
+MUCH = 4
+"""A part smaller than its chunk by this factor is copied, so as not to keep the chunk in memory."""
+
+Array = NDArray[Any]
+
+
+class LinkedChunk:
+    """A chunk put together, or being put together by a task; see `Held`."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.value: Array | None = None
+        self.loading: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self.loading is not None
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.key) + (0 if self.value is None else self.value.nbytes)
+
+    async def settle(self) -> None:
+        """Nothing is ever accepted."""
+
+    async def drain(self) -> None:
+        if self.loading is not None:
+            await asyncio.wait([self.loading])
+
+
+class FileBackedChunks:
+    """Linked chunks by what they are made of, over the node's cache and store."""
+
+    def __init__(self, store: ObjectStore, cache: Cache, workers: OffloadPool, fences: Fences) -> None:
+        self._files = BackingFiles(store)
+        self._cache = cache
+        self._workers = workers
+        self._fences = fences
+        self._working = MemoryBudget(WORK_AT_ONCE)
+
+    async def inspect(self, uri: str) -> LinkedFile:
+        """Answer `InspectFile`."""
+        return await self._files.inspect(uri)
+
+    async def read_piece(self, message: ReadPiece) -> NDArray[np.uint8]:
+        """Answer `ReadPiece`."""
+        stop = message.offset + message.size
+        return np.frombuffer(
+            await self._files.read(message.file, message.offset, stop, exact=message.exact), np.uint8
+        )
+
+    async def read(self, message: ReadFileBacked) -> tuple[Array | None, ...]:
+        """Answer `ReadFileBacked`; parts are worked on in the order in which they lie in their files."""
+        self._fences.check(message.spec)
+        _check(message)
+        count = len(message.parts)
+        result: list[Array | None] = [None] * count
+        order = np.lexsort(message.pieces.firsts(count)[::-1])
+        order = order[message.pieces.counts(count)[order] > 0]
+        size = math.prod(message.spec.dims) * message.spec.dtype.itemsize
+        step = max(1, BATCH // size)
+        for first in range(0, len(order), step):
+            batch = order[first : first + step]
+            values = await self._batch(message, batch, size)
+            for place, value in zip(batch.tolist(), values, strict=True):
+                result[place] = _part(value, message.parts[place])
+        return tuple(result)
+
+    async def _batch(self, message: ReadFileBacked, batch: NDArray[np.intp], size: int) -> list[Array]:
+        """Return the chunks of some parts, of `size` bytes each."""
+        keys = _keys(message, batch)
+        with ExitStack() as uses:
+            chunks = [uses.enter_context(self._cache.use(key, partial(LinkedChunk, key))) for key in keys]
+            while any(chunk.value is None for chunk in chunks):
+                missing = [
+                    i for i, chunk in enumerate(chunks) if chunk.value is None and chunk.loading is None
+                ]
+                # Parts may name a chunk twice: the cache gives the same for both.
+                missing = list({id(chunks[i]): i for i in missing}.values())
+                others = {chunk.loading for chunk in chunks if chunk.loading is not None}
+                own = (
+                    self._start(message, batch[missing], [chunks[i] for i in missing], size)
+                    if missing
+                    else None
+                )
+                await asyncio.wait(others | ({own} if own else set()))
+                if own is not None:
+                    own.result()
+            return [chunk.value for chunk in chunks if chunk.value is not None]
+
+    def _start(
+        self, message: ReadFileBacked, parts: NDArray[np.intp], chunks: list[LinkedChunk], size: int
+    ) -> asyncio.Task[None]:
+        """Load chunks in a task of their own, which goes on when whoever asked first has gone."""
+        task = asyncio.create_task(self._load(message, message.pieces.of(parts), chunks, size))
+        for chunk in chunks:
+            chunk.loading = task
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return task
+
+    async def _load(
+        self, message: ReadFileBacked, pieces: Pieces, chunks: list[LinkedChunk], size: int
+    ) -> None:
+        try:
+            ranges = await self._workers.run(PIECE_BYTES * len(pieces.chunk), byte_ranges, pieces)
+            nbytes = size * len(chunks) + sum(found.stop - found.start for found in ranges)
+            share = max(
+                1, SHARE // (math.prod(message.piece or message.spec.dims) * message.spec.dtype.itemsize)
+            )
+            async with self._working.hold(nbytes):
+                arrays = await self._workers.run(size * len(chunks), _blank, message, pieces, len(chunks))
+
+                async def read(found: ByteRange) -> None:
+                    data = await self._files.read(message.files[found.file], found.start, found.stop)
+                    shares = [found.rows[at : at + share] for at in range(0, len(found.rows), share)]
+                    await gather_all(
+                        self._workers.run(
+                            size * len(rows), _decode, message, pieces, found, rows, data, arrays
+                        )
+                        for rows in shares
+                    )
+
+                await gather_each(read, ranges, RANGES_AT_ONCE)
+            for chunk, array in zip(chunks, arrays, strict=True):
+                array.flags.writeable = False
+                chunk.value = array
+        finally:
+            for chunk in chunks:
+                chunk.loading = None
+
+
+def _check(message: ReadFileBacked) -> None:
+    """Raise `Conflict` for pieces that are longer than filters can make them: they would fill the memory."""
+    pieces, spec = message.pieces, message.spec
+    itemsize = spec.dtype.itemsize
+    longest = longest_piece(message.piece or spec.dims, itemsize, spec.filters[0])
+    if len(pieces.size) and int(pieces.size.max()) > longest:
+        raise Conflict(
+            f"A chunk of {spec.dataset} is said to take {int(pieces.size.max())} bytes in its file; it can take "
+            f"at most {longest}."
+        )
+    if len(pieces.chunk) and int(pieces.chunk.max()) >= len(message.parts):
+        raise BadRequest("A piece belongs to none of the parts.")
+
+
+def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:
+    """Return the names of parts' chunks in the cache: what they are made of is in them."""
+    pieces = message.pieces.of(batch)
+    order = np.argsort(pieces.chunk, kind="stable")
+    bounds = np.searchsorted(pieces.chunk[order], np.arange(len(batch) + 1)).tolist()
+    columns = [
+        column[order] for column in (pieces.place, pieces.file, pieces.offset, pieces.size, pieces.mask)
+    ]
+    uris = "\n".join(file.uri + file.etag for file in message.files).encode()
+    keys = []
+    for number, part in enumerate(batch.tolist()):
+        rows = slice(bounds[number], bounds[number + 1])
+        digest = blake2b(uris, digest_size=12)
+        for column in columns:
+            digest.update(np.ascontiguousarray(column[rows]).tobytes())
+        keys.append(f"{chunk_key(message.spec.dataset, message.parts[part].scaled)}@{digest.hexdigest()}")
+    return keys
+
+
+def _blank(message: ReadFileBacked, pieces: Pieces, count: int) -> list[Array]:
+    """Return new arrays for chunks, filled where pieces may be missing."""
+    spec = message.spec
+    dtype, fill = spec.dtype, spec.fill_value
+    whole = math.prod(d // p for d, p in zip(spec.dims, message.piece, strict=True)) if message.piece else 0
+    return [
+        np.empty(spec.dims, dtype) if found == whole else np.full(spec.dims, fill, dtype)
+        for found in pieces.counts(count).tolist()
+    ]
+
+
+def _decode(
+    message: ReadFileBacked,
+    pieces: Pieces,
+    found: ByteRange,
+    rows: list[int],
+    data: bytes,
+    arrays: list[Array],
+) -> None:
+    """Set what some of the pieces in a range have."""
+    spec, view = message.spec, memoryview(data)
+    dtype = spec.dtype
+    for row in rows:
+        start = int(pieces.offset[row]) - found.start
+        part = view[start : start + int(pieces.size[row])]
+        array = arrays[int(pieces.chunk[row])]
+        if not message.piece:
+            place_start(array, part)
+            continue
+        try:
+            piece = decode_piece(part, message.piece, dtype, spec.filters[0], int(pieces.mask[row]))
+        except Corrupt as error:
+            # As likely the dataset was linked with other filters, or another type, as the file is damaged: no 5xx,
+            # after which clients ask again and again.
+            raise Conflict(
+                f"The file {message.files[found.file].uri!r} has no chunk of {spec.dataset} at byte "
+                f"{found.start + start}, {len(part)} bytes long: {error.message}"
+            ) from error
+        place_piece(array, pieces.place[row].tolist(), piece)
+
+
+def _part(value: Array, part: Part) -> Array:
+    selected = dense_changes.read(value, part.selection)
+    return selected.copy() if selected.nbytes * MUCH < value.nbytes else selected

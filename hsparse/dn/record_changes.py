@@ -1,0 +1,228 @@
+"""What each change does to a record: pure functions, so that they can be applied again after a reload."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from math import prod
+from typing import Any
+
+from hsparse.dn.fences import DeletedNames
+from hsparse.errors import BadRequest, Conflict, Gone, HsparseError
+from hsparse.model.dataspace import MAX_EXTENT
+from hsparse.model.link import same_link
+from hsparse.model.right import Right
+from hsparse.model.shown_type import shown_type
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import (
+    Change,
+    CreateObject,
+    DeleteAttributes,
+    DeleteLinks,
+    DeleteObject,
+    EndTrim,
+    Outcome,
+    PutAcl,
+    PutAttributes,
+    PutLinks,
+    PutRecord,
+    SetExtent,
+    UpdateJob,
+)
+
+UNLIMITED = "H5S_UNLIMITED"
+Changed = tuple[Record | None, Outcome]
+
+
+def change_record(change: Change, record: Record | None, now: float, graves: DeletedNames) -> Changed:
+    """Return the record after `change` (None: deleted) and the outcome; raises what the change forbids.
+
+    `record` is not modified. `now` is in seconds since the Unix epoch.
+    """
+    if isinstance(change, CreateObject):
+        return _create(change, record)
+    if isinstance(change, PutRecord):
+        return change.record, Outcome(change.record, changed=True)
+    if record is None:
+        raise graves.missing(f"{change.id}", change.id)
+    return _apply(change, record, now, graves)
+
+
+def _create(change: CreateObject, record: Record | None) -> Changed:
+    if record is not None:
+        raise Conflict(f"{change.id} exists already.")
+    return change.record, Outcome(change.record, changed=True, created=True)
+
+
+@singledispatch
+def _apply(change: Any, record: Record, now: float, graves: DeletedNames) -> Changed:
+    raise BadRequest(f"{type(change).__name__} is not a change of a record.")
+
+
+@_apply.register
+def _(change: DeleteObject, record: Record, now: float, graves: DeletedNames) -> Changed:
+    return None, Outcome(record, changed=True)
+
+
+@_apply.register
+def _(change: PutAttributes, record: Record, now: float, graves: DeletedNames) -> Changed:
+    attributes = dict(record.get("attributes") or {})
+    created = changed = False
+    for name, attribute in change.attributes.items():
+        there = attributes.get(name)
+        if there is not None and _same(attribute, there):
+            continue
+        if there is not None and not change.replace:
+            raise Conflict(f"Attribute {name!r} of {change.id} exists with another content; use replace=1.")
+        created |= there is None
+        changed = True
+        first = there.get("created", now) if there is not None and change.in_place else now
+        attributes[name] = {**attribute, "created": first, "lastModified": now}
+    if not changed:
+        return record, Outcome(record)
+    return _renew(record, now, attributes=attributes, changed=True, created=created)
+
+
+@_apply.register
+def _(change: DeleteAttributes, record: Record, now: float, graves: DeletedNames) -> Changed:
+    before = record.get("attributes") or {}
+    attributes = _without(
+        before,
+        change.names,
+        lambda name: graves.missing(f"Attribute {name!r} of {change.id}", change.id, "attribute", name),
+        again=change.again,
+    )
+    if len(attributes) == len(before):
+        return record, Outcome(record)
+    return _renew(record, now, attributes=attributes, changed=True)
+
+
+@_apply.register
+def _(change: PutLinks, record: Record, now: float, graves: DeletedNames) -> Changed:
+    links = dict(record.get("links") or {})
+    changed = False
+    for title, link in change.links.items():
+        there = links.get(title)
+        if there is not None and same_link(link, there):
+            continue
+        if there is not None:
+            raise Conflict(f"Link {title!r} of {change.id} exists with another target; delete it first.")
+        links[title] = {**link, "created": now}
+        changed = True
+    if not changed:
+        return record, Outcome(record)
+    return _renew(record, now, links=links, changed=True, created=True)
+
+
+@_apply.register
+def _(change: DeleteLinks, record: Record, now: float, graves: DeletedNames) -> Changed:
+    before = record.get("links") or {}
+    links = _without(
+        before,
+        change.titles,
+        lambda title: graves.missing(f"Link {title!r} of {change.id}", change.id, "link", title),
+        again=change.again,
+    )
+    if len(links) == len(before):
+        return record, Outcome(record)
+    return _renew(record, now, links=links, changed=True)
+
+
+@_apply.register
+def _(change: PutAcl, record: Record, now: float, graves: DeletedNames) -> Changed:
+    acls = dict(record.get("acls") or {})
+    there = acls.get(change.user)
+    acls[change.user] = {right.value: False for right in Right} | (there or {}) | change.rights
+    return _renew(record, now, acls=acls, changed=True, created=there is None)
+
+
+@_apply.register
+def _(change: SetExtent, record: Record, now: float, graves: DeletedNames) -> Changed:
+    shape = record["shape"]
+    before = tuple(shape.get("dims") or ())
+    after = _extent(change, before)
+    _check_extent(change.id, after, before, shape.get("maxdims"))
+    if after == before:
+        return record, Outcome(record)
+    grows = any(a > b for a, b in zip(after, before, strict=True))
+    shrinks = any(a < b for a, b in zip(after, before, strict=True))
+    if grows and "trim" in record:
+        raise Conflict(f"{change.id} is still being shrunk; finish that before it grows.")
+    fields: dict[str, Any] = {"shape": {**shape, "dims": list(after)}}
+    if shrinks:
+        fields["generation"] = record.get("generation", 0) + 1
+        # Until everything outside is erased, growing would uncover what the shrink had hidden.
+        fields["trim"] = True
+    return _renew(record, now, **fields, changed=True)
+
+
+@_apply.register
+def _(change: EndTrim, record: Record, now: float, graves: DeletedNames) -> Changed:
+    if "trim" not in record or record.get("generation", 0) != change.generation:
+        return record, Outcome(record)
+    rest = {key: value for key, value in record.items() if key != "trim"}
+    # Whoever still works at this shrink, and does not know that it is done, must not erase what comes now.
+    rest["generation"] = change.generation + 1
+    return rest, Outcome(rest, changed=True)
+
+
+@_apply.register
+def _(change: UpdateJob, record: Record, now: float, graves: DeletedNames) -> Changed:
+    if "ended" in record:
+        raise Conflict(f"The job {change.id} has ended already.")
+    return _renew(record, now, **change.fields, changed=True)
+
+
+def _extent(change: SetExtent, before: tuple[int, ...]) -> tuple[int, ...]:
+    if change.extend_dim < 0:
+        return change.dims
+    if change.extend_dim >= len(before):
+        raise BadRequest(
+            f"{change.id} has {len(before)} dimensions; there is no dimension {change.extend_dim}."
+        )
+    grown = list(before)
+    grown[change.extend_dim] += change.dims[0]
+    return tuple(grown)
+
+
+def _check_extent(
+    id: str, after: tuple[int, ...], before: tuple[int, ...], maxdims: list[Any] | None
+) -> None:
+    if len(after) != len(before):
+        raise BadRequest(f"{id} has {len(before)} dimensions, not {len(after)}.")
+    if maxdims is None:
+        raise BadRequest(f"{id} is not extensible: it was created without maxdims.")
+    if prod(after) > MAX_EXTENT or max(after, default=0) > MAX_EXTENT:
+        raise BadRequest(f"{id} would have the extent {list(after)}; a dataset has at most 2^63-1 elements.")
+    for dim, (extent, limit) in enumerate(zip(after, maxdims, strict=True)):
+        if limit not in (UNLIMITED, 0) and extent > limit:
+            raise Conflict(f"Dimension {dim} of {id} can have at most {limit} elements, not {extent}.")
+
+
+def _renew(record: Record, now: float, *, changed: bool, created: bool = False, **fields: Any) -> Changed:
+    renewed = {**record, **fields, "lastModified": now}
+    return renewed, Outcome(renewed, changed=changed, created=created)
+
+
+def _same(new: Record, there: Record) -> bool:
+    return _content(new) == _content(there)
+
+
+def _content(item: Record) -> Record:
+    """Return an attribute or link without its times, its type as answers show it.
+
+    h5pyd 1.0.0 sends back what it was shown, in which an enum has its names in both of two forms.
+    """
+    content = {key: value for key, value in item.items() if key not in ("created", "lastModified")}
+    return content | {"type": shown_type(content["type"])} if "type" in content else content
+
+
+def _without(items: Record, names: tuple[str, ...], missing: Any, *, again: bool) -> Record:
+    rest = dict(items)
+    for name in names:
+        if name in rest:
+            del rest[name]
+            continue
+        error: HsparseError = missing(name)
+        if not (again and isinstance(error, Gone)):
+            raise error
+    return rest

@@ -1,0 +1,240 @@
+"""The plan of a request: a selection of a dataset as shares, one a chunk."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.plan.axis_pieces import Piece, as_place, count_pieces, met_chunks, pieces
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.boxes import Boxes
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.runs import count_runs
+from hsparse.format.selections.selection import Selection
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """One chunk's part of a selection.
+
+    `selection` is in the chunk's own coordinates, over its full dimensions. `place` is the numpy index
+    of the part in an array of the whole selection's shape: `result[place] = part` and `values[place]`,
+    the part having the shape of `selection`. `full` says that every element of the chunk inside the
+    extent is selected.
+    """
+
+    scaled: tuple[int, ...]
+    selection: Selection
+    place: tuple[Any, ...]
+    full: bool
+
+
+def plan(selection: Selection, grid: Grid, existing: NDArray[np.uint64] | None = None) -> tuple[Share, ...]:
+    """Cut a selection into shares, in row-major order of their chunks; chunks it does not meet have none.
+
+    `existing`: (k, rank) uint64 scaled coordinates; given, only those chunks are considered. The number
+    of shares is not bounded here: ask `count_chunks` first.
+    """
+    if selection.extent != grid.extent:
+        raise BadRequest(f"The selection is of extent {list(selection.extent)}, not {list(grid.extent)}.")
+    if selection.size == 0 or (existing is not None and not len(existing)):
+        return ()
+    # a scalar has but one chunk, and numpy no unique rows without columns
+    only = None if existing is None or not grid.chunk else np.unique(existing.astype(np.int64), axis=0)
+    if isinstance(selection, Orthogonal):
+        return _plan_orthogonal(selection, grid, only)
+    if isinstance(selection, Points):
+        return _plan_points(selection, grid, only)
+    return _plan_boxes(selection, grid, only)
+
+
+def count_chunks(selection: Selection, grid: Grid) -> int:
+    """Return how many chunks the selection meets: the number of shares of its plan."""
+    if isinstance(selection, Orthogonal):
+        return math.prod(map(count_pieces, selection.axes, grid.chunk))
+    if isinstance(selection, Points):
+        return _distinct(*_numbers(grid.scaled(selection.coordinates)))
+    if not selection.size:
+        return 0
+    return _distinct(*_numbers(_cut_boxes(selection, grid)[1]))
+
+
+def met(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which of the chunks at `scaled`, (k, rank) uint64 and all of the grid, the selection meets."""
+    if selection.size == 0 or not len(scaled):
+        return np.zeros(len(scaled), np.bool_)
+    if isinstance(selection, Points):
+        return _member(scaled.astype(np.int64), grid.scaled(selection.coordinates).astype(np.int64))
+    if not isinstance(selection, Orthogonal):
+        return _member(scaled.astype(np.int64), _cut_boxes(selection, grid)[1].astype(np.int64))
+    found = np.ones(len(scaled), np.bool_)
+    for dim, axis in enumerate(selection.axes):
+        found &= met_chunks(axis, grid.chunk[dim], grid.extent[dim], scaled[:, dim].astype(np.int64))
+    return found
+
+
+# --- orthogonal -----------------------------------------------------------------------------------
+
+
+def _plan_orthogonal(selection: Orthogonal, grid: Grid, only: NDArray[np.int64] | None) -> tuple[Share, ...]:
+    by_dim = []
+    for dim, axis in enumerate(selection.axes):
+        wanted = None if only is None else np.unique(only[:, dim])
+        by_dim.append(pieces(axis, grid.chunk[dim], grid.extent[dim], wanted))
+    if only is None:
+        return tuple(_share(row, grid) for row in itertools.product(*by_dim))
+    found = [{piece.chunk: piece for piece in some} for some in by_dim]
+    rows = ([some.get(number) for some, number in zip(found, row, strict=True)] for row in only.tolist())
+    return tuple(_share([p for p in row if p], grid) for row in rows if None not in row)
+
+
+def _share(row: Sequence[Piece], grid: Grid) -> Share:
+    places = [piece.place for piece in row]
+    place: tuple[Any, ...] = tuple(places)
+    if sum(not isinstance(found, slice) for found in places) > 1:
+        place = np.ix_(*(np.r_[found] if isinstance(found, slice) else found for found in places))
+    return Share(
+        tuple(piece.chunk for piece in row),
+        Orthogonal.trusted(grid.chunk, tuple(piece.axis for piece in row)),
+        place,
+        all(piece.full for piece in row),
+    )
+
+
+# --- points ---------------------------------------------------------------------------------------
+
+
+def _plan_points(selection: Points, grid: Grid, only: NDArray[np.int64] | None) -> tuple[Share, ...]:
+    scaled = grid.scaled(selection.coordinates)
+    numbers, highest = _numbers(scaled)
+    # numpy sorts 16-bit integers by radix, several times faster than wider ones
+    order = np.argsort(numbers.astype(np.uint16) if highest < 2**16 else numbers, kind="stable")
+    grouped = numbers[order]
+    firsts = np.flatnonzero(np.concatenate(([True], grouped[1:] != grouped[:-1])))
+    lasts = np.append(firsts[1:], len(grouped))
+    chunks = scaled[order[firsts]]
+    if only is not None:
+        keep = _member(chunks.astype(np.int64), only)
+        firsts, lasts, chunks = firsts[keep], lasts[keep], chunks[keep]
+    local = np.empty((len(order), len(grid.chunk)), np.uint64)
+    for dim, length in enumerate(grid.chunk):
+        column = selection.coordinates[:, dim] - scaled[:, dim] * np.uint64(length)
+        local[:, dim] = column[order]
+    result = []
+    for first, last, chunk in zip(firsts.tolist(), lasts.tolist(), chunks.tolist(), strict=True):
+        part = Points.trusted(grid.chunk, local[first:last])
+        place = _flat_place(order[first:last], selection.shape)
+        result.append(Share(tuple(chunk), part, place, _covers(part, grid.clipped(chunk))))
+    return tuple(result)
+
+
+def _flat_place(positions: NDArray[np.intp], shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return positions in the flattened result as an index of the result's shape."""
+    if not shape:  # one point: a new axis takes the part's only dimension
+        return (None,)
+    if len(shape) == 1:
+        return (as_place(positions),)
+    return np.unravel_index(positions, shape)
+
+
+def _covers(part: Points, clipped: tuple[int, ...]) -> bool:
+    volume = math.prod(clipped)
+    return part.size >= volume and int(np.unique(part.offsets()).size) == volume
+
+
+def _distinct(numbers: NDArray[np.uint64], highest: int) -> int:
+    """Return how many different numbers there are; a table tells it several times as fast as `np.unique`."""
+    if highest > max(len(numbers), 2**16):
+        return int(np.unique(numbers).size)
+    there = np.zeros(highest + 1, np.bool_)
+    there[numbers] = True
+    return int(np.count_nonzero(there))
+
+
+def _numbers(scaled: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:
+    """Return one number a row that orders and tells apart the rows of `scaled`, and its upper bound."""
+    numbers = np.zeros(len(scaled), np.uint64)
+    if not len(scaled):
+        return numbers, 0
+    total = 1
+    for dim in range(scaled.shape[1]):
+        column = scaled[:, dim]
+        low = column.min()
+        span = int(column.max() - low) + 1
+        column = column - low
+        if total * span >= 2**64:  # sparse in a huge grid: number only what occurs
+            numbers = np.unique(numbers, return_inverse=True)[1].astype(np.uint64)
+            column = np.unique(column, return_inverse=True)[1].astype(np.uint64)
+            total, span = int(numbers.max()) + 1, int(column.max()) + 1
+        numbers = numbers * np.uint64(span) + column
+        total *= span
+    return numbers, total - 1
+
+
+def _member(rows: NDArray[np.int64], only: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of `rows` are among the rows of `only`."""
+    numbers, _ = _numbers(np.concatenate((rows, only)).astype(np.uint64))
+    return np.isin(numbers[: len(rows)], numbers[len(rows) :])
+
+
+# --- boxes ----------------------------------------------------------------------------------------
+
+MAX_CUTS = 1 << 22
+"""The most pieces that chunks, or rows, may cut a union of boxes into."""
+
+
+def _plan_boxes(selection: Boxes, grid: Grid, only: NDArray[np.int64] | None) -> tuple[Share, ...]:
+    box, scaled = _cut_boxes(selection, grid)
+    if only is not None:
+        keep = _member(scaled.astype(np.int64), only)
+        box, scaled = box[keep], scaled[keep]
+        if not len(box):
+            return ()
+    order = np.argsort(_numbers(scaled)[0], kind="stable")
+    box, scaled = box[order], scaled[order]
+    origins = scaled * np.array(grid.chunk, np.uint64)
+    ends = origins + np.array(grid.chunk, np.uint64)
+    starts = np.maximum(selection.starts[box], origins) - origins
+    stops = np.minimum(selection.stops[box], ends) - origins
+    new = np.concatenate(([True], (scaled[1:] != scaled[:-1]).any(axis=1)))
+    firsts = np.flatnonzero(new)
+    lasts = np.append(firsts[1:], len(box))
+    if count_runs(selection.starts, selection.stops, selection.extent) > MAX_CUTS:
+        raise TooLarge(f"The boxes have more than {MAX_CUTS} rows; select less at a time.")
+    begins, run_ends = selection.runs()
+    places = np.cumsum(run_ends - begins) - (run_ends - begins)
+    result = []
+    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+        chunk = tuple(scaled[first].tolist())
+        part = Boxes.trusted(grid.chunk, starts[first:last], stops[first:last])
+        origin = np.array(grid.origin(chunk), np.uint64)
+        moved = Boxes.trusted(grid.extent, part.starts + origin, part.stops + origin).offsets()
+        run = np.searchsorted(begins, moved, "right") - 1
+        place = as_place((places[run] + moved - begins[run]).astype(np.intp))
+        result.append(Share(chunk, part, (place,), part.size == math.prod(grid.clipped(chunk))))
+    return tuple(result)
+
+
+def _cut_boxes(selection: Boxes, grid: Grid) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
+    """Return the pairs of a box and a chunk it meets: box numbers, (p,), scaled coordinates, (p, rank)."""
+    firsts = grid.scaled(selection.starts)
+    counts = grid.scaled(selection.stops - np.uint64(1)) - firsts + np.uint64(1)
+    per_box = counts.astype(np.float64).prod(axis=1)
+    if per_box.sum() > MAX_CUTS:
+        raise TooLarge(f"The boxes meet more than {MAX_CUTS} chunks; select less at a time.")
+    sizes = per_box.astype(np.intp)
+    box = np.repeat(np.arange(len(sizes)), sizes)
+    rest = (np.arange(len(box)) - np.repeat(np.cumsum(sizes) - sizes, sizes)).astype(np.uint64)
+    scaled = np.empty((len(box), len(grid.chunk)), np.uint64)
+    for dim in range(len(grid.chunk) - 1, -1, -1):
+        rest, step = np.divmod(rest, counts[box, dim])
+        scaled[:, dim] = firsts[box, dim] + step
+    return box, scaled

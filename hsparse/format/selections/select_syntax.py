@@ -1,0 +1,159 @@
+"""The REST API's `select` strings: `[0:100:2,5,[1,3,7]]`, one piece a dimension."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, TooLarge, Unsupported
+from hsparse.format.selections import axis as ax
+from hsparse.format.selections.axis import Axis, Span
+from hsparse.format.selections.boxes import Boxes
+from hsparse.format.selections.extent import check_extent
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.selection import Selection
+
+NUMBER = r"[0-9]{1,19}"
+INDEX = re.compile(NUMBER)
+SLICE = re.compile(rf"({NUMBER})?:({NUMBER})?(?::({NUMBER})?)?")
+LIST = re.compile(rf"\[(?:{NUMBER}(?:,{NUMBER})*)?\]")
+MAX_PAIRED = 1 << 26
+"""The most elements that lists paired with each other may select together with slices."""
+
+
+def parse_select(text: str | None, extent: Sequence[int]) -> Selection:
+    """Return what a `select` string selects; None, the empty string and `[...]` select all.
+
+    A piece is an index (the dimension stays, with one element), a slice `start:stop:step` with any part
+    left out, or a list of indices in any order. Two or more lists must be of one length and are paired,
+    as HSDS does: they give one dimension of the result, in the place of the first. `BadRequest` names the
+    piece that is malformed, negative or beyond the extent; `TooLarge` when paired lists with slices
+    select more than `MAX_PAIRED` elements.
+    """
+    extent = check_extent(extent)
+    body = re.sub(r"\s+", "", text or "")
+    if body in ("", "[...]", "..."):
+        return Orthogonal.all(extent)
+    if len(body) < 2 or body[0] != "[" or body[-1] != "]":
+        raise BadRequest(f"The selection {_short(body)} must be enclosed in brackets, as in [0:10,5].")
+    pieces = _pieces(body[1:-1])
+    if not extent and pieces in ([""], ["0"], [":"], ["0:1"]):
+        return Orthogonal.all(extent)
+    if len(pieces) != len(extent):
+        raise BadRequest(
+            f"The selection {_short(body)} has {len(pieces)} dimensions, the dataset {len(extent)}."
+        )
+    axes = [_axis(piece, dim, extent[dim]) for dim, piece in enumerate(pieces)]
+    lists = [dim for dim, axis in enumerate(axes) if not isinstance(axis, Span)]
+    if len(lists) < 2:
+        return Orthogonal(extent, tuple(axes))
+    return _paired(extent, axes, lists)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def _pieces(body: str) -> list[str]:
+    """Split at the commas outside lists."""
+    result = []
+    place = 0
+    while True:
+        end = body.find("]", place) + 1 if body.startswith("[", place) else body.find(",", place)
+        if end == 0 and body.startswith("[", place):
+            raise BadRequest(f"The list {_short(body[place:])} of the selection is not closed.")
+        if end == -1:
+            end = len(body)
+        result.append(body[place:end])
+        if end == len(body):
+            return result
+        if body[end] != ",":
+            raise BadRequest(f"The selection has {_short(body[end:])} after the list {_short(result[-1])}.")
+        place = end + 1
+
+
+def _axis(piece: str, dim: int, length: int) -> Axis:
+    where = f"Piece {_short(piece)} of the selection (dimension {dim})"
+    if INDEX.fullmatch(piece):
+        if int(piece) >= length:
+            raise BadRequest(f"{where} is not below the extent {length}.")
+        return Span(int(piece))
+    if match := SLICE.fullmatch(piece):
+        start = int(match[1] or 0)
+        stop = int(match[2]) if match[2] else length
+        step = int(match[3] or 1)
+        if step < 1:
+            raise BadRequest(f"{where} has step {step}; it must be at least 1.")
+        if stop > length:
+            raise BadRequest(f"{where} stops beyond the extent {length}.")
+        if start > stop:
+            raise BadRequest(f"{where} starts at {start}, after its stop {stop}.")
+        if step == 1 or stop - start <= 1:
+            return Span.range(start, stop)
+        return Span(start, step, -(-(stop - start) // step))
+    if LIST.fullmatch(piece):
+        values = [int(value) for value in piece[1:-1].split(",")] if len(piece) > 2 else []
+        if values and max(values) >= length:
+            raise BadRequest(f"{where} has index {max(values)}, not below the extent {length}.")
+        return np.array(values, np.uint64)
+    if "-" in piece:
+        raise BadRequest(f"{where} is negative; count from the start of the dimension.")
+    raise BadRequest(f"{where} is neither an index, a slice start:stop:step nor a list [i,j,...].")
+
+
+def _paired(extent: tuple[int, ...], axes: Sequence[Axis], lists: Sequence[int]) -> Points:
+    """Return the points of paired lists crossed with the other axes, row-major in the result's shape."""
+    lengths = [axes[dim].size for dim in lists]
+    if len(set(lengths)) > 1:
+        raise BadRequest(
+            f"The lists of the selection have {lengths} indices; lists are paired, so one length."
+        )
+    kept = [dim for dim in range(len(axes)) if dim not in lists[1:]]
+    shape = tuple(axes[dim].size for dim in kept)
+    if math.prod(shape) > MAX_PAIRED:
+        raise TooLarge(f"Lists paired with slices may select {MAX_PAIRED} elements, not {math.prod(shape)}.")
+    coords = np.empty((*shape, len(extent)), np.uint64)
+    for dim, axis in enumerate(axes):
+        place = kept.index(lists[0] if dim in lists else dim)
+        coords[..., dim] = ax.indices(axis).reshape((-1,) + (1,) * (len(shape) - place - 1))
+    return Points(extent, coords.reshape(-1, len(extent)), shape)
+
+
+def format_select(selection: Selection) -> str:
+    """Return the `select` string of a selection; the shape of points is not told.
+
+    `Unsupported` for what the syntax cannot say: unions of boxes, and products of two index lists.
+    """
+    if isinstance(selection, Points):
+        if not selection.extent and selection.size == 1:
+            return "[...]"
+        if len(selection.extent):
+            return "[" + ",".join(_list(column) for column in selection.coordinates.T) + "]"
+    if isinstance(selection, Boxes) and len(selection.starts) <= 1:
+        corners = selection.bounds() or ((0,) * len(selection.extent),) * 2
+        selection = Orthogonal.box(selection.extent, *corners)
+    if not isinstance(selection, Orthogonal):
+        raise Unsupported("A union of boxes has no select string; send it as HDF5/JSON.")
+    if not selection.extent:
+        return "[...]"
+    pieces = [_piece(axis) for axis in selection.axes]
+    if sum(piece.startswith("[") for piece in pieces) > 1:
+        raise Unsupported("A product of two index lists has no select string; send it as HDF5/JSON.")
+    return f"[{','.join(pieces)}]"
+
+
+def _piece(axis: Axis) -> str:
+    span = ax.as_span(axis)
+    cut = span.as_slice() if span is not None else None
+    if cut is None:
+        return _list(ax.indices(axis))
+    return f"{cut.start}:{cut.stop}" + (f":{cut.step}" if cut.step else "")
+
+
+def _list(indices: NDArray[np.uint64]) -> str:
+    return f"[{','.join(map(str, indices.tolist()))}]"

@@ -1,0 +1,116 @@
+"""hsparse's footer: what an HDF5 file's chunk index would say of a structured chunk, and checksums.
+
+It follows the chunk's bytes in its object, so that the object describes itself, and a suffix range read
+of `MAX_FOOTER` bytes always has all of it. Everything is little-endian:
+
+| bytes | content |
+| --- | --- |
+| 32 a section | offset, stored size, unfiltered size: u64; filter mask, CRC-32 of the stored bytes: u32 |
+| 8 | number of defined elements |
+| 2 | number of sections |
+| 2 | zero |
+| 4 | length of the whole footer |
+| 7 | `hsparse` |
+| 1 | version, 1 |
+| 4 | lookup3 of the footer before it |
+
+A version may add fields before the length; from the length on the place of everything stays.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.buffer import Buffer
+from hsparse.format.checksum import crc32, lookup3
+from hsparse.format.structured.container import Section, StoredChunk, check_layout, name_section
+
+MAX_FOOTER = 256
+MAX_SECTIONS = 3
+MAGIC = b"hsparse"
+VERSION = 1
+
+ENTRY = struct.Struct("<QQQII")
+TAIL = struct.Struct("<QHHI7sB")
+END = struct.Struct("<I7sBI")
+"""The last 16 bytes: length, magic, version, checksum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The sections, the CRC-32 of each one's stored bytes, and the number of defined elements."""
+
+    sections: tuple[Section, ...]
+    checksums: tuple[int, ...]
+    defined: int
+
+    @property
+    def size(self) -> int:
+        """The size of the chunk, without this footer, in bytes."""
+        return sum(section.size for section in self.sections)
+
+
+def footer_size(sections: int) -> int:
+    """Return the length in bytes of the footer of a chunk of so many sections."""
+    return sections * ENTRY.size + TAIL.size + 4
+
+
+def seal(chunk: StoredChunk, defined: int) -> bytes:
+    """Return the whole object: the chunk's bytes and their footer."""
+    entries = [
+        ENTRY.pack(section.offset, section.size, section.unfiltered, section.mask, crc32(image))
+        for section, image in zip(chunk.sections, chunk.images, strict=True)
+    ]
+    count = len(chunk.sections)
+    footer = b"".join((*entries, TAIL.pack(defined, count, 0, footer_size(count), MAGIC, VERSION)))
+    return b"".join((*chunk.images, footer, struct.pack("<I", lookup3(footer))))
+
+
+def read_footer(tail: Buffer, total_size: int) -> Footer:
+    """Read the footer of an object of `total_size` bytes from its last ones, `MAX_FOOTER` or all there are.
+
+    `Corrupt` when it is damaged or is not about an object of that size, `Unsupported` when a newer version
+    wrote it.
+    """
+    view = memoryview(tail)
+    if len(view) < END.size:
+        raise Corrupt(f"The footer is missing: the object has {total_size} bytes.")
+    length, magic, version, stored = END.unpack_from(view, len(view) - END.size)
+    if magic != MAGIC or not END.size <= length <= min(len(view), MAX_FOOTER):
+        raise Corrupt("The footer is missing or damaged: its magic or length is not valid.")
+    footer = view[len(view) - length :]
+    if lookup3(footer[:-4]) != stored:
+        raise Corrupt("The footer is damaged: its checksum does not match.")
+    if version != VERSION:
+        raise Unsupported(
+            f"The footer has version {version}; upgrade hsparse, which here reads version {VERSION}."
+        )
+    return _parse(footer, total_size)
+
+
+def _parse(footer: memoryview, total_size: int) -> Footer:
+    """Read a footer whose checksum is right; `Corrupt` when it contradicts itself."""
+    if len(footer) < footer_size(1):
+        raise Corrupt(f"The footer is damaged: {len(footer)} bytes are too few.")
+    defined, count, zero, _, _, _ = TAIL.unpack_from(footer, len(footer) - 4 - TAIL.size)
+    if not 1 <= count <= MAX_SECTIONS or len(footer) != footer_size(count) or zero:
+        raise Corrupt(f"The footer is damaged: {len(footer)} bytes do not describe {count} sections.")
+    entries = [ENTRY.unpack_from(footer, place * ENTRY.size) for place in range(count)]
+    sections = tuple(Section(offset, size, unfiltered, mask) for offset, size, unfiltered, mask, _ in entries)
+    check_layout(sections, total_size - len(footer))
+    return Footer(sections, tuple(entry[-1] for entry in entries), defined)
+
+
+def unseal(data: Buffer) -> tuple[memoryview, Footer]:
+    """Return a view of the chunk's bytes in a whole object, and its footer.
+
+    Every byte has been checked: `Corrupt`, naming the section, when any differs from what was sealed.
+    """
+    view = memoryview(data)
+    footer = read_footer(view[-MAX_FOOTER:], len(view))
+    for number, (section, checksum) in enumerate(zip(footer.sections, footer.checksums, strict=True)):
+        if crc32(view[section.offset : section.offset + section.size]) != checksum:
+            raise Corrupt(f"{name_section(number).capitalize()} is damaged: its CRC-32 does not match.")
+    return view[: footer.size], footer

@@ -1,0 +1,347 @@
+"""Variable-length elements as a structured chunk holds them: elements with references, and a heap.
+
+An element has the bytes of its file datatype: parts of fixed size as they are, and for each string or sequence a
+reference to the heap (`hsparse.format.structured.heap`). The payload of a sequence whose elements have such parts
+themselves is those elements with their references. Region references, which HDF5 keeps on a heap of the file, are
+sequences of bytes here. As the library's type conversion has it, an empty sequence is a null reference and an empty
+string is not. The heap is in order: element by element, what a payload refers to before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt, TooLarge
+from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.hdf5.format_revision import FormatRevision
+from hsparse.format.structured.heap import MAGIC, HeapForm, HeapSet, OpenHeap, PackedHeap, Places
+from hsparse.model.counted import prefixed, skipper
+from hsparse.model.element import COUNT, Array, Element, Fixed, Record, Region, Sequence, Text
+from hsparse.model.layout import MAX_REFERENCES
+from hsparse.model.variable_array import VariableArray, ends, runs_mask, take
+
+Bytes = NDArray[np.uint8]
+
+FRAMES = 128
+"""Bytes for each payload that are passed over rather than picking payloads one by one."""
+
+FORMS: dict[FormatRevision, HeapForm] = {
+    FormatRevision.RFC_2023_07: PackedHeap(4),
+    FormatRevision.RFC_2025_10: PackedHeap(8),
+    FormatRevision.LIB_2026_09: HeapSet(),
+}
+
+
+def revision_of_heap(heap: Buffer, told: FormatRevision) -> FormatRevision:
+    """Return the revision whose form a heap has; `told` is what the layout message says.
+
+    Version 28 of the RFC and the prototype have the same layout message. A heap of the prototype begins with `HGLS`,
+    which no heap of the RFC can have as the number of its unused bytes: a section is smaller.
+    """
+    if told is FormatRevision.LIB_2026_09 and len(heap) and bytes(memoryview(heap)[:4]) != MAGIC:
+        return FormatRevision.RFC_2025_10
+    return told
+
+
+def encode_elements(
+    array: VariableArray, element: Element, revision: FormatRevision = FormatRevision.LIB_2026_09
+) -> tuple[Buffer, Buffer]:
+    """Return the elements with their references, and the heap, both without checksums.
+
+    The heap has no bytes when there is no payload. `TooLarge` for more than `MAX_REFERENCES` references, those on the
+    heap counted.
+    """
+    walk = _Walk(array.heap, array.size * element.references)
+    _check_references(walk.references)
+    rows = np.zeros((array.size, element.file_size), np.uint8)
+    walk.fill(element, array.offsets[:-1].astype(np.int64), rows)
+    return byte_view(rows), byte_view(walk.heap(FORMS[revision]))
+
+
+def decode_elements(
+    elements: Buffer,
+    heap: Buffer,
+    element: Element,
+    names: tuple[str, str],
+    revision: FormatRevision = FormatRevision.LIB_2026_09,
+) -> VariableArray:
+    """Return the elements, (n,), of the two sections; `Corrupt` begins with the section's name of `names`.
+
+    Memory is taken for what the sections hold: payloads that several references share are refused when together
+    they would be more than the heap.
+    """
+    try:
+        opened = FORMS[revision].open(heap)
+    except Corrupt as error:
+        raise Corrupt(f"{names[1]} does not decode: {error.message}.") from error
+    rows = np.frombuffer(elements, np.uint8)
+    if len(rows) % element.file_size:
+        raise Corrupt(f"{names[0]} has {len(rows)} bytes: no number of {element.file_size}-byte elements.")
+    reader = _Reader(np.frombuffer(heap, np.uint8), opened, names)
+    return reader.counted(element, rows.reshape(-1, element.file_size), 0)
+
+
+# --- to sections ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Payloads:
+    """The payloads of one part of all elements; a null one is not among them.
+
+    `keys: (k,)` are where the parts end in the counted form, `begins`, `sizes` where the payloads are in
+    `source`, `counts` their numbers of elements. `references[rows]` are to be set.
+    """
+
+    keys: Places
+    source: Bytes
+    begins: Places
+    sizes: Places
+    counts: Places
+    references: Bytes
+    rows: Places
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Goes through elements of a counted heap, part by part, and collects what belongs on the heap."""
+
+    counted: Bytes
+    references: int
+    found: list[_Payloads] = field(default_factory=list)
+
+    def fill(self, element: Element, at: Places, rows: Bytes) -> Places:
+        """Set `rows: (k, file size)` to the parts that begin at `at: (k,)`; return where they end."""
+        if not len(at):
+            return at
+        if isinstance(element, Fixed):
+            size = element.dtype.itemsize
+            rows[...] = sliding_window_view(self.counted, size)[at]
+            return at + size
+        if isinstance(element, Record):
+            first = 0
+            for part in element.parts:
+                at = self.fill(part, at, rows[:, first : first + part.file_size])
+                first += part.file_size
+            return at
+        if isinstance(element, Array):
+            return self._fill_arrays(element, at, rows)
+        return self._fill_runs(element, at, rows)
+
+    def _fill_arrays(self, element: Array, at: Places, rows: Bytes) -> Places:
+        count, size = prod(element.dims), element.base.file_size
+        starts, stops = self._members(element.base, at, count)
+        # All elements in one go would need a copy of `rows`: its first two axes cannot be joined in a view.
+        if count <= len(at):
+            for number in range(count):
+                self.fill(element.base, starts[:, number], rows[:, number * size : (number + 1) * size])
+        else:
+            for row in range(len(at)):
+                self.fill(element.base, starts[row], rows[row].reshape(count, size))
+        return stops
+
+    def _members(self, base: Element, at: Places, count: int) -> tuple[Places, Places]:
+        """Return where the elements of arrays begin, (k, count), and where the arrays end."""
+        skip, data, end = skipper(base), self.counted.data, len(self.counted)
+        starts = np.empty((len(at), count + 1), np.int64)
+        for row, place in enumerate(at.tolist()):
+            places = [place]
+            for _ in range(count):
+                place = skip(data, place, end)
+                places.append(place)
+            starts[row] = places
+        return starts[:, :-1], starts[:, -1]
+
+    def _fill_runs(self, element: Text | Region | Sequence, at: Places, rows: Bytes) -> Places:
+        """Note the payloads of strings or sequences, for which `rows` are the references."""
+        lengths = sliding_window_view(self.counted, COUNT)[at].view("<u4")[:, 0].astype(np.int64)
+        begins = at + COUNT
+        stops = begins + lengths
+        source, counts = self.counted, lengths
+        if isinstance(element, Sequence):
+            base = element.base
+            if isinstance(base, Fixed):
+                counts = lengths // base.dtype.itemsize
+            else:
+                starts, counts = self._inside(base, begins, stops)
+                self.references += len(starts) * base.references
+                inner = np.zeros((len(starts), base.file_size), np.uint8)
+                self.fill(base, starts, inner)
+                source, lengths = inner.reshape(-1), counts * base.file_size
+                begins = np.cumsum(lengths) - lengths
+        some = np.arange(len(at)) if isinstance(element, Text) else np.flatnonzero(counts)
+        self.found.append(
+            _Payloads(stops[some], source, begins[some], lengths[some], counts[some], rows, some)
+        )
+        return stops
+
+    def _inside(self, base: Element, begins: Places, stops: Places) -> tuple[Places, Places]:
+        """Return where the elements of sequences begin, and how many each sequence has."""
+        skip, data = skipper(base), self.counted.data
+        most = (MAX_REFERENCES - self.references) // base.references
+        starts: list[int] = []
+        counts = []
+        for at, stop in zip(begins.tolist(), stops.tolist(), strict=True):
+            before = len(starts)
+            while at < stop:
+                starts.append(at)
+                at = skip(data, at, stop)
+                if len(starts) > most:
+                    _check_references(self.references + len(starts) * base.references)
+            counts.append(len(starts) - before)
+        return np.array(starts, np.int64), np.array(counts, np.int64)
+
+    def heap(self, form: HeapForm) -> Bytes:
+        """Return the heap of what was found, and set the references to it."""
+        if not self.found:
+            return np.zeros(0, np.uint8)
+        # Of a sequence and its last element, which end together, the element was found first.
+        order = np.argsort(np.concatenate([some.keys for some in self.found]), kind="stable")
+        sizes = np.concatenate([some.sizes for some in self.found])
+        counts = np.concatenate([some.counts for some in self.found])
+        draft = form.draft(sizes[order], counts[order])
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        places = []
+        first = 0
+        for some in self.found:
+            mine = rank[first : first + len(some.keys)]
+            some.references[some.rows] = draft.references[mine]
+            places.append(draft.begins[mine])
+            first += len(some.keys)
+        self._copy(draft.image, places)
+        return draft.image
+
+    def _copy(self, image: Bytes, places: list[Places]) -> None:
+        """Put each payload where it belongs, once all references are set."""
+        plain = [
+            (some, where)
+            for some, where in zip(self.found, places, strict=True)
+            if some.source is self.counted
+        ]
+        if plain:  # bytes as they came follow each other in the heap as they do in the counted form
+            begins, sizes, where = (
+                np.concatenate(columns)
+                for columns in zip(*((some.begins, some.sizes, where) for some, where in plain), strict=True)
+            )
+            order = np.argsort(begins, kind="stable") if len(plain) > 1 else slice(None)
+            begins, sizes, where = begins[order], sizes[order], where[order]
+            image[runs_mask(where, sizes, len(image))] = self.counted[
+                runs_mask(begins, sizes, len(self.counted))
+            ]
+        target = image.data
+        for some, where in zip(self.found, places, strict=True):
+            if some.source is not self.counted:
+                for begin, piece in zip(
+                    where.tolist(), _pieces(some.source, some.begins, some.sizes), strict=True
+                ):
+                    target[begin : begin + len(piece)] = piece
+
+
+def _check_references(count: int) -> None:
+    if count > MAX_REFERENCES:
+        raise TooLarge(
+            f"A chunk would have {count} strings and sequences; the limit is {MAX_REFERENCES}: make the dataset's "
+            "chunks smaller."
+        )
+
+
+def _pieces(source: Bytes, begins: Places, sizes: Places) -> Iterator[memoryview]:
+    return map(source.data.__getitem__, map(slice, begins.tolist(), (begins + sizes).tolist()))
+
+
+# --- from sections --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Puts elements together again; `depth` is 0 for those of the first section, more for those on the heap."""
+
+    source: Bytes
+    heap: OpenHeap
+    names: tuple[str, str]
+    read: int = 0
+    references: int = 0
+
+    def counted(self, element: Element, rows: Bytes, depth: int) -> VariableArray:
+        """Return the counted form of `rows: (k, file size)`, (k,)."""
+        if isinstance(element, Fixed):
+            offsets = ends(np.full(len(rows), element.dtype.itemsize))
+            return VariableArray((len(rows),), offsets, np.ascontiguousarray(rows).reshape(-1))
+        if isinstance(element, Record):
+            return self._record(element, rows, depth)
+        if isinstance(element, Array):
+            count = prod(element.dims)
+            whole = np.ascontiguousarray(rows).reshape(len(rows) * count, element.base.file_size)
+            return _grouped(self.counted(element.base, whole, depth), count)
+        base = element.base if isinstance(element, Sequence) else None
+        if base is None or isinstance(base, Fixed):
+            heap, sizes = self._payloads(rows, 1 if base is None else base.file_size, depth)
+            return prefixed(heap, sizes)
+        heap, sizes = self._payloads(rows, base.file_size, depth)
+        inner = self.counted(base, heap.reshape(-1, base.file_size), depth + 1)
+        edges = np.append(0, np.cumsum(sizes // base.file_size))
+        return prefixed(inner.heap, np.diff(inner.offsets[edges].astype(np.int64)))
+
+    def _record(self, element: Record, rows: Bytes, depth: int) -> VariableArray:
+        columns = []
+        first = 0
+        for part in _merged(element.parts):
+            columns.append(self.counted(part, rows[:, first : first + part.file_size], depth))
+            first += part.file_size
+        if len(columns) == 1:
+            return columns[0]
+        index = np.arange(len(rows))[:, None] + len(rows) * np.arange(len(columns))
+        return _grouped(take(columns, index), len(columns))
+
+    def _payloads(self, references: Bytes, itemsize: int, depth: int) -> tuple[Bytes, Places]:
+        """Return what references lead to, one after the other, and its sizes."""
+        name = self.names[min(depth, 1)]
+        self.references += len(references)
+        if self.references > MAX_REFERENCES:
+            raise Corrupt(f"{name} has more than {MAX_REFERENCES} references with those before it.")
+        try:
+            begins, sizes = self.heap.find(references, itemsize)
+        except Corrupt as error:
+            raise Corrupt(f"{name} does not decode: {error.message}.") from error
+        self.read += int(sizes.sum())
+        if self.read > len(self.source):
+            raise Corrupt(
+                f"{name} does not decode: its references lead to {self.read} bytes of {len(self.source)}."
+            )
+        return _gathered(self.source, begins, sizes), sizes
+
+
+def _gathered(source: Bytes, begins: Places, sizes: Places) -> Bytes:
+    """Return the bytes of runs, one after the other."""
+    some = np.flatnonzero(sizes)
+    if not len(some):
+        return source[:0]
+    firsts, stops = begins[some], begins[some] + sizes[some]
+    low, high = int(firsts[0]), int(stops[-1])
+    # As they are written they ascend. A mask is the fastest then, unless most lies between them.
+    if high - low <= 4 * int(sizes.sum()) + FRAMES * len(some) and (firsts[1:] >= stops[:-1]).all():
+        return source[low:high][runs_mask(firsts - low, sizes[some], high - low)]
+    return np.frombuffer(b"".join(_pieces(source, firsts, sizes[some])), np.uint8)
+
+
+def _merged(parts: Iterable[Element]) -> list[Element]:
+    """Return the parts of a compound with neighbours of fixed size as one."""
+    merged: list[Element] = []
+    for part in parts:
+        last = merged[-1] if merged else None
+        if isinstance(part, Fixed) and isinstance(last, Fixed):
+            merged[-1] = Fixed(np.dtype(f"V{last.file_size + part.file_size}"))
+        else:
+            merged.append(part)
+    return merged
+
+
+def _grouped(array: VariableArray, count: int) -> VariableArray:
+    """Return each `count` neighbours as one element."""
+    return VariableArray((array.size // count,), array.offsets.reshape(-1)[::count], array.heap)

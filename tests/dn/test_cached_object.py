@@ -1,0 +1,292 @@
+"""Owned objects: loaded once, changed in groups, put conditionally."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from hsparse.concurrency.offload import OffloadPool
+from hsparse.dn.cached_object import Base, CachedObject, Encoded
+from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed
+from hsparse.storage.memory import MemoryStore
+from hsparse.testing.counting_store import CountingStore
+from hsparse.testing.faulty_store import FaultyStore
+
+KEY = "db/object"
+
+
+class TextCodec:
+    """A comma-separated list: a value whose history is its content."""
+
+    def decode(self, data: bytes) -> str:
+        if data.startswith(b"!"):
+            raise Corrupt("The text is corrupt.")
+        return data.decode()
+
+    def encode(self, value: str) -> bytes:
+        return value.encode()
+
+    def nbytes(self, value: str, stored: int) -> int:
+        return len(value)
+
+    def work(self, nbytes: int) -> int:
+        return nbytes
+
+
+def add(word: str) -> Callable[[str | None], tuple[str, str]]:
+    return lambda value: (f"{value},{word}" if value else word, word)
+
+
+@pytest.fixture
+def owned(store: CountingStore, workers: OffloadPool) -> CachedObject[str]:
+    return CachedObject(KEY, store, TextCodec(), workers)
+
+
+def again(store: CountingStore, workers: OffloadPool) -> CachedObject[str]:
+    """Another owner of the same object: a restart, or a second node."""
+    return CachedObject(KEY, store, TextCodec(), workers)
+
+
+async def test_a_change_is_stored_before_it_is_answered(
+    owned: CachedObject[str], store: CountingStore
+) -> None:
+    assert await owned.apply(add("a")) == "a"
+    assert (await store.store.get(KEY)).data == b"a"
+    assert await owned.read() == "a"
+
+
+async def test_many_readers_share_one_load(store: CountingStore, owned: CachedObject[str]) -> None:
+    await store.store.put(KEY, b"x")
+    assert await asyncio.gather(*(owned.read() for _ in range(20))) == ["x"] * 20
+    assert await owned.read() == "x"
+    assert store.calls == {"get": 1}
+
+
+async def test_an_absent_object_is_remembered(store: CountingStore, owned: CachedObject[str]) -> None:
+    assert await owned.read() is None
+    assert await owned.read() is None
+    assert store.calls == {"get": 1}
+
+
+async def test_changes_that_arrive_during_a_put_share_the_next(
+    owned: CachedObject[str], faulty: FaultyStore, store: CountingStore
+) -> None:
+    fault = faulty.hang("puts")
+    first = asyncio.create_task(owned.apply(add("first")))
+    await fault.entered.wait()
+    others = [asyncio.create_task(owned.apply(add(str(i)))) for i in range(50)]
+    await asyncio.sleep(0)
+    fault.release()
+    await asyncio.gather(first, *others)
+    assert store.puts == 2
+    assert await owned.read() == ",".join(["first", *map(str, range(50))])
+
+
+async def test_readers_see_only_what_is_durable(owned: CachedObject[str], faulty: FaultyStore) -> None:
+    await owned.apply(add("a"))
+    fault = faulty.hang("puts")
+    change = asyncio.create_task(owned.apply(add("b")))
+    await fault.entered.wait()
+    assert await owned.read() == "a"
+    fault.release()
+    await change
+    assert await owned.read() == "a,b"
+
+
+async def test_a_failed_put_fails_its_group_and_leaves_nothing(
+    owned: CachedObject[str], faulty: FaultyStore
+) -> None:
+    await owned.apply(add("a"))
+    faulty.fail_before("puts")
+    with pytest.raises(StoreFailed):
+        await owned.apply(add("b"))
+    assert await owned.read() == "a"
+    await owned.apply(add("c"))
+    assert await owned.read() == "a,c"
+
+
+async def test_a_put_applied_but_not_answered_is_found_by_the_next(
+    owned: CachedObject[str], faulty: FaultyStore
+) -> None:
+    await owned.apply(add("a"))
+    faulty.fail_after("puts")
+    with pytest.raises(StoreFailed):
+        await owned.apply(add("b"))
+    await owned.apply(add("c"))
+    assert await owned.read() == "a,b,c"
+
+
+async def test_a_change_that_raises_leaves_the_others_of_its_group(
+    owned: CachedObject[str], faulty: FaultyStore
+) -> None:
+    def refuse(value: str | None) -> tuple[str, None]:
+        raise BadRequest("no")
+
+    fault = faulty.hang("puts")
+    first = asyncio.create_task(owned.apply(add("a")))
+    await fault.entered.wait()
+    rest = [asyncio.create_task(owned.apply(change)) for change in (add("b"), refuse, add("c"))]
+    await asyncio.sleep(0)
+    fault.release()
+    results = await asyncio.gather(first, *rest, return_exceptions=True)
+    assert [type(result) for result in results] == [str, str, BadRequest, str]
+    assert await owned.read() == "a,b,c"
+
+
+async def test_an_unchanged_value_is_not_put(owned: CachedObject[str], store: CountingStore) -> None:
+    await owned.apply(add("a"))
+    store.reset()
+    assert await owned.apply(lambda value: (value, "same")) == "same"
+    assert store.calls == {"get_range": 1}
+
+
+async def test_what_needs_no_change_here_may_need_one_in_the_store(
+    owned: CachedObject[str], store: CountingStore, workers: OffloadPool
+) -> None:
+    def without_b(value: str | None) -> tuple[str | None, None]:
+        return (value.replace(",b", "") if value and ",b" in value else value), None
+
+    await owned.apply(add("a"))
+    await again(store, workers).apply(add("b"))
+    await owned.apply(without_b)
+    assert (await store.store.get(KEY)).data == b"a"
+
+
+async def test_two_owners_lose_nothing(store: CountingStore, workers: OffloadPool) -> None:
+    one, two = again(store, workers), again(store, workers)
+    words = [f"{owner}{i}" for i in range(50) for owner in "ab"]
+    await asyncio.gather(*((one if w[0] == "a" else two).apply(add(w)) for w in words))
+    for word in words:
+        await (one if word[0] == "b" else two).apply(add(word + "!"))
+    stored = (await store.store.get(KEY)).data.decode().split(",")
+    assert sorted(stored) == sorted([*words, *(word + "!" for word in words)])
+
+
+async def test_an_absent_base_saves_the_load(owned: CachedObject[str], store: CountingStore) -> None:
+    await owned.apply(add("a"), base=Base.ABSENT)
+    assert store.calls == {"put_if_absent": 1}
+
+
+async def test_an_absent_base_that_was_there_is_loaded(
+    store: CountingStore, owned: CachedObject[str]
+) -> None:
+    await store.store.put(KEY, b"old")
+    await owned.apply(add("new"), base=Base.ABSENT)
+    assert (await store.store.get(KEY)).data == b"old,new"
+
+
+async def test_an_ignored_base_is_replaced_without_loading(
+    store: CountingStore, workers: OffloadPool, owned: CachedObject[str]
+) -> None:
+    await owned.apply(lambda value: ("new", None), base=Base.IGNORED)
+    assert store.calls == {"put_if_absent": 1}
+    cold = again(store, workers)
+    store.reset()
+    await cold.apply(lambda value: ("newer", None), base=Base.IGNORED)
+    assert store.calls == {"put_if_absent": 1, "get_range": 1, "put_if_match": 1}
+    assert (await store.store.get(KEY)).data == b"newer"
+
+
+async def test_a_known_object_is_replaced_by_one_put(owned: CachedObject[str], store: CountingStore) -> None:
+    await owned.apply(add("a"))
+    store.reset()
+    await owned.apply(lambda value: ("b", None), base=Base.IGNORED)
+    assert store.calls == {"put_if_match": 1}
+
+
+async def test_returning_none_deletes(owned: CachedObject[str], store: CountingStore) -> None:
+    await owned.apply(add("a"))
+    await owned.apply(lambda value: (None, None))
+    assert await owned.read() is None
+    assert store.calls["delete"] == 1
+    await owned.apply(add("b"))
+    assert (await store.store.get(KEY)).data == b"b"
+
+
+async def test_deleting_what_is_not_there_asks_nothing_of_the_store(
+    owned: CachedObject[str], store: CountingStore
+) -> None:
+    await owned.apply(lambda value: (None, None))
+    assert store.calls == {"get": 1}
+
+
+async def test_corrupt_bytes_are_never_a_value(store: CountingStore, owned: CachedObject[str]) -> None:
+    await store.store.put(KEY, b"!")
+    with pytest.raises(Corrupt):
+        await owned.read()
+    with pytest.raises(Corrupt):
+        await owned.apply(add("a"))
+    assert (await store.store.get(KEY)).data == b"!"
+
+
+async def test_a_caller_that_goes_away_does_not_stop_the_commit(
+    owned: CachedObject[str], faulty: FaultyStore
+) -> None:
+    fault = faulty.hang("puts")
+    change = asyncio.create_task(owned.apply(add("a")))
+    await fault.entered.wait()
+    change.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await change
+    assert owned.busy
+    fault.release()
+    await owned.drain()
+    assert await owned.read() == "a"
+
+
+async def test_a_caller_that_goes_away_while_waiting_for_a_load(
+    owned: CachedObject[str], faulty: FaultyStore
+) -> None:
+    fault = faulty.hang("gets")
+    reads = [asyncio.create_task(owned.read()) for _ in range(2)]
+    await fault.entered.wait()
+    reads[0].cancel()
+    fault.release()
+    assert await reads[1] is None
+
+
+async def test_endless_contention_ends_as_busy(owned: CachedObject[str], store: CountingStore) -> None:
+    class Contended(FaultyStore):
+        async def put_if_match(self, key: str, data: object, etag: str) -> str:
+            await self.store.put(key, b"somebody else")
+            return await super().put_if_match(key, data, etag)  # type: ignore[arg-type]
+
+    inner = MemoryStore()
+    await inner.put(KEY, b"x")
+    workers = OffloadPool(1)
+    with pytest.raises(Busy):
+        await CachedObject(KEY, Contended(inner), TextCodec(), workers).apply(add("a"))
+    workers.close()
+    assert (await inner.get(KEY)).data == b"somebody else"
+
+
+async def test_bytes_that_come_with_a_value_are_stored_as_they_are(
+    owned: CachedObject[str], store: CountingStore
+) -> None:
+    await owned.apply(lambda value: (Encoded("a", b"A!"), None), base=Base.IGNORED)
+    assert (await store.store.get(KEY)).data == b"A!"
+    assert await owned.read() == "a"
+    assert await owned.apply(add("b")) == "b"
+    assert (await store.store.get(KEY)).data == b"a,b"
+
+
+async def test_in_a_group_the_last_change_decides_what_is_encoded(
+    owned: CachedObject[str], faulty: FaultyStore, store: CountingStore
+) -> None:
+    def given(value: str | None) -> tuple[Encoded[str], None]:
+        return Encoded("a", b"A!"), None
+
+    def same(value: str | None) -> tuple[str | None, None]:
+        return value, None
+
+    for changes, expected in (((add("x"), given, same), b"A!"), ((given, add("b")), b"a,b")):
+        fault = faulty.hang("puts")
+        first = asyncio.create_task(owned.apply(add("first")))
+        await fault.entered.wait()
+        rest = [asyncio.create_task(owned.apply(change)) for change in changes]
+        await asyncio.sleep(0)
+        fault.release()
+        await asyncio.gather(first, *rest)
+        assert (await store.store.get(KEY)).data == expected

@@ -1,0 +1,57 @@
+"""Chunk objects are opened behind the fences of their datasets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hsparse.concurrency.offload import OffloadPool
+from hsparse.dn.cache import Cache
+from hsparse.dn.cached_object import Base
+from hsparse.dn.chunk_objects import ChunkObjects
+from hsparse.dn.fences import Fences
+from hsparse.dn.hsds_summaries import HsdsSummaries
+from hsparse.errors import Gone, Moved
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.testing.counting_store import CountingStore
+
+ITEM = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
+SPEC = ChunkSpec("d-3c448a8a-6c0b2447-9594-1269a1-049963", ITEM, (10,), False, b"", ((),))
+
+
+@pytest.fixture
+def cache() -> Cache:
+    return Cache(1 << 20)
+
+
+@pytest.fixture
+def chunks(store: CountingStore, cache: Cache, workers: OffloadPool) -> ChunkObjects:
+    async def generation(_: str) -> int:
+        return 3
+
+    return ChunkObjects(store, cache, workers, Fences(generation), HsdsSummaries(store))
+
+
+async def write(chunks: ChunkObjects, spec: ChunkSpec) -> None:
+    value = np.arange(10, dtype="<i4")
+    await chunks.apply(spec, (0,), spec.datatype, lambda _: (value, None), 40, Base.IGNORED)
+
+
+async def test_what_was_planned_before_a_shrink_is_refused_once_that_is_learnt(chunks: ChunkObjects) -> None:
+    await chunks.begin(SPEC)
+    with pytest.raises(Moved):
+        chunks.check(SPEC)
+    with pytest.raises(Moved):
+        await write(chunks, SPEC)
+    await write(chunks, replace(SPEC, generation=3))
+
+
+async def test_a_buried_dataset_is_settled_and_forgotten(chunks: ChunkObjects, cache: Cache) -> None:
+    await write(chunks, SPEC)
+    assert len(cache) == 1
+    await chunks.bury(SPEC.dataset)
+    assert len(cache) == 0
+    with pytest.raises(Gone):
+        await write(chunks, SPEC)

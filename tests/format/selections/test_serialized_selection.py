@@ -1,0 +1,180 @@
+"""Serialised selections: the documented bytes of every type and version, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.dataspace_message import Reader
+from hsparse.format.selections.axis import Span
+from hsparse.format.selections.serialized_selection import (
+    ALL,
+    NONE,
+    BlockList,
+    Everything,
+    Nothing,
+    PointList,
+    Regular,
+    Serialized,
+    blocks_size,
+    decode_serialized,
+    encode_blocks,
+    encode_points,
+    encode_regular,
+    encode_simple,
+    points_size,
+    regular_size,
+    width_for,
+)
+
+DIMS = (60,)
+
+
+def read(text: str, dims: tuple[int, ...] = DIMS) -> Serialized:
+    reader = Reader(memoryview(bytes.fromhex(text)))
+    found = decode_serialized(reader, dims)
+    reader.done("selection")
+    return found
+
+
+def column(*values: int) -> np.ndarray:
+    return np.array(values, np.uint64).reshape(-1, 1)
+
+
+BLOCK_V1 = "02000000 01000000 00000000 10000000 01000000 01000000 02000000 04000000"
+BLOCK_V3 = "02000000 03000000 01 02 01000000 0200 0100 0100 0300"
+BLOCKS_V1 = (
+    "02000000 01000000 00000000 20000000 01000000 03000000"
+    "00000000 00000000 07000000 08000000 14000000 15000000"
+)
+BLOCKS_V3 = "02000000 03000000 00 02 01000000 0300 0000 0000 0700 0800 1400 1500"
+REGULAR_V2 = (
+    "02000000 02000000 01 24000000 01000000"
+    "0100000000000000 0a00000000000000 0500000000000000 0200000000000000"
+)
+REGULAR_V3 = "02000000 03000000 01 02 01000000 0100 0a00 0500 0200"
+POINTS_V1 = "01000000 01000000 00000000 14000000 01000000 03000000 07000000 02000000 05000000"
+POINTS_V2 = "01000000 02000000 02 01000000 0300 0700 0200 0500"
+
+
+def test_all_and_none() -> None:
+    assert encode_simple(ALL).hex() == "03000000010000000000000000000000"
+    assert encode_simple(NONE).hex() == "00000000010000000000000000000000"
+    assert read(encode_simple(ALL).hex()) == Everything()
+    assert read(encode_simple(NONE).hex()) == Nothing()
+
+
+@pytest.mark.parametrize(("text", "version"), [(POINTS_V1, 1), (POINTS_V2, 2)])
+def test_points(text: str, version: int) -> None:
+    assert encode_points([np.array([7, 2, 5])], version) == bytes.fromhex(text)
+    found = read(text)
+    assert isinstance(found, PointList)
+    assert found.coords.tolist() == [[7], [2], [5]]
+    if version == 2:
+        assert points_size(3, 1, 7) == len(bytes.fromhex(text))
+
+
+@pytest.mark.parametrize(("text", "version"), [(BLOCKS_V1, 1), (BLOCKS_V3, 3), (BLOCK_V1, 1)])
+def test_blocks(text: str, version: int) -> None:
+    corners = ((2, 4),) if text == BLOCK_V1 else ((0, 0), (7, 8), (20, 21))
+    starts, ends = (column(*(pair[i] for pair in corners)) for i in (0, 1))
+    assert encode_blocks(starts, ends, version) == bytes.fromhex(text)
+    found = read(text)
+    assert isinstance(found, BlockList)
+    assert (found.starts.tolist(), found.ends.tolist()) == (starts.tolist(), ends.tolist())
+    assert found.width == (4 if version == 1 else 2)
+    assert blocks_size(len(corners), 1, 21, version) == len(bytes.fromhex(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "span"),
+    [(REGULAR_V2, 2, Span(1, 10, 5, 2)), (REGULAR_V3, 3, Span(1, 10, 5, 2)), (BLOCK_V3, 3, Span(2, 1, 1, 3))],
+)
+def test_regular(text: str, version: int, span: Span) -> None:
+    assert encode_regular([span], version) == bytes.fromhex(text)
+    assert read(text) == Regular((span,))
+    if version == 3:
+        assert regular_size([span]) == len(bytes.fromhex(text))
+
+
+@pytest.mark.parametrize(("highest", "width"), [(65535, 2), (65536, 4), (2**32 - 1, 4), (2**32, 8)])
+def test_widths(highest: int, width: int) -> None:
+    assert width_for(highest) == width
+    dims = (2**40,)
+    points = encode_points([np.array([highest], np.uint64)])
+    blocks = encode_blocks(column(highest), column(highest))
+    regular = encode_regular([Span(highest - 1)])
+    assert (points[8], blocks[9], regular[9]) == (width, width, width)
+    assert len(points) == points_size(1, 1, highest)
+    assert len(blocks) == blocks_size(1, 1, highest)
+    assert read(regular.hex(), dims) == Regular((Span(highest - 1),))
+    found = read(points.hex(), dims)
+    assert isinstance(found, PointList)
+    assert found.coords.tolist() == [[highest]]
+
+
+def test_the_count_widens_as_coordinates_do() -> None:
+    many = np.zeros(65536, np.uint64)
+    assert encode_points([many])[8] == 4
+    assert encode_points([many[:65535]])[8] == 2
+    many = many.reshape(-1, 1)
+    assert encode_blocks(many, many)[9] == 4
+    assert len(encode_blocks(many, many)) == blocks_size(65536, 1, 0)
+
+
+def test_no_such_version() -> None:
+    for call in (
+        lambda: encode_points([np.array([1])], 3),
+        lambda: encode_blocks(column(1), column(1), 2),
+        lambda: encode_regular([Span(1)], 1),
+    ):
+        with pytest.raises(BadRequest, match="no version"):
+            call()
+    with pytest.raises(BadRequest, match="32-bit"):
+        encode_points([np.array([2**32], np.uint64)], 1)
+    with pytest.raises(BadRequest, match="32-bit"):
+        encode_blocks(column(0), column(2**32), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("04000000 01000000 00000000 00000000", "type 4"),
+        ("03000000 02000000 00000000 00000000", "version other than 1"),
+        ("03000000 01000000 00000000 04000000", "or a length"),
+        ("03000000 01000000 00000000 00000000 00", "followed by 1 bytes"),
+        ("03000000 01000000 00000000 0000", "ends inside its selection header"),
+        (POINTS_V1.replace("14000000", "15000000"), "says 21 bytes and has 20"),
+        (POINTS_V1.replace("00000000", "01000000", 1), "reserved"),
+        (POINTS_V1.replace("01000000 01000000", "01000000 03000000", 1), "version 3"),
+        (POINTS_V2.replace("0700", "3c00"), "coordinate 60 in dimension 0, not below 60"),
+        (POINTS_V2.replace("02000000 02", "02000000 03"), "in 3 bytes"),
+        (POINTS_V2.replace("01000000 0300", "02000000 0300"), "rank 2, its dataspace 1"),
+        (POINTS_V2.replace("0300", "ffff"), "131070 bytes are needed"),
+        (BLOCK_V1.replace("02000000 04000000", "04000000 02000000"), "ends before it starts"),
+        (BLOCK_V1.replace("04000000", "3c000000"), "not below 60"),
+        (BLOCK_V1.replace("10000000", "0f000000"), "says 15 bytes"),
+        (BLOCKS_V1.replace("00000000 20000000", "00000001 20000000", 1), "reserved"),
+        (BLOCKS_V3.replace("00 02", "02 02"), "flags 2"),
+        (REGULAR_V2.replace("01 24", "00 24"), "flags 0"),
+        (REGULAR_V2.replace("24000000", "25000000"), "says 37 bytes"),
+        (REGULAR_V2.replace("02000000 02000000", "02000000 04000000"), "version 4"),
+        (REGULAR_V3.replace("0a00 0500", "0a00 0700"), "ends at 63"),
+        (REGULAR_V3.replace("0a00", "0100"), "overlaps itself"),
+        (REGULAR_V3.replace("0500 0200", "0000 0200"), "empty"),
+        (REGULAR_V3.replace("0500 0200", "0500 0000"), "empty"),
+        (REGULAR_V3.replace("0a00", "0000"), "overlaps itself|empty"),
+        (REGULAR_V3.replace("0500", "ffff"), "ends at"),
+    ],
+)
+def test_corrupt(text: str, words: str) -> None:
+    with pytest.raises(Corrupt, match=words):
+        read(text)
+
+
+def test_counts_are_checked_before_anything_is_allocated() -> None:
+    with pytest.raises(Corrupt, match="bytes are needed"):
+        read("01000000 02000000 08 01000000 ffffffffffffff7f", (2**62,))
+    with pytest.raises(Corrupt, match="bytes are needed"):
+        read("02000000 03000000 00 08 01000000 ffffffffffffffff", (2**62,))

@@ -1,0 +1,103 @@
+"""The footer: found in a suffix, about this object and no other, and no changed byte goes unseen."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.checksum import lookup3
+from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, build
+from hsparse.format.structured.footer import MAX_FOOTER, footer_size, read_footer, seal, unseal
+from hsparse.model.filter import Filter
+
+DEFLATE = (Filter(1, (4,)),)
+sections = st.lists(st.binary(max_size=400), min_size=1, max_size=3)
+
+
+@given(sections, st.integers(0, 2**64 - 1), st.booleans())
+def test_a_suffix_of_fixed_size_has_all_of_it(contents: list[bytes], defined: int, filtered: bool) -> None:
+    chunk = build(contents, METADATA_VL, [DEFLATE if filtered else ()] * len(contents))
+    data = seal(chunk, defined)
+    footer = read_footer(data[-MAX_FOOTER:], len(data))
+    assert footer.sections == chunk.sections
+    assert footer.defined == defined
+    assert footer.size == len(chunk.data)
+    assert footer == unseal(data)[1]
+    assert bytes(unseal(data)[0]) == chunk.data == data[: len(chunk.data)]
+
+
+def test_its_length_is_fixed_by_the_number_of_sections() -> None:
+    for count in (1, 2, 3):
+        for length in (0, 1, 1000):
+            data = seal(build([bytes(length)] * count, (), [()] * count), 7)
+            assert len(data) == count * length + footer_size(count)
+    assert footer_size(3) <= MAX_FOOTER
+
+
+def test_its_bytes_are_as_documented() -> None:
+    footer = seal(build([b"ab", b"c"], METADATA_FIXED, [(), ()]), 5)[7:]
+    assert struct.unpack_from("<QQQI", footer, 0) == (0, 6, 6, 0)
+    assert struct.unpack_from("<QQQI", footer, 32) == (6, 1, 1, 0)
+    assert struct.unpack_from("<QHHI", footer, 64) == (5, 2, 0, len(footer))
+    assert footer[80:88] == b"hsparse\1"
+    assert struct.unpack_from("<I", footer, 88) == (lookup3(footer[:88]),)
+    assert len(footer) == 92
+
+
+def test_every_changed_byte_is_found_and_its_section_named() -> None:
+    chunk = build([b"where", b"what"], METADATA_FIXED, [(), ()])
+    data = seal(chunk, 4)
+    for place in range(len(data)):
+        name = "Section 0" if place < 9 else "Section 1" if place < 13 else "footer"
+        for change in (1, 0x80, 0xFF):
+            damaged = bytearray(data)
+            damaged[place] ^= change
+            with pytest.raises(Corrupt, match=name):
+                unseal(bytes(damaged))
+
+
+@given(st.integers(0, 104))
+def test_an_object_cut_short_is_corrupt(length: int) -> None:
+    data = seal(build([b"where", b"what"], METADATA_FIXED, [(), ()]), 4)
+    with pytest.raises(Corrupt):
+        unseal(data[:length])
+    with pytest.raises(Corrupt):
+        unseal(data[len(data) - length :])
+
+
+def test_a_footer_of_another_object_is_corrupt() -> None:
+    short = seal(build([b"where", b"what"], METADATA_FIXED, [(), ()]), 4)
+    longer = seal(build([b"where", b"whatever"], METADATA_FIXED, [(), ()]), 4)
+    with pytest.raises(Corrupt, match="Section 1"):
+        read_footer(short[-footer_size(2) :], len(longer))
+    with pytest.raises(Corrupt, match="Section 1"):
+        unseal(longer[: -footer_size(2)] + short[-footer_size(2) :])
+
+
+def resealed(footer: bytearray) -> bytes:
+    return bytes(footer[:-4]) + struct.pack("<I", lookup3(footer[:-4]))
+
+
+def test_a_newer_version_is_told_apart_from_damage() -> None:
+    footer = bytearray(seal(build([b""], (), [()]), 0))
+    footer[-5] = 2
+    with pytest.raises(Unsupported, match="version 2"):
+        read_footer(resealed(footer), len(footer))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4])
+def test_a_number_of_sections_that_does_not_fit_the_length_is_corrupt(count: int) -> None:
+    footer = bytearray(seal(build([b"", b""], (), [(), ()]), 0))
+    struct.pack_into("<H", footer, 72, count)
+    with pytest.raises(Corrupt, match="sections"):
+        read_footer(resealed(footer), len(footer))
+
+
+def test_a_footer_without_room_for_a_section_is_corrupt() -> None:
+    footer = struct.pack("<I7sB", 16, b"hsparse", 1)
+    with pytest.raises(Corrupt, match="too few"):
+        read_footer(footer + struct.pack("<I", lookup3(footer)), 16)
