@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from hsparse.dn.chunk_codec import DenseCodec, SparseCodec
+
 from hsparse.model.layout import chunk_spec
 from hsparse.model.objid import chunk_of_key, chunk_prefix
 from hsparse.storage.posix import PosixStore

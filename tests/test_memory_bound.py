@@ -11,7 +11,7 @@ import nanoarrow as na
 import numpy as np
 import pytest
 
-from hsparse.format.kinds.dense_chunk import encode_dense
+from hsparse.format.kinds.dense import encode_dense
 from hsparse.model.filter import Filter
 from hsparse.model.objid import chunk_key
 from hsparse.sn.media import Media

@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base, CachedObject
-from hsparse.dn.chunk_codec import codec_for
 from hsparse.dn.fences import Fences
 from hsparse.dn.hsds_summaries import HsdsSummaries
+from hsparse.errors import Corrupt
+from hsparse.format.buffer import Buffer
+from hsparse.format.kinds.chunk_kind import Change, ChunkKind
 from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.datatype import Datatype
 from hsparse.model.objid import chunk_key, chunk_prefix
 from hsparse.storage.object_store import ObjectStore
 
 T = TypeVar("T")
 Scaled = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkCodec:
+    """Bytes <-> chunk for the object of `key`, by its kind."""
+
+    key: str
+    kind: ChunkKind[Any]
+
+    def decode(self, data: bytes) -> Any:
+        try:
+            return self.kind.decode(data)
+        except Corrupt as error:
+            raise Corrupt(f"The chunk object {self.key} is corrupt: {error.message}") from error
+
+    def encode(self, value: Any) -> Buffer:
+        return self.kind.encode(value)
+
+    def nbytes(self, value: Any, stored: int) -> int:
+        return self.kind.nbytes(value)
+
+    def work(self, nbytes: int) -> int:
+        return nbytes
 
 
 class ChunkObjects:
@@ -43,36 +68,31 @@ class ChunkObjects:
         self._fences.check(spec)
 
     @contextmanager
-    def use(self, spec: ChunkSpec, scaled: Scaled, datatype: Datatype) -> Iterator[CachedObject[Any]]:
+    def use(self, kind: ChunkKind[Any], scaled: Scaled) -> Iterator[CachedObject[Any]]:
         """Give a chunk's object, which stays in memory at least while it is used; raises as `check` does."""
-        self._fences.check(spec)
-        key = chunk_key(spec.dataset, scaled)
-        codec: Any = codec_for(key, spec, datatype)
-        with self._cache.use(key, lambda: CachedObject(key, self._store, codec, self._workers)) as owned:
-            yield owned
+        self._fences.check(kind.spec)
+        key = chunk_key(kind.spec.dataset, scaled)
+        with self._cache.use(
+            key, lambda: CachedObject(key, self._store, ChunkCodec(key, kind), self._workers)
+        ) as cached:
+            yield cached
 
     async def apply(
-        self,
-        spec: ChunkSpec,
-        scaled: Scaled,
-        datatype: Datatype,
-        change: Callable[[Any], tuple[Any, T]],
-        weight: int,
-        base: Base,
+        self, kind: ChunkKind[Any], scaled: Scaled, change: Change[Any, T], weight: int, base: Base
     ) -> T:
-        """Change a chunk, see `Owned.apply`."""
-        with self.use(spec, scaled, datatype) as owned:
-            return await owned.apply(change, weight=weight, base=base)
+        """Change a chunk, see `CachedObject.apply`."""
+        with self.use(kind, scaled) as cached:
+            return await cached.apply(change, weight=weight, base=base)
 
     async def settle(self, dataset: str) -> None:
         """Wait until what was accepted for a dataset's chunks by now is durable."""
         prefix = chunk_prefix(dataset)
-        for owned in self._cache:
-            if owned.key.startswith(prefix):
-                await owned.settle()
+        for cached in self._cache:
+            if cached.key.startswith(prefix):
+                await cached.settle()
 
-    async def bury(self, dataset: str) -> None:
+    async def fence_deleted(self, dataset: str) -> None:
         """Refuse everything about a dataset from now on, and forget its chunks once they are settled."""
-        self._fences.bury(dataset)
+        self._fences.refuse_deleted(dataset)
         await self.settle(dataset)
         self._cache.drop(chunk_prefix(dataset))

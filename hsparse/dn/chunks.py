@@ -1,41 +1,36 @@
-"""The chunks a data node owns: answers to the chunk messages."""
+"""The elements of the chunks that a data node serves: read, found, counted and changed.
+
+What is done with a chunk is its kind's (`hsparse.format.kinds`); here chunks are loaded, committed, and bounded in
+memory.
+
+Tests: tests/dn/test_service.py, which runs the conformance suites.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
 
-from numpy.typing import NDArray
-
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn import dense_changes, element_queries, sparse_changes, variable_changes
 from hsparse.dn.cached_object import Base
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.fields import as_type, packed_type, pick_fields
-from hsparse.format.kinds.sparse_chunk import SparseChunk
-from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
+from hsparse.format.fields import as_type, packed_type
+from hsparse.format.kinds.chunk_kind import ChunkKind, DefinedElements, Found, Search
+from hsparse.format.kinds.registry import kind_of
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.datatype import Datatype
-from hsparse.model.variable_array import VariableArray
-from hsparse.model.variable_fields import Fields
+from hsparse.model.json_form import Values
 from hsparse.wire.chunk_message import (
     CountDefined,
     EraseChunks,
+    FenceDeleted,
     FindElements,
-    Found,
-    Part,
     ReadChunks,
-    ReadSparse,
-    ReadSparseVariable,
-    ReadVariable,
-    SparseValues,
-    SparseVariableValues,
+    ReadDefined,
     TrimChunks,
     UpdateElements,
     WriteChunks,
@@ -44,294 +39,212 @@ from hsparse.wire.chunk_message import (
 T = TypeVar("T")
 
 MIB = 1024 * 1024
-CHUNKS_AT_ONCE = 32
-"""How many chunks of one message are worked on at a time: bounds memory and open store requests."""
-VARIABLE_AT_ONCE = 8
-"""The same of chunks whose elements have no fixed size: how large they are is known when they are there."""
 WORK_AT_ONCE = 128 * MIB
 """How many bytes of large chunks all messages together work on at a time: one value may fill many chunks."""
 SMALL = MIB
-"""Work on fewer bytes is not counted: a message's share of `CHUNKS_AT_ONCE` is little anyway."""
-
+"""Work on fewer bytes is not counted: few chunks of a message are worked on at a time anyway."""
 MOST_WORK = 2048 * MIB
 """How many bytes work on one chunk may take: one value may fill a sparse chunk of 2^32-1 elements."""
-
 FIRST_WAVE = 4
 """How many chunks a query with a limit looks at first; then twice as many, and so on."""
 
-OFFSETS_BYTES = 12
-"""What an element's offset takes while it is merged: 8 bytes as it is computed, 4 as it is kept."""
-
 
 class Chunks:
-    """Elements of chunks: read, found, counted and changed."""
+    """Answers the messages of `hsparse.wire.chunk_message`."""
 
-    def __init__(self, owned: ChunkObjects, workers: OffloadPool, pending: MemoryBudget) -> None:
-        self._owned = owned
+    def __init__(self, objects: ChunkObjects, workers: OffloadPool, pending: MemoryBudget) -> None:
+        self._objects = objects
         self._workers = workers
         self._pending = pending
         self._working = MemoryBudget(WORK_AT_ONCE)
 
-    async def read(self, message: ReadChunks) -> tuple[NDArray[Any] | None, ...]:
+    async def read(self, message: ReadChunks) -> tuple[Values | int | None, ...]:
         """Answer `ReadChunks`."""
-        spec = message.spec
-        datatype = spec.datatype
-        fill = spec.fill_value
+        kind, fields, room = kind_of(message.spec), message.fields, _Room(message.limit)
 
-        async def read(part: Part) -> NDArray[Any] | None:
-            async with self._work(0 if spec.sparse else _nbytes(spec, part, datatype)):
-                value = await self._load(spec, part, datatype)
-            if value is None:
-                return None
-            nbytes = part.selection.size * datatype.stored.itemsize
-            if spec.sparse:
-                weight = value.nbytes + part.selection.size
-                values = await self._workers.run(weight, sparse_changes.read, value, part.selection, fill)
-            else:
-                values = dense_changes.read(value, part.selection)
-            if values is None or not message.fields:
-                return values
-            return await self._workers.run(nbytes, pick_fields, values, message.fields)
-
-        return tuple(await self._each(read, message.parts))
-
-    async def read_variable(self, message: ReadVariable) -> tuple[VariableArray | int | None, ...]:
-        """Answer `ReadVariable`."""
-        spec = message.spec
-        datatype = spec.datatype
-        fill = spec.variable_fill
-        room = message.limit
-
-        async def read(part: Part) -> VariableArray | int | None:
-            nonlocal room
-            if room < 0:
+        async def read(part: ChunkSelection) -> Values | int | None:
+            if room.spent:
                 return 0
-            async with self._work(_nbytes(spec, part, datatype)):
-                value = await self._load(spec, part, datatype)
-            if value is None:
+            async with self._work(kind.load_bound(part.selection)):
+                chunk = await self._load(kind, part)
+            if chunk is None:
                 return None
-            weight = value.nbytes + part.selection.size
-            nbytes = await self._workers.run(weight, variable_changes.nbytes_of, value, part.selection, fill)
-            room -= nbytes
-            if room < 0:
-                return nbytes
-            return await self._workers.run(weight, variable_changes.read, value, part.selection, fill)
+            work = kind.read_work(chunk, part.selection, fields)
+            found = await self._workers.run(work, kind.read, chunk, part.selection, fields, room.left)
+            if found is None or isinstance(found, int):
+                room.take(found or 0)
+                return found
+            nbytes = kind.answer_bytes(found)
+            return found if room.take(nbytes) else nbytes
 
-        return tuple(await self._each(read, message.parts, VARIABLE_AT_ONCE))
+        return tuple(await self._each(read, message.parts, kind.chunks_at_once))
 
-    async def read_sparse(self, message: ReadSparse) -> tuple[SparseValues | None, ...]:
-        """Answer `ReadSparse`."""
-        if message.spec.datatype.is_variable and not message.places_only:
-            raise BadRequest("Elements of variable length are read by ReadSparseVariable.")
+    async def read_defined(self, message: ReadDefined) -> tuple[DefinedElements | int | None, ...]:
+        """Answer `ReadDefined`."""
+        kind, room, alone = kind_of(message.spec), _Room(message.limit), len(message.parts) == 1
 
-        async def read(part: Part) -> SparseValues | None:
-            value = await self._load_sparse(message.spec, part)
-            if value is None:
-                return None
-            return await self._workers.run(
-                value.nbytes, sparse_changes.defined, value, part.selection, message.places_only
-            )
-
-        return tuple(await self._each(read, message.parts))
-
-    async def read_sparse_variable(
-        self, message: ReadSparseVariable
-    ) -> tuple[SparseVariableValues | int | None, ...]:
-        """Answer `ReadSparseVariable`."""
-        room, alone = message.limit, len(message.parts) == 1
-
-        async def read(part: Part) -> SparseVariableValues | int | None:
-            nonlocal room
-            if room < 0:
+        async def read(part: ChunkSelection) -> DefinedElements | int | None:
+            if room.spent:
                 return 0
-            value: SparseVlenChunk | None = await self._load(message.spec, part, message.spec.datatype)
-            if value is None:
+            chunk = await self._load(kind, part)
+            if chunk is None:
                 return None
             found = await self._workers.run(
-                value.nbytes, variable_changes.defined, value, part.selection, room, alone
+                kind.nbytes(chunk), kind.defined, chunk, part.selection, message.places_only, room.left, alone
             )
             if found is None or isinstance(found, int):
-                room -= found or 0
+                room.take(found or 0)
                 return found
-            room -= found.nbytes  # others may have taken of it meanwhile
-            return found if room >= 0 or alone else found.nbytes
+            nbytes = found.offsets.nbytes + kind.answer_bytes(found.values)
+            return found if room.take(nbytes) or alone else nbytes
 
-        return tuple(await self._each(read, message.parts, VARIABLE_AT_ONCE))
+        return tuple(await self._each(read, message.parts, kind.chunks_at_once))
 
     async def count(self, message: CountDefined) -> tuple[int, ...]:
         """Answer `CountDefined`."""
+        kind = kind_of(message.spec)
 
-        async def count(part: Part) -> int:
-            value = await self._load_sparse(message.spec, part)
-            if value is None:
+        async def count(part: ChunkSelection) -> int:
+            chunk = await self._load(kind, part)
+            if chunk is None:
                 return 0
-            return await self._workers.run(value.nbytes, sparse_changes.count, value, part.selection)
+            return await self._workers.run(kind.nbytes(chunk), kind.count, chunk, part.selection)
 
-        return tuple(await self._each(count, message.parts))
+        return tuple(await self._each(count, message.parts, kind.chunks_at_once))
 
     async def write(self, message: WriteChunks) -> None:
         """Answer `WriteChunks`."""
-        spec = message.spec
-        datatype = spec.datatype
-        fill: Any = spec.variable_fill if datatype.is_variable else spec.fill_value
-        sent = packed_type(datatype.stored, message.fields)
-        fields = (
-            Fields.named(datatype.element, message.fields)
-            if message.fields and datatype.is_variable
-            else None
-        )
+        kind, fields, drop_fill = kind_of(message.spec), message.fields, message.drop_fill
         if len(message.parts) != len(message.values):
             raise BadRequest(f"{len(message.parts)} parts came with {len(message.values)} arrays of values.")
-        _check_work(spec, message.parts)
+        _check_work(kind, message.parts)
 
-        async def write(item: tuple[Part, Any]) -> None:
+        async def write(item: tuple[ChunkSelection, Values]) -> None:
             part, values = item
-            change: Any
-            if datatype.is_variable and spec.sparse:
-                change = variable_changes.define(
-                    spec, part.selection, values, fill, message.drop_fill, fields
-                )
-            elif datatype.is_variable:
-                change = variable_changes.write(spec, part, values, fill, fields)
-            elif spec.sparse:
-                typed = as_type(values, sent)
-                change = sparse_changes.write(
-                    spec, part.selection, typed, fill, message.drop_fill, message.fields
-                )
-            else:
-                start = spec.fill_of(part.scaled) if spec.arange else fill
-                change = dense_changes.write(spec, part, as_type(values, sent), start, message.fields)
-            blind = part.full and not message.drop_fill and not message.fields
-            if datatype.is_variable:  # a change that may be refused needs to know what stays then
-                blind = blind and variable_changes.surely_fits(spec, part.selection, values)
+            change = kind.write(part, values, fields, drop_fill)
+            blind = part.full and not drop_fill and not fields and kind.replaces(part, values)
             base = Base.IGNORED if blind else Base.NEEDED
-            nbytes = _nbytes(spec, part, datatype)
+            nbytes = kind.change_bound(part.selection)
             async with self._work(nbytes):
-                await self._owned.apply(spec, part.scaled, datatype, change, nbytes, base)
+                await self._objects.apply(kind, part.scaled, change, nbytes, base)
 
-        await self._owned.begin(spec)
+        await self._objects.begin(kind.spec)
         async with self._pending.hold(sum(values.nbytes for values in message.values)):
             pairs = list(zip(message.parts, message.values, strict=True))
-            await self._each(write, pairs, VARIABLE_AT_ONCE if datatype.is_variable else CHUNKS_AT_ONCE)
+            await self._each(write, pairs, kind.chunks_at_once)
 
     async def find(self, message: FindElements) -> tuple[Found | None, ...]:
         """Answer `FindElements`: a few parts at a time, and no more when the limit is reached in order."""
         spec, parts, limit = message.spec, message.parts, message.limit
-        query, fill = bind_query(message.query, spec.dtype), spec.fill_value
-        takes_fill = query.takes(fill)
-        _check_work(spec, parts if takes_fill else ())
+        kind, query = kind_of(spec), bind_query(message.query, spec.dtype)
+        search = Search(query, limit, message.fields, message.places_only)
+        takes_fill = query.takes(spec.fill_value)
+        _check_work(kind, parts if takes_fill else ())
 
-        async def find(part: Part) -> Found | None:
-            async with self._work(0 if spec.sparse else _nbytes(spec, part, spec.datatype)):
-                value = await self._load(spec, part, spec.datatype)
-                if value is None:
+        async def find(part: ChunkSelection) -> Found | None:
+            async with self._work(kind.load_bound(part.selection)):
+                chunk = await self._load(kind, part)
+                if chunk is None:
                     return None
-                weight = part.selection.size * spec.dtype.itemsize
-                return await self._workers.run(
-                    weight, element_queries.find, value, part.selection, query, fill, message
-                )
+                work = part.selection.size * spec.dtype.itemsize
+                return await self._workers.run(work, kind.find, chunk, part.selection, search)
 
         found: list[Found | None] = []
         seen, wave = 0, FIRST_WAVE if message.in_order and limit else len(parts)
         while len(found) < len(parts) and not (message.in_order and limit and seen >= limit):
             some = parts[len(found) : len(found) + wave]
-            answers = await self._each(find, some)
+            answers = await self._each(find, some, kind.chunks_at_once)
             for part, answer in zip(some, answers, strict=True):
                 seen += len(answer.positions) if answer else takes_fill * part.selection.size
             found += answers
             wave = 2 * wave
-        none = element_queries.nothing(packed_type(spec.dtype, message.fields))
+        none = Found.none(packed_type(spec.dtype, message.fields))
         return (*found, *(none for _ in parts[len(found) :]))
 
     async def update(self, message: UpdateElements) -> tuple[Found, ...]:
         """Answer `UpdateElements`."""
-        spec, datatype = message.spec, message.spec.datatype
-        query, fill = bind_query(message.query, spec.dtype), spec.fill_value
+        spec = message.spec
+        kind, search = kind_of(spec), Search(bind_query(message.query, spec.dtype), fields=message.fields)
         value = as_type(message.value, packed_type(spec.dtype, message.fields))
-        takes_fill = query.takes(fill)
-        _check_work(spec, message.parts if takes_fill else ())
+        takes_fill = search.query.takes(spec.fill_value)
+        _check_work(kind, message.parts if takes_fill else ())
 
-        async def update(part: Part) -> Found:
-            start = spec.fill_of(part.scaled)
-            change = element_queries.update(message, part.selection, query, start, value)
-            nbytes = 0 if spec.sparse and not takes_fill else _nbytes(spec, part, datatype)
+        async def update(part: ChunkSelection) -> Found:
+            change = kind.update(part, search, value)
+            bound = kind.change_bound if takes_fill else kind.load_bound
+            nbytes = bound(part.selection)
             async with self._work(nbytes):
-                return await self._owned.apply(spec, part.scaled, datatype, change, nbytes, Base.NEEDED)
+                return await self._objects.apply(kind, part.scaled, change, nbytes, Base.NEEDED)
 
-        await self._owned.begin(spec)
-        return tuple(await self._each(update, message.parts))
+        await self._objects.begin(spec)
+        return tuple(await self._each(update, message.parts, kind.chunks_at_once))
 
     async def erase(self, message: EraseChunks) -> None:
         """Answer `EraseChunks`."""
-        spec = message.spec
-        datatype = spec.datatype
+        kind = kind_of(message.spec)
 
-        async def erase(part: Part) -> None:
-            change = sparse_changes.erase(part.selection)
-            await self._owned.apply(spec, part.scaled, datatype, change, part.selection.size, Base.NEEDED)
+        async def erase(part: ChunkSelection) -> None:
+            change = kind.erase(part.selection)
+            await self._objects.apply(kind, part.scaled, change, part.selection.size, Base.NEEDED)
 
-        await self._owned.begin(spec)
-        await self._each(erase, message.parts)
+        await self._objects.begin(message.spec)
+        await self._each(erase, message.parts, kind.chunks_at_once)
 
     async def trim(self, message: TrimChunks) -> None:
         """Answer `TrimChunks`."""
-        spec = message.spec
-        datatype = spec.datatype
-        fill: Any = spec.variable_fill if datatype.is_variable else spec.fill_value
-        await self._owned.begin(spec)
-        self._owned.check(spec)
-        await self._owned.settle(spec.dataset)
-
-        def change(scaled: tuple[int, ...], stop: list[int]) -> Callable[[Any], tuple[Any, None]]:
-            if spec.sparse:
-                return sparse_changes.trim(spec, stop)
-            if datatype.is_variable:
-                return variable_changes.trim(stop, fill)
-            return dense_changes.trim(stop, spec.fill_of(scaled) if spec.arange else fill)
+        spec, kind = message.spec, kind_of(message.spec)
+        await self._objects.begin(spec)
+        self._objects.check(spec)
+        await self._objects.settle(spec.dataset)
 
         async def trim(scaled: tuple[int, ...]) -> None:
-            stop = [max(0, e - s * d) for s, d, e in zip(scaled, spec.dims, message.extent, strict=True)]
+            pairs = zip(scaled, spec.dims, message.extent, strict=True)
+            stop = tuple(max(0, extent - at * dim) for at, dim, extent in pairs)
             if not all(stop):
-                await self._owned.apply(spec, scaled, datatype, lambda value: (None, None), 0, Base.IGNORED)
+                await self._objects.apply(kind, scaled, lambda chunk: (None, None), 0, Base.IGNORED)
             else:
-                await self._owned.apply(spec, scaled, datatype, change(scaled, stop), 0, Base.NEEDED)
+                await self._objects.apply(kind, scaled, kind.trim(scaled, stop), 0, Base.NEEDED)
 
-        await self._each(trim, message.scaled, VARIABLE_AT_ONCE if datatype.is_variable else CHUNKS_AT_ONCE)
+        await self._each(trim, message.scaled, kind.chunks_at_once)
 
-    async def bury(self, dataset: str) -> None:
-        """Answer `Bury`."""
-        await self._owned.bury(dataset)
+    async def fence_deleted(self, message: FenceDeleted) -> None:
+        """Answer `FenceDeleted`."""
+        await self._objects.fence_deleted(message.dataset)
 
-    async def _load(self, spec: ChunkSpec, part: Part, datatype: Datatype) -> Any:
-        with self._owned.use(spec, part.scaled, datatype) as owned:
-            value = await owned.read()
-        return spec.fill_of(part.scaled) if value is None and spec.arange else value
-
-    async def _load_sparse(self, spec: ChunkSpec, part: Part) -> SparseChunk | SparseVlenChunk | None:
-        value: SparseChunk | SparseVlenChunk | None = await self._load(spec, part, spec.datatype)
-        return value
+    async def _load(self, kind: ChunkKind[Any], part: ChunkSelection) -> Any:
+        with self._objects.use(kind, part.scaled) as cached:
+            chunk = await cached.read()
+        return kind.missing(part.scaled) if chunk is None else chunk
 
     def _work(self, nbytes: int) -> AbstractAsyncContextManager[None]:
         """Wait for room for work on `nbytes`."""
         return nullcontext() if nbytes <= SMALL else self._working.hold(nbytes)
 
-    async def _each(
-        self, function: Callable[[Any], Awaitable[T]], items: Any, most: int = CHUNKS_AT_ONCE
-    ) -> list[T]:
+    async def _each(self, function: Callable[[Any], Awaitable[T]], items: Any, most: int) -> list[T]:
         if len(items) == 1:
             return [await function(items[0])]
         return await gather_each(function, items, most)
 
 
-def _check_work(spec: ChunkSpec, parts: Iterable[Part]) -> None:
+class _Room:
+    """The bytes that the answer to one message may still have; parts that are read side by side share it."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+
+    @property
+    def spent(self) -> bool:
+        """Whether an earlier part had more than there was: what follows is not looked at any more."""
+        return self.left < 0
+
+    def take(self, nbytes: int) -> bool:
+        """Take so many bytes of it; False when there are not as many left."""
+        self.left -= nbytes
+        return not self.spent
+
+
+def _check_work(kind: ChunkKind[Any], parts: Iterable[ChunkSelection]) -> None:
     """Raise `TooLarge` when work on one of the parts takes more than `MOST_WORK`."""
-    most = max((_nbytes(spec, part, spec.datatype) for part in parts), default=0)
+    most = max((kind.change_bound(part.selection) for part in parts), default=0)
     if most > MOST_WORK:
         raise TooLarge(f"Work on so much of one chunk takes {most} bytes of memory; name less at a time.")
-
-
-def _nbytes(spec: ChunkSpec, part: Part, datatype: Datatype) -> int:
-    """Return about how many bytes work on a part takes: of a sparse chunk, offsets and values of the part."""
-    if spec.sparse:
-        return part.selection.size * (datatype.stored.itemsize + OFFSETS_BYTES)
-    return math.prod(spec.dims) * datatype.guessed_size

@@ -43,8 +43,8 @@ class Fences:
         if spec.generation > newest:
             self._raise(spec.dataset, spec.generation)
 
-    def bury(self, dataset: str) -> None:
-        """Refuse everything about a dataset from now on."""
+    def refuse_deleted(self, dataset: str) -> None:
+        """Refuse everything about a deleted dataset from now on."""
         self._newest[dataset] = None
 
     def _raise(self, dataset: str, generation: int) -> None:
@@ -66,13 +66,13 @@ class DeletedNames:
         self._limit = limit
         self._names: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
-    def bury(self, *name: str) -> None:
+    def add(self, *name: str) -> None:
         """Remember that the thing of this name was deleted."""
         self._names[name] = None
         if len(self._names) > self._limit:
             self._names.popitem(last=False)
 
-    def raise_again(self, *name: str) -> None:
+    def remove(self, *name: str) -> None:
         """Forget that it was deleted: it exists once more."""
         self._names.pop(name, None)
 

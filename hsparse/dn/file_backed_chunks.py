@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from hsparse.concurrency.gather import gather_all, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn import dense_changes
 from hsparse.dn.backing_files import BackingFiles
 from hsparse.dn.cache import Cache
 from hsparse.dn.fences import Fences
@@ -29,10 +28,11 @@ from hsparse.format.file_backed import (
     place_piece,
     place_start,
 )
+from hsparse.format.kinds.dense import read_array
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.model.linked_file import LinkedFile
 from hsparse.model.objid import chunk_key
 from hsparse.storage.object_store import ObjectStore
-from hsparse.wire.chunk_message import Part
 from hsparse.wire.file_backed_message import ReadFileBacked, ReadPiece
 
 MIB = 1024 * 1024
@@ -250,6 +250,6 @@ def _decode(
         place_piece(array, pieces.place[row].tolist(), piece)
 
 
-def _part(value: Array, part: Part) -> Array:
-    selected = dense_changes.read(value, part.selection)
+def _part(value: Array, part: ChunkSelection) -> Array:
+    selected = read_array(value, part.selection)
     return selected.copy() if selected.nbytes * MUCH < value.nbytes else selected

@@ -52,7 +52,7 @@ class Records:
         self._cache = cache
         self._workers = workers
         self._clock = clock
-        self._graves = DeletedNames()
+        self._deleted = DeletedNames()
         self._summaries = summaries
 
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
@@ -143,7 +143,7 @@ class Records:
             with self._cache.use(key, lambda: self._make(key)) as owned:
                 record = await owned.read()
             if record is None:
-                raise self._graves.missing(id, id)
+                raise self._deleted.missing(id, id)
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
         return Outcome(record)
@@ -152,7 +152,7 @@ class Records:
         key = storage_key(change.id)
 
         def apply(record: Record | None) -> tuple[Record | None, Outcome]:
-            return change_record(change, record, self._clock.now(), self._graves)
+            return change_record(change, record, self._clock.now(), self._deleted)
 
         try:
             await self._outdate(change)
@@ -179,22 +179,21 @@ class Records:
     def _remember(self, change: Change) -> None:
         match change:
             case DeleteObject(id):
-                self._graves.bury(id)
+                self._deleted.add(id)
             case CreateObject(id, _):
-                self._graves.raise_again(id)
+                self._deleted.remove(id)
             case DeleteAttributes(id, names):
                 for name in names:
-                    self._graves.bury(id, "attribute", name)
+                    self._deleted.add(id, "attribute", name)
             case PutAttributes(id, attributes, _):
                 for name in attributes:
-                    self._graves.raise_again(id, "attribute", name)
+                    self._deleted.remove(id, "attribute", name)
             case DeleteLinks(id, titles):
                 for title in titles:
-                    self._graves.bury(id, "link", title)
+                    self._deleted.add(id, "link", title)
             case PutLinks(id, links):
                 for title in links:
-                    self._graves.raise_again(id, "link", title)
-
+                    self._deleted.remove(id, "link", title)
 
 
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}

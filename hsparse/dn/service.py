@@ -1,4 +1,4 @@
-"""A data node: whoever has it in hand, near or over HTTP, sends it messages."""
+"""The service of a data node: answers each message of the wire contract, called directly or over HTTP."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ from hsparse.wire.chunk_info_message import (
     WriteDirect,
 )
 from hsparse.wire.chunk_message import (
-    Bury,
     CountDefined,
     EraseChunks,
+    FenceDeleted,
     FindElements,
     ReadChunks,
-    ReadSparse,
-    ReadSparseVariable,
-    ReadVariable,
+    ReadDefined,
     TrimChunks,
     UpdateElements,
     WriteChunks,
@@ -63,11 +61,11 @@ class DataService:
         self._records = Records(store, self._cache, self._workers, summaries, clock)
         fences = Fences(self._records.generation)
         pending = MemoryBudget(settings.pending_size)
-        owned = ChunkObjects(store, self._cache, self._workers, fences, summaries)
-        self._chunks = Chunks(owned, self._workers, pending)
+        objects = ChunkObjects(store, self._cache, self._workers, fences, summaries)
+        self._chunks = Chunks(objects, self._workers, pending)
         self._index = ChunkIndex(store, self._cache, self._workers, fences)
-        self._direct = DirectChunks(store, owned, self._workers, pending)
-        self._linked = FileBackedChunks(store, self._cache, self._workers, fences)
+        self._direct = DirectChunks(store, objects, self._workers, pending)
+        self._file_backed = FileBackedChunks(store, self._cache, self._workers, fences)
         self._start_time = clock.now()
 
     async def send(self, message: Message[R]) -> R:
@@ -83,17 +81,13 @@ class DataService:
             case ReadChunks():
                 return await self._chunks.read(message)
             case ReadFileBacked():
-                return await self._linked.read(message)
+                return await self._file_backed.read(message)
             case ReadPiece():
-                return await self._linked.read_piece(message)
+                return await self._file_backed.read_piece(message)
             case InspectFile(uri):
-                return await self._linked.inspect(uri)
-            case ReadVariable():
-                return await self._chunks.read_variable(message)
-            case ReadSparse():
-                return await self._chunks.read_sparse(message)
-            case ReadSparseVariable():
-                return await self._chunks.read_sparse_variable(message)
+                return await self._file_backed.inspect(uri)
+            case ReadDefined():
+                return await self._chunks.read_defined(message)
             case CountDefined():
                 return await self._chunks.count(message)
             case WriteChunks():
@@ -122,8 +116,8 @@ class DataService:
                 return await self._records.list(message)
             case DeleteTree(id):
                 return await self._records.delete_tree(id)
-            case Bury(dataset):
-                return await self._chunks.bury(dataset)
+            case FenceDeleted():
+                return await self._chunks.fence_deleted(message)
             case Forget(id):
                 return self._cache.drop(tree_prefix(id))
             case GetInfo():

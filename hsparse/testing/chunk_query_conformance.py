@@ -13,12 +13,13 @@ import pytest
 
 from hsparse.errors import BadRequest, Gone, Moved
 from hsparse.format.chunk_rows import SIZE, UNFILTERED
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal, Points
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import map_key, tree_prefix
 from hsparse.testing.node_conformance import DIMS, spec
 from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks, ReadDirect, WriteDirect
-from hsparse.wire.chunk_message import Bury, Part, ReadChunks, TrimChunks, WriteChunks
+from hsparse.wire.chunk_message import FenceDeleted, ReadChunks, TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import DeleteTree, ListKeys
 
@@ -31,7 +32,7 @@ async def stored(node: DataNode, *, sparse: bool) -> ChunkSpec:
     """Write one element into each of `STORED`; return what the chunks are."""
     about = spec(sparse=sparse)
     first = Orthogonal.box(DIMS, (0, 0), (1, 2))
-    parts = tuple(Part(scaled, first) for scaled in STORED)
+    parts = tuple(ChunkSelection(scaled, first) for scaled in STORED)
     await node.send(WriteChunks(about, parts, (np.array([[1.0, 2.0]]),) * len(parts)))
     return about
 
@@ -108,8 +109,8 @@ async def test_a_chunk_is_moved_as_it_is(node: DataNode, sparse: bool) -> None:
     assert again is not None
     assert again.data.tobytes() == found.data.tobytes()
     whole = Orthogonal.all(DIMS)
-    (one,) = await node.send(ReadChunks(about, (Part((2, 9), whole),)))
-    (two,) = await node.send(ReadChunks(other, (Part((3, 3), whole),)))
+    (one,) = await node.send(ReadChunks(about, (ChunkSelection((2, 9), whole),)))
+    (two,) = await node.send(ReadChunks(other, (ChunkSelection((3, 3), whole),)))
     assert one is not None
     assert two is not None
     assert one.tobytes() == two.tobytes()
@@ -141,11 +142,11 @@ async def test_queries_about_a_larger_extent_have_moved(node: DataNode) -> None:
 async def test_a_map_goes_with_the_chunks(node: DataNode) -> None:
     about = spec(sparse=True)
     one = Orthogonal.box(DIMS, (0, 0), (1, 1))
-    parts = tuple(Part((number, 0), one) for number in range(100))
+    parts = tuple(ChunkSelection((number, 0), one) for number in range(100))
     await node.send(WriteChunks(about, parts, (np.ones((1, 1)),) * 100))
     assert len((await node.send(ListChunks(about, (600, 8)))).rows) == 100
     assert map_key(about.dataset) in (await node.send(ListKeys(tree_prefix(about.dataset)))).keys
-    await node.send(Bury(about.dataset))
+    await node.send(FenceDeleted(about.dataset))
     assert await node.send(DeleteTree(about.dataset)) == 101
     assert (await node.send(ListKeys(tree_prefix(about.dataset)))).keys == ()
     with pytest.raises(Gone):

@@ -15,7 +15,7 @@ from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, NotFound, U
 from hsparse.model.objid import storage_key, tree_prefix
 from hsparse.model.right import Right
 from hsparse.model.shown_type import shown_type
-from hsparse.wire.chunk_message import Bury, TrimChunks
+from hsparse.wire.chunk_message import FenceDeleted, TrimChunks
 from hsparse.wire.message import Failure, GetInfo, Message, NodeInfo, Record
 from hsparse.wire.record_message import (
     Change,
@@ -75,7 +75,7 @@ class DictDataNode:
                 for id in inside:
                     del self.records[id]
                 return len(inside)
-            case Bury() | Forget() | TrimChunks():
+            case FenceDeleted() | Forget() | TrimChunks():
                 return None
             case GetInfo():
                 return NodeInfo(self._id, "READY", 0.0, "hsparse", {"records": len(self.records)})

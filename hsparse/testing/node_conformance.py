@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 
 from hsparse.clock import ManualClock, SystemClock
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Gone, Moved
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, Span, gather, scatter
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.job_id import job_of_key, new_job_id, owner_keys
 from hsparse.model.objid import chunk_key, chunk_prefix, new_id, new_root_id
 from hsparse.wire.chunk_message import (
-    Bury,
     CountDefined,
     EraseChunks,
+    FenceDeleted,
     FindElements,
-    Part,
     ReadChunks,
-    ReadSparse,
+    ReadDefined,
     TrimChunks,
     UpdateElements,
     WriteChunks,
@@ -266,7 +266,7 @@ async def test_listing_and_deleting_a_tree(node: DataNode) -> None:
 
 async def test_deleting_the_chunks_of_a_dataset(node: DataNode) -> None:
     about, other = spec(sparse=True), spec(sparse=True)
-    parts = tuple(Part((i, 0), Orthogonal.all(DIMS)) for i in range(5))
+    parts = tuple(ChunkSelection((i, 0), Orthogonal.all(DIMS)) for i in range(5))
     for one in (about, other):
         await node.send(WriteChunks(one, parts, (np.ones(DIMS),) * 5))
     assert await node.send(DeleteTree(about.dataset)) == 5
@@ -307,9 +307,9 @@ async def test_dense_chunks_against_numpy(node: DataNode, selection: Selection) 
     for round, chosen in enumerate([SELECTIONS[1], selection]):
         values = numbered(chosen, 100 * round)
         scatter(model, chosen, values)
-        await node.send(WriteChunks(about, (Part((2, 3), chosen),), (values,)))
+        await node.send(WriteChunks(about, (ChunkSelection((2, 3), chosen),), (values,)))
     for wanted in SELECTIONS:
-        (got,) = await node.send(ReadChunks(about, (Part((2, 3), wanted),)))
+        (got,) = await node.send(ReadChunks(about, (ChunkSelection((2, 3), wanted),)))
         assert got is not None
         np.testing.assert_array_equal(got.view(float), gather(model, wanted).reshape(wanted.shape))
 
@@ -322,18 +322,18 @@ async def test_sparse_chunks_against_a_dict(node: DataNode, selection: Selection
     async def write(chosen: Selection, start: float) -> None:
         values = numbered(chosen, start)
         model.update(zip(chosen.offsets().tolist(), values.ravel().tolist(), strict=True))
-        await node.send(WriteChunks(about, (Part((0, 1), chosen),), (values,)))
+        await node.send(WriteChunks(about, (ChunkSelection((0, 1), chosen),), (values,)))
 
     await write(SELECTIONS[1], 0)
     await write(selection, 100)
-    await node.send(EraseChunks(about, (Part((0, 1), SELECTIONS[2]),)))
+    await node.send(EraseChunks(about, (ChunkSelection((0, 1), SELECTIONS[2]),)))
     for offset in SELECTIONS[2].offsets().tolist():
         model.pop(offset, None)
     for wanted in SELECTIONS:
-        part = Part((0, 1), wanted)
+        part = ChunkSelection((0, 1), wanted)
         inside = sorted(set(model) & set(wanted.offsets().tolist()))
         assert await node.send(CountDefined(about, (part,))) == (len(inside),)
-        (found,) = await node.send(ReadSparse(about, (part,)))
+        (found,) = await node.send(ReadDefined(about, (part,)))
         assert (found.offsets.tolist() if found else []) == inside
         assert (found.values.view(float).tolist() if found else []) == [model[i] for i in inside]
         (dense,) = await node.send(ReadChunks(about, (part,)))
@@ -342,25 +342,25 @@ async def test_sparse_chunks_against_a_dict(node: DataNode, selection: Selection
 
 
 async def test_a_chunk_that_is_not_there_reads_as_none(node: DataNode) -> None:
-    part = Part((0, 0), Orthogonal.all(DIMS))
+    part = ChunkSelection((0, 0), Orthogonal.all(DIMS))
     assert await node.send(ReadChunks(spec(sparse=False), (part,))) == (None,)
     sparse = spec(sparse=True)
     assert await node.send(ReadChunks(sparse, (part,))) == (None,)
-    assert await node.send(ReadSparse(sparse, (part,))) == (None,)
+    assert await node.send(ReadDefined(sparse, (part,))) == (None,)
     assert await node.send(CountDefined(sparse, (part,))) == (0,)
     await node.send(EraseChunks(sparse, (part,)))
 
 
 async def test_one_element_for_all_and_dropped_fill(node: DataNode) -> None:
     about = spec(sparse=True, fill=np.float64(np.nan).tobytes())
-    part = Part((0, 0), Orthogonal.box(DIMS, (0, 0), (2, 2)))
+    part = ChunkSelection((0, 0), Orthogonal.box(DIMS, (0, 0), (2, 2)))
     await node.send(WriteChunks(about, (part,), (np.array([7.0]),)))
     values = np.array([[np.nan, 1.0], [np.nan, 2.0]])
     await node.send(WriteChunks(about, (part,), (values,), drop_fill=True))
-    (found,) = await node.send(ReadSparse(about, (part,)))
+    (found,) = await node.send(ReadDefined(about, (part,)))
     assert found is not None
     assert found.values.view(float).tolist() == [7.0, 1.0, 7.0, 2.0]
-    (places,) = await node.send(ReadSparse(about, (part,), places_only=True))
+    (places,) = await node.send(ReadDefined(about, (part,), places_only=True))
     assert places is not None
     assert (len(places.offsets), len(places.values)) == (4, 0)
 
@@ -369,8 +369,8 @@ async def test_a_point_given_twice_takes_the_last(node: DataNode) -> None:
     points = Points(DIMS, np.array([[1, 1], [1, 1]], np.uint64))
     for sparse in (True, False):
         about = spec(sparse=sparse)
-        await node.send(WriteChunks(about, (Part((0, 0), points),), (np.array([1.0, 2.0]),)))
-        (got,) = await node.send(ReadChunks(about, (Part((0, 0), points),)))
+        await node.send(WriteChunks(about, (ChunkSelection((0, 0), points),), (np.array([1.0, 2.0]),)))
+        (got,) = await node.send(ReadChunks(about, (ChunkSelection((0, 0), points),)))
         assert got is not None
         assert got.view(float).tolist() == [2.0, 2.0]
 
@@ -393,7 +393,7 @@ async def test_compound_elements(node: DataNode, sparse: bool) -> None:
     values = np.zeros((2, 3), about.dtype)
     values["a"] = np.arange(6).reshape(2, 3)
     values["s"] = b"xyz"
-    part = Part((0, 0), Orthogonal.box(DIMS, (1, 1), (3, 4)))
+    part = ChunkSelection((0, 0), Orthogonal.box(DIMS, (1, 1), (3, 4)))
     await node.send(WriteChunks(about, (part,), (values,)))
     (got,) = await node.send(ReadChunks(about, (part,)))
     assert got is not None
@@ -406,7 +406,7 @@ ROW = np.dtype([("a", ">i2"), ("s", "S3")])
 async def written(node: DataNode, about: ChunkSpec, scaled: tuple[int, ...]) -> NDArray[Any]:
     """Write a block of compound elements into a chunk, and return the chunk as it then reads."""
     model = np.full(DIMS, about.fill_value, ROW)
-    part = Part(scaled, SELECTIONS[1])
+    part = ChunkSelection(scaled, SELECTIONS[1])
     values = np.zeros(SELECTIONS[1].shape, ROW)
     values["a"] = np.arange(values.size).reshape(values.shape)
     values["s"] = b"xyz"
@@ -428,9 +428,9 @@ async def test_some_fields_are_written_and_read(node: DataNode, sparse: bool, se
             merged = gather(model, selection).reshape(selection.shape).copy()
             merged[name] = values[name]
             scatter(model, selection, merged)
-        part = Part((0, 0), selection, full=selection.is_all)
+        part = ChunkSelection((0, 0), selection, full=selection.is_all)
         await node.send(WriteChunks(about, (part,), (values,), fields=names))
-        (got,) = await node.send(ReadChunks(about, (Part((0, 0), Orthogonal.all(DIMS)),)))
+        (got,) = await node.send(ReadChunks(about, (ChunkSelection((0, 0), Orthogonal.all(DIMS)),)))
         assert got is not None
         np.testing.assert_array_equal(got.view(ROW), model)
         (some,) = await node.send(ReadChunks(about, (part,), names))
@@ -461,7 +461,7 @@ async def test_queries_find_what_numpy_finds(node: DataNode, sparse: bool, query
     about = spec(sparse=sparse, kind=COMPOUND, fill=np.array((-7, b"f"), ROW).tobytes())
     model = await written(node, about, (0, 0))
     for selection in ASCENDING:
-        part = Part((0, 0), selection)
+        part = ChunkSelection((0, 0), selection)
         rows = gather(model, selection).reshape(-1)
         places = np.flatnonzero(QUERIES[query](rows))
         (found,) = await node.send(FindElements(about, (part,), query))
@@ -479,7 +479,7 @@ async def test_queries_find_what_numpy_finds(node: DataNode, sparse: bool, query
 async def test_a_query_with_a_limit_looks_no_further(node: DataNode) -> None:
     about = spec(sparse=False)
     whole = Orthogonal.all(DIMS)
-    parts = tuple(Part((i, 0), whole) for i in range(40))
+    parts = tuple(ChunkSelection((i, 0), whole) for i in range(40))
     await node.send(WriteChunks(about, parts[1:], (np.ones(DIMS),) * 39))
     found = await node.send(FindElements(about, parts, "_ == 1", limit=50, in_order=True))
     assert found[0] is None
@@ -498,7 +498,7 @@ async def test_updates_change_what_the_query_finds(node: DataNode, sparse: bool,
     about = spec(sparse=sparse, kind=COMPOUND, fill=np.array((-7, b"f"), ROW).tobytes())
     for selection in ASCENDING:
         models = [await written(node, about, (0, 0)), np.full(DIMS, about.fill_value, ROW)]
-        parts = (Part((0, 0), selection), Part((1, 1), selection))
+        parts = (ChunkSelection((0, 0), selection), ChunkSelection((1, 1), selection))
         value = np.array((b"new",), [("s", "S3")])
         changed = await node.send(UpdateElements(about, parts, query, value, ("s",)))
         for part, model, item in zip(parts, models, changed, strict=True):
@@ -508,7 +508,7 @@ async def test_updates_change_what_the_query_finds(node: DataNode, sparse: bool,
             scatter(model, selection, rows.reshape(selection.shape))
             assert item.positions.tolist() == places.tolist()
             np.testing.assert_array_equal(item.values.view(ROW), rows[places])
-            (got,) = await node.send(ReadChunks(about, (Part(part.scaled, Orthogonal.all(DIMS)),)))
+            (got,) = await node.send(ReadChunks(about, (ChunkSelection(part.scaled, Orthogonal.all(DIMS)),)))
             seen = np.full(DIMS, about.fill_value, ROW) if got is None else got.view(ROW)
             np.testing.assert_array_equal(seen, model)
         about = replace(about, dataset=new_id("datasets", new_root_id(CLOCK), CLOCK))
@@ -516,7 +516,7 @@ async def test_updates_change_what_the_query_finds(node: DataNode, sparse: bool,
 
 async def test_updates_at_once_change_each_element_once(node: DataNode) -> None:
     about = spec(sparse=False)
-    part = Part((0, 0), Orthogonal.all(DIMS))
+    part = ChunkSelection((0, 0), Orthogonal.all(DIMS))
     changes = [UpdateElements(about, (part,), "_ == 0", np.array(float(i))) for i in range(1, 9)]
     changed = await asyncio.gather(*(node.send(change) for change in changes))
     assert sorted(len(item.positions) for (item,) in changed) == [0] * 7 + [48]
@@ -524,10 +524,12 @@ async def test_updates_at_once_change_each_element_once(node: DataNode) -> None:
 
 async def test_many_chunks_in_one_message(node: DataNode) -> None:
     about = spec(sparse=True)
-    parts = tuple(Part((i, 0), Orthogonal.box(DIMS, (0, 0), (1, i % 8 + 1))) for i in range(200))
+    parts = tuple(ChunkSelection((i, 0), Orthogonal.box(DIMS, (0, 0), (1, i % 8 + 1))) for i in range(200))
     values = tuple(np.full((1, i % 8 + 1), float(i)) for i in range(200))
     await node.send(WriteChunks(about, parts, values))
-    found = await node.send(ReadSparse(about, tuple(Part((i, 0), Orthogonal.all(DIMS)) for i in range(200))))
+    found = await node.send(
+        ReadDefined(about, tuple(ChunkSelection((i, 0), Orthogonal.all(DIMS)) for i in range(200)))
+    )
     assert [len(item.offsets) if item else 0 for item in found] == [i % 8 + 1 for i in range(200)]
     listing = await node.send(ListKeys(chunk_prefix(about.dataset)))
     assert set(listing.keys) == {chunk_key(about.dataset, (i, 0)) for i in range(200)}
@@ -537,11 +539,11 @@ async def test_writes_to_one_chunk_at_once_all_stay(node: DataNode) -> None:
     about = spec(sparse=True)
 
     async def write(row: int, column: int) -> None:
-        part = Part((0, 0), Points(DIMS, np.array([[row, column]], np.uint64)))
+        part = ChunkSelection((0, 0), Points(DIMS, np.array([[row, column]], np.uint64)))
         await node.send(WriteChunks(about, (part,), (np.array([row * 10.0 + column]),)))
 
     await asyncio.gather(*(write(row, column) for row in range(DIMS[0]) for column in range(DIMS[1])))
-    (got,) = await node.send(ReadChunks(about, (Part((0, 0), Orthogonal.all(DIMS)),)))
+    (got,) = await node.send(ReadChunks(about, (ChunkSelection((0, 0), Orthogonal.all(DIMS)),)))
     assert got is not None
     np.testing.assert_array_equal(got.view(float), np.add.outer(np.arange(6) * 10.0, np.arange(8)))
 
@@ -550,7 +552,7 @@ async def test_writes_to_one_chunk_at_once_all_stay(node: DataNode) -> None:
 async def test_trimming_erases_and_fences(node: DataNode, sparse: bool) -> None:
     old = spec(sparse=sparse, fill=np.float64(5).tobytes())
     whole = Orthogonal.all(DIMS)
-    parts = tuple(Part((i, j), whole) for i in range(2) for j in range(2))
+    parts = tuple(ChunkSelection((i, j), whole) for i in range(2) for j in range(2))
     await node.send(WriteChunks(old, parts, (np.ones(DIMS),) * 4))
     new = ChunkSpec(old.dataset, old.type, old.dims, old.sparse, old.fill, old.filters, generation=1)
     await node.send(TrimChunks(new, (9, 4), tuple(part.scaled for part in parts)))
@@ -573,7 +575,7 @@ async def test_a_shrink_is_remembered_by_the_record(node: DataNode) -> None:
     about = spec(sparse=True)
     record = {"id": about.dataset, "root": root, "generation": 3}
     (await change(node, CreateObject(about.dataset, record))).unwrap()
-    part = Part((0, 0), Orthogonal.all(DIMS))
+    part = ChunkSelection((0, 0), Orthogonal.all(DIMS))
     with pytest.raises(Moved):
         await node.send(WriteChunks(about, (part,), (np.ones(DIMS),)))
     current = replace(about, generation=3)
@@ -585,9 +587,9 @@ async def test_a_shrink_is_remembered_by_the_record(node: DataNode) -> None:
 
 async def test_a_deleted_dataset_takes_nothing_more(node: DataNode) -> None:
     about = spec(sparse=True)
-    part = Part((0, 0), Orthogonal.all(DIMS))
+    part = ChunkSelection((0, 0), Orthogonal.all(DIMS))
     await node.send(WriteChunks(about, (part,), (np.ones(DIMS),)))
-    await node.send(Bury(about.dataset))
+    await node.send(FenceDeleted(about.dataset))
     assert await node.send(DeleteTree(about.dataset)) == 1
     with pytest.raises(Gone):
         await node.send(WriteChunks(about, (part,), (np.ones(DIMS),)))
@@ -598,7 +600,7 @@ async def test_a_deleted_dataset_takes_nothing_more(node: DataNode) -> None:
 
 async def test_forgetting_changes_nothing(node: DataNode) -> None:
     about = spec(sparse=True)
-    part = Part((0, 0), Orthogonal.all(DIMS))
+    part = ChunkSelection((0, 0), Orthogonal.all(DIMS))
     await node.send(WriteChunks(about, (part,), (np.ones(DIMS),)))
     await node.send(Forget(about.dataset))
     assert await node.send(CountDefined(about, (part,))) == (48,)
@@ -606,7 +608,7 @@ async def test_forgetting_changes_nothing(node: DataNode) -> None:
 
 async def test_parts_without_values_are_refused(node: DataNode) -> None:
     with pytest.raises(BadRequest):
-        await node.send(WriteChunks(spec(sparse=True), (Part((0, 0), Orthogonal.all(DIMS)),), ()))
+        await node.send(WriteChunks(spec(sparse=True), (ChunkSelection((0, 0), Orthogonal.all(DIMS)),), ()))
 
 
 async def test_errors_keep_their_kind_and_sentence(node: DataNode) -> None:

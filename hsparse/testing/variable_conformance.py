@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.errors import BadRequest, Moved, TooLarge
+from hsparse.errors import Moved, TooLarge
+from hsparse.format.kinds.chunk_kind import DefinedElements
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, Span
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
@@ -21,11 +23,8 @@ from hsparse.model.variable_array import VariableArray
 from hsparse.wire.chunk_message import (
     CountDefined,
     EraseChunks,
-    Part,
-    ReadSparse,
-    ReadSparseVariable,
-    ReadVariable,
-    SparseVariableValues,
+    ReadChunks,
+    ReadDefined,
     TrimChunks,
     WriteChunks,
 )
@@ -67,7 +66,7 @@ def words(selection: Selection, mark: str) -> VariableArray:
 
 
 async def read(node: DataNode, spec: ChunkSpec, selection: Selection) -> list[bytes]:
-    (got,) = await node.send(ReadVariable(spec, (Part((0, 0), selection),), ROOM))
+    (got,) = await node.send(ReadChunks(spec, (ChunkSelection((0, 0), selection),), limit=ROOM))
     if got is None:
         return [spec.fill or bytes(4)] * selection.size
     assert isinstance(got, VariableArray)
@@ -85,7 +84,7 @@ async def test_words_against_a_list(node: DataNode, selection: Selection, struct
         values = words(chosen, mark)
         for offset, value in zip(chosen.offsets().tolist(), values, strict=True):
             model[offset] = value
-        await node.send(WriteChunks(spec, (Part((0, 0), chosen, chosen.is_all),), (values,)))
+        await node.send(WriteChunks(spec, (ChunkSelection((0, 0), chosen, chosen.is_all),), (values,)))
     for wanted in WANTED:
         assert await read(node, spec, wanted) == [model[offset] for offset in wanted.offsets().tolist()]
 
@@ -94,13 +93,13 @@ async def test_what_is_too_much_is_told_in_bytes(node: DataNode) -> None:
     spec = about()
     whole = WANTED[0]
     values = words(whole, "x")
-    parts = tuple(Part((0, n), whole) for n in range(20))
+    parts = tuple(ChunkSelection((0, n), whole) for n in range(20))
     await node.send(WriteChunks(spec, parts[:19], (values,) * 19))
     full = len(values.heap)
-    got = await node.send(ReadVariable(spec, parts, 19 * full))
+    got = await node.send(ReadChunks(spec, parts, limit=19 * full))
     assert [isinstance(part, VariableArray) for part in got] == [True] * 19 + [False]
     assert got[19] is None
-    got = await node.send(ReadVariable(spec, parts, full - 1))
+    got = await node.send(ReadChunks(spec, parts, limit=full - 1))
     told = [part for part in got if isinstance(part, int)]
     assert set(told) == {full, 0}, "what is looked at, and what is not any more"
     assert told[0] == full
@@ -110,11 +109,11 @@ async def test_one_word_for_all_and_fields(node: DataNode) -> None:
     spec = about(PAIR, fill=b"\7" + text("f"))
     box = WANTED[1]
     one = VariableArray.of([b"\1" + text("one")])
-    await node.send(WriteChunks(spec, (Part((0, 0), box),), (one,)))
+    await node.send(WriteChunks(spec, (ChunkSelection((0, 0), box),), (one,)))
     await node.send(
-        WriteChunks(spec, (Part((0, 0), WANTED[0]),), (VariableArray.of([b"\2"]),), fields=("n",))
+        WriteChunks(spec, (ChunkSelection((0, 0), WANTED[0]),), (VariableArray.of([b"\2"]),), fields=("n",))
     )
-    last = Part((0, 0), Points(DIMS, np.array([[1, 2]], np.uint64)))
+    last = ChunkSelection((0, 0), Points(DIMS, np.array([[1, 2]], np.uint64)))
     await node.send(
         WriteChunks(spec, (last,), (VariableArray.of([text("last") + b"\3"]),), fields=("t", "n"))
     )
@@ -128,7 +127,7 @@ async def test_words_written_at_once_all_stay(node: DataNode) -> None:
     spec = about()
 
     async def write(n: int) -> None:
-        part = Part((0, 0), Points(DIMS, np.array([divmod(n, 5)], np.uint64)))
+        part = ChunkSelection((0, 0), Points(DIMS, np.array([divmod(n, 5)], np.uint64)))
         await node.send(WriteChunks(spec, (part,), (VariableArray.of([text(str(n) * n)]),)))
 
     await asyncio.gather(*map(write, range(20)))
@@ -139,14 +138,14 @@ async def test_trimmed_words(node: DataNode) -> None:
     old = about(fill=text("fill"))
     whole = WANTED[0]
     values = words(whole, "x")
-    parts = (Part((0, 0), whole), Part((1, 0), whole))
+    parts = (ChunkSelection((0, 0), whole), ChunkSelection((1, 0), whole))
     await node.send(WriteChunks(old, parts, (values, values)))
     new = replace(old, generation=1)
     await node.send(TrimChunks(new, (3, 2), ((0, 0), (1, 0))))
     kept = list(values)
     model = [kept[n] if n // 5 < 3 and n % 5 < 2 else new.fill for n in range(20)]
     assert await read(node, new, whole) == model
-    assert await node.send(ReadVariable(new, parts[1:], ROOM)) == (None,)
+    assert await node.send(ReadChunks(new, parts[1:], limit=ROOM)) == (None,)
     with pytest.raises(Moved):
         await node.send(WriteChunks(old, parts, (values, values)))
 
@@ -154,24 +153,24 @@ async def test_trimmed_words(node: DataNode) -> None:
 async def test_a_chunk_beyond_the_limit_is_refused(node: DataNode) -> None:
     """One element for all would make of 16 MiB a chunk of 320."""
     spec = about()
-    part = Part((0, 0), WANTED[0])
+    part = ChunkSelection((0, 0), WANTED[0])
     with pytest.raises(TooLarge, match="chunk"):
         await node.send(WriteChunks(spec, (part,), (VariableArray.of([text("x" * (16 << 20))]),)))
-    assert await node.send(ReadVariable(spec, (part,), ROOM)) == (None,)
+    assert await node.send(ReadChunks(spec, (part,), limit=ROOM)) == (None,)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 async def test_what_is_refused_leaves_what_was_there(node: DataNode, sparse: bool) -> None:
     """Also where a write covers the whole chunk, which is not loaded for it, and others are under way."""
     spec = about(sparse=sparse)
-    part = Part((0, 0), WANTED[0], full=True)
+    part = ChunkSelection((0, 0), WANTED[0], full=True)
     values = words(WANTED[0], "x")
     await node.send(WriteChunks(spec, (part,), (values,)))
     large = VariableArray.of([text("x" * (16 << 20))])
     one = VariableArray.of([text("one")])
     refused, done = await asyncio.gather(
         node.send(WriteChunks(spec, (part,), (large,))),
-        node.send(WriteChunks(spec, (Part((0, 0), at(3)),), (one,))),
+        node.send(WriteChunks(spec, (ChunkSelection((0, 0), at(3)),), (one,))),
         return_exceptions=True,
     )
     assert isinstance(refused, TooLarge)
@@ -185,9 +184,9 @@ async def places_and_words(
     node: DataNode, spec: ChunkSpec, selection: Selection = WANTED[0]
 ) -> dict[int, bytes]:
     """Return the defined words, which must be told alike by every message about them."""
-    parts = (Part((0, 0), selection),)
-    (found,) = await node.send(ReadSparseVariable(spec, parts, ROOM))
-    (places,) = await node.send(ReadSparse(spec, parts, places_only=True))
+    parts = (ChunkSelection((0, 0), selection),)
+    (found,) = await node.send(ReadDefined(spec, parts, limit=ROOM))
+    (places,) = await node.send(ReadDefined(spec, parts, places_only=True))
     (count,) = await node.send(CountDefined(spec, parts))
     if found is None:
         assert (places, count) == (None, 0)
@@ -195,7 +194,7 @@ async def places_and_words(
     assert not isinstance(found, int)
     assert places is not None
     assert found.offsets.tolist() == places.offsets.tolist() == sorted(set(found.offsets.tolist()))
-    assert len(places.values) == 0
+    assert places.values.size == 0
     assert count == len(found.offsets) == found.values.size
     return dict(zip(found.offsets.tolist(), found.values, strict=True))
 
@@ -205,7 +204,7 @@ async def define(
 ) -> None:
     values = VariableArray.of([text(word) for word in words])
     values = values if values.size == 1 else values.reshape(selection.shape)
-    await node.send(WriteChunks(spec, (Part((0, 0), selection),), (values,), drop_fill))
+    await node.send(WriteChunks(spec, (ChunkSelection((0, 0), selection),), (values,), drop_fill))
 
 
 def at(*offsets: int) -> Points:
@@ -220,17 +219,17 @@ async def test_sparse_words_against_a_dict(node: DataNode, selection: Selection)
     for chosen, mark in ((WANTED[1], "ä"), (selection, "b"), (WANTED[3], "c")):
         values = words(chosen, mark)
         model |= dict(zip(chosen.offsets().tolist(), values, strict=True))
-        await node.send(WriteChunks(spec, (Part((0, 0), chosen, chosen.is_all),), (values,)))
+        await node.send(WriteChunks(spec, (ChunkSelection((0, 0), chosen, chosen.is_all),), (values,)))
     for wanted in WANTED:
         offsets = wanted.offsets().tolist()
         assert await read(node, spec, wanted) == [model.get(offset, spec.fill) for offset in offsets]
         inside = {offset: model[offset] for offset in offsets if offset in model}
         assert await places_and_words(node, spec, wanted) == inside
-    await node.send(EraseChunks(spec, (Part((0, 0), WANTED[1]),)))
+    await node.send(EraseChunks(spec, (ChunkSelection((0, 0), WANTED[1]),)))
     for offset in WANTED[1].offsets().tolist():
         model.pop(offset, None)
     assert await places_and_words(node, spec) == model
-    await node.send(EraseChunks(spec, (Part((0, 0), WANTED[0]),)))
+    await node.send(EraseChunks(spec, (ChunkSelection((0, 0), WANTED[0]),)))
     assert await places_and_words(node, spec) == {}
     assert await read(node, spec, WANTED[0]) == [spec.fill] * 20
 
@@ -256,7 +255,7 @@ async def test_fields_of_sparse_pairs(node: DataNode) -> None:
     spec = about(PAIR, fill=b"\7" + text("f"), sparse=True)
 
     async def write(selection: Selection, *values: bytes, fields: tuple[str, ...] = ()) -> None:
-        part = Part((0, 0), selection)
+        part = ChunkSelection((0, 0), selection)
         await node.send(WriteChunks(spec, (part,), (VariableArray.of(values),), fields=fields))
 
     await write(at(3, 4), b"\1" + text("a"), b"\2" + text("b"))
@@ -279,33 +278,33 @@ async def test_trimmed_sparse_words(node: DataNode) -> None:
     old = about(sparse=True)
     whole = WANTED[0]
     values = words(whole, "x")
-    parts = (Part((0, 0), whole), Part((1, 0), whole))
+    parts = (ChunkSelection((0, 0), whole), ChunkSelection((1, 0), whole))
     await node.send(WriteChunks(old, parts, (values, values)))
     new = replace(old, generation=1)
     await node.send(TrimChunks(new, (3, 2), ((0, 0), (1, 0))))
     kept = {n: word for n, word in enumerate(values) if n // 5 < 3 and n % 5 < 2}
     assert await places_and_words(node, new) == kept
-    assert await node.send(ReadSparseVariable(new, parts[1:], ROOM)) == (None,)
+    assert await node.send(ReadDefined(new, parts[1:], limit=ROOM)) == (None,)
     with pytest.raises(Moved):
         await node.send(EraseChunks(old, parts))
 
 
 async def test_sparse_words_that_are_too_many_are_told_in_bytes(node: DataNode) -> None:
     spec = about(sparse=True)
-    parts = tuple(Part((0, n), WANTED[0]) for n in range(12))
+    parts = tuple(ChunkSelection((0, n), WANTED[0]) for n in range(12))
     values = words(WANTED[0], "x")
     await node.send(WriteChunks(spec, parts, (values,) * 12))
     full = len(values.heap) + 20 * 4
-    got = await node.send(ReadSparseVariable(spec, parts, 12 * full))
-    assert [isinstance(part, SparseVariableValues) for part in got] == [True] * 12
-    got = await node.send(ReadSparseVariable(spec, parts, 3 * full))
-    assert sum(isinstance(part, SparseVariableValues) for part in got) <= 3
+    got = await node.send(ReadDefined(spec, parts, limit=12 * full))
+    assert [isinstance(part, DefinedElements) for part in got] == [True] * 12
+    got = await node.send(ReadDefined(spec, parts, limit=3 * full))
+    assert sum(isinstance(part, DefinedElements) for part in got) <= 3
     assert {part for part in got if isinstance(part, int)} <= {full, 0}
-    half = Part((0, 0), WANTED[1])
-    (some,) = await node.send(ReadSparseVariable(spec, (half,), 1))
+    half = ChunkSelection((0, 0), WANTED[1])
+    (some,) = await node.send(ReadDefined(spec, (half,), limit=1))
     assert some == sum(len(word) + 4 for word in words(WANTED[0], "x")[1:3, 2:5])
-    (one,) = await node.send(ReadSparseVariable(spec, (Part((0, 0), at(7)),), 1))
-    assert isinstance(one, SparseVariableValues), "one element alone comes, however large it is"
+    (one,) = await node.send(ReadDefined(spec, (ChunkSelection((0, 0), at(7)),), limit=1))
+    assert isinstance(one, DefinedElements), "one element alone comes, however large it is"
     assert list(one.values) == [text("x" * 7)]
 
 
@@ -314,9 +313,3 @@ async def test_a_sparse_chunk_beyond_the_limit_is_refused(node: DataNode) -> Non
     with pytest.raises(TooLarge, match="chunk"):
         await define(node, spec, WANTED[0], "x" * (16 << 20))
     assert await places_and_words(node, spec) == {}
-
-
-async def test_sparse_words_are_not_read_as_numbers(node: DataNode) -> None:
-    spec = about(sparse=True)
-    with pytest.raises(BadRequest, match="ReadSparseVariable"):
-        await node.send(ReadSparse(spec, (Part((0, 0), WANTED[0]),)))

@@ -5,96 +5,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.selections.selection import Selection
+from hsparse.format.kinds.chunk_kind import DefinedElements, Found
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.json_form import Values
 from hsparse.wire.message import Message
 
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One chunk's share of an operation: its scaled coordinates and a selection inside it.
-
-    `full` says that the selection covers every element of the chunk that lies inside the extent.
-    """
-
-    scaled: tuple[int, ...]
-    selection: Selection
-    full: bool = False
+NO_LIMIT = 2**63 - 1
+"""As a limit in bytes: whatever an answer has."""
 
 
 @dataclass(frozen=True, slots=True)
-class SparseValues:
-    """Defined elements of one chunk: row-major `offsets: (n,)` in the chunk, ascending, and values."""
-
-    offsets: NDArray[np.uint32]
-    values: NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class SparseVariableValues:
-    """The same of a variable-length type: `values` has shape (n,)."""
-
-    offsets: NDArray[np.uint32]
-    values: VariableArray
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the places and of the values' heap."""
-        return self.offsets.nbytes + len(self.values.heap)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadChunks(Message[tuple[NDArray[Any] | None, ...]]):
+class ReadChunks(Message[tuple[Values | int | None, ...]]):
     """Read values: for each part an array of the selection's shape, None where all is fill value.
 
-    With `fields` the elements have those alone, packed, in that order.
+    With `fields` the elements have those alone, packed, in that order. Where variable-length parts together would have
+    more than `limit` bytes, some are only their number of bytes, 0 of those that were not looked at any more: ask for
+    these again, in pieces.
     """
 
     spec: ChunkSpec
-    parts: tuple[Part, ...]
+    parts: tuple[ChunkSelection, ...]
     fields: tuple[str, ...] = ()
+    limit: int = NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
-class ReadVariable(Message[tuple[VariableArray | int | None, ...]]):
-    """Read values of a variable-length type: for each part an array of the selection's shape.
+class ReadDefined(Message[tuple[DefinedElements | int | None, ...]]):
+    """Read the defined elements of sparse chunks inside each part's selection, None where there are none.
 
-    None where all is fill value. Where the parts together would have more than `limit` bytes, some are only
-    their number of bytes, 0 of those that were not looked at any more: they are to be asked for in pieces.
+    With `places_only` without their values. `limit` is as for `ReadChunks`, places and values counted; but a single
+    element of a single part comes whatever it has.
     """
 
     spec: ChunkSpec
-    parts: tuple[Part, ...]
-    limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSparse(Message[tuple[SparseValues | None, ...]]):
-    """Read the defined elements of sparse chunks inside each part's selection.
-
-    With `places_only`, which alone there is for variable-length types, the values are empty.
-    """
-
-    spec: ChunkSpec
-    parts: tuple[Part, ...]
+    parts: tuple[ChunkSelection, ...]
     places_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSparseVariable(Message[tuple[SparseVariableValues | int | None, ...]]):
-    """Read the defined elements of sparse chunks of a variable-length type inside each part's selection.
-
-    Where the parts together would have more than `limit` bytes, places and values, some are only their number of
-    bytes, as `ReadVariable` has it; but a single element of a single part comes whatever it has.
-    """
-
-    spec: ChunkSpec
-    parts: tuple[Part, ...]
-    limit: int
+    limit: int = NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +51,7 @@ class CountDefined(Message[tuple[int, ...]]):
     """Count the defined elements inside each part's selection."""
 
     spec: ChunkSpec
-    parts: tuple[Part, ...]
+    parts: tuple[ChunkSelection, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +65,10 @@ class WriteChunks(Message[None]):
     """
 
     spec: ChunkSpec
-    parts: tuple[Part, ...]
-    values: tuple[NDArray[Any] | VariableArray, ...]
+    parts: tuple[ChunkSelection, ...]
+    values: tuple[Values, ...]
     drop_fill: bool = False
     fields: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Elements of one part that answer a query.
-
-    `positions: (n,) uint32`, ascending, are places in the iteration of the part's selection; `values: (n,)`.
-    """
-
-    positions: NDArray[np.uint32]
-    values: NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +82,7 @@ class FindElements(Message[tuple[Found | None, ...]]):
     """
 
     spec: ChunkSpec
-    parts: tuple[Part, ...]
+    parts: tuple[ChunkSelection, ...]
     query: str
     limit: int = 0
     in_order: bool = False
@@ -161,7 +99,7 @@ class UpdateElements(Message[tuple[Found, ...]]):
     """
 
     spec: ChunkSpec
-    parts: tuple[Part, ...]
+    parts: tuple[ChunkSelection, ...]
     query: str
     value: NDArray[Any]
     fields: tuple[str, ...] = ()
@@ -172,7 +110,7 @@ class EraseChunks(Message[None]):
     """Make elements undefined (sparse only); durable when answered."""
 
     spec: ChunkSpec
-    parts: tuple[Part, ...]
+    parts: tuple[ChunkSelection, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +128,7 @@ class TrimChunks(Message[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Bury(Message[None]):
+class FenceDeleted(Message[None]):
     """Refuse, as `Gone`, chunk operations of a deleted dataset from now on.
 
     The data node answers when those it had accepted are durable: then the chunks can be deleted, and none

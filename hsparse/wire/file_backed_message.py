@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.format.file_backed import Pieces
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.linked_file import LinkedFile
-from hsparse.wire.chunk_message import Part
 from hsparse.wire.message import Message
 
 
@@ -25,7 +25,7 @@ class ReadFileBacked(Message[tuple[NDArray[Any] | None, ...]]):
     """
 
     spec: ChunkSpec
-    parts: tuple[Part, ...]
+    parts: tuple[ChunkSelection, ...]
     pieces: Pieces
     files: tuple[LinkedFile, ...]
     piece: tuple[int, ...]

@@ -17,6 +17,7 @@ from hsparse.dn.service import DataService
 from hsparse.dn.settings import DataSettings
 from hsparse.errors import Corrupt, StoreFailed
 from hsparse.format import chunk_map
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
 from hsparse.format.structured.footer import MAX_FOOTER
 from hsparse.model.chunk_spec import ChunkSpec
@@ -27,7 +28,7 @@ from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import StoreWrapper
 from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks
-from hsparse.wire.chunk_message import Bury, Part, WriteChunks
+from hsparse.wire.chunk_message import FenceDeleted, WriteChunks
 from hsparse.wire.record_message import DeleteTree
 from tests.conftest import MakeStore
 
@@ -63,7 +64,7 @@ async def node(store: CountingStore) -> AsyncIterator[DataService]:
 async def write(node: DataService, numbers: Sequence[int], count: int = 1, spec: ChunkSpec = SPARSE) -> None:
     """Write the first `count` elements of some chunks."""
     box = Orthogonal.box(DIMS, (0,), (count,))
-    parts = tuple(Part((number,), box) for number in numbers)
+    parts = tuple(ChunkSelection((number,), box) for number in numbers)
     await node.send(WriteChunks(spec, parts, (np.full(count, 7, "<i4"),) * len(parts)))
 
 
@@ -258,7 +259,7 @@ async def test_a_map_is_not_put_behind_a_deletion(
     held = faulty.hang("put_if_absent", MAP)
     query = asyncio.create_task(defined(node))
     await held.entered.wait()
-    bury = asyncio.create_task(node.send(Bury(DATASET)))
+    bury = asyncio.create_task(node.send(FenceDeleted(DATASET)))
     await asyncio.sleep(0)
     assert not bury.done(), "the deletion waits for the put that is under way"
     held.release()

@@ -14,6 +14,7 @@ from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.fences import Fences
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.errors import Gone, Moved
+from hsparse.format.kinds.registry import kind_of
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.testing.counting_store import CountingStore
 
@@ -36,7 +37,7 @@ def chunks(store: CountingStore, cache: Cache, workers: OffloadPool) -> ChunkObj
 
 async def write(chunks: ChunkObjects, spec: ChunkSpec) -> None:
     value = np.arange(10, dtype="<i4")
-    await chunks.apply(spec, (0,), spec.datatype, lambda _: (value, None), 40, Base.IGNORED)
+    await chunks.apply(kind_of(spec), (0,), lambda _: (value, None), 40, Base.IGNORED)
 
 
 async def test_what_was_planned_before_a_shrink_is_refused_once_that_is_learnt(chunks: ChunkObjects) -> None:
@@ -51,7 +52,7 @@ async def test_what_was_planned_before_a_shrink_is_refused_once_that_is_learnt(c
 async def test_a_buried_dataset_is_settled_and_forgotten(chunks: ChunkObjects, cache: Cache) -> None:
     await write(chunks, SPEC)
     assert len(cache) == 1
-    await chunks.bury(SPEC.dataset)
+    await chunks.fence_deleted(SPEC.dataset)
     assert len(cache) == 0
     with pytest.raises(Gone):
         await write(chunks, SPEC)

@@ -11,6 +11,7 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, Corrupt, Gone
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
@@ -19,7 +20,7 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.wire.chunk_info_message import ReadDirect, WriteDirect
-from hsparse.wire.chunk_message import Bury, Part, ReadChunks, WriteChunks
+from hsparse.wire.chunk_message import FenceDeleted, ReadChunks, WriteChunks
 
 DATASET = "d-00000000-00000001-0000-000000-000001"
 DIMS, EXTENT = (6,), (600,)
@@ -47,11 +48,13 @@ async def node(store: CountingStore) -> AsyncIterator[DataService]:
 
 
 async def write(node: DataService, spec: ChunkSpec, value: int, scaled: int = 3) -> None:
-    await node.send(WriteChunks(spec, (Part((scaled,), WHOLE, True),), (np.full(DIMS, value, "<i4"),)))
+    await node.send(
+        WriteChunks(spec, (ChunkSelection((scaled,), WHOLE, True),), (np.full(DIMS, value, "<i4"),))
+    )
 
 
 async def read(node: DataService, spec: ChunkSpec) -> list[int]:
-    (values,) = await node.send(ReadChunks(spec, (Part((3,), WHOLE),)))
+    (values,) = await node.send(ReadChunks(spec, (ChunkSelection((3,), WHOLE),)))
     assert values is not None
     found: list[int] = values.tolist()
     return found
@@ -82,7 +85,7 @@ async def test_reads_see_what_was_written_and_later_writes_build_on_it(
     store.reset()
     assert await read(node, spec) == [8] * 6
     assert store.calls == {}
-    part = Part((3,), Orthogonal.box(DIMS, (2,), (4,)))
+    part = ChunkSelection((3,), Orthogonal.box(DIMS, (2,), (4,)))
     await node.send(WriteChunks(spec, (part,), (np.array([5, 6], "<i4"),)))
     assert await read(node, spec) == [8, 8, 5, 6, 8, 8]
     again = DataService(store, SystemClock())
@@ -119,7 +122,7 @@ async def test_direct_and_other_writes_share_a_put(
     hang = faulty.hang("puts", KEY)
     first = asyncio.create_task(write(node, spec, 1))
     await hang.entered.wait()
-    part = Part((3,), Orthogonal.box(DIMS, (0,), (1,)))
+    part = ChunkSelection((3,), Orthogonal.box(DIMS, (0,), (1,)))
     direct = asyncio.create_task(node.send(message))
     await asyncio.sleep(0)
     later = asyncio.create_task(node.send(WriteChunks(spec, (part,), (np.array([7], "<i4"),))))
@@ -161,7 +164,7 @@ async def test_a_structured_chunk_that_is_corrupt_is_not_served(
 @BOTH
 async def test_a_deleted_dataset_takes_none(node: DataService, store: CountingStore, spec: ChunkSpec) -> None:
     message = await given(node, spec, 8)
-    await node.send(Bury(DATASET))
+    await node.send(FenceDeleted(DATASET))
     store.reset()
     with pytest.raises(Gone):
         await node.send(message)

@@ -49,7 +49,7 @@ async def test_the_newest_generation_heard_of_counts() -> None:
 
 async def test_the_deleted_stay_deleted() -> None:
     fences = Fences(Records(d_1=1).generation)
-    fences.bury("d-1")
+    fences.refuse_deleted("d-1")
     await fences.learn("d-1")
     with pytest.raises(Gone):
         fences.check(replace(SPEC, generation=9))

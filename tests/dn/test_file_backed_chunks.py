@@ -15,6 +15,7 @@ from hsparse.dn.service import DataService
 from hsparse.dn.settings import DataSettings
 from hsparse.errors import Conflict, Gone
 from hsparse.format.file_backed import CLOSE, LONGEST, Pieces
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
@@ -22,7 +23,7 @@ from hsparse.model.linked_file import LinkedFile
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.counting_store import CountingStore
-from hsparse.wire.chunk_message import Bury, Part
+from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.codec import decode, encode
 from hsparse.wire.file_backed_message import InspectFile, ReadFileBacked
 
@@ -77,8 +78,8 @@ def pieces(rows: list[tuple[int, tuple[int, ...], int, int]], rank: int = 1, mas
     )
 
 
-def whole(dims: tuple[int, ...], *scaled: int) -> Part:
-    return Part(scaled, Orthogonal.all(dims), full=True)
+def whole(dims: tuple[int, ...], *scaled: int) -> ChunkSelection:
+    return ChunkSelection(scaled, Orthogonal.all(dims), full=True)
 
 
 def message(
@@ -214,7 +215,7 @@ async def test_a_deleted_dataset_is_gone_and_takes_no_memory(store: Gate, node: 
     asked = message((100,), 1, pieces([(0, (0,), 0, 400)]), (100,))
     await node.send(asked)
     assert node._cache.nbytes >= 400
-    await node.send(Bury(DATASET))
+    await node.send(FenceDeleted(DATASET))
     assert node._cache.nbytes == 0
     with pytest.raises(Gone):
         await node.send(asked)

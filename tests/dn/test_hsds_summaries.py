@@ -9,12 +9,13 @@ from hsparse.clock import SystemClock
 from hsparse.dn.hsds_summaries import NAME, HsdsSummaries
 from hsparse.dn.service import DataService
 from hsparse.errors import NotFound
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.objid import domain_prefix, new_id, new_root_id, summary_id
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
-from hsparse.wire.chunk_message import Part, WriteChunks
+from hsparse.wire.chunk_message import WriteChunks
 from hsparse.wire.record_message import Change, ChangeObjects, CreateObject, DeleteObject, PutLinks, PutRecord
 
 CLOCK = SystemClock()
@@ -63,7 +64,7 @@ async def test_a_change_of_values_alone_removes_it(store: CountingStore) -> None
     await store.put_if_absent(KEY, b"{}")
     item = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
     spec = ChunkSpec(new_id("datasets", ROOT, CLOCK), item, (10,), False, b"", ((),))
-    part = Part((0,), Orthogonal.all((10,)), True)
+    part = ChunkSelection((0,), Orthogonal.all((10,)), True)
     await DataService(store, CLOCK).send(WriteChunks(spec, (part,), (np.zeros(10, "<i4"),)))
     assert await gone(store, KEY)
 

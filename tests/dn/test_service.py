@@ -14,6 +14,7 @@ from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
 from hsparse.dn.settings import DataSettings
 from hsparse.errors import Moved, StoreFailed, Unauthenticated
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.sn.remote_node import RemoteNode
@@ -22,7 +23,7 @@ from hsparse.storage.object_store import Buffer
 from hsparse.testing.chunk_query_conformance import *  # noqa: F403
 from hsparse.testing.node_conformance import *  # noqa: F403
 from hsparse.testing.variable_conformance import *  # noqa: F403
-from hsparse.wire.chunk_message import Part, TrimChunks, WriteChunks
+from hsparse.wire.chunk_message import TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode, GetInfo
 
 
@@ -82,7 +83,7 @@ async def test_a_fence_does_not_wait_for_later_writes() -> None:
     node = DataService(BusyStore(), SystemClock())
     item = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
     spec = ChunkSpec("d-3c448a8a-6c0b2447-9594-1269a1-049963", item, (10,), False, b"", ((),))
-    part = Part((0,), Orthogonal.all((10,)), True)
+    part = ChunkSelection((0,), Orthogonal.all((10,)), True)
     started, fenced = asyncio.Event(), asyncio.Event()
     written = 0
 

@@ -7,7 +7,7 @@ import pytest
 
 from hsparse.errors import Corrupt
 from hsparse.format.blosc_frame import decode_frame
-from hsparse.format.kinds.dense_chunk import decode_dense, encode_dense
+from hsparse.format.kinds.dense import decode_dense, encode_dense
 from hsparse.format.kinds.vlen_chunk import decode_bare_vlen, encode_bare_vlen
 from hsparse.format.raw_codec import blosc_encode
 from hsparse.model.element import element_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format import raw_codec
-from hsparse.format.kinds.dense_chunk import decode_dense, encode_dense
+from hsparse.format.kinds.dense import decode_dense, encode_dense
 from hsparse.format.raw_codec import blosc_encode
 from hsparse.model.filter import Filter
 from hsparse.model.stored_pipeline import parse_stored

@@ -10,19 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from hsparse.errors import BadRequest
+from hsparse.format.kinds.chunk_kind import DefinedElements
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
 from hsparse.model.variable_array import VariableArray
-from hsparse.wire.chunk_message import (
-    FindElements,
-    Part,
-    ReadSparseVariable,
-    SparseValues,
-    SparseVariableValues,
-    TrimChunks,
-    WriteChunks,
-)
+from hsparse.wire.chunk_message import FindElements, ReadDefined, TrimChunks, WriteChunks
 from hsparse.wire.codec import TYPES, decode, encode
 from hsparse.wire.message import Failure
 from hsparse.wire.record_message import (
@@ -57,7 +51,7 @@ SPEC = ChunkSpec(
         ),
         TrimChunks(SPEC, (3, 3), ((0, 0), (1, 2))),
         FindElements(SPEC, (), "a > 1 & s == b'x'", 5, True, ("a", "s"), True),
-        ReadSparseVariable(SPEC, (), 4096),
+        ReadDefined(SPEC, (), limit=4096),
         Outcome({"a": []}, True, False, None),
         Outcome(failure=Failure("gone", "It is gone.")),
         (None, 1, "x", 2.5, True),
@@ -79,7 +73,7 @@ def test_messages_come_back_as_they_were(message: object) -> None:
     ids=lambda selection: type(selection).__name__,
 )
 def test_selections_come_back_equal(selection: object) -> None:
-    assert same(Part((1, 2), selection, True)).selection == selection  # type: ignore[arg-type,attr-defined]
+    assert same(ChunkSelection((1, 2), selection, True)).selection == selection  # type: ignore[arg-type,attr-defined]
 
 
 @given(
@@ -96,30 +90,30 @@ def test_arrays_come_back_equal(array: np.ndarray) -> None:
 
 def test_arrays_are_not_copied() -> None:
     array = np.arange(1000)
-    pieces = encode(SparseValues(np.zeros(0, np.uint32), array))
+    pieces = encode(DefinedElements(np.zeros(0, np.uint32), array))
     assert any(
         isinstance(piece, memoryview) and np.shares_memory(np.frombuffer(piece), array) for piece in pieces
     )
-    data = framed(SparseValues(np.zeros(0, np.uint32), array))
+    data = framed(DefinedElements(np.zeros(0, np.uint32), array))
     assert np.shares_memory(decode(data).values, np.frombuffer(data, np.uint8))
 
 
 def test_compound_elements_travel_as_opaque_bytes() -> None:
     array = np.zeros(3, [("a", "<i4"), ("b", "S3")])
     array["a"] = 5
-    back = same(SparseValues(np.zeros(0, np.uint32), array)).values
+    back = same(DefinedElements(np.zeros(0, np.uint32), array)).values
     assert back.dtype == np.dtype("V7")
     assert back.view(array.dtype).tolist() == array.tolist()
 
 
 def test_golden_bytes() -> None:
-    frame = framed(SparseValues(np.array([7], np.uint32), np.array([1.5])))
+    frame = framed(DefinedElements(np.array([7], np.uint32), np.array([1.5])))
     assert frame.hex() == (
-        "33000000"  # header length
-        "83a121ac53706172736556616c756573"  # {"!": "SparseValues",
+        "36000000"  # header length
+        "83a121af446566696e6564456c656d656e7473"  # {"!": "DefinedElements",
         "a76f666673657473d70193a33c7534910104"  # "offsets": array ["<u4", [1], 4],
         "a676616c756573d70193a33c6638910108"  # "values": array ["<f8", [1], 8]}
-        "00"  # up to a multiple of 8
+        "000000000000"  # up to a multiple of 8
         "0700000000000000"
         "000000000000f83f"
     )
@@ -147,7 +141,7 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 def test_only_the_contract_can_be_sent() -> None:
     for value in (object(), {1, 2}, np.array([object()])):
         with pytest.raises(TypeError):
-            encode(SparseValues(np.zeros(0, np.uint32), value))  # type: ignore[arg-type]
+            encode(DefinedElements(np.zeros(0, np.uint32), value))  # type: ignore[arg-type]
 
 
 def test_every_change_is_registered() -> None:
@@ -173,6 +167,5 @@ def test_a_variable_array_that_lies_is_no_frame() -> None:
 
 def test_sparse_values_of_variable_length_come_back() -> None:
     values = VariableArray.of([b"a", b"bcd"])
-    back, told = same((SparseVariableValues(np.array([3, 9], np.uint32), values), 77))  # type: ignore[misc]
+    back, told = same((DefinedElements(np.array([3, 9], np.uint32), values), 77))  # type: ignore[misc]
     assert (back.offsets.tolist(), list(back.values), told) == ([3, 9], list(values), 77)
-    assert back.nbytes == 2 * 4 + 4

@@ -19,7 +19,7 @@ from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.planned_chunks import Column
 from hsparse.format.hdf5.planned_elements import KeyOf, plan_elements
 from hsparse.format.hdf5.stored_type import stored_type
-from hsparse.format.kinds.dense_chunk import decode_dense
+from hsparse.format.kinds.dense import decode_dense
 from hsparse.format.kinds.sparse_chunk import open_sparse
 from hsparse.format.kinds.vlen_chunk import decode_bare_vlen, decode_dense_vlen, open_sparse_vlen
 from hsparse.model.chunk_spec import ChunkSpec

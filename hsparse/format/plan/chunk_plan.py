@@ -1,4 +1,4 @@
-"""The plan of a request: a selection of a dataset as shares, one a chunk."""
+"""The plan of a request: a selection of a dataset as chunk selections."""
 
 from __future__ import annotations
 
@@ -21,14 +21,25 @@ from hsparse.format.selections.runs import count_runs
 from hsparse.format.selections.selection import Selection
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Share:
-    """One chunk's part of a selection.
+@dataclass(frozen=True, slots=True)
+class ChunkSelection:
+    """The part of a selection that falls into one chunk, at scaled coordinates `scaled`.
 
-    `selection` is in the chunk's own coordinates, over its full dimensions. `place` is the numpy index
-    of the part in an array of the whole selection's shape: `result[place] = part` and `values[place]`,
-    the part having the shape of `selection`. `full` says that every element of the chunk inside the
-    extent is selected.
+    `selection` is in the chunk's own coordinates, over its full dimensions. `full` says that it covers every element
+    of the chunk that lies inside the extent.
+    """
+
+    scaled: tuple[int, ...]
+    selection: Selection
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedChunk:
+    """A chunk selection, with its place in the whole.
+
+    `place` is the numpy index of the part in an array of the whole selection's shape: `result[place] = part` and
+    `values[place]`, the part having the shape of `selection`. The rest is as `ChunkSelection` has it.
     """
 
     scaled: tuple[int, ...]
@@ -37,7 +48,9 @@ class Share:
     full: bool
 
 
-def plan(selection: Selection, grid: Grid, existing: NDArray[np.uint64] | None = None) -> tuple[Share, ...]:
+def plan(
+    selection: Selection, grid: Grid, existing: NDArray[np.uint64] | None = None
+) -> tuple[PlannedChunk, ...]:
     """Cut a selection into shares, in row-major order of their chunks; chunks it does not meet have none.
 
     `existing`: (k, rank) uint64 scaled coordinates; given, only those chunks are considered. The number
@@ -84,7 +97,9 @@ def met(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray
 # --- orthogonal -----------------------------------------------------------------------------------
 
 
-def _plan_orthogonal(selection: Orthogonal, grid: Grid, only: NDArray[np.int64] | None) -> tuple[Share, ...]:
+def _plan_orthogonal(
+    selection: Orthogonal, grid: Grid, only: NDArray[np.int64] | None
+) -> tuple[PlannedChunk, ...]:
     by_dim = []
     for dim, axis in enumerate(selection.axes):
         wanted = None if only is None else np.unique(only[:, dim])
@@ -96,12 +111,12 @@ def _plan_orthogonal(selection: Orthogonal, grid: Grid, only: NDArray[np.int64] 
     return tuple(_share([p for p in row if p], grid) for row in rows if None not in row)
 
 
-def _share(row: Sequence[Piece], grid: Grid) -> Share:
+def _share(row: Sequence[Piece], grid: Grid) -> PlannedChunk:
     places = [piece.place for piece in row]
     place: tuple[Any, ...] = tuple(places)
     if sum(not isinstance(found, slice) for found in places) > 1:
         place = np.ix_(*(np.r_[found] if isinstance(found, slice) else found for found in places))
-    return Share(
+    return PlannedChunk(
         tuple(piece.chunk for piece in row),
         Orthogonal.trusted(grid.chunk, tuple(piece.axis for piece in row)),
         place,
@@ -112,7 +127,7 @@ def _share(row: Sequence[Piece], grid: Grid) -> Share:
 # --- points ---------------------------------------------------------------------------------------
 
 
-def _plan_points(selection: Points, grid: Grid, only: NDArray[np.int64] | None) -> tuple[Share, ...]:
+def _plan_points(selection: Points, grid: Grid, only: NDArray[np.int64] | None) -> tuple[PlannedChunk, ...]:
     scaled = grid.scaled(selection.coordinates)
     numbers, highest = _numbers(scaled)
     # numpy sorts 16-bit integers by radix, several times faster than wider ones
@@ -132,7 +147,7 @@ def _plan_points(selection: Points, grid: Grid, only: NDArray[np.int64] | None) 
     for first, last, chunk in zip(firsts.tolist(), lasts.tolist(), chunks.tolist(), strict=True):
         part = Points.trusted(grid.chunk, local[first:last])
         place = _flat_place(order[first:last], selection.shape)
-        result.append(Share(tuple(chunk), part, place, _covers(part, grid.clipped(chunk))))
+        result.append(PlannedChunk(tuple(chunk), part, place, _covers(part, grid.clipped(chunk))))
     return tuple(result)
 
 
@@ -191,7 +206,7 @@ MAX_CUTS = 1 << 22
 """The most pieces that chunks, or rows, may cut a union of boxes into."""
 
 
-def _plan_boxes(selection: Boxes, grid: Grid, only: NDArray[np.int64] | None) -> tuple[Share, ...]:
+def _plan_boxes(selection: Boxes, grid: Grid, only: NDArray[np.int64] | None) -> tuple[PlannedChunk, ...]:
     box, scaled = _cut_boxes(selection, grid)
     if only is not None:
         keep = _member(scaled.astype(np.int64), only)
@@ -219,7 +234,7 @@ def _plan_boxes(selection: Boxes, grid: Grid, only: NDArray[np.int64] | None) ->
         moved = Boxes.trusted(grid.extent, part.starts + origin, part.stops + origin).offsets()
         run = np.searchsorted(begins, moved, "right") - 1
         place = as_place((places[run] + moved - begins[run]).astype(np.intp))
-        result.append(Share(chunk, part, (place,), part.size == math.prod(grid.clipped(chunk))))
+        result.append(PlannedChunk(chunk, part, (place,), part.size == math.prod(grid.clipped(chunk))))
     return tuple(result)
 
 

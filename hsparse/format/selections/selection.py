@@ -8,7 +8,7 @@ A selection that exists is valid: the constructors raise `BadRequest`.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ __all__ = [
     "ascending",
     "coords_at",
     "gather",
+    "is_regular",
     "lookup",
     "scatter",
 ]
@@ -68,6 +69,11 @@ def ascending(selection: Orthogonal | Points) -> Orthogonal | Points:
         return Points.trusted(selection.extent, unravel(np.unique(selection.offsets()), selection.extent))
     axes = tuple(axis if isinstance(axis, Span) else np.unique(axis) for axis in selection.axes)
     return Orthogonal.trusted(selection.extent, axes)
+
+
+def is_regular(selection: Selection) -> TypeGuard[Orthogonal]:
+    """Say whether the selection is a hyperslab: each element once, in row-major order, a view in numpy."""
+    return isinstance(selection, Orthogonal) and all(isinstance(axis, Span) for axis in selection.axes)
 
 
 def gather(array: NDArray[Any], selection: Selection) -> NDArray[Any]:

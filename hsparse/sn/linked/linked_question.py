@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.format.fields import pick_fields
+from hsparse.format.kinds.chunk_kind import Found
 from hsparse.format.query import bind_query
-from hsparse.wire.chunk_message import Found
 
 
 class LinkedQuestion:

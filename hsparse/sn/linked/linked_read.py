@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Conflict, TooLarge
 from hsparse.format.file_backed import LONGEST, Pieces
-from hsparse.format.plan.chunk_plan import Share
+from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
 from hsparse.format.plan.grid import Grid
 from hsparse.model.linked_file import LinkedFile
 from hsparse.model.linked_layout import CHUNKED_REF, CONTIGUOUS_REF, linked_layout, piece_dims
 from hsparse.sn.linked.chunk_table import ChunkTable, ReadTable
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.owners import Owners
-from hsparse.wire.chunk_message import Part
 from hsparse.wire.file_backed_message import ReadFileBacked
 
 MOST_PIECES = 1 << 20
@@ -42,7 +41,7 @@ class LinkedRead:
         self._read_table = read_table
         self._piece = piece_dims(layout, dataset.spec.dims)
 
-    async def read(self, shares: Sequence[Share]) -> list[NDArray[Any] | None]:
+    async def read(self, shares: Sequence[PlannedChunk]) -> list[NDArray[Any] | None]:
         """Return what each share selects, None where there is nothing in the file."""
         count = len(shares)
         result: list[NDArray[Any] | None] = [None] * count
@@ -56,7 +55,7 @@ class LinkedRead:
         spec = self._dataset.spec
 
         def message(some: list[int]) -> ReadFileBacked:
-            parts = tuple(Part(shares[i].scaled, shares[i].selection, shares[i].full) for i in some)
+            parts = tuple(ChunkSelection(shares[i].scaled, shares[i].selection, shares[i].full) for i in some)
             return ReadFileBacked(spec, parts, pieces.of(np.array(some, np.intp)), files, piece)
 
         values: list[NDArray[Any] | None] = await self._owners.gather(

@@ -19,7 +19,7 @@ from hsparse.sn.objects.shown import CLASSES, shown_object
 from hsparse.sn.objects.walk import paths_to
 from hsparse.sn.owners import Owners
 from hsparse.sn.respond import JSON_TYPE, respond
-from hsparse.wire.chunk_message import Bury
+from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteObject, DeleteTree
 
@@ -87,7 +87,7 @@ async def remove(owners: Owners, id: str) -> None:
     """Delete an object and, of a dataset, its chunks; `NotFound` or `Gone` when there is none."""
     await owners.apply(DeleteObject(id))
     if collection_of(id) == "datasets":
-        await owners.ask_all(Bury(id))
+        await owners.ask_all(FenceDeleted(id))
         await owners.ask_any(DeleteTree(id))
 
 

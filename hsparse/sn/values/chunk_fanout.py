@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import TooLarge
 from hsparse.format.fields import as_type, pick_fields
-from hsparse.format.plan.chunk_plan import Share, count_chunks, plan
+from hsparse.format.kinds.chunk_kind import DefinedElements, Found
+from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan
 from hsparse.format.selections.selection import Selection
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import chunk_key, chunk_of_key, chunk_prefix
@@ -24,11 +25,8 @@ from hsparse.wire.chunk_message import (
     CountDefined,
     EraseChunks,
     FindElements,
-    Found,
-    Part,
     ReadChunks,
-    ReadSparse,
-    SparseValues,
+    ReadDefined,
     UpdateElements,
     WriteChunks,
 )
@@ -48,7 +46,7 @@ class ChunkFanout:
         self._dataset = dataset
         self._existing: NDArray[np.uint64] | None = None
 
-    async def batches(self, selection: Selection) -> AsyncIterator[tuple[Share, ...]]:
+    async def batches(self, selection: Selection) -> AsyncIterator[tuple[PlannedChunk, ...]]:
         """Plan a read or an erasure, some chunks at a time: those that certainly do not exist are left out."""
         grid = self._dataset.grid
         # With an initializer chunks that do not exist have values, which their owners make.
@@ -60,7 +58,7 @@ class ChunkFanout:
             yield plan(selection, grid, existing[first : first + MANY_CHUNKS])
             await asyncio.sleep(0)  # others have their turn between
 
-    async def shares(self, selection: Selection) -> list[Share]:
+    async def shares(self, selection: Selection) -> list[PlannedChunk]:
         """Plan a read or an erasure whole."""
         return [share async for batch in self.batches(selection) for share in batch]
 
@@ -93,7 +91,7 @@ class ChunkFanout:
 
     async def find(
         self,
-        shares: Sequence[Share],
+        shares: Sequence[PlannedChunk],
         query: str,
         *,
         limit: int = 0,
@@ -114,7 +112,7 @@ class ChunkFanout:
         )
 
     async def update(
-        self, shares: Sequence[Share], query: str, value: NDArray[Any], fields: Sequence[str]
+        self, shares: Sequence[PlannedChunk], query: str, value: NDArray[Any], fields: Sequence[str]
     ) -> list[Found]:
         """Change what a query finds in each share, see `UpdateElements`; durable when it returns."""
         self._dataset.require_own()
@@ -123,7 +121,9 @@ class ChunkFanout:
             shares, self._key, lambda some: UpdateElements(spec, parts_of(some), query, value, names)
         )
 
-    async def _read(self, shares: Sequence[Share], fields: tuple[str, ...]) -> list[NDArray[Any] | None]:
+    async def _read(
+        self, shares: Sequence[PlannedChunk], fields: tuple[str, ...]
+    ) -> list[NDArray[Any] | None]:
         """Return each share's values, None where there are none."""
         linked = self.linked()
         if linked is not None:
@@ -145,12 +145,12 @@ class ChunkFanout:
         )
 
     async def read_sparse(
-        self, shares: Sequence[Share], *, places_only: bool = False
-    ) -> list[SparseValues | None]:
+        self, shares: Sequence[PlannedChunk], *, places_only: bool = False
+    ) -> list[DefinedElements | None]:
         """Return the defined elements of each share, None where there are none."""
         spec = self._dataset.spec
         return await self._owners.gather(
-            shares, self._key, lambda some: ReadSparse(spec, parts_of(some), places_only)
+            shares, self._key, lambda some: ReadDefined(spec, parts_of(some), places_only)
         )
 
     async def count(self, selection: Selection) -> int:
@@ -205,19 +205,19 @@ class ChunkFanout:
                 ]
             )
 
-    def _write_part(self, share: Share) -> Part:
+    def _write_part(self, share: PlannedChunk) -> ChunkSelection:
         """A part is full for the data node only when no element of the chunk lies outside the extent."""
         stops = zip(share.scaled, self._dataset.spec.dims, self._dataset.extent, strict=True)
         inside = all((scaled + 1) * dim <= extent for scaled, dim, extent in stops)
-        return Part(share.scaled, share.selection, share.full and inside)
+        return ChunkSelection(share.scaled, share.selection, share.full and inside)
 
-    def _key(self, share: Share) -> str:
+    def _key(self, share: PlannedChunk) -> str:
         return chunk_key(self._dataset.id, share.scaled)
 
 
-def parts_of(shares: Sequence[Share]) -> tuple[Part, ...]:
+def parts_of(shares: Sequence[PlannedChunk]) -> tuple[ChunkSelection, ...]:
     """Return what a message says of shares to read."""
-    return tuple(Part(share.scaled, share.selection, share.full) for share in shares)
+    return tuple(ChunkSelection(share.scaled, share.selection, share.full) for share in shares)
 
 
 async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None) -> NDArray[np.uint64]:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type, pick_fields
-from hsparse.format.plan.chunk_plan import Share, count_chunks, plan
+from hsparse.format.kinds.chunk_kind import Found
+from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid
 from hsparse.format.plan.pages import pages
 from hsparse.format.query import bind_query
@@ -23,7 +24,6 @@ from hsparse.format.selections.extent import check_countable, ravel
 from hsparse.format.selections.selection import Orthogonal, Points, Selection, ascending, coords_at
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MOST_CHUNKS, ChunkFanout
-from hsparse.wire.chunk_message import Found
 
 Scaled: TypeAlias = tuple[int, ...]
 Rows: TypeAlias = tuple[NDArray[np.uint64], NDArray[Any]]
@@ -67,7 +67,7 @@ class ElementQuery:
 
     async def _find(
         self,
-        shares: Sequence[Share],
+        shares: Sequence[PlannedChunk],
         stored: set[Scaled] | None,
         limit: int,
         fields: Sequence[str],
@@ -103,7 +103,7 @@ class ElementQuery:
             return None
         return set(map(tuple, (await self._chunks.existing()).tolist()))
 
-    async def _pages(self, selection: Selection) -> AsyncIterator[tuple[Share, ...]]:
+    async def _pages(self, selection: Selection) -> AsyncIterator[tuple[PlannedChunk, ...]]:
         """Yield the shares of one piece of the selection after the other, in row-major order of the pieces."""
         assert isinstance(selection, Orthogonal | Points)
         selection, grid = ascending(selection), self._dataset.grid
@@ -118,7 +118,7 @@ class ElementQuery:
                 yield shares
             await asyncio.sleep(0)
 
-    def _piece(self, share: Share, found: Found | None, limit: int, fields: Sequence[str]) -> Rows:
+    def _piece(self, share: PlannedChunk, found: Found | None, limit: int, fields: Sequence[str]) -> Rows:
         """Return what was found in a share; of a chunk that is not there all is fill value, and answers or not."""
         if found is not None:
             positions, rows = found.positions, found.values

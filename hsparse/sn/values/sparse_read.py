@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
 from hsparse.format.fields import as_type
-from hsparse.format.plan.chunk_plan import Share
+from hsparse.format.kinds.chunk_kind import DefinedElements
+from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.selections.extent import columns
 from hsparse.format.selections.selection import Points, Selection
 from hsparse.sn.objects.dataset import Dataset
 from hsparse.sn.values.arrow import ArrowWriter
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.wire.chunk_message import SparseValues
 
 Array = NDArray[Any]
 Piece = tuple[list[Array], Array]
@@ -87,7 +87,7 @@ class SparseRead:
         return 8 * len(self._dataset.extent) + (0 if places_only else self._dataset.dtype.itemsize)
 
     def _piece(
-        self, shares: Sequence[Share], found: Sequence[SparseValues | None], places_only: bool
+        self, shares: Sequence[PlannedChunk], found: Sequence[DefinedElements | None], places_only: bool
     ) -> Piece:
         """Put chunk offsets into the dataset's coordinates."""
         dtype = self._dataset.dtype
@@ -97,7 +97,7 @@ class SparseRead:
         return places, np.concatenate(parts) if parts else np.zeros(0, dtype)
 
 
-def coordinates(dataset: Dataset, there: Sequence[tuple[Share, NDArray[np.uint32]]]) -> list[Array]:
+def coordinates(dataset: Dataset, there: Sequence[tuple[PlannedChunk, NDArray[np.uint32]]]) -> list[Array]:
     """Return the dataset's coordinates of chunk offsets, one (n,) array a dimension."""
     extent, dims = dataset.extent, dataset.spec.dims
     total = sum(len(offsets) for _, offsets in there)
@@ -118,7 +118,7 @@ def coords_of(places: list[Array]) -> NDArray[np.uint64]:
     return np.stack(places, axis=1).astype(np.uint64) if places else np.zeros((0, 0), np.uint64)
 
 
-def run_of(shares: Sequence[Share], first: int, room: int) -> int:
+def run_of(shares: Sequence[PlannedChunk], first: int, room: int) -> int:
     """Return the end of the run of shares from `first` that select at most `room` elements, one at least."""
     total = shares[first].selection.size
     until = first + 1

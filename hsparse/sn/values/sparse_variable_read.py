@@ -11,7 +11,8 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
-from hsparse.format.plan.chunk_plan import Share
+from hsparse.format.kinds.chunk_kind import DefinedElements
+from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.plan.grid import Grid
 from hsparse.format.plan.pages import pages
 from hsparse.format.selections.selection import Boxes, Points, Selection, ascending
@@ -28,7 +29,6 @@ from hsparse.sn.values.arrow import ArrowWriter
 from hsparse.sn.values.sparse_read import coordinates, coords_of, run_of
 from hsparse.sn.values.value_json import respond_shown
 from hsparse.sn.values.variable_fanout import VariableFanout, aside
-from hsparse.wire.chunk_message import SparseVariableValues
 
 Piece: TypeAlias = tuple[list[NDArray[Any]], VariableArray]
 """Coordinates, one (n,) array a dimension, and values (n,)."""
@@ -52,7 +52,7 @@ class SparseVariableRead:
             async for piece in self._pieces(shares):
                 yield piece
 
-    async def _pieces(self, shares: Sequence[Share]) -> AsyncIterator[Piece]:
+    async def _pieces(self, shares: Sequence[PlannedChunk]) -> AsyncIterator[Piece]:
         room = elements = max(1, self._page_size // self._dataset.spec.datatype.guessed_size)
         first = 0
         while first < len(shares):
@@ -63,7 +63,7 @@ class SparseVariableRead:
             there = [
                 (share, item)
                 for share, item in zip(shares[first : first + good], found, strict=False)
-                if isinstance(item, SparseVariableValues)
+                if isinstance(item, DefinedElements)
             ]
             if there:
                 yield self._piece(there)
@@ -79,7 +79,7 @@ class SparseVariableRead:
                     yield piece
                 first += 1
 
-    async def _split(self, share: Share, nbytes: int) -> AsyncIterator[Piece]:
+    async def _split(self, share: PlannedChunk, nbytes: int) -> AsyncIterator[Piece]:
         """Yield the elements of a share whose chunk has `nbytes` of them, more than a page."""
         dims = self._dataset.spec.dims
         # Once each and in order: what a list names twice must not come twice, in two pages.
@@ -90,7 +90,7 @@ class SparseVariableRead:
             async for piece in self._pieces([replace(share, selection=part)]):
                 yield piece
 
-    def _piece(self, there: Sequence[tuple[Share, SparseVariableValues]]) -> Piece:
+    def _piece(self, there: Sequence[tuple[PlannedChunk, DefinedElements]]) -> Piece:
         places = coordinates(self._dataset, [(share, item.offsets) for share, item in there])
         return places, join([item.values for _, item in there])
 

@@ -10,12 +10,13 @@ import numpy as np
 
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import TooLarge
-from hsparse.format.plan.chunk_plan import Share, count_chunks, plan
+from hsparse.format.kinds.chunk_kind import DefinedElements
+from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.pages import pages
 from hsparse.format.selections.selection import Selection
 from hsparse.model.variable_array import MAX_HEAP, VariableArray, take
 from hsparse.sn.values.chunk_fanout import MOST_CHUNKS, ChunkFanout, parts_of
-from hsparse.wire.chunk_message import ReadSparseVariable, ReadVariable, SparseVariableValues, WriteChunks
+from hsparse.wire.chunk_message import ReadChunks, ReadDefined, WriteChunks
 
 Part: TypeAlias = VariableArray | int | None
 INLINE = 1 << 14
@@ -42,7 +43,7 @@ class VariableFanout(ChunkFanout):
         shares = await self.shares(selection)
         spec = self._dataset.spec
         found = await self._owners.gather(
-            shares, self._key, lambda some: ReadVariable(spec, parts_of(some), limit)
+            shares, self._key, lambda some: ReadChunks(spec, parts_of(some), limit)
         )
         whole = found[0] if len(shares) == 1 else None
         if isinstance(whole, VariableArray) and whole.size == selection.size and len(whole.heap) <= limit:
@@ -68,7 +69,7 @@ class VariableFanout(ChunkFanout):
             async for piece in self._page(part, limit):
                 yield piece
 
-    def _few(self, selection: Selection, shares: list[Share], found: list[Part], limit: int) -> int:
+    def _few(self, selection: Selection, shares: list[PlannedChunk], found: list[Part], limit: int) -> int:
         """Return 0 when the elements are all there and within `limit`, else how many may be at a time."""
         fill = len(self._dataset.fill.heap)
         total = fill * (selection.size - sum(share.selection.size for share in shares))
@@ -86,12 +87,12 @@ class VariableFanout(ChunkFanout):
         return max(1, min(selection.size // 2, limit * max(1, known) * 3 // (4 * total)))
 
     async def read_sparse_variable(
-        self, shares: Sequence[Share], limit: int
-    ) -> list[SparseVariableValues | int | None]:
-        """Return the defined elements of each share, see `ReadSparseVariable`."""
+        self, shares: Sequence[PlannedChunk], limit: int
+    ) -> list[DefinedElements | int | None]:
+        """Return the defined elements of each share, see `ReadDefined`."""
         spec = self._dataset.spec
         return await self._owners.gather(
-            shares, self._key, lambda some: ReadSparseVariable(spec, parts_of(some), limit)
+            shares, self._key, lambda some: ReadDefined(spec, parts_of(some), limit)
         )
 
     async def write_variable(
@@ -126,7 +127,7 @@ class VariableFanout(ChunkFanout):
         )
 
     def _shared(
-        self, selection: Selection, shares: tuple[Share, ...], values: VariableArray
+        self, selection: Selection, shares: tuple[PlannedChunk, ...], values: VariableArray
     ) -> list[VariableArray]:
         """Return each share's own elements."""
         if values.size == 1 and selection.size != 1:
@@ -136,7 +137,7 @@ class VariableFanout(ChunkFanout):
         index = np.arange(values.size).reshape(values.shape)
         return [take([values], np.asarray(index[share.place])) for share in shares]
 
-    def _gathered(self, selection: Selection, shares: list[Share], found: list[Part]) -> VariableArray:
+    def _gathered(self, selection: Selection, shares: list[PlannedChunk], found: list[Part]) -> VariableArray:
         """Put what came of each share into place, the fill value where nothing came."""
         parts: list[VariableArray] = [self._dataset.fill]
         index = np.zeros(selection.shape, np.intp)

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from hsparse.format.direct_chunk import check_direct
 
 from hsparse.cli.importer.dense_upload import LARGEST
 from hsparse.cli.importer.file_objects import FileObject, FileObjects
@@ -17,7 +18,6 @@ from hsparse.cli.importer.source import Source
 from hsparse.cli.importer.stored_data import StoredData
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
 from hsparse.cli.importer.uploads import Uploads
-from hsparse.format.direct_chunk import check_direct
 from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.format.hdf5.stored_elements import check_known

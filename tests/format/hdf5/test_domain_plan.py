@@ -11,10 +11,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from hsparse.dn.chunk_codec import codec_for
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hsparse.dn.chunk_codec import codec_for
 from hsparse.errors import BadRequest
 from hsparse.format.hdf5.chunk_index import read_index
 from hsparse.format.hdf5.chunk_region import ChunkForm

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
-from hsparse.format.kinds.dense_chunk import decode_dense, encode_dense
+from hsparse.format.kinds.dense import decode_dense, encode_dense
 from hsparse.model.filter import Filter
 from tests.format.filter_cases import CASES, pipeline
 

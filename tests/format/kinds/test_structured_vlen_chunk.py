@@ -27,7 +27,7 @@ from hsparse.model.variable_array import VariableArray
 from tests.format.golden_file import GoldenChunk, golden_chunks
 from tests.model.type_strategies import ITEMS, counted, text, values_of
 
-GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "lib-2026-09-vlen.h5"
+GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "lib-2026-09-vlen.h5"
 TEXT = parse_type(text("H5T_VARIABLE")).element
 DIMS = (3, 4)
 DEFLATE = Filter(1, (6,))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.plan.chunk_plan import Share, count_chunks, met, plan
+from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, met, plan
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
@@ -19,7 +19,7 @@ from hsparse.format.selections.selection import Selection, gather
 from tests.format.selection_strategies import any_selections, extents, grids, iterate, orthogonals
 
 
-def chunk_of(array: np.ndarray, share: Share, grid: Grid) -> np.ndarray:
+def chunk_of(array: np.ndarray, share: PlannedChunk, grid: Grid) -> np.ndarray:
     """The full chunk of a share, -1 outside the extent."""
     start, stop = grid.bounds(share.scaled)
     chunk = np.full(grid.chunk, -1)

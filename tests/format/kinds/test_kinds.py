@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from hsparse.dn.element_queries import find, update
+from hsparse.format.kinds.chunk_kind import Change, Found, Search
+from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse_chunk import SparseChunk
-from hsparse.format.query import bind_query
-from hsparse.format.selections.selection import Orthogonal, Points
+from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.query import Query, bind_query
+from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.wire.chunk_message import FindElements, UpdateElements
 
 DIMS = (2**16, 2**16 - 1)
 WHOLE = Orthogonal.all(DIMS)
@@ -18,6 +21,11 @@ WHOLE = Orthogonal.all(DIMS)
 
 def spec(*, sparse: bool, dims: tuple[int, ...] = DIMS, fill: bytes = b"") -> ChunkSpec:
     return ChunkSpec("d-1", "H5T_STD_I32LE", dims, sparse, fill, ((), ()))
+
+
+def update(about: ChunkSpec, query: Query, selection: Selection) -> Change[Any, Found]:
+    at = ChunkSelection((0,) * len(about.dims), selection)
+    return kind_of(about).update(at, Search(query), np.array(9, "<i4"))
 
 
 def chunk() -> SparseChunk:
@@ -28,11 +36,10 @@ def chunk() -> SparseChunk:
 def test_of_a_vast_sparse_chunk_only_what_is_defined_is_looked_at() -> None:
     about, value = spec(sparse=True), chunk()
     query = bind_query("_ > 5", about.dtype)
-    found = find(value, WHOLE, query, about.fill_value, FindElements(about, (), query.text))
+    found = kind_of(about).find(value, WHOLE, Search(query))
     assert found.positions.tolist() == [70_000, 2**32 - 2**16 - 1]
     assert found.values.tolist() == [6, 7]
-    message = UpdateElements(about, (), query.text, np.array(9, "<i4"))
-    changed, found = update(message, WHOLE, query, about.fill_value, message.value)(value)
+    changed, found = update(about, query, WHOLE)(value)
     assert isinstance(changed, SparseChunk)
     assert changed.values.tolist() == [5, 9, 9]
     assert value.values.tolist() == [5, 6, 7], "what is committed stays"
@@ -43,8 +50,7 @@ def test_of_a_vast_sparse_chunk_only_what_is_defined_is_looked_at() -> None:
 def test_what_finds_nothing_stores_nothing(sparse: bool) -> None:
     about = spec(sparse=sparse, dims=(4,))
     query = bind_query("_ > 5", about.dtype)
-    message = UpdateElements(about, (), query.text, np.array(9, "<i4"))
-    change = update(message, Orthogonal.all((4,)), query, about.fill_value, message.value)
+    change = update(about, query, Orthogonal.all((4,)))
     assert change(None)[0] is None
     there = (
         SparseChunk((4,), np.array([1], np.uint32), np.array([2], "<i4"))
@@ -60,9 +66,8 @@ def test_what_finds_nothing_stores_nothing(sparse: bool) -> None:
 def test_a_missing_chunk_is_fill_value(sparse: bool) -> None:
     about = spec(sparse=sparse, dims=(4,), fill=np.int32(8).tobytes())
     query = bind_query("_ > 5", about.dtype)
-    message = UpdateElements(about, (), query.text, np.array(9, "<i4"))
     points = Points((4,), np.array([[1], [3]], np.uint64))
-    made, found = update(message, points, query, about.fill_value, message.value)(None)
+    made, found = update(about, query, points)(None)
     assert found.positions.tolist() == [0, 1]
     if isinstance(made, SparseChunk):
         assert made.offsets.tolist() == [1, 3]
@@ -77,8 +82,7 @@ def test_a_dense_chunk_is_copied_before_it_is_changed() -> None:
     value = np.arange(4, dtype="<i4")
     value.flags.writeable = False
     query = bind_query("_ >= 2", about.dtype)
-    message = UpdateElements(about, (), query.text, np.array(9, "<i4"))
-    changed, _ = update(message, Orthogonal.all((4,)), query, about.fill_value, message.value)(value)
+    changed, _ = update(about, query, Orthogonal.all((4,)))(value)
     assert isinstance(changed, np.ndarray)
     assert changed.tolist() == [0, 1, 9, 9]
     assert value.tolist() == [0, 1, 2, 3]

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.direct_chunk import MOST_UNFILTERED, check_direct
-from hsparse.format.kinds.dense_chunk import encode_dense
+from hsparse.format.kinds.chunk_kind import DirectWrite
+from hsparse.format.kinds.dense import encode_dense
+from hsparse.format.kinds.direct_chunk import MOST_UNFILTERED, open_direct_chunk
+from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
 from hsparse.format.structured.footer import unseal
 from hsparse.model.chunk_spec import ChunkSpec
@@ -29,6 +31,10 @@ def spec(sparse: bool, filters: tuple[tuple[Filter, ...], ...]) -> ChunkSpec:
     return ChunkSpec("d-00000000-00000001-0000-000000-000001", "H5T_STD_I32LE", DIMS, sparse, b"", filters)
 
 
+def check_direct(about: ChunkSpec, data: bytes, table: np.ndarray, stop: tuple[int, ...]) -> DirectWrite[Any]:
+    return open_direct_chunk(kind_of(about), data, table, (0, 0), stop)
+
+
 def image(chunk: SparseChunk, filters: Any) -> tuple[bytes, bytes, np.ndarray]:
     """Return an object, the chunk's bytes in it, and the table of its sections."""
     data = encode_sparse(chunk, filters)
@@ -44,9 +50,9 @@ def test_a_structured_chunk_becomes_the_same_object(offsets: set[int], filters: 
     data, content, table = image(chunk, filters)
     given_chunk = check_direct(spec(True, filters), content, table, DIMS)
     assert given_chunk.data == data
-    assert isinstance(given_chunk.value, SparseChunk)
-    assert given_chunk.value.offsets.tolist() == columns.tolist()
-    assert given_chunk.value.values.tolist() == columns.tolist()
+    assert isinstance(given_chunk.chunk, SparseChunk)
+    assert given_chunk.chunk.offsets.tolist() == columns.tolist()
+    assert given_chunk.chunk.values.tolist() == columns.tolist()
 
 
 @given(st.sets(st.integers(0, 41), min_size=1), st.integers(1, 6), st.integers(1, 7))
@@ -76,7 +82,7 @@ def test_dense_bytes_are_kept_as_they_are() -> None:
     data = bytes(encode_dense(values, pipeline))
     found = check_direct(spec(False, (pipeline,)), data, np.array([[len(data), 0, 0]], np.uint64), DIMS)
     assert found.data == data
-    assert np.array_equal(found.value, values)
+    assert np.array_equal(found.chunk, values)
 
 
 def test_sizes_that_nobody_could_check_are_refused() -> None:

@@ -1,0 +1,225 @@
+"""Dense chunks of elements of a fixed size: an array, and a bare object of its filtered bytes.
+
+The object is what an HDF5 file holds. It has no place for a filter mask, so every filter counts as mandatory. Where
+HDF5 would skip a filter because the data cannot be made smaller (lzf, blosc), the filter's own form for such data is
+stored, which HDF5 decodes like any other. `hsparse.model.stored_pipeline` says which pipeline that is; what HSDS wrote
+is read as well (`hsparse.format.blosc_frame`).
+
+Tests: tests/format/kinds/test_dense_chunk.py, tests/format/kinds/test_kinds.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, Unsupported
+from hsparse.format.blosc_frame import decode_frame
+from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.chunk_rows import MASK
+from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
+from hsparse.format.filters import decode, encode
+from hsparse.format.kinds.chunk_kind import Change, DirectWrite, Found, Search
+from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.selections.boxes import Boxes
+from hsparse.format.selections.extent import ravel
+from hsparse.format.selections.selection import Selection, coords_at, gather, is_regular, scatter
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.filter import Filter
+
+Array = NDArray[Any]
+
+
+def encode_dense(array: Array, pipeline: tuple[Filter, ...]) -> Buffer:
+    """Return the object of a chunk; without filters a view of `array`, which must not change any more.
+
+    `BadRequest` when a filter cannot encode it.
+    """
+    if array.dtype.hasobject:
+        raise Unsupported("Dense chunks of a variable-length datatype are not supported.")
+    data, mask = encode(tuple(replace(filter, optional=False) for filter in pipeline), byte_view(array))
+    assert mask == 0
+    return data
+
+
+def decode_dense(
+    data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipeline: tuple[Filter, ...]
+) -> Array:
+    """Return a chunk's elements, shape `dims`, read-only where it is a view of `data`.
+
+    `Corrupt` when the object does not decode to exactly that many elements.
+    """
+    if dtype.hasobject:
+        raise Unsupported("Dense chunks of a variable-length datatype are not supported.")
+    size = math.prod(dims) * dtype.itemsize
+    content = decode_frame(data, pipeline, size)
+    if content is None or len(content) != size:
+        content = decode(pipeline, data, 0, size)
+    return np.ndarray(dims, dtype, content)
+
+
+class Dense:
+    """`ChunkKind` of arrays of shape `spec.dims`. Committed arrays are read-only, drafts of a change are not yet."""
+
+    chunks_at_once = 32
+
+    def __init__(self, spec: ChunkSpec) -> None:
+        self.spec = spec
+        self._dtype = spec.dtype
+        self._fill = spec.fill_value
+        self._nbytes = math.prod(spec.dims) * spec.datatype.guessed_size
+
+    def decode(self, data: bytes) -> Array:
+        array = decode_dense(data, self.spec.dims, self._dtype, self.spec.filters[0])
+        array.flags.writeable = False
+        return array
+
+    def encode(self, chunk: Array) -> Buffer:
+        chunk.flags.writeable = False
+        return encode_dense(chunk, self.spec.filters[0])
+
+    def open_direct(
+        self, data: bytes, sections: NDArray[np.uint64], scaled: tuple[int, ...], stop: tuple[int, ...]
+    ) -> DirectWrite[Array]:
+        pipeline, mask = self.spec.filters[0], int(sections[0, MASK])
+        given: DirectWrite[Array]
+        if mask:
+            content = decode(pipeline, data, mask, math.prod(self.spec.dims) * self._dtype.itemsize)
+            given = DirectWrite(np.ndarray(self.spec.dims, self._dtype, content), None)
+        else:
+            given = DirectWrite(decode_dense(data, self.spec.dims, self._dtype, pipeline), data)
+        if stop != self.spec.dims:
+            trimmed, _ = self.trim(scaled, stop)(given.chunk)
+            if trimmed is None or trimmed.tobytes() != given.chunk.tobytes():
+                raise filled_beyond(stop)
+        return given
+
+    def missing(self, scaled: tuple[int, ...]) -> Array | None:
+        return self.spec.fill_of(scaled) if self.spec.arange else None
+
+    def read(self, chunk: Array, selection: Selection, fields: tuple[str, ...], limit: int) -> Array:
+        return pick_fields(read_array(chunk, selection), fields)
+
+    def defined(self, chunk: Array, selection: Selection, places_only: bool, limit: int, alone: bool) -> None:
+        raise not_sparse(self.spec)
+
+    def count(self, chunk: Array, selection: Selection) -> int:
+        raise not_sparse(self.spec)
+
+    def find(self, chunk: Array, selection: Selection, search: Search) -> Found:
+        return search.among(read_array(chunk, selection))
+
+    def write(
+        self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
+    ) -> Change[Array, None]:
+        spec, selection, fill = self.spec, at.selection, self._fill_of(at.scaled)
+        values = as_type(values, packed_type(self._dtype, fields))
+
+        def change(array: Array | None) -> tuple[Array, None]:
+            in_order = isinstance(selection, Boxes) or selection.is_all
+            if at.full and in_order and values.size == selection.size and not fields:
+                # A copy, unless it is all of its buffer: a view would keep the whole request in memory.
+                whole = values.reshape(spec.dims)
+                return (whole.copy() if whole.base is not None else np.ascontiguousarray(whole)), None
+            changed = _draft(array, spec.dims, fill)
+            given = values.reshape(selection.shape if values.size == selection.size else ())
+            if fields:
+                merged = read_array(changed, selection).copy()
+                set_fields(merged, given, fields)
+                given = merged
+            scatter(changed, selection, given)
+            return changed, None
+
+        return change
+
+    def replaces(self, at: ChunkSelection, values: Any) -> bool:
+        return True
+
+    def update(self, at: ChunkSelection, search: Search, value: Array) -> Change[Array, Found]:
+        selection, fill = at.selection, self._fill_of(at.scaled)
+
+        def change(array: Array | None) -> tuple[Array | None, Found]:
+            if array is None and not fill.ndim and not search.query.takes(fill):
+                return None, Found.none(self._dtype)
+            base = _draft(array, self.spec.dims, fill) if array is None else array
+            values = read_array(base, selection)
+            mask = search.query.mask(values)
+            found = Found(np.flatnonzero(mask).astype(np.uint32), values[mask])
+            if not len(found.positions):
+                return array, found
+            set_fields(found.values, value, search.fields)
+            changed = _draft(base, self.spec.dims, fill)
+            offsets = ravel(coords_at(selection, found.positions), selection.extent)
+            changed.reshape(-1)[offsets.astype(np.intp)] = found.values
+            return changed, found
+
+        return change
+
+    def erase(self, selection: Selection) -> Change[Array, None]:
+        raise not_sparse(self.spec)
+
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[Array, None]:
+        fill = self._fill_of(scaled)
+
+        def change(array: Array | None) -> tuple[Array | None, None]:
+            if array is None:
+                return None, None
+            changed = _draft(array, array.shape, fill)
+            for dim, first in enumerate(stop):
+                outside = (slice(None),) * dim + (slice(first, None),)
+                changed[outside] = fill[outside] if fill.ndim else fill
+            return changed, None
+
+        return change
+
+    def nbytes(self, chunk: Array) -> int:
+        return chunk.nbytes
+
+    def answer_bytes(self, values: Any) -> int:
+        return values.nbytes
+
+    def load_bound(self, selection: Selection) -> int:
+        return self._nbytes
+
+    def change_bound(self, selection: Selection) -> int:
+        return self._nbytes
+
+    def read_work(self, chunk: Array, selection: Selection, fields: tuple[str, ...]) -> int:
+        copied = fields or not is_regular(selection)  # a hyperslab is a view of the chunk
+        return selection.size * self._dtype.itemsize if copied else 0
+
+    def direct_bound(self, sections: NDArray[np.uint64]) -> int:
+        return self._nbytes
+
+    def _fill_of(self, scaled: tuple[int, ...]) -> Array:
+        """Return what is where nothing was written, of no dimensions or the chunk's."""
+        return self.spec.fill_of(scaled) if self.spec.arange else self._fill
+
+
+def read_array(array: Array, selection: Selection) -> Array:
+    """Return the selected values of a whole chunk's array in the selection's shape, a view where there is one."""
+    return gather(array, selection).reshape(selection.shape)
+
+
+def not_sparse(spec: ChunkSpec) -> BadRequest:
+    """Return the error for asking which elements of a dense chunk are defined."""
+    return BadRequest(f"{spec.dataset} is not sparse: all its elements are always defined.")
+
+
+def filled_beyond(stop: tuple[int, ...]) -> BadRequest:
+    """Return the error for a directly written dense chunk that has data outside the extent."""
+    return BadRequest(
+        f"Elements beyond the extent, which has {list(stop)} of the chunk, must be the fill value: they would "
+        "be there when the dataset grows."
+    )
+
+
+def _draft(array: Array | None, dims: tuple[int, ...], fill: Array) -> Array:
+    """Return an array that may be modified: the one an earlier change of the group made, or a new one."""
+    if array is None:
+        return np.full(dims, fill, fill.dtype)
+    return array if array.flags.writeable else array.copy()

@@ -1,0 +1,212 @@
+"""Dense chunks of variable-length elements: their columns, and the two forms of object that hold them.
+
+The forms: bare, as HSDS has it (elements in length-prefixed form, filtered), or a structured chunk where the layout
+says so. Both are in `hsparse.format.kinds.vlen_chunk`.
+
+Tests: tests/format/kinds/test_kinds.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, TooLarge, Unsupported
+from hsparse.format.buffer import Buffer
+from hsparse.format.chunk_rows import MASK
+from hsparse.format.filters import decode
+from hsparse.format.kinds.chunk_kind import Change, DirectWrite, Found, Search
+from hsparse.format.kinds.dense import filled_beyond, not_sparse
+from hsparse.format.kinds.vlen_chunk import (
+    decode_bare_vlen,
+    decode_dense_vlen,
+    encode_bare_vlen,
+    encode_dense_vlen,
+)
+from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.selections.selection import Selection
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.counted import split
+from hsparse.model.layout import MAX_CHUNK_BYTES
+from hsparse.model.variable_array import VariableArray, take, taken_sizes
+from hsparse.model.variable_fields import Fields
+
+
+class DenseVlen:
+    """`ChunkKind` of `VariableArray` of shape `spec.dims`."""
+
+    chunks_at_once = 8
+    """Fewer than of fixed-size elements: how large the chunks are is known when they are loaded."""
+
+    def __init__(self, spec: ChunkSpec) -> None:
+        self.spec = spec
+        self._element = spec.datatype.element
+        self._fill = spec.variable_fill
+        self._nbytes = math.prod(spec.dims) * spec.datatype.guessed_size
+
+    def decode(self, data: bytes) -> VariableArray:
+        spec = self.spec
+        if spec.structured:
+            return decode_dense_vlen(data, spec.dims, self._element, spec.filters)
+        return decode_bare_vlen(data, spec.dims, self._element, spec.filters[0])
+
+    def encode(self, chunk: VariableArray) -> Buffer:
+        if self.spec.structured:
+            return encode_dense_vlen(chunk, self._element, self.spec.filters)
+        return encode_bare_vlen(chunk, self.spec.filters[0])
+
+    def open_direct(
+        self, data: bytes, sections: NDArray[np.uint64], scaled: tuple[int, ...], stop: tuple[int, ...]
+    ) -> DirectWrite[VariableArray]:
+        if self.spec.structured:
+            raise no_direct_vlen(self.spec)
+        spec, pipeline, mask = self.spec, self.spec.filters[0], int(sections[0, MASK])
+        given: DirectWrite[VariableArray]
+        if mask:
+            given = DirectWrite(split(decode(pipeline, data, mask, None), self._element, spec.dims), None)
+        else:
+            given = DirectWrite(decode_bare_vlen(data, spec.dims, self._element, pipeline), data)
+        if stop != spec.dims:
+            trimmed, _ = self.trim(scaled, stop)(given.chunk)
+            assert trimmed is not None
+            same = np.array_equal(trimmed.offsets, given.chunk.offsets)
+            if not (same and np.array_equal(trimmed.heap, given.chunk.heap)):
+                raise filled_beyond(stop)
+        return given
+
+    def missing(self, scaled: tuple[int, ...]) -> None:
+        return None
+
+    def read(
+        self, chunk: VariableArray, selection: Selection, fields: tuple[str, ...], limit: int
+    ) -> VariableArray | int:
+        if selection.is_all:
+            found = chunk.reshape(selection.shape) if len(chunk.heap) <= limit or fields else len(chunk.heap)
+        else:
+            found = taken([chunk], places(selection).reshape(selection.shape), limit, fields)
+        return picked(found, self._element, fields, limit)
+
+    def defined(
+        self, chunk: VariableArray, selection: Selection, places_only: bool, limit: int, alone: bool
+    ) -> None:
+        raise not_sparse(self.spec)
+
+    def count(self, chunk: VariableArray, selection: Selection) -> int:
+        raise not_sparse(self.spec)
+
+    def find(self, chunk: VariableArray, selection: Selection, search: Search) -> Found:
+        raise no_vlen_search()
+
+    def write(
+        self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
+    ) -> Change[VariableArray, None]:
+        dims, fill = self.spec.dims, self._fill
+        named = Fields.named(self._element, fields) if fields else None
+
+        def change(array: VariableArray | None) -> tuple[VariableArray, None]:
+            old = fill if array is None else array
+            index = np.arange(old.size) if array is not None else np.zeros(math.prod(dims), np.intp)
+            where = places(at.selection)
+            new = values if named is None else named.merge(take([old], index[where]), values)
+            index[where] = old.size + (np.arange(new.size) if new.size == len(where) else 0)
+            return _checked([old, new], index.reshape(dims)), None
+
+        return change
+
+    def replaces(self, at: ChunkSelection, values: VariableArray) -> bool:
+        # A chunk that becomes too large is refused, and what there was must stay.
+        return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES
+
+    def update(self, at: ChunkSelection, search: Search, value: NDArray[Any]) -> Change[VariableArray, Found]:
+        raise no_vlen_search()
+
+    def erase(self, selection: Selection) -> Change[VariableArray, None]:
+        raise not_sparse(self.spec)
+
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[VariableArray, None]:
+        def change(array: VariableArray | None) -> tuple[VariableArray | None, None]:
+            if array is None:
+                return None, None
+            index = np.arange(array.size).reshape(array.shape)
+            for dim, first in enumerate(stop):
+                index[(slice(None),) * dim + (slice(first, None),)] = array.size
+            return _checked([array, self._fill], index), None
+
+        return change
+
+    def nbytes(self, chunk: VariableArray) -> int:
+        return chunk.nbytes
+
+    def answer_bytes(self, values: Any) -> int:
+        return len(values.heap)
+
+    def load_bound(self, selection: Selection) -> int:
+        return self._nbytes
+
+    def change_bound(self, selection: Selection) -> int:
+        return self._nbytes
+
+    def read_work(self, chunk: VariableArray, selection: Selection, fields: tuple[str, ...]) -> int:
+        return chunk.nbytes + selection.size
+
+    def direct_bound(self, sections: NDArray[np.uint64]) -> int:
+        return self._nbytes
+
+
+# --- what chunks of variable-length elements have in common, dense or sparse ---------------------------
+
+
+def places(selection: Selection) -> NDArray[np.intp]:
+    """Return the row-major offsets of the selected elements, (n,)."""
+    return selection.offsets().astype(np.intp)
+
+
+def taken(
+    parts: list[VariableArray], index: NDArray[np.intp], limit: int, fields: tuple[str, ...]
+) -> VariableArray | int:
+    """Return the elements at `index` or, where they have more than `limit` bytes, how many; `fields` have no limit."""
+    if not fields:
+        nbytes = int(taken_sizes(parts, index).sum(dtype=np.int64))
+        if nbytes > limit:
+            return nbytes
+    return take(parts, index)
+
+
+def picked(
+    found: VariableArray | int, element: Any, fields: tuple[str, ...], limit: int
+) -> VariableArray | int:
+    """Return elements with only these fields, or how many bytes that is beyond the limit."""
+    if isinstance(found, int) or not fields:
+        return found
+    values = Fields.named(element, fields).pick(found)
+    return values if len(values.heap) <= limit else len(values.heap)
+
+
+def heap_bytes(values: VariableArray, selection: Selection) -> int:
+    """Return the bytes of the selected elements' heap, where `values` are one each or one for all."""
+    return len(values.heap) * (1 if values.size == selection.size else selection.size)
+
+
+def no_vlen_search() -> Unsupported:
+    """Return the error for a query evaluated where the chunks are."""
+    return Unsupported("This is not supported for elements of variable length; read them as they are.")
+
+
+def no_direct_vlen(spec: ChunkSpec) -> BadRequest:
+    """Return the error for bytes of a structured chunk with a heap."""
+    return BadRequest(
+        f"{spec.dataset} has structured chunks of variable-length elements, which cannot be written directly: write "
+        "values."
+    )
+
+
+def _checked(parts: list[VariableArray], index: NDArray[np.intp]) -> VariableArray:
+    nbytes = int(taken_sizes(parts, index).sum(dtype=np.int64))
+    if nbytes > MAX_CHUNK_BYTES:
+        raise TooLarge(
+            f"A chunk would have {nbytes} bytes; the limit is {MAX_CHUNK_BYTES}: make the dataset's chunks smaller."
+        )
+    return take(parts, index)

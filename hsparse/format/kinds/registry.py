@@ -1,0 +1,28 @@
+"""Which kind of chunk a dataset has. A new kind is one module beside the others and one row here.
+
+Tests: tests/format/kinds/test_kinds.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hsparse.format.kinds.chunk_kind import ChunkKind
+from hsparse.format.kinds.dense import Dense
+from hsparse.format.kinds.dense_vlen import DenseVlen
+from hsparse.format.kinds.sparse import Sparse
+from hsparse.format.kinds.sparse_vlen import SparseVlen
+from hsparse.model.chunk_spec import ChunkSpec
+
+KINDS: dict[tuple[bool, bool], type[ChunkKind[Any]]] = {
+    (False, False): Dense,
+    (True, False): Sparse,
+    (False, True): DenseVlen,
+    (True, True): SparseVlen,
+}
+"""By two properties of a dataset: whether it is sparse, and whether its elements have a variable length."""
+
+
+def kind_of(spec: ChunkSpec) -> ChunkKind[Any]:
+    """Return what is done with the chunks that a specification describes."""
+    return KINDS[spec.sparse, spec.datatype.is_variable](spec)

@@ -1,0 +1,232 @@
+"""Sparse chunks of elements of a fixed size: what is read from their columns, and what changes them.
+
+The columns and the object that holds them: `hsparse.format.kinds.sparse_chunk`.
+
+Tests: tests/format/kinds/test_kinds.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.format.buffer import Buffer
+from hsparse.format.chunk_rows import UNFILTERED
+from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
+from hsparse.format.kinds.chunk_kind import Change, DefinedElements, DirectWrite, Found, Search
+from hsparse.format.kinds.direct_chunk import checked_sections, sealed
+from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse, open_sparse
+from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
+from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.selections.boxes import Boxes
+from hsparse.format.selections.extent import ravel
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.selection import Selection, coords_at, is_regular, lookup
+from hsparse.model.chunk_spec import ChunkSpec
+
+Array = NDArray[Any]
+Chunk = TypeVar("Chunk", SparseChunk, SparseVlenChunk)
+
+OFFSETS_BYTES = 12
+"""What an element's offset takes while it is merged: 8 bytes as it is computed, 4 as it is kept."""
+
+
+class Sparse:
+    """`ChunkKind` of `SparseChunk`."""
+
+    chunks_at_once = 32
+
+    def __init__(self, spec: ChunkSpec) -> None:
+        self.spec = spec
+        self._dtype = spec.dtype
+        self._fill = spec.fill_value
+
+    def decode(self, data: bytes) -> SparseChunk:
+        return decode_sparse(data, self.spec.dims, self._dtype, self.spec.filters)
+
+    def encode(self, chunk: SparseChunk) -> Buffer:
+        return encode_sparse(chunk, self.spec.filters)
+
+    def open_direct(
+        self, data: bytes, sections: NDArray[np.uint64], scaled: tuple[int, ...], stop: tuple[int, ...]
+    ) -> DirectWrite[SparseChunk]:
+        chunk = open_sparse(
+            data, checked_sections(data, sections), self.spec.dims, self._dtype, self.spec.filters
+        )
+        return sealed(chunk, data, sections, stop)
+
+    def missing(self, scaled: tuple[int, ...]) -> None:
+        return None
+
+    def read(
+        self, chunk: SparseChunk, selection: Selection, fields: tuple[str, ...], limit: int
+    ) -> Array | None:
+        values = self._read(chunk, selection)
+        return None if values is None else pick_fields(values, fields)
+
+    def defined(
+        self, chunk: SparseChunk, selection: Selection, places_only: bool, limit: int, alone: bool
+    ) -> DefinedElements | None:
+        found = inside(chunk, selection)
+        if not len(found.offsets):
+            return None
+        return DefinedElements(found.offsets, found.values[:0] if places_only else found.values)
+
+    def count(self, chunk: SparseChunk, selection: Selection) -> int:
+        return count_defined(chunk.offsets, selection)
+
+    def find(self, chunk: SparseChunk, selection: Selection, search: Search) -> Found:
+        return search.wanted(*self._answers(chunk, selection, search))
+
+    def write(
+        self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
+    ) -> Change[SparseChunk, None]:
+        selection, fill = at.selection, self._fill
+        given = as_type(values, packed_type(self._dtype, fields)).reshape(-1)
+
+        def change(chunk: SparseChunk | None) -> tuple[SparseChunk | None, None]:
+            offsets, column = selection.offsets().astype(np.uint32), given
+            if column.size == 1:
+                column = np.broadcast_to(column, offsets.shape)
+            if drop_fill:
+                keep = _bits(column) != _bits(fill.reshape(1))
+                keep = keep.any(axis=1) if keep.ndim == 2 else keep
+                offsets, column = offsets[keep], column[keep]
+            if not len(offsets):
+                return chunk, None
+            base = self._empty() if chunk is None else chunk
+            if fields:
+                there, places = lookup(selection, base.offsets)
+                merged = np.full(len(offsets), fill, fill.dtype)
+                merged[there] = base.values[places[there]]
+                set_fields(merged, column, fields)
+                column = merged
+            return base.merge(offsets, column), None
+
+        return change
+
+    def replaces(self, at: ChunkSelection, values: Any) -> bool:
+        return True
+
+    def update(self, at: ChunkSelection, search: Search, value: Array) -> Change[SparseChunk, Found]:
+        selection = at.selection
+
+        def change(chunk: SparseChunk | None) -> tuple[SparseChunk | None, Found]:
+            if chunk is None and not search.query.takes(self._fill):
+                return None, Found.none(self._dtype)
+            base = self._empty() if chunk is None else chunk
+            found = Found(*self._answers(base, selection, search))
+            if not len(found.positions):
+                return chunk, found
+            set_fields(found.values, value, search.fields)
+            offsets = ravel(coords_at(selection, found.positions), selection.extent)
+            return base.merge(offsets.astype(np.uint32), found.values), found
+
+        return change
+
+    def erase(self, selection: Selection) -> Change[SparseChunk, None]:
+        return erase(selection)
+
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[SparseChunk, None]:
+        return trim(self.spec.dims, stop)
+
+    def nbytes(self, chunk: SparseChunk) -> int:
+        return chunk.nbytes
+
+    def answer_bytes(self, values: Any) -> int:
+        return values.nbytes
+
+    def load_bound(self, selection: Selection) -> int:
+        return 0
+
+    def change_bound(self, selection: Selection) -> int:
+        return selection.size * (self._dtype.itemsize + OFFSETS_BYTES)
+
+    def read_work(self, chunk: SparseChunk, selection: Selection, fields: tuple[str, ...]) -> int:
+        return chunk.nbytes + selection.size
+
+    def direct_bound(self, sections: NDArray[np.uint64]) -> int:
+        return sum(sections[:, UNFILTERED].tolist())
+
+    def _empty(self) -> SparseChunk:
+        return SparseChunk.empty(self.spec.dims, self._dtype)
+
+    def _read(self, chunk: SparseChunk, selection: Selection) -> Array | None:
+        """Return the selected values, the fill value where undefined; None where all are undefined."""
+        if not len(chunk.offsets):
+            return None
+        result = np.full(selection.size, self._fill, self._dtype)
+        if is_regular(selection) or isinstance(selection, Boxes):
+            found = inside(chunk, selection)
+            if not len(found.offsets):
+                return None
+            result[selection.order_of(found.offsets)] = found.values
+        else:
+            there, places = lookup(selection, chunk.offsets)
+            result[there] = chunk.values[places[there]]
+        return result.reshape(selection.shape)
+
+    def _answers(
+        self, chunk: SparseChunk, selection: Selection, search: Search
+    ) -> tuple[NDArray[np.uint32], Array]:
+        """Return the positions of what the query finds, ascending, and the elements, which may be modified."""
+        query = search.query
+        if isinstance(selection, Orthogonal) and not query.takes(self._fill):
+            # The defined elements alone: the others are fill value, which does not answer the query.
+            found = inside(chunk, selection)
+            mask = query.mask(found.values)
+            return selection.order_of(found.offsets[mask]).astype(np.uint32), found.values[mask]
+        read = self._read(chunk, selection)
+        values = np.broadcast_to(self._fill, selection.shape) if read is None else read
+        mask = query.mask(values)
+        return np.flatnonzero(mask).astype(np.uint32), values[mask]
+
+
+# --- what sparse chunks of both element types have in common ------------------------------------------
+
+
+def inside(chunk: Chunk, selection: Selection) -> Chunk:
+    """Return the chunk with only its elements inside the selection."""
+    return chunk if selection.is_all else chunk.select(selection.contains(chunk.offsets))
+
+
+def count_defined(offsets: NDArray[np.uint32], selection: Selection) -> int:
+    """Return how many of the chunk's offsets are selected."""
+    return len(offsets) if selection.is_all else int(np.count_nonzero(selection.contains(offsets)))
+
+
+def erase(selection: Selection) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:
+    """Return the change that makes the selected elements undefined."""
+
+    def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
+        if chunk is None:
+            return None, None
+        gone = selection.contains(chunk.offsets)
+        return (chunk.select(~gone) if gone.any() else chunk), None
+
+    return change
+
+
+def trim(dims: tuple[int, ...], stop: tuple[int, ...]) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:
+    """Return the change that makes undefined what lies at or beyond `stop` in any dimension."""
+    kept = Orthogonal.box(dims, (0,) * len(dims), tuple(map(min, stop, dims)))
+
+    def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
+        if chunk is None:
+            return None, None
+        keep = kept.contains(chunk.offsets)
+        return (chunk if keep.all() else chunk.select(keep)), None
+
+    return change
+
+
+def _bits(values: Array) -> Array:
+    """Return the bits as integers (n,), or as bytes (n, itemsize): NaN equals itself, -0.0 is not 0.0."""
+    contiguous = np.ascontiguousarray(values)
+    size = contiguous.dtype.itemsize
+    if size in (1, 2, 4, 8):
+        return contiguous.view(f"u{size}")
+    return contiguous.view(np.uint8).reshape(len(contiguous), size)

@@ -1,0 +1,155 @@
+"""Sparse chunks of variable-length elements: what is read from their columns, and what changes them.
+
+The columns and the object that holds them: `hsparse.format.kinds.vlen_chunk`.
+
+Tests: tests/format/kinds/test_kinds.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from hsparse.format.buffer import Buffer
+from hsparse.format.kinds.chunk_kind import Change, DefinedElements, DirectWrite, Found, Search
+from hsparse.format.kinds.dense_vlen import heap_bytes, no_direct_vlen, no_vlen_search, picked, taken
+from hsparse.format.kinds.sparse import OFFSETS_BYTES, count_defined, erase, trim
+from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, decode_sparse_vlen, encode_sparse_vlen
+from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.selections.selection import Selection, lookup
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
+from hsparse.model.variable_array import VariableArray, take
+from hsparse.model.variable_fields import Fields
+
+
+class SparseVlen:
+    """`ChunkKind` of `SparseVlenChunk`."""
+
+    chunks_at_once = 8
+    """Fewer than of fixed-size elements: how large the chunks are is known when they are loaded."""
+
+    def __init__(self, spec: ChunkSpec) -> None:
+        self.spec = spec
+        self._element = spec.datatype.element
+        self._fill = spec.variable_fill
+        self._itemsize = spec.dtype.itemsize
+
+    def decode(self, data: bytes) -> SparseVlenChunk:
+        return decode_sparse_vlen(data, self.spec.dims, self._element, self.spec.filters)
+
+    def encode(self, chunk: SparseVlenChunk) -> Buffer:
+        return encode_sparse_vlen(chunk, self._element, self.spec.filters)
+
+    def open_direct(
+        self, data: bytes, sections: NDArray[np.uint64], scaled: tuple[int, ...], stop: tuple[int, ...]
+    ) -> DirectWrite[SparseVlenChunk]:
+        raise no_direct_vlen(self.spec)
+
+    def missing(self, scaled: tuple[int, ...]) -> None:
+        return None
+
+    def read(
+        self, chunk: SparseVlenChunk, selection: Selection, fields: tuple[str, ...], limit: int
+    ) -> VariableArray | int | None:
+        parts, index = self._selected(chunk, selection)
+        if not index.any():
+            return None
+        found = taken(parts, index.reshape(selection.shape), limit, fields)
+        return picked(found, self._element, fields, limit)
+
+    def defined(
+        self, chunk: SparseVlenChunk, selection: Selection, places_only: bool, limit: int, alone: bool
+    ) -> DefinedElements | int | None:
+        mask = selection.contains(chunk.offsets)
+        count = int(np.count_nonzero(mask))
+        if not count:
+            return None
+        if places_only:
+            return DefinedElements(chunk.offsets[mask], VariableArray.of([]))
+        nbytes = int(chunk.values.sizes[mask].sum(dtype=np.int64)) + chunk.offsets.itemsize * count
+        if nbytes > limit and not (alone and count == 1):
+            return nbytes
+        some = chunk if count == len(mask) else chunk.select(mask)
+        return DefinedElements(some.offsets, some.values)
+
+    def count(self, chunk: SparseVlenChunk, selection: Selection) -> int:
+        return count_defined(chunk.offsets, selection)
+
+    def find(self, chunk: SparseVlenChunk, selection: Selection, search: Search) -> Found:
+        raise no_vlen_search()
+
+    def write(
+        self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
+    ) -> Change[SparseVlenChunk, None]:
+        selection, fill = at.selection, self._fill
+        named = Fields.named(self._element, fields) if fields else None
+
+        def change(chunk: SparseVlenChunk | None) -> tuple[SparseVlenChunk | None, None]:
+            base = SparseVlenChunk.empty(self.spec.dims) if chunk is None else chunk
+            offsets, new = selection.offsets().astype(np.uint32), values
+            if named is not None:
+                new = named.merge(take(*self._selected(base, selection)), values)
+            if drop_fill:
+                keep = ~_equal(new, fill)
+                offsets = offsets[np.broadcast_to(keep, offsets.shape)]
+                new = new if new.size == 1 else new.reshape((new.size,))[keep]
+            if not len(offsets):
+                return chunk, None
+            return base.merge(offsets, new, self._element.references), None
+
+        return change
+
+    def replaces(self, at: ChunkSelection, values: VariableArray) -> bool:
+        # A chunk that becomes too large is refused, and what there was must stay.
+        references = at.selection.size * self._element.references
+        return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES and references <= MAX_REFERENCES
+
+    def update(
+        self, at: ChunkSelection, search: Search, value: NDArray[Any]
+    ) -> Change[SparseVlenChunk, Found]:
+        raise no_vlen_search()
+
+    def erase(self, selection: Selection) -> Change[SparseVlenChunk, None]:
+        return erase(selection)
+
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[SparseVlenChunk, None]:
+        return trim(self.spec.dims, stop)
+
+    def nbytes(self, chunk: SparseVlenChunk) -> int:
+        return chunk.nbytes
+
+    def answer_bytes(self, values: Any) -> int:
+        return len(values.heap)
+
+    def load_bound(self, selection: Selection) -> int:
+        return self.change_bound(selection)
+
+    def change_bound(self, selection: Selection) -> int:
+        return selection.size * (self._itemsize + OFFSETS_BYTES)
+
+    def read_work(self, chunk: SparseVlenChunk, selection: Selection, fields: tuple[str, ...]) -> int:
+        return chunk.nbytes + selection.size
+
+    def direct_bound(self, sections: NDArray[np.uint64]) -> int:
+        return 0
+
+    def _selected(
+        self, chunk: SparseVlenChunk, selection: Selection
+    ) -> tuple[list[VariableArray], NDArray[np.intp]]:
+        """Return what `take` is given to read the selection, flat; 0 stands for the fill value."""
+        there, found = lookup(selection, chunk.offsets)
+        return [self._fill, chunk.values], np.where(there, found + 1, 0)
+
+
+def _equal(values: VariableArray, one: VariableArray) -> NDArray[np.bool_]:
+    """Return which elements, (n,), are byte by byte the one."""
+    size = len(one.heap)
+    equal: NDArray[np.bool_] = values.sizes == size
+    if size:
+        windows = sliding_window_view(values.heap, size) if equal.any() else np.empty((0, size), np.uint8)
+        equal[equal] = (windows[values.offsets[:-1][equal]] == one.heap).all(axis=1)
+    return equal
