@@ -20,10 +20,9 @@ from hsparse.config import Settings, job_environment
 from hsparse.dn.service import DataService
 from hsparse.errors import Misconfigured
 from hsparse.sn.app import create_app
+from hsparse.sn.data_nodes import Owners, RemoteNode
 from hsparse.sn.jobs.job_process import JobCommand
 from hsparse.sn.metrics import Metrics
-from hsparse.sn.owners import Owners
-from hsparse.sn.remote_node import RemoteNode
 from hsparse.sn.server import Runner
 from hsparse.sn.service import Service
 from hsparse.storage.object_store import ObjectStore

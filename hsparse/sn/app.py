@@ -7,13 +7,12 @@ from aiohttp.typedefs import Middleware
 
 from hsparse.errors import BadRequest, Unauthenticated
 from hsparse.model.principal import ANONYMOUS_NAME, Principal
-from hsparse.sn.access import domain_path, find_domain, require
-from hsparse.sn.compression import POLICY, compress_body
 from hsparse.sn.context import Context
-from hsparse.sn.cors import Cors
-from hsparse.sn.refusals import AioHandler, Refusals, expect
-from hsparse.sn.route import Route
-from hsparse.sn.routes import ROUTES, spelled_out
+from hsparse.sn.http.compression import POLICY, compress_body
+from hsparse.sn.http.cors import Cors
+from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
+from hsparse.sn.records.access import domain_path, find_domain, require
+from hsparse.sn.routes import ROUTES, Route, spelled_out
 from hsparse.sn.service import Service
 
 IDENTITY = "identity"
@@ -25,7 +24,7 @@ FIXED_HEADERS = {"Server": "hsparse", "X-XSS-Protection": "1; mode=block"}
 def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Application:
     """Make the application that answers `routes` for `service`."""
     cors = Cors(service.settings.cors_origins)
-    refusals = Refusals(service.authenticator.challenges)
+    refusals = ErrorMiddleware(service.authenticator.challenges)
     app = web.Application(
         middlewares=[service.metrics.middleware, _compression(service), refusals.middleware]
     )
@@ -47,7 +46,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     for path, by_method in handlers.items():
         resource = app.router.add_resource(path)
         for method, handler in by_method.items():
-            resource.add_route(method, handler, expect_handler=expect)
+            resource.add_route(method, handler, expect_handler=answer_expect)
     return app
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import hdrs, http_exceptions, web
 
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.respond import respond_error
+from hsparse.sn.http.response import respond_error
 
 log = logging.getLogger(__name__)
 

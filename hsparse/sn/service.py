@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from hsparse.clock import Clock
 from hsparse.sn.auth.authenticator import Authenticator
-from hsparse.sn.domains.statistics import Statistics
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.file_plans import FilePlans
+from hsparse.sn.http.rate_limit import RateLimit
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
-from hsparse.sn.objects.shown_objects import ShownObjects
-from hsparse.sn.owners import Owners
-from hsparse.sn.rate_limit import RateLimit
+from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.statistics import Statistics
 from hsparse.wire.budget import Budget
 
 
@@ -34,7 +34,7 @@ class Service:
     rates: RateLimit = field(init=False)
     answers: Budget = field(init=False)
     statistics: Statistics = field(init=False)
-    shown: ShownObjects = field(init=False)
+    shown: ObjectJsonCache = field(init=False)
     files: FilePlans = field(init=False)
     jobs: JobQueue = field(init=False)
 
@@ -45,7 +45,7 @@ class Service:
         object.__setattr__(self, "answers", Budget(self.settings.answer_memory))
         statistics = Statistics(self.owners, self.clock, self.settings.bucket)
         object.__setattr__(self, "statistics", statistics)
-        object.__setattr__(self, "shown", ShownObjects())
+        object.__setattr__(self, "shown", ObjectJsonCache())
         files = FilePlans(self.owners, self.clock, self.settings, self.answers)
         object.__setattr__(self, "files", files)
         jobs = JobQueue(self.owners, self.clock, self.settings, self.metrics)

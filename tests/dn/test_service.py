@@ -16,7 +16,7 @@ from hsparse.dn.settings import DataSettings
 from hsparse.errors import Moved, StoreFailed, Unauthenticated
 from hsparse.format.selection import Orthogonal
 from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.sn.remote_node import RemoteNode
+from hsparse.sn.data_nodes import RemoteNode
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.chunk_query_conformance import *  # noqa: F403

@@ -22,7 +22,7 @@ Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[Entry]):
+class LineFormat(Generic[Entry]):
     """What a file is: its name in messages, the command that makes one, and how a line is read.
 
     `read` returns an entry and the name it must not share with another; `BadRequest` says what is wrong,
@@ -38,7 +38,7 @@ class Kind(Generic[Entry]):
 class LineFile(Generic[Entry]):
     """Such a file at `path`, and its entries as they are now."""
 
-    def __init__(self, path: Path, kind: Kind[Entry]) -> None:
+    def __init__(self, path: Path, kind: LineFormat[Entry]) -> None:
         self.path = path
         self._kind = kind
         self._signature: Signature | None = None

@@ -18,13 +18,18 @@ from hsparse.model.dataspace import dims_of
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import collection_of
 from hsparse.model.zarr_array import is_scale, plain_attributes, scales_of
-from hsparse.sn.chunks.mapped import TOLD, Mapped, components, linked_datasets
-from hsparse.sn.chunks.plain_data import check_plain
-from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, check_mask, chunk_rows
+from hsparse.sn.chunks.mapped_object import (
+    REPORTED_KINDS,
+    MappedObject,
+    check_referable,
+    components,
+    linked_datasets,
+)
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.file_addresses import FileAddresses
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.walk import hard_links
-from hsparse.sn.owners import Owners
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.object_path import hard_links
+from hsparse.sn.records.stored_chunks import ChunkPages, Json, check_mask, chunk_rows
 from hsparse.wire.message import Record
 
 MEDIA = "application/xml"
@@ -73,7 +78,7 @@ class Dmrpp:
                 yield text
         yield b"</Dataset>\n"
 
-    async def domain(self, name: str, owners: Owners, groups: AsyncGenerator[Mapped, None]) -> Text:
+    async def domain(self, name: str, owners: Owners, groups: AsyncGenerator[MappedObject, None]) -> Text:
         """Yield the document of a domain; `groups` are as `nested_groups` has them."""
         yield self._begin(name)
         inside: tuple[str, ...] = ()
@@ -118,7 +123,7 @@ class Dmrpp:
                     variable = self._variable(title, dataset, sizes.get(title))
                     first = await anext(variable)
                 except HsparseError as error:
-                    if error.kind not in TOLD:
+                    if error.kind not in REPORTED_KINDS:
                         raise
                     left_out.append(f"{title}: {error.message}")
                     continue
@@ -216,7 +221,7 @@ class Dmrpp:
     def _described(self, dataset: Dataset) -> DapVariable:
         spec = dataset.spec
         made = self._file is not None and self._file.form(dataset) is ChunkForm.MADE
-        check_plain(dataset, "DMR++", made=made)
+        check_referable(dataset, "DMR++", made=made)
         if 0 in dataset.extent:
             raise Unsupported(f"{dataset.id} has no elements, which DAP4 has no dimension for.")
         return DapVariable.of(spec.datatype.dtype, spec.fill, () if made else spec.filters[0])

@@ -16,13 +16,12 @@ from hsparse.errors import HsparseError
 from hsparse.format.hdf5.chunk_region import ChunkForm
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.zarr_array import GROUP, is_scale, scales_of, zarr_array, zarr_attributes
-from hsparse.sn.chunks.mapped import TOLD, Mapped
-from hsparse.sn.chunks.plain_data import check_plain
-from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, check_mask, chunk_rows
+from hsparse.sn.chunks.mapped_object import REPORTED_KINDS, MappedObject, check_referable
 from hsparse.sn.files.file_addresses import FileAddresses
-from hsparse.sn.json_text import encode_floats
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.walk import hard_links
+from hsparse.sn.http.response import encode_floats
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.object_path import hard_links
+from hsparse.sn.records.stored_chunks import ChunkPages, Json, check_mask, chunk_rows
 from hsparse.wire.message import Record
 
 Members = AsyncGenerator[bytes, None]
@@ -63,7 +62,7 @@ class References:
 
     async def domain(
         self,
-        objects: AsyncGenerator[Mapped, None],
+        objects: AsyncGenerator[MappedObject, None],
         open_dataset: OpenDataset,
     ) -> Members:
         """Yield the whole JSON of a domain; datasets that zarr cannot have are `skipped`, with the reason."""
@@ -85,7 +84,7 @@ class References:
                     members = self.array(prefix, *open_dataset(found.record))
                     first = await anext(members)
                 except HsparseError as error:
-                    if error.kind not in TOLD:
+                    if error.kind not in REPORTED_KINDS:
                         raise
                     skipped[found.path] = error.message
                     continue
@@ -108,7 +107,7 @@ class References:
     def _described(self, dataset: Dataset, chunks: ChunkPages) -> Json:
         spec = dataset.spec
         made = self._file is not None and self._file.form(dataset) is ChunkForm.MADE
-        check_plain(dataset, "zarr", made=made)
+        check_referable(dataset, "zarr", made=made)
         pipeline = () if made else spec.filters[0]
         return zarr_array(dataset.extent, chunks.grid.chunk, spec.datatype.dtype, spec.fill, pipeline)
 

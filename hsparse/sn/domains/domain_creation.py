@@ -9,9 +9,8 @@ from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseEr
 from hsparse.model.acl import DEFAULT, full_rights
 from hsparse.model.objid import check_id, is_root, new_root_id
 from hsparse.model.right import Right
-from hsparse.sn.access import TOP, check_bucket, find_domain, normal_path, require
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.domains.home import folder_acls
+from hsparse.sn.records.access import TOP, check_bucket, find_domain, folder_acls, normal_path, require
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject
 

@@ -14,12 +14,11 @@ from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import collection_of, map_key
-from hsparse.sn.chunks.stored_chunks import MAP_PAGE
-from hsparse.sn.files.linked_pieces import linked_chunks
-from hsparse.sn.objects.crawl import Crawl
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.reading import Batch
-from hsparse.sn.owners import Owners
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.files.file_backed_pieces import file_backed_chunks
+from hsparse.sn.records.crawl import Batch, Crawl
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.stored_chunks import MAP_PAGE
 from hsparse.wire.gather import gather_each
 from hsparse.wire.message import Record
 from hsparse.wire.stored_message import ListChunks
@@ -45,8 +44,8 @@ class DomainState:
     digest: bytes
 
 
-async def read_state(owners: Owners, root: str) -> DomainState:
-    """Read the state; `TooLarge` beyond the limits, and what `linked_chunks` raises of data that stays in other files.
+async def read_domain_state(owners: Owners, root: str) -> DomainState:
+    """Read the state; `TooLarge` beyond the limits, and what `file_backed_chunks` raises of data that stays in other files.
 
     `Gone` or `NotFound` where something was deleted meanwhile.
 
@@ -117,7 +116,7 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
 
     async def read(dataset: Dataset) -> PlannedChunks:
         if is_linked(dataset.record):
-            return await linked_chunks(owners, dataset.record, take)
+            return await file_backed_chunks(owners, dataset.record, take)
         parts: list[ChunkRows] = []
         after: tuple[int, ...] = ()
         while not parts or after:

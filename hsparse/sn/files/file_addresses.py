@@ -8,14 +8,14 @@ from hsparse.format.hdf5.dataset_plan import form_of
 from hsparse.format.hdf5.file_form import FileForm
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import collection_of
-from hsparse.sn.chunks.stored_chunks import ChunkPages, Json
 from hsparse.sn.context import Context
 from hsparse.sn.files.domain_state import record_digest
 from hsparse.sn.files.file_chunks import FileChunks
 from hsparse.sn.files.file_plans import PlannedFile
 from hsparse.sn.files.file_url import file_href, requested_form
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.walk import MAX_GROUPS
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.object_path import MAX_GROUPS
+from hsparse.sn.records.stored_chunks import ChunkPages, Json
 from hsparse.wire.message import Record
 
 

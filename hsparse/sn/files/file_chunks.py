@@ -16,8 +16,8 @@ from hsparse.format.hdf5.addressed import Key
 from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
 from hsparse.format.hdf5.domain_plan import DomainPlan
 from hsparse.model.objid import chunk_name
-from hsparse.sn.chunks.stored_chunks import AT_ONCE, ChunkPages, Json, Scaled, Wanted, place
-from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.stored_chunks import AT_ONCE, ChunkPages, ChunkQuery, Json, Scaled, chunk_place
 
 
 class FileChunks:
@@ -46,7 +46,7 @@ class FileChunks:
         self._met = 0
         self.grid = chunks.grid
 
-    async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
+    async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
         rows, marker = await self._chunks.page(wanted)
         found: list[Json] = []
         for first in range(0, len(rows), AT_ONCE):
@@ -96,7 +96,9 @@ class FileChunks:
         for first in range(0, len(made), AT_ONCE):
             some = made[first : first + AT_ONCE]
             pairs = zip(chunks.scaled[some].tolist(), self._values.told(some), strict=True)
-            found += [place(self.grid, scaled) | {"file": told | {"stored": False}} for scaled, told in pairs]
+            found += [
+                chunk_place(self.grid, scaled) | {"file": told | {"stored": False}} for scaled, told in pairs
+            ]
             await asyncio.sleep(0)
         return found
 

@@ -12,12 +12,12 @@ from hsparse.errors import Gone, Moved, NotFound
 from hsparse.format.hdf5.domain_plan import DomainPlan, plan_domain
 from hsparse.format.hdf5.file_form import STOCK, FileForm
 from hsparse.format.hdf5.matrix_bands import check_bands
-from hsparse.sn.files.domain_state import DomainState, read_state
-from hsparse.sn.files.held_bands import HeldBands
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.files.domain_state import DomainState, read_domain_state
+from hsparse.sn.files.keyed_lock import KeyedLock
+from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.files.sized_chunks import SizedChunks
-from hsparse.sn.files.turns import Turns
-from hsparse.sn.objects.trim import finish_trim
-from hsparse.sn.owners import Owners
+from hsparse.sn.records.dataset import finish_trim
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.budget import Budget
 
@@ -67,8 +67,8 @@ class FilePlans:
         self._most_answered = settings.answer_memory
         self._sized = SizedChunks(owners, settings, answers)
         self._held: OrderedDict[Name, _Held] = OrderedDict()
-        self._turns = Turns()
-        self.bands = HeldBands()
+        self._turns = KeyedLock()
+        self.bands = BandCache()
         self._gate = asyncio.Semaphore(PLANNED_AT_ONCE)
 
     async def current(self, root: str, form: FileForm = STOCK, *, check: bool) -> PlannedFile:
@@ -129,13 +129,13 @@ class FilePlans:
 
     async def _read(self, root: str, form: FileForm) -> DomainState:
         """Read the state; what an interrupted shrink left outside of a matrix is erased, not counted."""
-        state = await read_state(self._owners, root)
+        state = await read_domain_state(self._owners, root)
         if form.matrices is None:
             return state
         shrinking = [one for one in state.records.values() if "trim" in one and form.matrices.fits(one)]
         for record in shrinking:
             await finish_trim(self._owners, record)
-        return await read_state(self._owners, root) if shrinking else state
+        return await read_domain_state(self._owners, root) if shrinking else state
 
     def _keep(self, name: Name, held: _Held) -> None:
         if name in self._held:

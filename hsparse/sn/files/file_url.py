@@ -6,8 +6,8 @@ from urllib.parse import quote, urlencode
 
 from hsparse.errors import NOT_THERE, Conflict, HsparseError
 from hsparse.format.hdf5.file_form import FileForm
-from hsparse.sn.access import find_domain, normal_path
 from hsparse.sn.context import Context, Domain
+from hsparse.sn.records.access import find_domain, normal_path
 from hsparse.sn.service import Service
 
 SUFFIX = ".h5"

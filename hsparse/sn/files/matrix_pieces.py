@@ -1,10 +1,15 @@
-"""The bytes of a matrix's arrays in a planned file: made of the bands of chunks that a range touches."""
+"""Bands of matrices that were made lately: values, indices and pointers of one are wanted one after the other.
+
+The bytes of a matrix's arrays in a planned file: made of the bands of chunks that a range touches.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from weakref import WeakSet
 
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.hdf5.made_band import (
@@ -15,11 +20,54 @@ from hsparse.format.hdf5.made_band import (
     known_pointers,
 )
 from hsparse.format.hdf5.matrix_bands import MatrixBands, MatrixColumn, MatrixPart
-from hsparse.sn.files.chunk_batches import batches
-from hsparse.sn.files.file_chunk import read_planned
-from hsparse.sn.files.held_bands import HeldBands
-from hsparse.sn.owners import Owners
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.files.chunk_reads import read_planned, row_batches
+from hsparse.sn.files.keyed_lock import KeyedLock
 from hsparse.wire.gather import gather_all
+
+MOST_HELD = 64 * 1024 * 1024
+"""Bytes of the bands that are kept, by all files; one that has more is not kept."""
+BandName = tuple[MatrixBands, int]
+
+
+class BandCache:
+    """Bands by the matrix they are of, as it was planned, and their number; each is made once at a time."""
+
+    def __init__(self, most: int = MOST_HELD) -> None:
+        self._most = most
+        self._held: OrderedDict[BandName, MadeBand] = OrderedDict()
+        self._size = 0
+        self._gone: WeakSet[MatrixBands] = WeakSet()
+        self._turns = KeyedLock()
+
+    async def get(self, bands: MatrixBands, band: int, make: Callable[[], Awaitable[MadeBand]]) -> MadeBand:
+        """Return a band, made by `make` where it is not kept."""
+        name = (bands, band)
+        async with self._turns.of(name):
+            made = self._held.pop(name, None)
+            if made is not None:
+                self._size -= made.nbytes
+            else:
+                made = await make()
+            self._keep(name, made)
+            return made
+
+    def forget(self, gone: Iterable[MatrixBands]) -> None:
+        """Keep no bands of these matrices any more: a band that is kept keeps all of its matrix's chunks."""
+        # A reader who is still at it makes more of them.
+        self._gone.update(gone)
+        for name in [name for name in self._held if name[0] in self._gone]:
+            self._size -= self._held.pop(name).nbytes
+
+    def _keep(self, name: BandName, made: MadeBand) -> None:
+        if name[0] in self._gone or made.nbytes > self._most:
+            return
+        self._held[name] = made
+        self._size += made.nbytes
+        while self._size > self._most:
+            _, oldest = self._held.popitem(last=False)
+            self._size -= oldest.nbytes
+
 
 BLOCK = 32_768
 """Entries that are made at once of what is not in a band as it is."""
@@ -28,7 +76,7 @@ BLOCK = 32_768
 class MatrixPieces:
     """Reads bands, about `page` bytes of them at once; those in `held` are not made again."""
 
-    def __init__(self, owners: Owners, page: int, held: HeldBands) -> None:
+    def __init__(self, owners: Owners, page: int, held: BandCache) -> None:
         self._owners = owners
         self._page = page
         self._held = held
@@ -68,7 +116,7 @@ class MatrixPieces:
             yield byte_view(pointers.astype(bands.index))
 
     def _batches(self, bands: MatrixBands, some: range) -> Iterator[range]:
-        return batches(bands.weights[some.start : some.stop], some, self._page)
+        return row_batches(bands.weights[some.start : some.stop], some, self._page)
 
     async def _bands(self, bands: MatrixBands, some: range) -> Sequence[MadeBand]:
         return await gather_all([self._band(bands, band) for band in some])
@@ -77,7 +125,7 @@ class MatrixPieces:
         async def make() -> MadeBand:
             maker = BandMaker(bands, band)
             rows = range(int(bands.rows[band]), int(bands.rows[band + 1]))
-            for some in batches(bands.chunks.size[rows.start : rows.stop], rows, self._page):
+            for some in row_batches(bands.chunks.size[rows.start : rows.stop], rows, self._page):
                 found = await gather_all([self._stored(bands, row) for row in some])
                 await asyncio.to_thread(_add, maker, found)
             return await asyncio.to_thread(maker.finish)

@@ -24,10 +24,10 @@ from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.format.hdf5.stored_type import stored_type
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import chunk_spec
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.files.chunk_reads import read_planned
 from hsparse.sn.files.domain_state import DomainState
-from hsparse.sn.files.file_chunk import read_planned
-from hsparse.sn.files.linked_pieces import judge_linked
-from hsparse.sn.owners import Owners
+from hsparse.sn.files.file_backed_pieces import detect_filters
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.budget import Budget
 from hsparse.wire.gather import gather_each
@@ -74,7 +74,7 @@ class SizedChunks:
                 return chunks
             nbytes = prod(places.spec.dims) * places.spec.dtype.itemsize
             async with self._answers.hold(int(chunks.size[0]) + nbytes):
-                return await judge_linked(self._owners, chunks)
+                return await detect_filters(self._owners, chunks)
         if spec.sparse or not spec.filters[0] or not len(chunks):
             return chunks
         async with self._answers.hold(int(chunks.size[0])):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hsparse.errors import BadRequest, Forbidden, Misconfigured
-from hsparse.sn.auth.user_name import is_user_name
+from hsparse.sn.auth.roles import is_user_name
 
 S3 = "s3://"
 FILE = "file://"

@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from hsparse.clock import Clock
 from hsparse.errors import Busy, ErrorKind, HsparseError
-from hsparse.sn.jobs.job import CANCEL, Job, Status
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.jobs.job import CANCEL, Job, JobStatus
 from hsparse.sn.jobs.job_process import JobProcess
-from hsparse.sn.owners import Owners
 from hsparse.wire.message import Failure, Record
 from hsparse.wire.record_message import UpdateJob
 
@@ -38,7 +38,7 @@ class JobRun:
         self._prepare: Callable[[], Awaitable[JobProcess]] | None = prepare
         self._process: JobProcess | None = None
         self._turn = asyncio.Event()
-        self._stopped_by: Status | None = None
+        self._stopped_by: JobStatus | None = None
 
     def begin(self) -> None:
         """It is the job's turn."""
@@ -47,31 +47,31 @@ class JobRun:
 
     def cancel(self) -> None:
         """End it, as its owner wants."""
-        self._stop(Status.CANCELLED)
+        self._stop(JobStatus.CANCELLED)
 
     def give_up(self) -> None:
         """End it, as the node stops."""
-        self._stop(Status.FAILED)
+        self._stop(JobStatus.FAILED)
 
-    async def run(self) -> Status:
+    async def run(self) -> JobStatus:
         """Wait, run, and tell how it ended; its record tells the same."""
         renewing = asyncio.create_task(self._renew())
-        status, failure = Status.DONE, None
+        status, failure = JobStatus.DONE, None
         try:
             await self._turn.wait()
             if self._stopped_by is None:
                 await self._do()
         except HsparseError as error:
-            status, failure = Status.FAILED, Failure.of(error)
+            status, failure = JobStatus.FAILED, Failure.of(error)
         except Exception:
             log.exception("the job %s failed", self.job.id)  # the others must go on
-            status, failure = Status.FAILED, DEFECT
+            status, failure = JobStatus.FAILED, DEFECT
         finally:
             self._prepare = None  # it holds the credential
             renewing.cancel()
             with suppress(asyncio.CancelledError):
                 await renewing
-        if self._stopped_by is not None and not (status is Status.DONE and self._process is not None):
+        if self._stopped_by is not None and not (status is JobStatus.DONE and self._process is not None):
             status, failure = self._stopped_by, self._why_stopped(failure)
         await self._end(status, failure)
         return status
@@ -79,12 +79,12 @@ class JobRun:
     async def _do(self) -> None:
         assert self._prepare is not None
         process = await self._prepare()
-        await self._update({"status": Status.RUNNING.value, "begun": self._clock.now()})
+        await self._update({"status": JobStatus.RUNNING.value, "begun": self._clock.now()})
         if self._stopped_by is None:
             self._process = process
             await process.run()
 
-    def _stop(self, status: Status) -> None:
+    def _stop(self, status: JobStatus) -> None:
         if self._stopped_by is not None:
             return
         self._stopped_by = status
@@ -126,11 +126,11 @@ class JobRun:
     def _why_stopped(self, failure: Failure | None) -> Failure | None:
         """Return what to tell of a job that was stopped: what its process failed with, if it told that."""
         told = None if self._process is None else self._process.progress.failure
-        if told is not None or self._stopped_by is Status.CANCELLED:
+        if told is not None or self._stopped_by is JobStatus.CANCELLED:
             return told
         return Failure.of(Busy("The node that had the job was stopped: POST it again."))
 
-    async def _end(self, status: Status, failure: Failure | None) -> None:
+    async def _end(self, status: JobStatus, failure: Failure | None) -> None:
         fields = self._progress() | {"status": status.value, "ended": self._clock.now()}
         if self._process is not None and self._process.progress.messages:
             fields["messages"] = self._process.progress.messages

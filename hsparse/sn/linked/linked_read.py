@@ -19,9 +19,9 @@ from hsparse.format.linked_pieces import LONGEST, Pieces
 from hsparse.format.plan import Share
 from hsparse.model.linked_file import LinkedFile
 from hsparse.model.linked_layout import CHUNKED_REF, CONTIGUOUS_REF, linked_layout, piece_dims
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.linked.chunk_table import ChunkTable, ReadTable
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.owners import Owners
+from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.chunk_message import Part
 from hsparse.wire.linked_message import ReadLinked
 

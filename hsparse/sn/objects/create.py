@@ -17,12 +17,12 @@ from hsparse.model.attribute import check_name, parse_attribute
 from hsparse.model.link import HARD, check_title, parse_link
 from hsparse.model.objid import collection_of, is_root, new_id
 from hsparse.sn.context import Context
-from hsparse.sn.json_body import read_json
-from hsparse.sn.objects.object_path import check_member, root_of
-from hsparse.sn.objects.objects import remove
-from hsparse.sn.objects.shown import shown_object
-from hsparse.sn.objects.type_reference import read_type
-from hsparse.sn.respond import respond
+from hsparse.sn.http.request import read_json
+from hsparse.sn.http.response import respond
+from hsparse.sn.objects.handlers import remove
+from hsparse.sn.records.object_json import object_json
+from hsparse.sn.records.object_path import check_member, root_of
+from hsparse.sn.records.type_reference import read_type
 from hsparse.wire.gather import gather_all
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteLinks, DeleteObject, PutLinks
@@ -56,7 +56,7 @@ async def post_objects(context: Context, collection: str, fill: DraftMaker) -> w
         raise BadRequest(f"A list must have 1 to {MAX_OBJECTS} objects to create, not {len(bodies)}.")
     drafts = await gather_all([draft(context, collection, one, fill) for one in bodies])
     await create(context, drafts)
-    shown = [shown_object(one.record) for one in drafts]
+    shown = [object_json(one.record) for one in drafts]
     if collection == "groups":
         for one in shown:
             del one["creationProperties"]  # HSDS shows them from the first look on

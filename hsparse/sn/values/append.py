@@ -7,8 +7,7 @@ from dataclasses import replace
 from hsparse.errors import BadRequest, Conflict
 from hsparse.format.grid import Grid
 from hsparse.sn.context import Context
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.trim import finish_trim
+from hsparse.sn.records.dataset import Dataset, finish_trim
 from hsparse.wire.record_message import SetExtent
 
 

@@ -15,10 +15,10 @@ from hsparse.format.plan import Share, count_chunks, plan
 from hsparse.format.selection import Selection
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import chunk_key, chunk_of_key, chunk_prefix
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.linked.linked_question import LinkedQuestion
 from hsparse.sn.linked.linked_read import LinkedRead
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.owners import Owners
+from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.chunk_message import (
     CountDefined,
     EraseChunks,

@@ -21,7 +21,7 @@ from hsparse.format.pages import pages
 from hsparse.format.plan import Share, count_chunks, plan
 from hsparse.format.query import bind_query
 from hsparse.format.selection import Orthogonal, Points, Selection, ascending, coords_at
-from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MOST_CHUNKS, ChunkFanout
 from hsparse.wire.chunk_message import Found
 

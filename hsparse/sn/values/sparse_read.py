@@ -13,7 +13,7 @@ from hsparse.format.extent import columns
 from hsparse.format.fields import as_type
 from hsparse.format.plan import Share
 from hsparse.format.selection import Points, Selection
-from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.arrow import ArrowWriter
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.chunk_message import SparseValues

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from hsparse.sn.files import file_pieces
-from hsparse.sn.files.file_chunk import read_planned
+from hsparse.sn.files.chunk_reads import read_planned
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.testing.rest_client import RestClient
 from tests.sn.file_domain import INT, fetch, fill_domain, place
