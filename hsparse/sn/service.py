@@ -2,51 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Any, Protocol, Self, TypeVar
 
 from hsparse.clock import Clock
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.rate_limit import RateLimit
-from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
-from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.settings import ServiceSettings
-from hsparse.sn.statistics import Statistics
 from hsparse.wire.budget import Budget
 
 
-@dataclass(frozen=True, slots=True)
+class Part(Protocol):
+    """State that the handlers of one folder share, such as a cache or a queue; there is one for each node.
+
+    The service does not know the folders above it: each part says how it is made.
+    """
+
+    @classmethod
+    def of(cls, service: Service) -> Self:
+        """Make the part of a service node."""
+        ...
+
+
+P = TypeVar("P", bound=Part)
+
+
 class Service:
     """What handlers reach through their context; `bodies` and `answers` are the memory they may use.
 
     A handler holds its body before its answer, never the other way round, so that none waits in a circle.
     """
 
-    settings: ServiceSettings
-    owners: Owners
-    clock: Clock
-    authenticator: Authenticator
-    metrics: Metrics
-    start_time: float
-    bodies: Budget = field(init=False)
-    rates: RateLimit = field(init=False)
-    answers: Budget = field(init=False)
-    statistics: Statistics = field(init=False)
-    shown: ObjectJsonCache = field(init=False)
-    files: FilePlans = field(init=False)
-    jobs: JobQueue = field(init=False)
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        owners: Owners,
+        clock: Clock,
+        authenticator: Authenticator,
+        metrics: Metrics,
+        start_time: float,
+    ) -> None:
+        self.settings = settings
+        self.owners = owners
+        self.clock = clock
+        self.authenticator = authenticator
+        self.metrics = metrics
+        self.start_time = start_time
+        self.bodies = Budget(settings.request_memory)
+        self.answers = Budget(settings.answer_memory)
+        self.rates = RateLimit(settings.rate_limit, settings.rate_burst, clock)
+        self._parts: dict[type[Part], Any] = {}
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bodies", Budget(self.settings.request_memory))
-        rates = RateLimit(self.settings.rate_limit, self.settings.rate_burst, self.clock)
-        object.__setattr__(self, "rates", rates)
-        object.__setattr__(self, "answers", Budget(self.settings.answer_memory))
-        statistics = Statistics(self.owners, self.clock, self.settings.bucket)
-        object.__setattr__(self, "statistics", statistics)
-        object.__setattr__(self, "shown", ObjectJsonCache())
-        files = FilePlans(self.owners, self.clock, self.settings, self.answers)
-        object.__setattr__(self, "files", files)
-        jobs = JobQueue(self.owners, self.clock, self.settings, self.metrics)
-        object.__setattr__(self, "jobs", jobs)
+    def part(self, kind: type[P]) -> P:
+        """Return the node's part of a class, made when it is first asked for."""
+        found: P | None = self._parts.get(kind)
+        if found is None:
+            found = self._parts[kind] = kind.of(self)
+        return found

@@ -20,6 +20,7 @@ from hsparse.model.objid import chunk_of_key, chunk_prefix, domain_prefix, is_ma
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.linked.linked_counts import linked_counts
 from hsparse.sn.records.object_path import READS_AT_ONCE
+from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import ListKeys, PutRecord
 
@@ -186,6 +187,11 @@ class Statistics:
         self._bucket = bucket
         self._running: dict[str, asyncio.Task[Record]] = {}
         self._gate = asyncio.Semaphore(SCANS_AT_ONCE)
+
+    @classmethod
+    def of(cls, service: Service) -> Statistics:
+        """Make the statistics of a service node."""
+        return cls(service.owners, service.clock, service.settings.bucket)
 
     async def of_domain(self, root: str) -> Record | None:
         """Return a domain's summary, counted now or, if that takes too long, last; None when it never was."""

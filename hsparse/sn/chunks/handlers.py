@@ -192,4 +192,4 @@ def _order(context: Context) -> ChunkOrder:
     try:
         return ChunkOrder(name)
     except ValueError:
-        raise BadRequest(f"order must be one of {', '.join(Order)}, not {name[:40]!r}.") from None
+        raise BadRequest(f"order must be one of {', '.join(ChunkOrder)}, not {name[:40]!r}.") from None

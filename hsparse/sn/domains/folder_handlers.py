@@ -17,7 +17,7 @@ from hsparse.sn.records.access import find_domain, require
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.listing import name_matcher
 from hsparse.sn.records.object_path import read_records
-from hsparse.sn.statistics import summary_json
+from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.gather import gather_all
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import ListKeys
@@ -114,7 +114,7 @@ async def _entry(context: Context, domain: Domain) -> Record:
     entry["class"] = "folder" if domain.root is None else "domain"
     entry |= {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
     if domain.root is not None and context.flag("verbose") and _may_read(context, domain):
-        summary = await context.service.statistics.of_domain(domain.root)
+        summary = await context.service.part(Statistics).of_domain(domain.root)
         entry |= summary_json(summary, entry.get("lastModified", 0))
     entry["name"] = domain.path
     entry["hrefs"] = [{"rel": "domain", "href": href(context, "/", domain=domain.path)}]

@@ -1,7 +1,4 @@
-"""Domains and folders, at `/`: getting, creating, flushing and deleting them, and objects by path.
-
-A domain's access control lists.
-"""
+"""Handlers of `/` and `/acls`: domains and folders, objects by path, and access control lists."""
 
 from __future__ import annotations
 
@@ -17,17 +14,20 @@ from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_creation import create_domain
 from hsparse.sn.domains.folder_handlers import respond_folder
 from hsparse.sn.http.request import read_json_object, text_list
-from hsparse.sn.http.response import Href, domain_hrefs, hrefs, respond
-from hsparse.sn.objects.handlers import object_json_with_class, respond_floats
+from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
+from hsparse.sn.objects.handlers import object_json_with_class
 from hsparse.sn.records.access import require_domain
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader
+from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.records.object_path import resolve_object, resolve_path, root_of
-from hsparse.sn.statistics import summary_json
+from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteObject, DeleteTree, Forget, ListKeys, PutAcl
 
 MAX_PATHS = 10_000
+MAX_NAME = 256
+"""Characters of a user's name in an ACL."""
 
 
 async def get_domain(context: Context) -> web.StreamResponse:
@@ -55,7 +55,7 @@ async def _with_objects(context: Context, root: str, answer: Record) -> web.Stre
     ignore_nan = context.flag("ignore_nan")
 
     def whole(id: str, record: Record) -> bytes:
-        return context.service.shown.whole(record, ignore_nan=ignore_nan)
+        return context.service.part(ObjectJsonCache).object_json(record, ignore_nan=ignore_nan)
 
     crawl = Crawl(context.service.owners, root, leaves=True)
     return await respond_records(context, "domain_objs", crawl, whole, answer)
@@ -90,7 +90,7 @@ async def put_domain(context: Context) -> web.StreamResponse:
         if domain.root is None and _truth(context, body, "rescan"):
             raise BadRequest(f"{domain.path} is a folder: it has nothing to count.")
         if domain.root is not None and _truth(context, body, "rescan"):
-            await context.service.statistics.rescan(domain.root)
+            await context.service.part(Statistics).rescan(domain.root)
         if wants_ids and domain.root is not None:
             return respond({"dn_ids": data_node_ids(context)})
         return web.Response(status=204)
@@ -128,6 +128,26 @@ def domain_json(domain: Domain) -> Record:
     return shown | {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
 
 
+def domain_hrefs(context: Context, path: str, root: str | None, *, home: bool = False) -> list[Href]:
+    """Return the links of a domain or, with `root` None, of a folder."""
+    found = hrefs(context, self="/")
+    if root is None:
+        folder = href(context, "/domains")
+        found.append({"rel": "domains", "href": folder if folder.endswith("/") else folder + "/"})
+    else:
+        found += hrefs(
+            context, database="/datasets", groupbase="/groups", typebase="/datatypes", root=f"/groups/{root}"
+        )
+    if home:
+        found += hrefs(context, home="/")
+    found += hrefs(context, acls="/acls")
+    parent = path.rpartition("/")[0]
+    if parent:
+        bucket = context.service.settings.bucket
+        found.append({"rel": "parent", "href": href(context, "/", domain=bucket + parent)})
+    return found
+
+
 def data_node_ids(context: Context) -> list[str]:
     """Return the ids of the data nodes, always in the same order."""
     return sorted(context.service.owners.nodes)
@@ -136,7 +156,7 @@ def data_node_ids(context: Context) -> list[str]:
 async def _details(context: Context, domain: Domain, root: str) -> Record:
     details = dict(server_facts(context.service.settings))
     if context.flag("verbose"):
-        summary = await context.service.statistics.of_domain(root)
+        summary = await context.service.part(Statistics).of_domain(root)
         details |= summary_json(summary, domain.record.get("lastModified", 0))
     return details
 
@@ -146,14 +166,11 @@ def _truth(context: Context, body: dict[str, Any], key: str) -> bool:
     return bool(body[key]) if key in body else context.flag(key)
 
 
-MAX_NAME = 256
-
-
 async def get_acls(context: Context) -> web.StreamResponse:
     """List a domain's or folder's ACLs."""
     acls = context.domain.record.get("acls") or {}
     listed = [{"userName": user, **acls[user]} for user in sorted(acls)]
-    return respond({"acls": listed, "hrefs": _hrefs(context, context.domain)})
+    return respond({"acls": listed, "hrefs": _acl_hrefs(context, context.domain)})
 
 
 async def get_acl(context: Context) -> web.StreamResponse:
@@ -164,7 +181,7 @@ async def get_acl(context: Context) -> web.StreamResponse:
     rights: Record | None = (domain.record.get("acls") or {}).get(user)
     if rights is None:
         raise NotFound(f"{domain.path} has no ACL for {user!r}.")
-    return respond({"acl": {**rights, "userName": user}, "hrefs": _hrefs(context, domain)})
+    return respond({"acl": {**rights, "userName": user}, "hrefs": _acl_hrefs(context, domain)})
 
 
 async def put_acl(context: Context) -> web.StreamResponse:
@@ -180,6 +197,6 @@ async def put_acl(context: Context) -> web.StreamResponse:
     return respond({}, status=201)
 
 
-def _hrefs(context: Context, domain: Domain) -> list[Href]:
+def _acl_hrefs(context: Context, domain: Domain) -> list[Href]:
     root = {"root": f"/groups/{domain.root}"} if domain.root is not None else {}
     return hrefs(context, self="/acls", **root, home="/", owner="/")

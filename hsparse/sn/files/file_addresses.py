@@ -11,7 +11,7 @@ from hsparse.model.objid import collection_of
 from hsparse.sn.context import Context
 from hsparse.sn.files.domain_state import record_digest
 from hsparse.sn.files.file_chunks import FileChunks
-from hsparse.sn.files.file_plans import PlannedFile
+from hsparse.sn.files.file_plans import FilePlans, PlannedFile
 from hsparse.sn.files.file_url import file_href, requested_form
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import MAX_GROUPS
@@ -39,7 +39,7 @@ class FileAddresses:
         if form.matrices is not None:
             raise BadRequest("Matrices are no chunks of the file, and have no addresses: leave matrices out.")
         href = await file_href(context, context.domain, form)
-        return cls(await context.service.files.current(root, form, check=True), form, href, context)
+        return cls(await context.service.part(FilePlans).current(root, form, check=True), form, href, context)
 
     def told(self) -> Json:
         """Return what a map tells of the file."""
@@ -88,5 +88,5 @@ class FileAddresses:
     def changed(self, what: str) -> PreconditionFailed:
         """Return the error of something that is not as planned any more; the plan is dropped."""
         root = self._context.domain.root or ""
-        self._context.service.files.drop(root, self._asked, self.file.etag)
+        self._context.service.part(FilePlans).drop(root, self._asked, self.file.etag)
         return PreconditionFailed(f"{what} was changed while the map was made. Ask for the map again.")

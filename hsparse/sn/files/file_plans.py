@@ -18,6 +18,7 @@ from hsparse.sn.files.keyed_lock import KeyedLock
 from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.files.sized_chunks import SizedChunks
 from hsparse.sn.records.dataset import finish_trim
+from hsparse.sn.service import Service
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.budget import Budget
 
@@ -70,6 +71,11 @@ class FilePlans:
         self._turns = KeyedLock()
         self.bands = BandCache()
         self._gate = asyncio.Semaphore(PLANNED_AT_ONCE)
+
+    @classmethod
+    def of(cls, service: Service) -> FilePlans:
+        """Make the plans of a service node."""
+        return cls(service.owners, service.clock, service.settings, service.answers)
 
     async def current(self, root: str, form: FileForm = STOCK, *, check: bool) -> PlannedFile:
         """Return a domain's file; with `check` it is the domain's at a moment after this call.

@@ -1,9 +1,4 @@
-"""The one shape of answers: JSON as stock clients expect it.
-
-JSON of answers, with the floats that JSON has no word for as Python reads them.
-
-Links between answers, for clients that browse.
-"""
+"""Making answers: JSON as stock clients expect it, errors, and links for clients that browse."""
 
 from __future__ import annotations
 
@@ -16,16 +11,23 @@ import orjson
 from aiohttp import web
 
 from hsparse.errors import ErrorKind, HsparseError, RateLimited
-from hsparse.sn.context import Context
+from hsparse.sn.http.request import RequestReader
 from hsparse.wire.status import STATUS
 
 JSON_TYPE = "application/json; charset=utf-8"
+Href = dict[str, str]
+"""A link of an answer: `rel` and `href`."""
 
 
 def respond(value: Any, status: int = 200) -> web.Response:
     """Answer with JSON; numpy scalars and arrays are allowed in `value`."""
     body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
     return web.Response(body=body, status=status, headers={"Content-Type": JSON_TYPE})
+
+
+def respond_floats(value: Any, status: int = 200) -> web.Response:
+    """Answer with JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
+    return web.Response(body=encode_floats(value), status=status, headers={"Content-Type": JSON_TYPE})
 
 
 def respond_error(error: HsparseError, status: int | None = None) -> web.Response:
@@ -72,37 +74,14 @@ def encode_members(members: dict[str, Any]) -> bytes:
     return b",".join(encode_floats(name) + b":" + encode_floats(item) for name, item in members.items())
 
 
-Href = dict[str, str]
-
-
-def href(context: Context, path: str, domain: str | None = None) -> str:
+def href(reader: RequestReader, path: str, domain: str | None = None) -> str:
     """Return an absolute URL: with `domain`, or the request's own `domain` parameter if it has one."""
-    request = context.request
+    request = reader.request
     named = domain if domain is not None else request.query.get("domain")
     query = f"?domain={named}" if named else ""
     return f"{request.scheme}://{request.host}{path}{query}"
 
 
-def hrefs(context: Context, **paths: str) -> list[Href]:
+def hrefs(reader: RequestReader, **paths: str) -> list[Href]:
     """Return `[{"rel": name, "href": URL}]` of each named path."""
-    return [{"rel": rel, "href": href(context, path)} for rel, path in paths.items()]
-
-
-def domain_hrefs(context: Context, path: str, root: str | None, *, home: bool = False) -> list[Href]:
-    """Return the links of a domain or, with `root` None, of a folder."""
-    found = hrefs(context, self="/")
-    if root is None:
-        folder = href(context, "/domains")
-        found.append({"rel": "domains", "href": folder if folder.endswith("/") else folder + "/"})
-    else:
-        found += hrefs(
-            context, database="/datasets", groupbase="/groups", typebase="/datatypes", root=f"/groups/{root}"
-        )
-    if home:
-        found += hrefs(context, home="/")
-    found += hrefs(context, acls="/acls")
-    parent = path.rpartition("/")[0]
-    if parent:
-        bucket = context.service.settings.bucket
-        found.append({"rel": "parent", "href": href(context, "/", domain=bucket + parent)})
-    return found
+    return [{"rel": rel, "href": href(reader, path)} for rel, path in paths.items()]

@@ -13,6 +13,7 @@ from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import respond
 from hsparse.sn.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_options, job_json, job_status
 from hsparse.sn.jobs.job_places import S3
+from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.records.access import find_domain, normal_path, require
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
@@ -24,7 +25,7 @@ async def post_job(context: Context) -> web.StreamResponse:
     """Take a job: an import needs the right to create in the domain's folder, an export to read the domain."""
     _require_user(context)
     job = _parse(context, await read_json_object(context))
-    jobs = context.service.jobs
+    jobs = context.service.part(JobQueue)
     await jobs.argument(job)
     if job.kind is JobKind.IMPORT:
         await _require_import(context, job)
@@ -72,7 +73,7 @@ async def delete_job(context: Context) -> web.StreamResponse:
         await service.owners.apply(DeleteObject(id))
         return respond({})
     outcome = await service.owners.apply(UpdateJob(id, {CANCEL: True}))
-    service.jobs.cancel(id)
+    service.part(JobQueue).cancel(id)
     return respond(job_json(outcome.record or record, service.clock.now()), 202)
 
 
@@ -99,7 +100,7 @@ def _parse(context: Context, body: Record) -> Job:
     try:
         kind = JobKind(str(body.get("kind")))
     except ValueError:
-        raise BadRequest(f"kind must be one of {', '.join(Kind)}.") from None
+        raise BadRequest(f"kind must be one of {', '.join(JobKind)}.") from None
     known = ("kind", "domain", PLACE[kind], "options")
     for key in body:
         if key not in known:

@@ -14,6 +14,7 @@ from hsparse.sn.jobs.job_places import JobPlaces
 from hsparse.sn.jobs.job_process import JobCommand, JobProcess
 from hsparse.sn.jobs.job_run import JobRun
 from hsparse.sn.metrics import Metrics
+from hsparse.sn.service import Service
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
@@ -39,6 +40,11 @@ class JobQueue:
         self._closing = False
         self._runs: dict[str, JobRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def of(cls, service: Service) -> JobQueue:
+        """Make the queue of a service node."""
+        return cls(service.owners, service.clock, service.settings, service.metrics)
 
     def start(self, command: JobCommand) -> None:
         """From now on jobs are taken, and run by `command`."""

@@ -19,8 +19,7 @@ from hsparse.model.attribute import (
 from hsparse.model.datatype import parse_type
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json_object
-from hsparse.sn.http.response import Href, href, hrefs, respond
-from hsparse.sn.objects.handlers import requested, requested_id, respond_floats
+from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
@@ -33,7 +32,7 @@ from hsparse.sn.records.listing import (
     split_names,
 )
 from hsparse.sn.records.object_json import attribute_json, attribute_value_json
-from hsparse.sn.records.object_path import check_member
+from hsparse.sn.records.object_path import check_member, requested, requested_id
 from hsparse.sn.records.type_reference import read_type
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, PutAttributes

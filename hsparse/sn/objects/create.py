@@ -17,15 +17,16 @@ from hsparse.model.attribute import check_name, parse_attribute
 from hsparse.model.link import HARD, check_title, parse_link
 from hsparse.model.objid import collection_of, is_root, new_id
 from hsparse.sn.context import Context
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.http.request import read_json
 from hsparse.sn.http.response import respond
-from hsparse.sn.objects.handlers import remove
 from hsparse.sn.records.object_json import object_json
 from hsparse.sn.records.object_path import check_member, root_of
 from hsparse.sn.records.type_reference import read_type
+from hsparse.wire.chunk_message import Bury
 from hsparse.wire.gather import gather_all
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import CreateObject, DeleteLinks, DeleteObject, PutLinks
+from hsparse.wire.record_message import CreateObject, DeleteLinks, DeleteObject, DeleteTree, PutLinks
 
 MAX_OBJECTS = 10_000
 
@@ -112,6 +113,14 @@ async def create(context: Context, drafts: list[Draft]) -> None:
     except HsparseError:
         await gather_all([remove(owners, id) for id in made])
         raise
+
+
+async def remove(owners: Owners, id: str) -> None:
+    """Delete an object and, of a dataset, its chunks; `NotFound` or `Gone` when there is none."""
+    await owners.apply(DeleteObject(id))
+    if collection_of(id) == "datasets":
+        await owners.ask_all(Bury(id))
+        await owners.ask_any(DeleteTree(id))
 
 
 async def _link(context: Context, drafts: list[Draft]) -> None:

@@ -26,9 +26,11 @@ from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
 from hsparse.sn.linked.link_file import link_file, refuse_locator, refuse_values
 from hsparse.sn.objects.create import post_objects
-from hsparse.sn.objects.handlers import delete_object, get_object, get_object_by_path, list_objects, requested
+from hsparse.sn.objects.handlers import delete_object, get_object, get_object_by_path, list_objects
 from hsparse.sn.records.dataset import Dataset, finish_trim
+from hsparse.sn.records.object_path import requested
 from hsparse.sn.records.type_reference import read_type
+from hsparse.sn.statistics import Statistics
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.variable_fanout import INLINE, VariableFanout, aside
 from hsparse.wire.message import Record
@@ -48,7 +50,7 @@ async def get_dataset(context: Context) -> web.StreamResponse:
     extra: Record = {}
     if context.flag("verbose"):
         record = await requested(context, "datasets")
-        counted = await context.service.statistics.of_dataset(record["root"], record["id"])
+        counted = await context.service.part(Statistics).of_dataset(record["root"], record["id"])
         extra = {} if counted is None else {"num_chunks": counted[0], "allocated_size": counted[1]}
     return await get_object(context, "datasets", **extra)
 

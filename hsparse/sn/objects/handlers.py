@@ -15,17 +15,14 @@ from aiohttp import web
 from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.objid import collection_of, is_root
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.data_nodes import Owners
-from hsparse.sn.http.response import JSON_TYPE, Href, encode_floats, hrefs, respond
-from hsparse.sn.objects.create import post_objects
+from hsparse.sn.http.response import Href, hrefs, respond, respond_floats
+from hsparse.sn.objects.create import post_objects, remove
 from hsparse.sn.records.crawl import Crawl
 from hsparse.sn.records.listing import ordered_names, page_of
 from hsparse.sn.records.object_json import OBJECT_CLASSES, object_json
-from hsparse.sn.records.object_path import check_member, paths_to, resolve_object, root_of
+from hsparse.sn.records.object_path import paths_to, requested, requested_id, resolve_object, root_of
 from hsparse.sn.records.type_reference import read_type
-from hsparse.wire.chunk_message import Bury
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import DeleteObject, DeleteTree
 
 
 async def list_objects(context: Context, collection: str) -> web.StreamResponse:
@@ -87,24 +84,6 @@ async def delete_object(context: Context, collection: str) -> web.StreamResponse
     return respond({})
 
 
-async def remove(owners: Owners, id: str) -> None:
-    """Delete an object and, of a dataset, its chunks; `NotFound` or `Gone` when there is none."""
-    await owners.apply(DeleteObject(id))
-    if collection_of(id) == "datasets":
-        await owners.ask_all(Bury(id))
-        await owners.ask_any(DeleteTree(id))
-
-
-async def requested(context: Context, collection: str | None = None) -> Record:
-    """Return the record of the request's object."""
-    return await context.service.owners.record(requested_id(context, collection))
-
-
-def requested_id(context: Context, collection: str | None = None) -> str:
-    """Return the id in the request's path, checked; of any collection, the path's own, without one."""
-    return check_member(context.request.match_info["id"], context.domain, collection or context.collection)
-
-
 async def answer_object(
     context: Context, domain: Domain, record: Record, extra: Record
 ) -> web.StreamResponse:
@@ -151,11 +130,6 @@ def object_hrefs(context: Context, record: Record) -> list[Href]:
     if collection == "datasets" and record["shape"]["class"] != "H5S_NULL":
         paths["data"] = f"{own}/value"
     return hrefs(context, **paths)
-
-
-def respond_floats(value: Any, status: int = 200) -> web.Response:
-    """Answer with JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
-    return web.Response(body=encode_floats(value), status=status, headers={"Content-Type": JSON_TYPE})
 
 
 async def get_groups(context: Context) -> web.StreamResponse:

@@ -13,7 +13,6 @@ from hsparse.model.objid import collection_of
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import href, hrefs, respond
-from hsparse.sn.objects.handlers import requested, requested_id
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
@@ -25,7 +24,7 @@ from hsparse.sn.records.listing import (
     page_of,
     split_names,
 )
-from hsparse.sn.records.object_path import check_member, read_records
+from hsparse.sn.records.object_path import check_member, read_records, requested, requested_id
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteLinks, PutLinks
 

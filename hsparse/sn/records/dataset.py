@@ -1,8 +1,6 @@
-"""A dataset as value requests need it, made from its record.
+"""A dataset as requests need it: made from its record, loaded for a request, its chunks listed, a shrink finished.
 
-The dataset that a request's path names.
-
-Finishing a shrink: erasing what lies outside the new extent, so that growing again shows nothing old.
+Tests: tests/sn/objects/test_dataset_handlers.py, tests/test_shrink_race.py.
 """
 
 from __future__ import annotations
@@ -13,22 +11,28 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, Moved
+from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.grid import Grid
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import chunk_spec
 from hsparse.model.linked_layout import is_linked
-from hsparse.model.objid import check_id, chunk_key, domain_hex
+from hsparse.model.objid import check_id, chunk_key, chunk_of_key, chunk_prefix, domain_hex
 from hsparse.model.variable_array import VariableArray
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.access import FileRights
-from hsparse.sn.values.chunk_fanout import list_chunks
 from hsparse.wire.chunk_message import TrimChunks
 from hsparse.wire.gather import gather_all
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import EndTrim
+from hsparse.wire.record_message import EndTrim, ListKeys
+
+T = TypeVar("T")
+
+ATTEMPTS = 8
+"""How often an operation is planned again before its `Moved` is passed on."""
+KEYS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +81,6 @@ class Dataset:
             raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")
 
 
-T = TypeVar("T")
-
-ATTEMPTS = 8
-"""How often an operation is planned again before its `Moved` is passed on."""
-
-
 async def load_dataset(context: Context) -> Dataset:
     """Load the dataset that the request's path names, in the request's domain."""
     id = check_id(context.request.match_info["id"], "datasets")
@@ -102,6 +100,28 @@ async def until_current(context: Context, work: Callable[[Dataset], Awaitable[T]
         except Moved:
             continue
     return await work(await load_dataset(context))
+
+
+async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None) -> NDArray[np.uint64]:
+    """Return the scaled coordinates of a dataset's stored chunks, (k, rank) uint64, in key order.
+
+    `TooLarge` when there are more than `most`.
+    """
+    found: list[tuple[int, ...]] = []
+    marker = ""
+    rank = len(dataset.extent)
+    while True:
+        message = ListKeys(chunk_prefix(dataset.id), start_after=marker, limit=KEYS_AT_ONCE)
+        listing = await owners.ask_any(message)
+        for key in listing.keys:
+            scaled = chunk_of_key(key)
+            if scaled is not None and len(scaled) == max(rank, 1):
+                found.append(scaled[:rank])
+        if most is not None and len(found) > most:
+            raise TooLarge(f"{dataset.id} has more than {most} stored chunks; ask for pages of them.")
+        if not listing.more:
+            return np.array(found, np.uint64).reshape(len(found), rank)
+        marker = listing.keys[-1]
 
 
 async def finish_trim(owners: Owners, record: Record) -> None:

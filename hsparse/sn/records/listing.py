@@ -19,8 +19,7 @@ from hsparse.errors import BadRequest, HsparseError, NotFound
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.http.request import text_list
-from hsparse.sn.objects.handlers import requested_id
-from hsparse.sn.records.object_path import check_member
+from hsparse.sn.records.object_path import check_member, requested_id
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, DeleteLinks
 

@@ -16,6 +16,7 @@ from hsparse.model.link import bare_link
 from hsparse.model.objid import collection_of
 from hsparse.model.shown_type import shown_type
 from hsparse.sn.http.response import encode_floats
+from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
 OBJECT_CLASSES = {"groups": "group", "datasets": "dataset", "datatypes": "datatype"}
@@ -119,7 +120,12 @@ class ObjectJsonCache:
         self._made: OrderedDict[tuple[str, bool], tuple[Record, bytes]] = OrderedDict()
         self._nbytes = 0
 
-    def whole(self, record: Record, *, ignore_nan: bool = False) -> bytes:
+    @classmethod
+    def of(cls, service: Service) -> ObjectJsonCache:
+        """Make the cache of a service node."""
+        return cls()
+
+    def object_json(self, record: Record, *, ignore_nan: bool = False) -> bytes:
         """Return an object's JSON."""
         key = record["id"], ignore_nan
         made = self._made.get(key)

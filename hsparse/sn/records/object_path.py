@@ -72,6 +72,16 @@ def check_member(id: str, domain: Domain, collection: str | None = None) -> str:
     return id
 
 
+async def requested(context: Context, collection: str | None = None) -> Record:
+    """Return the record of the request's object."""
+    return await context.service.owners.record(requested_id(context, collection))
+
+
+def requested_id(context: Context, collection: str | None = None) -> str:
+    """Return the id in the request's path, checked; of any collection, the path's own, without one."""
+    return check_member(context.request.match_info["id"], context.domain, collection or context.collection)
+
+
 class _Path:
     """One resolution: it counts the links it had to follow."""
 

@@ -22,8 +22,7 @@ from hsparse.model.filter_json import SECTIONS
 from hsparse.model.objid import chunk_key, chunk_name, chunk_prefix, map_key
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.access import FileRights
-from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.chunk_fanout import list_chunks
+from hsparse.sn.records.dataset import Dataset, list_chunks
 from hsparse.wire.stored_message import CountChunks, FindChunk, ListChunks, SignKeys
 
 Json = dict[str, Any]

@@ -21,7 +21,7 @@ from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.structured_layout import decode_structured_layout
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.objid import chunk_key
-from hsparse.sn.files.file_plans import PlannedFile
+from hsparse.sn.files.file_plans import FilePlans, PlannedFile
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.rest_client import RestClient
@@ -216,13 +216,13 @@ async def test_h5py_opens_it_over_http_in_a_few_requests(
 ) -> None:
     await fill_domain(client)
     asked: list[str] = []
-    counted = client.service.files.current
+    counted = client.service.part(FilePlans).current
 
     async def count(root: str, *form: Any, check: bool) -> PlannedFile:
         asked.append(root)
         return await counted(root, *form, check=check)
 
-    monkeypatch.setattr(client.service.files, "current", count)
+    monkeypatch.setattr(client.service.part(FilePlans), "current", count)
 
     # In a process of its own: fsspec leaves its session to the collector.
     await asyncio.to_thread(
