@@ -1,7 +1,4 @@
-"""What the server is and does: `/about` for anybody, `/info` and `/metrics` for those who watch it.
-
-What clients learn about the server with a domain: limits, compressors and version.
-"""
+"""Handlers of `/about`, `/info` and `/metrics`: what the server is, its state, and its metrics."""
 
 from __future__ import annotations
 
@@ -18,6 +15,9 @@ from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.message import GetInfo
 
 READY = "READY"
+HSDS_VERSION = "1.0.2"
+"""The version of HSDS whose API this is; clients gate features on it."""
+COMPRESSORS = ("blosclz", "lz4", "lz4hc", "gzip", "zstd", "deflate")
 
 
 async def get_about(context: Context) -> web.StreamResponse:
@@ -57,11 +57,6 @@ async def get_info(context: Context) -> web.StreamResponse:
 async def get_metrics(context: Context) -> web.StreamResponse:
     """Answer with what the service node has counted, as Prometheus scrapes it."""
     return web.Response(body=context.service.metrics.text(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
-
-
-HSDS_VERSION = "1.0.2"
-"""The version of HSDS whose API this is; clients gate features on it."""
-COMPRESSORS = ("blosclz", "lz4", "lz4hc", "gzip", "zstd", "deflate")
 
 
 def server_facts(settings: ServiceSettings) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""Reaching data nodes: one message an owner, replies put back in the order asked.
-
-A data node reached over HTTP: the far equal of its own service.
-"""
+"""Sending messages to data nodes: to the owner of each object, in this process or over HTTP."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from hsparse.wire.record_message import Change, ChangeObjects, Outcome, ReadObje
 
 T = TypeVar("T")
 U = TypeVar("U")
+R = TypeVar("R")
 
 
 class Owners:
@@ -84,9 +82,6 @@ class Owners:
         for place, item in enumerate(items):
             places.setdefault(self.membership.owner(name(item)), []).append(place)
         return [(self.nodes[owner], some) for owner, some in places.items()]
-
-
-R = TypeVar("R")
 
 
 class RemoteNode:

@@ -1,6 +1,6 @@
-"""What the server answers, told to programs and to people: `/openapi.json`, and `/docs`.
+"""Handlers of `/openapi.json` and `/docs`: the OpenAPI document, and the same as one page of HTML.
 
-The OpenAPI document as one page of HTML: no script, no font and no style from anywhere else.
+The page needs no script, font or style from anywhere else.
 """
 
 from __future__ import annotations
@@ -19,6 +19,23 @@ from aiohttp import web
 from hsparse.sn.context import Context
 
 PATH = Path(__file__).with_name("openapi.yaml")
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; --quiet: #888; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
+code, pre { font: 0.9em/1.4 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
+nav ul { columns: 2; list-style: none; padding: 0; }
+nav a { text-decoration: none; color: inherit; }
+nav a:hover { text-decoration: underline; }
+details { border: 1px solid var(--line); border-radius: 6px; margin: 0.5rem 0; padding: 0.4rem 0.8rem; }
+details > :last-child { margin-bottom: 0.4rem; }
+summary { cursor: pointer; }
+.method { display: inline-block; width: 4.5rem; font-weight: 700; }
+.get { color: #2a7ae2; } .post { color: #2e8b57; } .put { color: #b8860b; } .delete { color: #c0392b; }
+.quiet { color: var(--quiet); }
+table { border-collapse: collapse; width: 100%; }
+td, th { border-top: 1px solid var(--line); padding: 0.2rem 0.6rem 0.2rem 0; text-align: left; vertical-align: top; }
+"""
 
 
 @cache
@@ -48,25 +65,6 @@ async def get_docs(context: Context) -> web.StreamResponse:
     headers = {"Content-Security-Policy": POLICY}
     body = await asyncio.to_thread(_page)
     return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
-
-
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
-STYLE = """
-:root { color-scheme: light dark; --line: #8884; --quiet: #888; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
-code, pre { font: 0.9em/1.4 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
-nav ul { columns: 2; list-style: none; padding: 0; }
-nav a { text-decoration: none; color: inherit; }
-nav a:hover { text-decoration: underline; }
-details { border: 1px solid var(--line); border-radius: 6px; margin: 0.5rem 0; padding: 0.4rem 0.8rem; }
-details > :last-child { margin-bottom: 0.4rem; }
-summary { cursor: pointer; }
-.method { display: inline-block; width: 4.5rem; font-weight: 700; }
-.get { color: #2a7ae2; } .post { color: #2e8b57; } .put { color: #b8860b; } .delete { color: #c0392b; }
-.quiet { color: var(--quiet); }
-table { border-collapse: collapse; width: 100%; }
-td, th { border-top: 1px solid var(--line); padding: 0.2rem 0.6rem 0.2rem 0; text-align: left; vertical-align: top; }
-"""
 
 
 def docs_page(spec: dict[str, Any]) -> str:

@@ -1,7 +1,4 @@
-"""What a row of the route table says.
-
-The route table: who answers what, and which right that needs in the request's domain.
-"""
+"""The route table: which handler answers a request, and which right that needs in the request's domain."""
 
 from __future__ import annotations
 
@@ -77,6 +74,8 @@ from hsparse.sn.values.sparse import delete_value, get_defined, post_erase
 from hsparse.sn.values.values import get_value, post_value, put_value
 
 Handler: TypeAlias = Callable[[Context], Awaitable[web.StreamResponse]]
+ANY = "/{collection:groups|datasets|datatypes}/{id}"
+"""An object of any collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +91,6 @@ class Route:
     handler: Handler
     right: Right | None
 
-
-ANY = "/{collection:groups|datasets|datatypes}/{id}"
-"""An object of any collection."""
 
 DOMAIN_ROUTES = (
     Route("GET", "/about", get_about, None),

@@ -1,4 +1,4 @@
-"""The service node's HTTP server: aiohttp's, whose own refusals have the shape of all others too."""
+"""The service node's HTTP server: aiohttp's, with its own errors in the JSON shape of all others."""
 
 from __future__ import annotations
 

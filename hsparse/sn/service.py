@@ -1,4 +1,4 @@
-"""A service node's parts, made once and given to every request."""
+"""The parts of a service node, made once and given to every request."""
 
 from __future__ import annotations
 

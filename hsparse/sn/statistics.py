@@ -1,6 +1,6 @@
-"""What a domain or a dataset takes in the store, counted from the listing of its keys.
+"""Statistics of domains and datasets: numbers and bytes of objects in the store, from the listing of keys.
 
-Statistics of domains: counted when they are asked for, kept in `.info.json`, never waited for long.
+They are counted when they are asked for and kept in `.info.json`; a request waits for a count at most `WAIT` seconds.
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ MAX_LISTED = 10_000
 """Datasets whose own counts are kept beside the sums."""
 SUMMARY = ".info.json"
 SUMMED = ("num_chunks", "allocated_bytes", "logical_bytes", "linked_bytes", "num_linked_chunks")
+log = logging.getLogger(__name__)
+WAIT = 1.0
+"""Seconds that an answer waits for a count; then it has the last one."""
+REST = 4.0
+"""A count that took longer than `WAIT` is good for so many times as long as it took."""
+SCANS_AT_ONCE = 8
+TIMES = ("scan_start", "scan_complete")
 
 
 @dataclass(slots=True)
@@ -166,16 +173,6 @@ async def _pages(owners: Owners, prefix: str) -> AsyncIterator[list[tuple[str, i
         if not listing.more or not listing.keys:
             return
         marker = listing.keys[-1]
-
-
-log = logging.getLogger(__name__)
-
-WAIT = 1.0
-"""Seconds that an answer waits for a count; then it has the last one."""
-REST = 4.0
-"""A count that took longer than `WAIT` is good for so many times as long as it took."""
-SCANS_AT_ONCE = 8
-TIMES = ("scan_start", "scan_complete")
 
 
 class Statistics:

@@ -1,13 +1,11 @@
 """API keys: a secret for a program, which acts as a user until it expires or is revoked.
 
 A key is shown once, as `hsk_` and two runs of hex digits: a public id of 48 bits, and a secret of 256. Because
-that cannot be guessed, one SHA-256 is enough to keep it by; a slow hash is for what people choose.
+the secret cannot be guessed, the key file has its SHA-256; slow hashes are for passwords that people choose.
 
-The key file: API keys as they are kept, one line a key.
+The key file has one line a key:
 
-id:sha256:user:role:group,group:created:expires:name
-
-API keys, checked against a key file.
+    id:sha256:user:role:group,group:created:expires:name
 """
 
 from __future__ import annotations
@@ -34,6 +32,7 @@ ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
 DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 TIME = "%Y%m%dT%H%M%SZ"
 NEVER = "never"
+UNKNOWN = "The API key is not known to this server; it may have been revoked."
 
 
 class Role(StrEnum):
@@ -199,9 +198,6 @@ class KeyFile:
 
 def _keys_of(lines: list[str]) -> list[ApiKey]:
     return [ApiKey.of_line(line) for line in lines if not is_blank(line)]
-
-
-UNKNOWN = "The API key is not known to this server; it may have been revoked."
 
 
 class KeyAuthenticator:

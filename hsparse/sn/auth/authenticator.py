@@ -1,8 +1,6 @@
-"""How a service node learns who is asking.
+"""Authentication: from a request's `Authorization` header to a principal.
 
-Names and passwords as HTTP's Basic scheme has them (RFC 7617).
-
-Who is asking, by whichever scheme they say it: Basic (RFC 7617) or Bearer (RFC 6750).
+Schemes are Basic (RFC 7617) and Bearer (RFC 6750), over passwords, API keys and tokens.
 """
 
 from __future__ import annotations
@@ -17,6 +15,9 @@ from hsparse.sn.auth.api_key import PREFIX, KeyAuthenticator, is_api_key
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.roles import Roles
 from hsparse.sn.auth.token_authenticator import TokenAuthenticator
+
+BASIC = 'Basic realm="hsparse", charset="UTF-8"'
+BEARER = 'Bearer realm="hsparse"'
 
 
 class Authenticator(Protocol):
@@ -55,10 +56,6 @@ def basic_credential(text: str) -> tuple[str, str]:
     if not colon:
         raise Unauthenticated("The Basic credential has no colon between name and password (RFC 7617).")
     return name, password
-
-
-BASIC = 'Basic realm="hsparse", charset="UTF-8"'
-BEARER = 'Bearer realm="hsparse"'
 
 
 class SchemeAuthenticator:

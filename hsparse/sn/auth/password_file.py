@@ -1,12 +1,11 @@
-"""Hashes of passwords: argon2id, RFC 9106's second recommended parameters (64 MiB, 3 passes) by default.
-
-The password file: who may sign in, one line a user.
+"""The password file: users and the hashes of their passwords, one line a user.
 
     name:argon2-hash:role:group,group
 
 - `name`: 1 to 128 ASCII letters, digits, `.`, `_`, `-`, `@`; not `default` or `anonymous`, which ACLs use
   for others, and not `.` or `..`, which cannot be the name of a home folder;
-- `argon2-hash`: argon2id's encoded form, which has no colon;
+- `argon2-hash`: argon2id's encoded form, which has no colon; by default with RFC 9106's second recommended
+  parameters (64 MiB, 3 passes);
 - `role`: `admin` (every right in every domain) or `user`;
 - groups: names as above, comma-separated, or nothing.
 """
@@ -31,6 +30,7 @@ from hsparse.sn.auth.line_file import LineFile, LineFormat, is_blank
 from hsparse.sn.auth.roles import check_group_name, check_user_name
 
 ENCODED = re.compile(r"\$argon2id\$v=\d+\$m=\d+,t=\d+,p=\d+\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+", re.ASCII)
+ROLES = {"admin": True, "user": False}
 
 
 class PasswordHash:
@@ -93,9 +93,6 @@ def _prepared(password: str) -> bytes:
     except UnicodeEncodeError:
         # The cause would carry the password.
         raise BadRequest("The password is not valid Unicode; type it in UTF-8.") from None
-
-
-ROLES = {"admin": True, "user": False}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,10 @@
-"""Names of users and groups, wherever they come from.
+"""Groups and roles: which names users and groups can have, the group file, and who is an admin.
 
-The group file: who is in which group, one line a group, as HSDS has it.
+The group file has one line a group, as HSDS has it:
 
     group: user user user
 
 It adds to the groups that the password file, an API key or a token's claim names.
-
-What an authenticated user is beyond a name: the groups of a group file, and the list of admins.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ from hsparse.sn.auth.line_file import LineFile, LineFormat
 NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}", re.ASCII)
 RESERVED = frozenset({DEFAULT, ANONYMOUS_NAME, ".", ".."})
 """What ACLs use for others, and what cannot be the name of a home folder."""
+NOBODY: frozenset[str] = frozenset()
 
 
 def is_user_name(name: str) -> bool:
@@ -47,9 +46,6 @@ def check_group_name(name: str) -> None:
         raise BadRequest(
             f"{name!r} cannot be a group's name: use 1 to 128 letters, digits, '.', '_', '-', '@'."
         )
-
-
-NOBODY: frozenset[str] = frozenset()
 
 
 def _read_group(line: str) -> tuple[str, frozenset[str]]:
@@ -92,7 +88,7 @@ class GroupFile:
 
 
 class Roles:
-    """Adds to principals what the settings say of them; `admins` are names, and groups as `g:name`."""
+    """The groups of the group file and the admins of the settings; `admins` are names, and groups as `g:name`."""
 
     def __init__(self, groups: GroupFile | None = None, admins: tuple[str, ...] = ()) -> None:
         self._groups = groups
@@ -102,7 +98,7 @@ class Roles:
         )
 
     def of(self, principal: Principal) -> Principal:
-        """Return the principal with all its groups, as an admin if the settings make it one."""
+        """Return the principal with all its groups, and as an admin if the settings list it or one of its groups."""
         groups = principal.groups
         if self._groups is not None:
             groups |= self._groups.groups_of(principal.name)

@@ -1,4 +1,4 @@
-"""A chunk's bytes as they are stored: H5Dread_chunk, H5Dwrite_chunk, H5Dread_struct_chunk, H5Dwrite_struct_chunk."""
+"""Handlers of a chunk's stored bytes: H5Dread_chunk, H5Dwrite_chunk, and their structured forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunk queries: which chunks are stored, and where (RFC "Chunk query functionality in HDF5", 2018).
+"""Handlers of chunk queries: which chunks are stored, and where (RFC "Chunk query functionality in HDF5", 2018).
 
 H5Dget_num_chunks, H5Dget_chunk_info, H5Dchunk_iter, H5Dget_chunk_info_by_coord, H5Dget_chunk_selection, and their
 structured forms.

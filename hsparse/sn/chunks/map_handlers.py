@@ -1,4 +1,4 @@
-"""Maps: all that one needs to read datasets straight from their objects, or from the files they are linked to.
+"""Handlers of maps: all that a client needs to read datasets straight from their objects, or from HDF5 files.
 
 `GET /datasets/{id}/map` and `GET /map`, in JSON, with `format=kerchunk` as references that zarr opens, or with
 `format=dmrpp` as a DMR++ document of OPeNDAP.

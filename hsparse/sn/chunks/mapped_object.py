@@ -1,7 +1,4 @@
-"""The groups and datasets of a domain by their paths, for maps.
-
-Data that other formats refer to: arrays of elements of fixed size, all of which are stored.
-"""
+"""The groups and datasets of a domain by their paths, as maps list them, and which of them references can describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a folder: `/domains`."""
+"""Handler of `/domains`, and the listing of folders: their domains and folders, page by page."""
 
 from __future__ import annotations
 

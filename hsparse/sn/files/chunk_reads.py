@@ -1,7 +1,4 @@
-"""A stored chunk as a file was planned with it, or not at all.
-
-What is read at once: runs of chunks that have about so many bytes together.
-"""
+"""Reading the stored chunks that a file was planned with, some at a time."""
 
 from __future__ import annotations
 
@@ -17,6 +14,8 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.wire.stored_message import DirectChunk, ReadDirect
 
 GONE = (ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.MOVED)
+MOST_AT_ONCE = 16
+"""The most that is read at once."""
 
 
 async def read_planned(owners: Owners, spec: ChunkSpec, chunks: PlannedChunks, row: int) -> memoryview:
@@ -40,10 +39,6 @@ async def read_direct_chunk(owners: Owners, spec: ChunkSpec, chunks: PlannedChun
 
 def _changed(spec: ChunkSpec, scaled: tuple[int, ...]) -> Moved:
     return Moved(f"The chunk {chunk_name(scaled)} of {spec.dataset} was changed since the file was planned.")
-
-
-MOST_AT_ONCE = 16
-"""The most that is read at once."""
 
 
 def row_batches(sizes: Column, rows: range, page: int) -> Iterator[range]:

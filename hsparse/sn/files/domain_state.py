@@ -1,4 +1,4 @@
-"""All that the file of a domain is planned from, and a digest that changes with any of it."""
+"""The state of a domain that its file is planned from, and a digest that changes with any of it."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ class DomainState:
 
 
 async def read_domain_state(owners: Owners, root: str) -> DomainState:
-    """Read the state; `TooLarge` beyond the limits, and what `file_backed_chunks` raises of data that stays in other files.
+    """Read the state; of an object or chunk that is written meanwhile it has the old state or the new one.
 
-    `Gone` or `NotFound` where something was deleted meanwhile.
-
-    It is not of one moment: of an object or chunk that is written meanwhile it has the old state or the new one.
+    `TooLarge` beyond the limits, `Gone` or `NotFound` where something was deleted meanwhile, and what
+    `file_backed_chunks` raises of data that stays in other files.
     """
     records: dict[str, Record] = {}
     digests: dict[str, bytes] = {}

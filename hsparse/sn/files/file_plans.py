@@ -1,4 +1,4 @@
-"""The files of domains, planned when they are asked for and kept as long as they are what the domain is."""
+"""Plans of domains' files: made when they are asked for, cached, and compared with the domain before reuse."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class FilePlans:
         self._most_answered = settings.answer_memory
         self._sized = SizedChunks(owners, settings, answers)
         self._held: OrderedDict[Name, _Held] = OrderedDict()
-        self._turns = KeyedLock()
+        self._locks = KeyedLock()
         self.bands = BandCache()
         self._gate = asyncio.Semaphore(PLANNED_AT_ONCE)
 
@@ -85,7 +85,7 @@ class FilePlans:
         name = (root, form)
         if not check and (held := self._good(name)):
             return held
-        async with self._turns.of(name):
+        async with self._locks.hold(name):
             # Others may have planned it while this request waited for its turn.
             if not check and (held := self._good(name)):
                 return held

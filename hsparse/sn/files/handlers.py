@@ -1,4 +1,4 @@
-"""Domains as HDF5 files: `GET` and `HEAD /files/{path}.h5`, whole and by ranges."""
+"""Handlers of domains as HDF5 files: `GET` and `HEAD /files/{path}.h5`, whole and by ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One at a time for each name, in the order in which they came."""
+"""Locks by name: one holder at a time for each, in the order in which they asked."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from contextlib import asynccontextmanager
 
 
 class KeyedLock:
-    """Locks by name, which are there as long as somebody wants them."""
+    """Locks by name; one that nobody holds or waits for takes no memory."""
 
     def __init__(self) -> None:
-        self._turns: dict[Hashable, tuple[asyncio.Lock, int]] = {}
+        self._locks: dict[Hashable, tuple[asyncio.Lock, int]] = {}
 
     @asynccontextmanager
-    async def of(self, name: Hashable) -> AsyncIterator[None]:
-        """Wait until nobody else has this name's turn, and have it."""
-        lock, waiting = self._turns.get(name, (asyncio.Lock(), 0))
-        self._turns[name] = (lock, waiting + 1)
+    async def hold(self, name: Hashable) -> AsyncIterator[None]:
+        """Wait until nobody else holds this name's lock, and hold it."""
+        lock, waiting = self._locks.get(name, (asyncio.Lock(), 0))
+        self._locks[name] = (lock, waiting + 1)
         try:
             async with lock:
                 yield
         finally:
-            lock, waiting = self._turns[name]
+            lock, waiting = self._locks[name]
             if waiting > 1:
-                self._turns[name] = (lock, waiting - 1)
+                self._locks[name] = (lock, waiting - 1)
             else:
-                del self._turns[name]
+                del self._locks[name]

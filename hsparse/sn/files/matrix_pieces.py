@@ -1,6 +1,6 @@
-"""Bands of matrices that were made lately: values, indices and pointers of one are wanted one after the other.
+"""The bytes of a matrix's arrays in a planned file, computed from the bands of chunks that a range touches.
 
-The bytes of a matrix's arrays in a planned file: made of the bands of chunks that a range touches.
+Values, indices and pointers of a band are read one after the other, so bands are cached.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ from hsparse.sn.files.keyed_lock import KeyedLock
 from hsparse.wire.gather import gather_all
 
 MOST_HELD = 64 * 1024 * 1024
-"""Bytes of the bands that are kept, by all files; one that has more is not kept."""
+"""Bytes of the bands that are cached for all files; a larger band is not cached."""
 BandName = tuple[MatrixBands, int]
+BLOCK = 32_768
+"""Entries that are computed at once where a band does not have them as they are."""
 
 
 class BandCache:
-    """Bands by the matrix they are of, as it was planned, and their number; each is made once at a time."""
+    """Bands by their matrix, as it was planned, and their number; of each there is one computation at a time."""
 
     def __init__(self, most: int = MOST_HELD) -> None:
         self._most = most
         self._held: OrderedDict[BandName, MadeBand] = OrderedDict()
         self._size = 0
         self._gone: WeakSet[MatrixBands] = WeakSet()
-        self._turns = KeyedLock()
+        self._locks = KeyedLock()
 
     async def get(self, bands: MatrixBands, band: int, make: Callable[[], Awaitable[MadeBand]]) -> MadeBand:
-        """Return a band, made by `make` where it is not kept."""
+        """Return a band, from the cache or made by `make`."""
         name = (bands, band)
-        async with self._turns.of(name):
+        async with self._locks.hold(name):
             made = self._held.pop(name, None)
             if made is not None:
                 self._size -= made.nbytes
@@ -53,8 +55,8 @@ class BandCache:
             return made
 
     def forget(self, gone: Iterable[MatrixBands]) -> None:
-        """Keep no bands of these matrices any more: a band that is kept keeps all of its matrix's chunks."""
-        # A reader who is still at it makes more of them.
+        """Cache no bands of these matrices any more: a cached band keeps all of its matrix's chunks in memory."""
+        # A read that is under way makes more of them.
         self._gone.update(gone)
         for name in [name for name in self._held if name[0] in self._gone]:
             self._size -= self._held.pop(name).nbytes
@@ -67,10 +69,6 @@ class BandCache:
         while self._size > self._most:
             _, oldest = self._held.popitem(last=False)
             self._size -= oldest.nbytes
-
-
-BLOCK = 32_768
-"""Entries that are made at once of what is not in a band as it is."""
 
 
 class MatrixPieces:

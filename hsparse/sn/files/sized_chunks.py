@@ -1,4 +1,4 @@
-"""The sizes that chunks have in a file, where they are not those in which they are stored."""
+"""The sizes of chunks in a file, where these are not their stored sizes."""
 
 from __future__ import annotations
 

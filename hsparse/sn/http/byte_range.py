@@ -1,4 +1,4 @@
-"""Which bytes a request asks for, and whether it still applies: RFC 9110, sections 13 and 14."""
+"""Byte ranges and conditional requests: RFC 9110, sections 13 and 14."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pages in browsers may ask: cross-origin resource sharing, as the Fetch standard has it."""
+"""Cross-origin resource sharing: which pages in browsers may read answers (Fetch standard)."""
 
 from __future__ import annotations
 

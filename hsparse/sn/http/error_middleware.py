@@ -1,4 +1,4 @@
-"""Every error leaves here: in one JSON shape, with a sentence that says what to do."""
+"""The error middleware: turns every exception into one JSON shape, with a sentence that says what to do."""
 
 from __future__ import annotations
 

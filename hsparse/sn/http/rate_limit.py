@@ -1,4 +1,4 @@
-"""How often a user may ask: a bucket of tokens each, refilled at a steady rate."""
+"""Limits of requests per user: a token bucket each, refilled at a steady rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of any size, sent page by page: nothing late ends cleanly."""
+"""Streamed answers of any size: a failure after the headers were sent aborts the connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/jobs`: imports and exports that the server does by itself, with the rights of whoever asks."""
+"""Handlers of `/jobs`: imports and exports that the server runs by itself, with the rights of whoever asks."""
 
 from __future__ import annotations
 

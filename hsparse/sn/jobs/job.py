@@ -1,6 +1,6 @@
-"""The options of jobs: flags of the commands `hsparse import` and `hsparse export` that make sense on a server.
+"""A job: an import or export that the server runs by itself, its options, and its record.
 
-A job: an import or export that the server does by itself, and the record that tells how it goes.
+Options are those flags of the commands `hsparse import` and `hsparse export` that make sense on a server.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from hsparse.wire.message import Record
 
 MOST_REQUESTS = 64
 LONGEST_NAME = 1024
+LOST_SECONDS = 60.0
+"""A job whose node has not renewed the record for so long is lost. Nodes renew it every 10 seconds at least."""
+CANCEL = "cancel"
+"""The field of a record that tells the node which runs the job to stop it."""
 
 
 class JobKind(StrEnum):
@@ -101,12 +105,8 @@ def flags(kind: JobKind, options: dict[str, Any]) -> list[str]:
     ]
 
 
-LOST_SECONDS = 60.0
-"""A job whose node has not renewed the record for so long is lost. Nodes renew it every 10 seconds at least."""
 PLACE = {JobKind.IMPORT: "source", JobKind.EXPORT: "target"}
 """What the file is called, of a job of each kind."""
-CANCEL = "cancel"
-"""The field of a record that tells the node which runs the job to stop it."""
 
 
 class JobStatus(StrEnum):

@@ -1,4 +1,4 @@
-"""The process that does a job: a command that is signed in and stopped by its standard input, and tells by lines."""
+"""The process of a job: a command that reads its credential from standard input and reports progress line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job of this node: it waits for its turn, runs, and its record tells of it until it has ended."""
+"""One job of this node: it waits, runs, and keeps its record up to date until it has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes of objects: one by name, or several at once, of several objects too."""
+"""Handlers of attributes: one by name, or several at once, of several objects too."""
 
 from __future__ import annotations
 

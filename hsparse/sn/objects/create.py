@@ -29,6 +29,8 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteLinks, DeleteObject, DeleteTree, PutLinks
 
 MAX_OBJECTS = 10_000
+DraftMaker = Callable[[Context, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
+"""Fills a new record from a body, and returns what is to be done once the object exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,6 @@ class Draft:
     parent: str | None
     titles: tuple[str, ...]
     after: Callable[[], Awaitable[None]] | None = None
-
-
-DraftMaker = Callable[[Context, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
-"""Fills a new record from a body, and returns what is to be done once the object exists."""
 
 
 async def post_objects(context: Context, collection: str, fill: DraftMaker) -> web.StreamResponse:

@@ -1,7 +1,4 @@
-"""Datasets: everything but their values.
-
-A dataset's extent: getting and setting it.
-"""
+"""Handlers of datasets and their extent; those of values stand in `values`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What groups, datasets and committed types have in common: listing, getting, deleting.
-
-Groups.
-
-Committed types.
-"""
+"""Handlers of groups and committed types, and what all objects have in common: listing, getting, deleting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group's links: one by title, or several at once, of several groups too."""
+"""Handlers of a group's links: one by title, or several at once, of several groups too."""
 
 from __future__ import annotations
 

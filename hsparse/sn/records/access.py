@@ -1,8 +1,7 @@
-"""From a request to its domain: the path it names, the domain's record, and whether the principal may.
+"""Access to domains and files: the domain that a request names, its record, and the rights of the principal.
 
-Home folders: `/home` and `/home/<user>` exist as soon as somebody needs them.
-
-May a principal have files of the store read? The folders above a file decide, as for domains.
+The home folders `/home` and `/home/<user>` are created when they are first needed. Files of the store are readable
+by those who may read the nearest folder or domain above them.
 """
 
 from __future__ import annotations
@@ -29,6 +28,10 @@ MAX_COMPONENT = 240
 PROTOCOL = "hdf5:/"
 TOP = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}})
 """The folder of the top-level domains, which has no record."""
+HOME = "/home"
+ADMIN = "admin"
+MOST_FOLDERS = 1000
+"""Folders that the files of one read may be in."""
 
 
 def domain_path(service: Service, request: web.Request) -> str | None:
@@ -130,10 +133,6 @@ def _check_component(path: str, component: str) -> None:
         raise BadRequest("The domain's path must not have control characters.")
 
 
-HOME = "/home"
-ADMIN = "admin"
-
-
 async def create_home(service: Service, path: str, principal: Principal | None) -> Record | None:
     """Make the folder at `path` if it is `/home` or the principal's own home, and return its record.
 
@@ -160,10 +159,6 @@ async def _create_home(service: Service, path: str, owner: str) -> Record:
     if outcome.failure is not None and outcome.failure.kind == ErrorKind.CONFLICT:
         return await service.owners.record(path)
     return outcome.unwrap() or record
-
-
-MOST_FOLDERS = 1000
-"""Folders that the files of one read may be in."""
 
 
 @dataclass(frozen=True, slots=True)

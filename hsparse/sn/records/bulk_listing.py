@@ -1,6 +1,6 @@
-"""JSON answers made piece by piece: at once when they are small, streamed when they are not.
+"""Bulk listings: JSON answers about any number of records, in bounded memory.
 
-Answers about any number of objects, in one request of bounded memory.
+Small answers are sent at once, larger ones are streamed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from hsparse.sn.records.crawl import RecordSource
 from hsparse.wire.message import Record
 
 PIECE = 1 << 20
+ENCODED_AT_ONCE = 64
+"""Records encoded in one go."""
 
 
 async def respond_parts(
@@ -66,10 +68,6 @@ async def wrap_items(
             first = False
     rest = encode_floats(around)[1:]
     yield brackets[1:] + (rest if rest == b"}" else b"," + rest)
-
-
-ENCODED_AT_ONCE = 64
-"""Records encoded in one go."""
 
 
 async def respond_records(

@@ -1,8 +1,7 @@
-"""Reading many records in messages that bring about so many bytes each, however large a record is.
+"""Reading many records: those of given ids, or all that hard links reach from a group (a crawl).
 
-Meeting every object that can be reached from a group, once, in memory that hardly grows with their number.
-
-What was met is 8 bytes an object: ids of one domain and collection differ in 16 hex digits alone.
+Messages bring about `READ_BYTES` each, however large a record is. The visited set of a crawl takes 8 bytes an
+object: ids of one domain and collection differ in 16 hex digits alone.
 """
 
 from __future__ import annotations
@@ -26,6 +25,11 @@ FIRST_READS, MOST_READS = 64, 500
 READ_BYTES = 4 << 20
 """About how many bytes of records one message is to bring, as far as the last one tells."""
 Batch = list[tuple[str, Record]]
+Numbers = NDArray[np.uint64]
+OWN = 20
+"""The characters of an id that are the same in a domain and collection: `d-00000000-00000000-`."""
+LINKS_AT_ONCE = 10_000
+KINDS = ("g", "d", "t")
 
 
 class Pace:
@@ -69,13 +73,6 @@ async def require_records(owners: Owners, ids: list[str]) -> None:
     """Raise what says that one of the objects is not there."""
     async for _ in RecordReader(owners, {id: id for id in ids}).batches():
         pass
-
-
-Numbers = NDArray[np.uint64]
-OWN = 20
-"""The characters of an id that are the same in a domain and collection: `d-00000000-00000000-`."""
-LINKS_AT_ONCE = 10_000
-KINDS = ("g", "d", "t")
 
 
 class VisitedSet:

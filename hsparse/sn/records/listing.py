@@ -1,10 +1,6 @@
-"""Parts of listings: `Marker` is the last name a client has, `Limit` how many more it wants.
+"""Listings of links and attributes: pages, patterns, bodies about several objects, and names that are missing.
 
-Patterns of names in listings: `*`, `?` and `[a-z]`.
-
-Bodies about several objects at once: what is to be set, or which names are asked for, by object.
-
-Why a link or an attribute is not there: it never was (404), or it was deleted (410).
+`Marker` is the last name that a client has, `Limit` how many more it wants; a pattern has `*`, `?` and `[a-z]`.
 """
 
 from __future__ import annotations
@@ -22,6 +18,12 @@ from hsparse.sn.http.request import text_list
 from hsparse.sn.records.object_path import check_member, requested_id
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, DeleteLinks
+
+MAX_PATTERN = 256
+IMPOSSIBLE_TITLE = "/"
+"""A title that no link can have."""
+IMPOSSIBLE_NAME = ""
+"""A name that no attribute can have."""
 
 
 def page_of(context: Context, names: list[str], what: str) -> list[str]:
@@ -58,9 +60,6 @@ def split_names(context: Context, parameter: str) -> tuple[str, ...]:
     if not text:
         raise BadRequest(f"The parameter {parameter} must name what is meant, joined by the separator.")
     return tuple(dict.fromkeys(text.split(context.arg("separator") or "/")))
-
-
-MAX_PATTERN = 256
 
 
 def name_matcher(pattern: str | None) -> Callable[[str], bool]:
@@ -128,12 +127,6 @@ def in_creation_order(bodies: dict[str, Any]) -> list[tuple[str, Any]]:
         return time if isinstance(time, int | float) else 0.0
 
     return sorted(bodies.items(), key=created)
-
-
-IMPOSSIBLE_TITLE = "/"
-"""A title that no link can have."""
-IMPOSSIBLE_NAME = ""
-"""A name that no attribute can have."""
 
 
 async def missing_link(owners: Owners, id: str, title: str) -> HsparseError:

@@ -1,7 +1,4 @@
-"""Records as clients see them: what is kept for our own use left out, both dialects' keys in.
-
-Whole objects as answers show them, in JSON: made once for each record, for opening a domain asks for all of them.
-"""
+"""Records to JSON: the properties that clients see, with the keys of both dialects (HSDS 0.9 and 1.0)."""
 
 from __future__ import annotations
 
@@ -20,6 +17,10 @@ from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
 OBJECT_CLASSES = {"groups": "group", "datasets": "dataset", "datatypes": "datatype"}
+CACHE_BYTES = 32 << 20
+"""Bytes of memory that are kept."""
+RECORD_WEIGHT = 8
+"""Bytes of memory of a record for each byte of its JSON, about."""
 
 
 def object_json(
@@ -100,12 +101,6 @@ def _dataset_properties(record: Record) -> Record:
     if layout.get("class") != STRUCTURED:
         layout = {"class": CHUNKED, "dims": list(chunk_dims(record)) or [prod(dims)]}
     return {"creationProperties": properties, "layout": layout}
-
-
-CACHE_BYTES = 32 << 20
-"""Bytes of memory that are kept."""
-RECORD_WEIGHT = 8
-"""Bytes of memory of a record for each byte of its JSON, about."""
 
 
 class ObjectJsonCache:

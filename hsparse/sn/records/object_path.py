@@ -1,7 +1,4 @@
-"""Objects by path: link by link from a group, through soft and external links where that is asked for.
-
-Walking a domain's groups by their hard links, with the paths that lead to them: breadth first.
-"""
+"""Objects by id and by path: checked ids, paths resolved link by link, and the paths of all groups of a domain."""
 
 from __future__ import annotations
 
@@ -25,6 +22,10 @@ MAX_HOPS = 64
 MAX_PATH = 32 * 1024
 STEPS_AT_ONCE = 64
 """Records in memory are read without waiting: after so many, other requests get their turn."""
+READS_AT_ONCE = 500
+"""Records asked for in one message, so that neither it nor its reply grows with the domain."""
+MAX_GROUPS = 100_000
+"""Groups whose paths are remembered; what can only be reached by others has no path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +136,6 @@ class _Path:
         domain = await find_domain(service, normal_path(service, file))
         await require(self._context, domain, Right.READ)
         return await self.follow(ResolvedPath(domain, root_of(domain)), h5path)
-
-
-READS_AT_ONCE = 500
-"""Records asked for in one message, so that neither it nor its reply grows with the domain."""
-MAX_GROUPS = 100_000
-"""Groups whose paths are remembered; what can only be reached by others has no path."""
 
 
 async def walk_groups(owners: Owners, start: str) -> AsyncGenerator[tuple[str, Record], None]:

@@ -1,6 +1,6 @@
-"""The stored chunks of a dataset, wherever they are: which there are, and what an HDF5 file's chunk index would say.
+"""The stored chunks of a dataset, as HDF5's chunk query functions report them: coordinates, address, size, filter mask.
 
-Stored chunks, each with a URL by which anybody can read its object, or the file it is in, for some time.
+With URLs, where they are asked for, by which anybody can read a chunk's object or file for some time.
 """
 
 from __future__ import annotations

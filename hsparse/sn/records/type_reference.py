@@ -1,4 +1,4 @@
-"""The type in a request: spelled out, by a predefined name, or by the ids of committed types, at any depth."""
+"""The type in a request: as an item, by a predefined name, or by ids of committed types, at any depth."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(root)
         return await read_domain_state(owners, root)
 
-    monkeypatch.setattr(file_plans, "read_state", look)
+    monkeypatch.setattr(file_plans, "read_domain_state", look)
     return found
 
 
