@@ -39,7 +39,7 @@ TIMES = ("scan_start", "scan_complete")
 
 
 @dataclass(slots=True)
-class _Stored:
+class _DatasetCount:
     """One dataset's share of a listing: its id, when any of it was written, its chunks and their bytes."""
 
     id: str
@@ -57,7 +57,7 @@ class _Tally:
     datatypes: int = 0
     metadata: int = 0
     modified: float = 0.0
-    datasets: list[_Stored] = field(default_factory=list)
+    datasets: list[_DatasetCount] = field(default_factory=list)
 
     def add(self, key: str, size: int, modified: float) -> None:
         name = key.rpartition("/")[2]
@@ -73,7 +73,7 @@ class _Tally:
             return
         id = dataset_of_key(key)
         if not self.datasets or self.datasets[-1].id != id:
-            self.datasets.append(_Stored(id))
+            self.datasets.append(_DatasetCount(id))
         stored = self.datasets[-1]
         stored.modified = max(stored.modified, modified)
         if name == ".dataset.json":
@@ -83,7 +83,7 @@ class _Tally:
             stored.chunks += 1
             stored.size += size
 
-    def finished(self, *, all: bool = False) -> list[_Stored]:
+    def finished(self, *, all: bool = False) -> list[_DatasetCount]:
         """Take out the datasets that no key will follow of: all but the last, or all at the end."""
         count = len(self.datasets) if all else max(len(self.datasets) - 1, 0)
         done, self.datasets = self.datasets[:count], self.datasets[count:]
@@ -119,7 +119,7 @@ async def scan_domain(owners: Owners, root: str) -> Record:
     }
 
 
-async def _fold(owners: Owners, done: list[_Stored], sums: Record, datasets: Record) -> int:
+async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, datasets: Record) -> int:
     """Add datasets to the sums; return how many there are."""
     count = 0
     for first in range(0, len(done), READS_AT_ONCE):
@@ -137,7 +137,7 @@ async def _fold(owners: Owners, done: list[_Stored], sums: Record, datasets: Rec
     return count
 
 
-def _dataset_counts(record: Record, stored: _Stored) -> Record:
+def _dataset_counts(record: Record, stored: _DatasetCount) -> Record:
     """Return a dataset's counts; of a variable-length type nothing but the stored bytes is known."""
     datatype = parse_type(record["type"])
     logical = num_elements(record["shape"]) * datatype.guessed_size

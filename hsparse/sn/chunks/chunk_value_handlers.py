@@ -53,7 +53,7 @@ async def put_chunk_value(context: Context) -> web.StreamResponse:
     data = await context.body()
 
     async def write(dataset: Dataset) -> None:
-        dataset.require_own()
+        dataset.require_writable()
         scaled = requested_chunk(context, dataset, dataset.grid)
         sections = _sections(dataset, masks, sizes, unfiltered, len(data))
         message = WriteDirect(dataset.spec, dataset.extent, scaled, np.frombuffer(data, np.uint8), sections)

@@ -22,14 +22,14 @@ from hsparse.sn.chunks.mapped_object import (
     REPORTED_KINDS,
     MappedObject,
     check_referable,
-    components,
-    linked_datasets,
+    datasets_of_group,
+    path_components,
 )
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import hard_links
-from hsparse.sn.records.stored_chunks import ChunkPages, Json, check_mask, chunk_rows
+from hsparse.sn.records.stored_chunks import ChunkPages, Json, defined_chunks, refuse_filter_mask
 from hsparse.wire.message import Record
 
 MEDIA = "application/xml"
@@ -86,7 +86,7 @@ class Dmrpp:
             async for group in groups:
                 if self._file is not None:
                     self._file.check(group.record)
-                here = components(group.path)
+                here = path_components(group.path)
                 if not all(map(is_xml, here)):  # the group above has told it
                     await self._pass(group.record, owners)
                     continue
@@ -99,7 +99,7 @@ class Dmrpp:
                     async for text in content:
                         yield text
         if self._file is not None:
-            self._file.check_all_met()
+            self._file.check_complete()
         yield b"</Group>\n" * len(inside) + b"</Dataset>\n"
 
     def _begin(self, name: str) -> bytes:
@@ -114,7 +114,7 @@ class Dmrpp:
         sizes, declared = await self._dimensions(group, record, owners)
         for name, size in declared.items():
             yield f'<Dimension name="{xml_text(name)}" size="{size}"/>\n'.encode()
-        datasets = linked_datasets(owners, record)
+        datasets = datasets_of_group(owners, record)
         async with aclosing(datasets):
             async for title, dataset in datasets:
                 if self._file is not None:
@@ -140,7 +140,7 @@ class Dmrpp:
 
     async def _pass(self, record: Record, owners: Owners) -> None:
         """Compare with the file what is in a group that is left out."""
-        datasets = linked_datasets(owners, record)
+        datasets = datasets_of_group(owners, record)
         async with aclosing(datasets):
             async for _, dataset in datasets:
                 if self._file is not None:
@@ -155,7 +155,7 @@ class Dmrpp:
         """
         shapes: dict[str, tuple[tuple[int, ...], list[str]]] = {}
         own: dict[str, int] = {}
-        datasets = linked_datasets(owners, record)
+        datasets = datasets_of_group(owners, record)
         async with aclosing(datasets):
             async for title, dataset in datasets:
                 try:
@@ -197,9 +197,9 @@ class Dmrpp:
             raise Conflict(f"{dataset.id} was changed while the map was made. Ask for the map again.")
         title = xml_text(name)
         if is_linked(record):  # others have no masks
-            async for row in chunk_rows(chunks):
-                check_mask(row)
-        rows = chunk_rows(chunks)
+            async for row in defined_chunks(chunks):
+                refuse_filter_mask(row)
+        rows = defined_chunks(chunks)
         async with aclosing(rows):
             first = await anext(rows, None)
             yield self._head(variable, title, dims, record) + _chunks(variable, chunks)
@@ -227,7 +227,7 @@ class Dmrpp:
         return DapVariable.of(spec.datatype.dtype, spec.fill, () if made else spec.filters[0])
 
     def _chunk(self, row: Json) -> bytes:
-        check_mask(row)
+        refuse_filter_mask(row)
         place, href = row, ""
         if self._file is not None:
             place = row["file"]

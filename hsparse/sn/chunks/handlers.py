@@ -40,12 +40,12 @@ from hsparse.sn.records.stored_chunks import (
     chunk_place,
 )
 
-PAGE = 1000
-MOST = 10_000
+DEFAULT_LIMIT = 1000
+MAX_LIMIT = 10_000
 """Chunks in an answer: without a limit, and at most."""
-LONGEST = 7 * 24 * 3600
+MAX_URL_SECONDS = 7 * 24 * 3600
 """Seconds that a URL may be good for, as S3 has it."""
-FEW = 2**32
+MAX_NUMBERED_CHUNKS = 2**32
 """Chunks of a grid whose numbers fit into 32 bits: those that are side by side are told as one block."""
 
 
@@ -70,8 +70,8 @@ def stored_chunks_of(context: Context, dataset: Dataset) -> OwnChunks | LinkedIn
 def url_seconds(context: Context) -> int | None:
     """Return for how long URLs are wanted, None when none are."""
     seconds = context.number("urls")
-    if seconds is not None and not 0 < seconds <= LONGEST:
-        raise BadRequest(f"urls must be a number of seconds, 1 to {LONGEST}, not {seconds}.")
+    if seconds is not None and not 0 < seconds <= MAX_URL_SECONDS:
+        raise BadRequest(f"urls must be a number of seconds, 1 to {MAX_URL_SECONDS}, not {seconds}.")
     return seconds
 
 
@@ -79,9 +79,9 @@ async def get_chunks(context: Context) -> web.StreamResponse:
     """`GET /datasets/{id}/chunks`: the stored chunks that a selection meets, their number, or one by its index."""
     order = _order(context)
     limit, index = context.number("limit"), context.number("index")
-    limit = PAGE if limit is None else limit
-    if not 0 < limit <= MOST:
-        raise BadRequest(f"limit must be 1 to {MOST}, not {limit}.")
+    limit = DEFAULT_LIMIT if limit is None else limit
+    if not 0 < limit <= MAX_LIMIT:
+        raise BadRequest(f"limit must be 1 to {MAX_LIMIT}, not {limit}.")
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         chunks = chunks_of(context, dataset)
@@ -177,7 +177,7 @@ def covered_selection(grid: Grid, scaled: NDArray[np.uint64]) -> Selection:
     if not len(scaled):
         return Orthogonal.none(grid.extent)
     counts = grid.counts
-    if math.prod(counts) < FEW:
+    if math.prod(counts) < MAX_NUMBERED_CHUNKS:
         numbers = np.unique(np.ravel_multi_index(tuple(scaled.astype(np.int64).T), counts))
         starts, stops = merge(row_runs(numbers.astype(np.uint32), counts[-1]), counts)
     else:

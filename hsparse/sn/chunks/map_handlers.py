@@ -29,11 +29,11 @@ from hsparse.sn.chunks.kerchunk import OpenDataset, References
 from hsparse.sn.chunks.mapped_object import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_addresses import FileAddresses
-from hsparse.sn.http.response import encode_floats
+from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.dataset import Dataset, until_current
-from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, map_page
+from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, map_query
 from hsparse.wire.message import Record
 
 VERSION = 1
@@ -56,7 +56,7 @@ async def get_dataset_map(context: Context) -> web.StreamResponse:
             members = references.array("", dataset, chunks)
             return await respond_parts(context, wrap_items("refs", members, references.head()))
         around = {} if file is None else {"file": file.told()}
-        return await respond_parts(context, _map(dataset, chunks, await chunks.page(map_page()), around))
+        return await respond_parts(context, _map(dataset, chunks, await chunks.page(map_query()), around))
 
     return await until_current(context, read)
 
@@ -127,7 +127,7 @@ async def _rows(chunks: ChunkPages, page: tuple[list[Json], Scaled]) -> AsyncGen
     while rows or marker:
         if rows:
             yield orjson.dumps(rows)[1:-1]
-        rows, marker = await chunks.page(map_page(marker)) if marker else ([], ())
+        rows, marker = await chunks.page(map_query(marker)) if marker else ([], ())
 
 
 async def _domain(
@@ -145,25 +145,25 @@ async def _domain(
                 file.check(found.record)
             if not found.is_dataset:
                 continue
-            yield comma + encode_floats(found.path) + b":"
+            yield comma + encode_json(found.path) + b":"
             comma = b","
             if found.first != found.path:
-                yield encode_floats({"id": found.record["id"], "alias": found.first})
+                yield encode_json({"id": found.record["id"], "alias": found.first})
                 continue
             try:
                 dataset, chunks = open_dataset(found.record)
-                page = await chunks.page(map_page())
+                page = await chunks.page(map_query())
             except HsparseError as error:
                 if error.kind not in REPORTED_KINDS:
                     raise
                 told = {"kind": error.kind.value, "message": error.message}
-                yield encode_floats({"id": found.record["id"], "error": told})
+                yield encode_json({"id": found.record["id"], "error": told})
                 continue
             async with aclosing(_map(dataset, chunks, page)) as parts:
                 async for part in parts:
                     yield part
     if file is not None:
-        file.check_all_met()
+        file.check_complete()
     yield b"}}"
 
 

@@ -49,7 +49,7 @@ async def mapped_objects(owners: Owners, root: str) -> AsyncGenerator[MappedObje
     async with aclosing(groups):
         async for path, record in groups:
             yield MappedObject(path, record, path)
-            datasets = linked_datasets(owners, record)
+            datasets = datasets_of_group(owners, record)
             async with aclosing(datasets):
                 async for title, dataset in datasets:
                     here = join_path(path, title)
@@ -62,7 +62,7 @@ async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[MappedObjec
     groups = walk_groups(owners, root)
     async with aclosing(groups):
         async for path, record in groups:
-            found[components(path)] = record["id"]
+            found[path_components(path)] = record["id"]
     order = sorted(found)
     for start in range(0, len(order), READS_AT_ONCE):
         some = order[start : start + READS_AT_ONCE]
@@ -72,7 +72,7 @@ async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[MappedObjec
                 yield MappedObject(path, outcome.unwrap(), path)
 
 
-async def linked_datasets(owners: Owners, group: Record) -> AsyncGenerator[tuple[str, Record], None]:
+async def datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tuple[str, Record], None]:
     """Yield titles and records of the datasets that a group's hard links lead to, as far as they are there."""
     links = [link for link in hard_links(group) if collection_of(link[1]) == "datasets"]
     for start in range(0, len(links), READS_AT_ONCE):
@@ -82,7 +82,7 @@ async def linked_datasets(owners: Owners, group: Record) -> AsyncGenerator[tuple
                 yield title, outcome.unwrap()
 
 
-def components(path: str) -> tuple[str, ...]:
+def path_components(path: str) -> tuple[str, ...]:
     """Return the names in a path, none of the root's."""
     return tuple(part for part in path.split("/") if part)
 

@@ -10,13 +10,13 @@ from hsparse.model.acl import DEFAULT, full_rights
 from hsparse.model.objid import check_id, is_root, new_root_id
 from hsparse.model.right import Right
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.records.access import TOP, check_bucket, find_domain, folder_acls, normal_path, require
+from hsparse.sn.records.access import TOP_FOLDER, check_bucket, find_domain, folder_acls, normal_path, require
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _DomainRequest:
     """What the body of a creating request asks for."""
 
     path: str
@@ -53,7 +53,7 @@ async def create_domain(context: Context, body: Record) -> Record:
     return record
 
 
-def _parse(context: Context, body: Record) -> _Wish:
+def _parse(context: Context, body: Record) -> _DomainRequest:
     if context.path is None or context.path == "/":
         raise BadRequest("No domain given: name the new one by ?domain= or the X-Hdf-domain header.")
     folder = bool(body.get("folder"))
@@ -65,7 +65,9 @@ def _parse(context: Context, body: Record) -> _Wish:
         linked = normal_path(context.service, linked)
     if root is not None and not is_root(check_id(root, "groups")):
         raise BadRequest(f"{root!r} is not the id of a root group.")
-    return _Wish(context.path, _owner(context, body), folder, linked, root, _properties(body.get("group")))
+    return _DomainRequest(
+        context.path, _owner(context, body), folder, linked, root, _properties(body.get("group"))
+    )
 
 
 def _text(body: Record, key: str) -> str | None:
@@ -104,7 +106,7 @@ async def require_creation(context: Context, wished: str) -> Domain:
     if not path:
         if not context.principal.admin:
             raise Forbidden(f"{wished} is at the top level: only an admin can create it.")
-        return TOP
+        return TOP_FOLDER
     try:
         parent = await find_domain(context.service, path, context.principal)
     except HsparseError as error:
@@ -132,7 +134,7 @@ async def _linked_root(context: Context, path: str) -> str:
     return domain.root
 
 
-async def _create_root(context: Context, wish: _Wish) -> str:
+async def _create_root(context: Context, wish: _DomainRequest) -> str:
     clock = context.service.clock
     root, now = wish.root or new_root_id(clock), clock.now()
     record: Record = {
@@ -150,7 +152,7 @@ async def _create_root(context: Context, wish: _Wish) -> str:
     return root
 
 
-def _acls(parent: Domain, wish: _Wish) -> dict[str, dict[str, bool]]:
+def _acls(parent: Domain, wish: _DomainRequest) -> dict[str, dict[str, bool]]:
     """Return the new domain's ACLs: the parent's that grant anything, but for `default` and the owner."""
     inherited = {
         user: rights

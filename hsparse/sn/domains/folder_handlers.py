@@ -12,7 +12,7 @@ from hsparse.model.acl import allowed
 from hsparse.model.right import Right
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.attribute_query import AttributeQuery, parse_query
-from hsparse.sn.http.response import Href, encode_floats, href, hrefs
+from hsparse.sn.http.response import Href, encode_json, href, hrefs
 from hsparse.sn.records.access import find_domain, require
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.listing import name_matcher
@@ -43,7 +43,7 @@ async def respond_folder(context: Context, path: str, links: list[Href]) -> web.
         async with aclosing(pages):
             async for page in pages:
                 for entry in page:
-                    yield encode_floats(entry)
+                    yield encode_json(entry)
 
     return await respond_parts(context, wrap_items("domains", items(), {"hrefs": links}, b"[]"))
 

@@ -13,7 +13,7 @@ from hsparse.model.objid import chunk_key, chunk_name
 from hsparse.sn.data_nodes import Owners
 from hsparse.wire.stored_message import DirectChunk, ReadDirect
 
-GONE = (ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.MOVED)
+CHANGED_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.MOVED)
 MOST_AT_ONCE = 16
 """The most that is read at once."""
 
@@ -29,7 +29,7 @@ async def read_direct_chunk(owners: Owners, spec: ChunkSpec, chunks: PlannedChun
     try:
         found = await owners.ask_owner(chunk_key(spec.dataset, scaled), ReadDirect(spec, scaled))
     except HsparseError as error:
-        if error.kind not in GONE:
+        if error.kind not in CHANGED_KINDS:
             raise
         raise _changed(spec, scaled) from error
     if found is None or digests(found.row.etags)[0] != chunks.digest[row]:

@@ -53,7 +53,7 @@ class FileAddresses:
             raise self.changed(id)
         self._met.add(id)
 
-    def check_all_met(self) -> None:
+    def check_complete(self) -> None:
         """Raise `PreconditionFailed` where a group or dataset of the file was not checked: it was unlinked."""
         ids = [id for id in self.file.records if collection_of(id) != "datatypes"]
         if len(self._met) < len(ids) and sum(collection_of(id) == "groups" for id in ids) <= MAX_GROUPS:

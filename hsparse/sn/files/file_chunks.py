@@ -17,7 +17,7 @@ from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
 from hsparse.format.hdf5.domain_plan import DomainPlan
 from hsparse.model.objid import chunk_name
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.records.stored_chunks import AT_ONCE, ChunkPages, ChunkQuery, Json, Scaled, chunk_place
+from hsparse.sn.records.stored_chunks import ROWS_AT_ONCE, ChunkPages, ChunkQuery, Json, Scaled, chunk_place
 
 
 class FileChunks:
@@ -49,8 +49,8 @@ class FileChunks:
     async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
         rows, marker = await self._chunks.page(wanted)
         found: list[Json] = []
-        for first in range(0, len(rows), AT_ONCE):
-            found += self._placed(rows[first : first + AT_ONCE])
+        for first in range(0, len(rows), ROWS_AT_ONCE):
+            found += self._placed(rows[first : first + ROWS_AT_ONCE])
             await asyncio.sleep(0)
         return (found if marker else found + await self._rest()), marker
 
@@ -93,8 +93,8 @@ class FileChunks:
             raise self._changed(self._dataset.id)
         made = np.flatnonzero(~chunks.stored)
         found: list[Json] = []
-        for first in range(0, len(made), AT_ONCE):
-            some = made[first : first + AT_ONCE]
+        for first in range(0, len(made), ROWS_AT_ONCE):
+            some = made[first : first + ROWS_AT_ONCE]
             pairs = zip(chunks.scaled[some].tolist(), self._values.told(some), strict=True)
             found += [
                 chunk_place(self.grid, scaled) | {"file": told | {"stored": False}} for scaled, told in pairs

@@ -24,7 +24,7 @@ from hsparse.wire.budget import Budget
 
 VERSION = 2
 """Part of every etag: to be raised when the same domain is laid out in another way."""
-MOST_HELD = 64 * 1024 * 1024
+MAX_CACHED = 64 * 1024 * 1024
 """Bytes of the plans that are kept; the last one is kept whatever it has."""
 GOOD_FOR = 5.0
 """Seconds that a plan is used for parts of a file before it is compared with the domain again."""
@@ -50,7 +50,7 @@ class PlannedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _CachedPlan:
     file: PlannedFile
     digest: bytes
     good_until: float
@@ -67,7 +67,7 @@ class FilePlans:
         self._clock = clock
         self._most_answered = settings.answer_memory
         self._sized = SizedChunks(owners, settings, answers)
-        self._held: OrderedDict[Name, _Held] = OrderedDict()
+        self._held: OrderedDict[Name, _CachedPlan] = OrderedDict()
         self._locks = KeyedLock()
         self.bands = BandCache()
         self._gate = asyncio.Semaphore(PLANNED_AT_ONCE)
@@ -130,7 +130,7 @@ class FilePlans:
             check_bands(column.bands, self._most_answered)
         parts = (str(VERSION), *form.params.values(), state.digest.hex())
         file = PlannedFile("-".join(parts), plan, state.digests)
-        self._keep(name, _Held(file, state.digest, good_until))
+        self._keep(name, _CachedPlan(file, state.digest, good_until))
         return file
 
     async def _read(self, root: str, form: FileForm) -> DomainState:
@@ -143,12 +143,12 @@ class FilePlans:
             await finish_trim(self._owners, record)
         return await read_domain_state(self._owners, root) if shrinking else state
 
-    def _keep(self, name: Name, held: _Held) -> None:
+    def _keep(self, name: Name, held: _CachedPlan) -> None:
         if name in self._held:
             self._forget(name)
         self._held[name] = held
         size = sum(one.file.nbytes for one in self._held.values())
-        while size > MOST_HELD and len(self._held) > 1:
+        while size > MAX_CACHED and len(self._held) > 1:
             oldest = next(iter(self._held))
             size -= self._held[oldest].file.nbytes
             self._forget(oldest)

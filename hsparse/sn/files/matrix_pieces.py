@@ -25,7 +25,7 @@ from hsparse.sn.files.chunk_reads import read_planned, row_batches
 from hsparse.sn.files.keyed_lock import KeyedLock
 from hsparse.wire.gather import gather_all
 
-MOST_HELD = 64 * 1024 * 1024
+MAX_CACHED = 64 * 1024 * 1024
 """Bytes of the bands that are cached for all files; a larger band is not cached."""
 BandName = tuple[MatrixBands, int]
 BLOCK = 32_768
@@ -35,7 +35,7 @@ BLOCK = 32_768
 class BandCache:
     """Bands by their matrix, as it was planned, and their number; of each there is one computation at a time."""
 
-    def __init__(self, most: int = MOST_HELD) -> None:
+    def __init__(self, most: int = MAX_CACHED) -> None:
         self._most = most
         self._held: OrderedDict[BandName, MadeBand] = OrderedDict()
         self._size = 0

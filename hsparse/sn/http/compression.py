@@ -21,7 +21,7 @@ TEXTS = frozenset({"application/json", "application/xml", "text/html"})
 """What is compressed unless the settings say otherwise."""
 SMALLEST = 4096
 """Bytes of the smallest body that is compressed: with less, what is won does not pay for the work."""
-AT_ONCE = 64 * 1024
+INLINE_BYTES = 64 * 1024
 """Bytes that are compressed on the event loop, in a tenth of a millisecond; more goes to a thread."""
 LEVEL = 1
 PART = 1 << 20
@@ -77,7 +77,7 @@ async def compressed(pieces: AsyncGenerator[Any, None], coding: Coding) -> Async
             view = memoryview(piece)
             for first in range(0, len(view), PART):
                 part = view[first : first + PART]
-                if len(part) <= AT_ONCE:
+                if len(part) <= INLINE_BYTES:
                     data = coder.compress(part)
                 else:
                     data = await asyncio.to_thread(coder.compress, part)
@@ -104,7 +104,7 @@ async def compress_body(request: web.Request, response: web.StreamResponse, poli
     body = response.body
     whole = await body.as_bytes() if isinstance(body, payload.Payload) else body
     assert whole is not None
-    data = encode(whole, coding) if size <= AT_ONCE else await asyncio.to_thread(encode, whole, coding)
+    data = encode(whole, coding) if size <= INLINE_BYTES else await asyncio.to_thread(encode, whole, coding)
     if len(data) < size:
         response.body = data
         response.headers[hdrs.CONTENT_ENCODING] = coding.value

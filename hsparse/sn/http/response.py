@@ -27,7 +27,7 @@ def respond(value: Any, status: int = 200) -> web.Response:
 
 def respond_floats(value: Any, status: int = 200) -> web.Response:
     """Answer with JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
-    return web.Response(body=encode_floats(value), status=status, headers={"Content-Type": JSON_TYPE})
+    return web.Response(body=encode_json(value), status=status, headers={"Content-Type": JSON_TYPE})
 
 
 def respond_error(error: HsparseError, status: int | None = None) -> web.Response:
@@ -49,7 +49,7 @@ def respond_error(error: HsparseError, status: int | None = None) -> web.Respons
     )
 
 
-def encode_floats(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """Return JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them.
 
     Arrays of numbers are allowed in `value`.
@@ -61,8 +61,8 @@ def encode_floats(value: Any) -> bytes:
     return body
 
 
-def encode_members(members: dict[str, Any]) -> bytes:
-    """Return the members of a JSON object, without its braces, as `encode_floats` does; several are fastest at once.
+def encode_json_members(members: dict[str, Any]) -> bytes:
+    """Return the members of a JSON object, without its braces, as `encode_json` does; several are fastest at once.
 
     Those that are bytes are JSON already, and then all are.
     """
@@ -71,7 +71,7 @@ def encode_members(members: dict[str, Any]) -> bytes:
     body = orjson.dumps(members, option=orjson.OPT_SERIALIZE_NUMPY)
     if b"null" not in body:
         return body[1:-1]
-    return b",".join(encode_floats(name) + b":" + encode_floats(item) for name, item in members.items())
+    return b",".join(encode_json(name) + b":" + encode_json(item) for name, item in members.items())
 
 
 def href(reader: RequestReader, path: str, domain: str | None = None) -> str:

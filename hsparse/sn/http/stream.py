@@ -14,7 +14,7 @@ from hsparse.sn.media import Media
 
 Piece = Any
 PART = 1 << 20
-AT_ONCE = 1 << 20
+MAX_WHOLE_BODY = 1 << 20
 """Bytes up to which aiohttp takes a body in one piece; a larger one it warns of, as it blocks the event loop."""
 PATIENCE = 60.0
 """Seconds for a part of an answer: a client that takes none of it holds memory that others wait for."""

@@ -157,11 +157,11 @@ async def put_shape(context: Context) -> web.StreamResponse:
     if change.extend_dim >= 0:
         dim = change.extend_dim
         before = (*after[:dim], after[dim] - change.dims[0], *after[dim + 1 :])
-    selection = grown(before, after)
+    selection = growth_selection(before, after)
     return respond({"selection": selection} if selection else {}, status=201)
 
 
-def grown(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
+def growth_selection(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
     """Return the selection of what is new where exactly one dimension grew and none shrank, else None."""
     changed = [dim for dim, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
     if len(changed) != 1 or after[changed[0]] < before[changed[0]]:

@@ -26,7 +26,7 @@ MAX_PATH = 900
 """Bytes of a path: with `/.domain.json` it must be an S3 key, which has at most 1024."""
 MAX_COMPONENT = 240
 PROTOCOL = "hdf5:/"
-TOP = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}})
+TOP_FOLDER = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}})
 """The folder of the top-level domains, which has no record."""
 HOME = "/home"
 ADMIN = "admin"
@@ -94,7 +94,7 @@ async def find_domain(service: Service, path: str, principal: Principal | None =
     `/home`, and the home folder of `principal`, are made when they are asked for and do not exist.
     """
     if path == "/":
-        return TOP
+        return TOP_FOLDER
     outcome = (await service.owners.read(path))[0]
     if outcome.failure is not None:
         made = await create_home(service, path, principal)

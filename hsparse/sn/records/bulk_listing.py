@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.sn.context import Context
-from hsparse.sn.http.response import JSON_TYPE, encode_floats, encode_members
+from hsparse.sn.http.response import JSON_TYPE, encode_json, encode_json_members
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.media import Media
 from hsparse.sn.records.crawl import RecordSource
@@ -60,13 +60,13 @@ async def wrap_items(
     name: str, items: AsyncGenerator[bytes, None], around: dict[str, Any], brackets: bytes = b"{}"
 ) -> AsyncGenerator[bytes, None]:
     """Yield an object with `around` and, as `name`, `items` in brackets: members, or with `[]` elements."""
-    yield b"{" + encode_floats(name) + b":" + brackets[:1]
+    yield b"{" + encode_json(name) + b":" + brackets[:1]
     first = True
     async with aclosing(items):
         async for item in items:
             yield item if first else b"," + item
             first = False
-    rest = encode_floats(around)[1:]
+    rest = encode_json(around)[1:]
     yield brackets[1:] + (rest if rest == b"}" else b"," + rest)
 
 
@@ -86,7 +86,7 @@ async def _encoded_records(
             size = 0
             for first in range(0, len(batch), ENCODED_AT_ONCE):
                 some = batch[first : first + ENCODED_AT_ONCE]
-                members = encode_members({name: show(name, record) for name, record in some})
+                members = encode_json_members({name: show(name, record) for name, record in some})
                 size += len(members)
                 yield members
             records.pace.weigh(size)

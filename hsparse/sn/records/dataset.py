@@ -75,7 +75,7 @@ class Dataset:
         if not self.spec.sparse:
             raise BadRequest(f"{self.id} is not sparse: all its elements are always defined.")
 
-    def require_own(self) -> None:
+    def require_writable(self) -> None:
         """Raise `BadRequest` when the data stays in a file, where nothing is ever written."""
         if is_linked(self.record):
             raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")

@@ -12,7 +12,7 @@ from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, shown_layout
 from hsparse.model.link import bare_link
 from hsparse.model.objid import collection_of
 from hsparse.model.shown_type import shown_type
-from hsparse.sn.http.response import encode_floats
+from hsparse.sn.http.response import encode_json
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
@@ -127,7 +127,7 @@ class ObjectJsonCache:
         if made is not None and made[0] is record:
             self._made.move_to_end(key)
             return made[1]
-        data = encode_floats(object_json(record, links=True, attributes=True, ignore_nan=ignore_nan))
+        data = encode_json(object_json(record, links=True, attributes=True, ignore_nan=ignore_nan))
         self._keep(key, record, data)
         return data
 

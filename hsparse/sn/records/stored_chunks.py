@@ -31,7 +31,7 @@ MOST_CHUNKS = 1 << 20
 """The most chunks whose coordinates are in memory at a time."""
 MAP_PAGE = 9999
 """Chunks asked for at a time where all are: one fewer than ten pages of a listing have, which spares one more."""
-AT_ONCE = 1000
+ROWS_AT_ONCE = 1000
 """Chunks that are made ready for an answer before others have their turn: some 10 ms."""
 
 
@@ -54,7 +54,7 @@ class ChunkQuery:
     limit: int = 1000
 
 
-def map_page(after: Scaled = ()) -> ChunkQuery:
+def map_query(after: Scaled = ()) -> ChunkQuery:
     """Return what is asked for where all chunks are wanted: those after one, in the order that costs least."""
     return ChunkQuery(None, ChunkOrder.NATIVE, after, 0, MAP_PAGE)
 
@@ -88,19 +88,19 @@ class StoredChunks(ChunkPages, Protocol):
         ...
 
 
-async def chunk_rows(chunks: ChunkPages) -> AsyncGenerator[Json, None]:
+async def defined_chunks(chunks: ChunkPages) -> AsyncGenerator[Json, None]:
     """Yield what is known of every chunk that has anything."""
-    rows, marker = await chunks.page(map_page())
+    rows, marker = await chunks.page(map_query())
     while True:
         for row in rows:
             if row.get("defined", 1):
                 yield row
         if not marker:
             return
-        rows, marker = await chunks.page(map_page(marker))
+        rows, marker = await chunks.page(map_query(marker))
 
 
-def check_mask(row: Json) -> None:
+def refuse_filter_mask(row: Json) -> None:
     """Raise `Unsupported` for a chunk with a filter mask, where references have no place for one."""
     if row.get("filter_mask"):
         raise Unsupported(
@@ -131,8 +131,8 @@ class OwnChunks:
         )
         page = await self._owners.ask_owner(map_key(dataset.id), message)
         found: list[Json] = []
-        for first in range(0, len(page.rows), AT_ONCE):
-            found += self._shown(page.rows.take(np.arange(first, min(first + AT_ONCE, len(page.rows)))))
+        for first in range(0, len(page.rows), ROWS_AT_ONCE):
+            found += self._shown(page.rows.take(np.arange(first, min(first + ROWS_AT_ONCE, len(page.rows)))))
             await asyncio.sleep(0)
         return found, page.marker
 

@@ -16,7 +16,7 @@ def appended(dataset: Dataset, count: int, dim: int) -> Dataset:
 
     What is to be written is checked against it first: a bad request changes nothing.
     """
-    dataset.require_own()
+    dataset.require_writable()
     if dim >= len(dataset.extent):
         raise BadRequest(f"append_dim is {dim}; {dataset.id} has {len(dataset.extent)} dimensions.")
     extent = list(dataset.extent)

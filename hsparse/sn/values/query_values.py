@@ -19,7 +19,7 @@ from hsparse.model.json_form import from_json
 from hsparse.model.variable_array import VariableArray
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import MOST_JSON
-from hsparse.sn.http.stream import AT_ONCE, respond_stream
+from hsparse.sn.http.stream import MAX_WHOLE_BODY, respond_stream
 from hsparse.sn.media import Media, accepted
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
@@ -53,7 +53,7 @@ async def answer_query(
         if first is None:
             return await _answer_json(context, dataset, found, fields)
         second = await anext(found, None)
-        if second is None and first[1].nbytes <= AT_ONCE:
+        if second is None and first[1].nbytes <= MAX_WHOLE_BODY:
             return web.Response(body=_packed(first), content_type=Media.BINARY.value)
         length = first[1].nbytes if second is None else None
         return await respond_stream(context.request, Media.BINARY, _pages(first, second, found), length)

@@ -22,7 +22,7 @@ from hsparse.model.variable_array import VariableArray
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import MOST_JSON, read_json, read_json_object
 from hsparse.sn.http.response import respond
-from hsparse.sn.http.stream import AT_ONCE, respond_stream
+from hsparse.sn.http.stream import MAX_WHOLE_BODY, respond_stream
 from hsparse.sn.media import Media, accepted, sent
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.values.append import appended, grow, still_there
@@ -195,7 +195,7 @@ async def answer_values(
         chunks = ChunkFanout(context.service.owners, dataset)
         if accepted(context.request) is not Media.BINARY:
             return await _answer_json(context, dataset, selection, nbytes, fields)
-        if nbytes <= min(page_size, AT_ONCE):
+        if nbytes <= min(page_size, MAX_WHOLE_BODY):
             values = await chunks.read(selection, fields)
             return web.Response(body=packed(values), content_type=Media.BINARY.value)
         pieces = _binary_pages(chunks, dataset, selection, page_size, fields)

@@ -370,7 +370,7 @@ async def test_bands_go_with_their_plan(client: RestClient, monkeypatch: pytest.
     files.drop(root, csr, etag)
     assert count() == 0
     await planned(csr)
-    monkeypatch.setattr(file_plans, "MOST_HELD", 1)
+    monkeypatch.setattr(file_plans, "MAX_CACHED", 1)
     await planned(csc)
     assert count() == 1, "there is room for the last one alone"
 

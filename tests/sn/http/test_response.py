@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.sn.http.response import encode_floats, encode_members
+from hsparse.sn.http.response import encode_json, encode_json_members
 from hsparse.testing.rest_client import RestClient
 from tests.sn.conftest import DOMAIN
 
 
 def test_floats_that_are_not_finite() -> None:
-    found = json.loads(encode_floats([math.inf, -math.inf, math.nan, None, DOMAIN]))
+    found = json.loads(encode_json([math.inf, -math.inf, math.nan, None, DOMAIN]))
     assert found[:2] == [math.inf, -math.inf]
     assert math.isnan(found[2])
     assert found[3:] == [None, DOMAIN]
@@ -27,9 +27,9 @@ def test_floats_that_are_not_finite() -> None:
 @pytest.mark.parametrize("odd", [1.5, math.nan, None, "null", np.array([1.0, math.inf])])
 def test_members_are_encoded_together_as_one_by_one(odd: Any) -> None:
     members = {"a": {"value": [1, 2]}, 'b"': odd, "c": "é"}
-    one_by_one = b",".join(encode_floats(name) + b":" + encode_floats(item) for name, item in members.items())
-    assert encode_members(members) == one_by_one
-    assert encode_members({}) == b""
+    one_by_one = b",".join(encode_json(name) + b":" + encode_json(item) for name, item in members.items())
+    assert encode_json_members(members) == one_by_one
+    assert encode_json_members({}) == b""
 
 
 async def test_they_lead_to_what_they_name(rest: RestClient, root: str) -> None:

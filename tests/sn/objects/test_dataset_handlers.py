@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hsparse.model.layout import chunk_spec
-from hsparse.sn.objects.dataset_handlers import grown
+from hsparse.sn.objects.dataset_handlers import growth_selection
 from hsparse.testing.rest_client import RestClient
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import ReadObjects
@@ -283,7 +283,7 @@ async def test_what_is_not_extensible(rest: RestClient) -> None:
     ],
 )
 def test_grown(before: tuple[int, ...], after: tuple[int, ...], selection: str | None) -> None:
-    assert grown(before, after) == selection
+    assert growth_selection(before, after) == selection
 
 
 async def test_an_extent_of_more_than_63_bits_is_refused(rest: RestClient) -> None:

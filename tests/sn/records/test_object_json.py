@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hsparse.clock import SystemClock
 from hsparse.model.objid import new_id, new_root_id
-from hsparse.sn.http.response import encode_floats
+from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.object_json import (
     RECORD_WEIGHT,
     ObjectJsonCache,
@@ -97,7 +97,7 @@ def group(id: str, value: Any = 1.5) -> dict[str, Any]:
 
 
 def fresh(record: dict[str, Any], ignore_nan: bool) -> bytes:
-    return encode_floats(object_json(record, links=True, attributes=True, ignore_nan=ignore_nan))
+    return encode_json(object_json(record, links=True, attributes=True, ignore_nan=ignore_nan))
 
 
 @given(

@@ -16,7 +16,7 @@ from yarl import URL
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.format.grid import Grid
-from hsparse.sn.records.stored_chunks import MAP_PAGE, ChunkOrder, chunk_place, map_page, sections_json
+from hsparse.sn.records.stored_chunks import MAP_PAGE, ChunkOrder, chunk_place, map_query, sections_json
 from hsparse.testing.rest_client import RestClient
 from tests.conftest import MakeStore
 from tests.sn.conftest import USERS
@@ -44,7 +44,7 @@ def test_sections_follow_each_other() -> None:
 
 
 def test_maps_go_on_in_the_order_that_costs_least() -> None:
-    wanted = map_page((3, 4))
+    wanted = map_query((3, 4))
     assert (wanted.order, wanted.after, wanted.skip, wanted.limit) == (ChunkOrder.NATIVE, (3, 4), 0, MAP_PAGE)
 
 
