@@ -13,7 +13,7 @@ from hsparse.sn.http.compression import POLICY, compress_body
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.jobs.job_queue import JobQueue
-from hsparse.sn.records.access import domain_path, find_domain, require
+from hsparse.sn.records.access import domain_path, find_domain, require_right
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.routes import ROUTES, Route, spelled_out
 from hsparse.sn.service import Part, Service
@@ -71,7 +71,7 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
         context = Context(request, limit, service, principal, path, domain)
         if domain is not None and route.right is not None:
-            await require(context, domain, route.right)
+            await require_right(context, domain, route.right)
         if not request.body_exists:
             return await route.handler(context)
         context.check_length()

@@ -10,7 +10,14 @@ from hsparse.model.acl import DEFAULT, full_rights
 from hsparse.model.objid import check_id, is_root, new_root_id
 from hsparse.model.right import Right
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.records.access import TOP_FOLDER, check_bucket, find_domain, folder_acls, normal_path, require
+from hsparse.sn.records.access import (
+    TOP_FOLDER,
+    check_bucket,
+    find_domain,
+    folder_acls,
+    normal_path,
+    require_right,
+)
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject
 
@@ -117,7 +124,7 @@ async def require_creation(context: Context, wished: str) -> Domain:
         raise
     if parent.root is not None:
         raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")
-    await require(context, parent, Right.CREATE)
+    await require_right(context, parent, Right.CREATE)
     return parent
 
 
@@ -130,7 +137,7 @@ async def _linked_root(context: Context, path: str) -> str:
     if domain.root is None:
         raise BadRequest(f"{path} is a folder: only a domain can be linked.")
     for right in Right:
-        await require(context, domain, right)
+        await require_right(context, domain, right)
     return domain.root
 
 

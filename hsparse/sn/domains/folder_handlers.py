@@ -13,7 +13,7 @@ from hsparse.model.right import Right
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.attribute_query import AttributeQuery, parse_query
 from hsparse.sn.http.response import Href, encode_json, href, hrefs
-from hsparse.sn.records.access import find_domain, require
+from hsparse.sn.records.access import find_domain, require_right
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.listing import name_matcher
 from hsparse.sn.records.object_path import read_records
@@ -31,7 +31,7 @@ async def get_domains(context: Context) -> web.StreamResponse:
     """List the domains and folders in a folder, which needs the right to read it."""
     path = context.path or "/"
     domain = await find_domain(context.service, path, context.principal)
-    await require(context, domain, Right.READ)
+    await require_right(context, domain, Right.READ)
     return await respond_folder(context, path, hrefs(context, self="/domains"))
 
 

@@ -18,7 +18,7 @@ from hsparse.sn.files.file_url import file_domain, requested_form
 from hsparse.sn.http.byte_range import HttpRange, matches_etag, requested_range
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.http.stream import send_stream
-from hsparse.sn.records.access import require
+from hsparse.sn.records.access import require_right
 
 HDF5 = "application/x-hdf5"
 WEAK = "W/"
@@ -77,7 +77,7 @@ async def _domain(context: Context) -> tuple[str, str]:
     """Return path and root group of the domain that the URL names, with its suffix or without; checks the right."""
     path = "/" + context.request.match_info["path"]
     domain = await file_domain(context.service, path)
-    await require(context, domain, Right.READ)
+    await require_right(context, domain, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{domain.path} is a folder: only domains are files.")
     return domain.path, domain.root

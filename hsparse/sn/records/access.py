@@ -108,11 +108,11 @@ async def require_domain(context: Context, right: Right) -> Domain:
     if context.path is None:
         raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
     domain = await find_domain(context.service, context.path, context.principal)
-    await require(context, domain, right)
+    await require_right(context, domain, right)
     return domain
 
 
-async def require(context: Context, domain: Domain, right: Right) -> None:
+async def require_right(context: Context, domain: Domain, right: Right) -> None:
     """Raise `Forbidden` when the principal does not have `right` in `domain`."""
     if not allowed(domain.record.get("acls") or {}, context.principal, right):
         raise Forbidden(f"{context.principal.name} does not have the right {right.value} in {domain.path}.")

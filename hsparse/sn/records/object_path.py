@@ -13,7 +13,7 @@ from hsparse.model.objid import check_id, collection_of, domain_hex
 from hsparse.model.right import Right
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.records.access import find_domain, normal_path, require
+from hsparse.sn.records.access import find_domain, normal_path, require_right
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import Outcome
 
@@ -134,7 +134,7 @@ class _Path:
         """Go on in another domain, where the principal must have the right to read."""
         service = self._context.service
         domain = await find_domain(service, normal_path(service, file))
-        await require(self._context, domain, Right.READ)
+        await require_right(self._context, domain, Right.READ)
         return await self.follow(ResolvedPath(domain, root_of(domain)), h5path)
 
 
