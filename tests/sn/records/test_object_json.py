@@ -112,25 +112,25 @@ def test_what_is_kept_is_of_the_record(asked: list[tuple[str, Any, bool]], budge
     records: dict[tuple[str, Any], dict[str, Any]] = {}
     for id, value, ignore_nan in asked:
         record = records.setdefault((id, value), group(id, value))
-        assert shown.whole(record, ignore_nan=ignore_nan) == fresh(record, ignore_nan)
+        assert shown.object_json(record, ignore_nan=ignore_nan) == fresh(record, ignore_nan)
 
 
 def test_it_is_made_once() -> None:
     shown, record = ObjectJsonCache(), group(IDS[0])
-    assert shown.whole(record) is shown.whole(record)
-    assert shown.whole(dict(record)) is not shown.whole(record)
+    assert shown.object_json(record) is shown.object_json(record)
+    assert shown.object_json(dict(record)) is not shown.object_json(record)
 
 
 def test_floats_that_are_ignored_are_kept_apart() -> None:
     shown, record = ObjectJsonCache(), group(IDS[0], "nan")
-    assert orjson.loads(shown.whole(record, ignore_nan=True))["attributes"]["a"]["value"] is None
-    assert b"NaN" in shown.whole(record)
+    assert orjson.loads(shown.object_json(record, ignore_nan=True))["attributes"]["a"]["value"] is None
+    assert b"NaN" in shown.object_json(record)
 
 
 def test_the_budget_is_kept() -> None:
     size = (1 + RECORD_WEIGHT) * len(fresh(group(IDS[0]), False))
     shown, records = ObjectJsonCache(2 * size), [group(id) for id in IDS[:3]]
-    first, second, third = (shown.whole(record) for record in records)
-    assert shown.whole(records[2]) is third
-    assert shown.whole(records[1]) is second
-    assert shown.whole(records[0]) is not first
+    first, second, third = (shown.object_json(record) for record in records)
+    assert shown.object_json(records[2]) is third
+    assert shown.object_json(records[1]) is second
+    assert shown.object_json(records[0]) is not first
