@@ -21,7 +21,7 @@ COMPRESSORS = ("blosclz", "lz4", "lz4hc", "gzip", "zstd", "deflate")
 
 
 async def get_about(context: Context) -> web.StreamResponse:
-    """Answer with what clients look for before they do anything else."""
+    """Answer with the server's state and version, which clients ask for first."""
     nodes = sorted(context.service.owners.nodes)
     return respond(
         {
@@ -41,7 +41,7 @@ async def get_about(context: Context) -> web.StreamResponse:
 
 
 async def get_info(context: Context) -> web.StreamResponse:
-    """Answer with the state of this node, and of the data nodes as they tell it."""
+    """Answer with the state of this node and of each data node."""
     nodes = await context.service.owners.ask_all(GetInfo())
     node = {
         "id": "sn-001",
@@ -55,7 +55,7 @@ async def get_info(context: Context) -> web.StreamResponse:
 
 
 async def get_metrics(context: Context) -> web.StreamResponse:
-    """Answer with what the service node has counted, as Prometheus scrapes it."""
+    """Answer with the service node's metrics in Prometheus's format."""
     return web.Response(body=context.service.metrics.text(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
 
 

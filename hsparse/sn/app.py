@@ -1,4 +1,7 @@
-"""The application: every request is authenticated, placed in its domain and answered here, errors included."""
+"""The application: every request is authenticated, placed in its domain and answered here, errors included.
+
+Tests: tests/sn/http/test_error_middleware.py, tests/sn/test_routes.py, tests/sn/test_shapes.py.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from hsparse.sn.statistics import Statistics
 
 IDENTITY = "identity"
 UNCHECKED_BODY = 1 << 20
-"""The largest body on routes whose handlers check rights themselves: anybody can send one."""
+"""Bytes of the largest body on routes whose handlers check rights themselves: every client can send one."""
 PARTS: tuple[type[Part], ...] = (Statistics, ObjectJsonCache, FilePlans, JobQueue)
 """Made before the first request, so that a wrong setting stops the start."""
 FIXED_HEADERS = {"Server": "hsparse", "X-XSS-Protection": "1; mode=block"}
@@ -96,7 +99,7 @@ async def _principal(service: Service, request: web.Request) -> Principal:
 
 
 def _compression(service: Service) -> Middleware:
-    """Return the middleware that compresses whole answers, and tells streams whether they may be."""
+    """Return the middleware that compresses whole answers, and notes the policy for streams."""
     policy = service.settings.compress
 
     @web.middleware

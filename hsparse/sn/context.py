@@ -1,4 +1,7 @@
-"""A request, once it is known who asks and about which domain."""
+"""The context of a request: its principal and its domain.
+
+Tests: tests/sn/http/test_request.py, tests/sn/records/test_access.py.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Context(RequestReader):
-    """What a handler is given: the request, and what was found out about it before.
+    """What a handler gets: the request, its principal and its domain.
 
     `found` is None only on routes that ask for no right.
     """

@@ -196,7 +196,7 @@ ROUTES: tuple[Route, ...] = (
 
 
 def spelled_out(path: str) -> tuple[str, ...]:
-    """Return a route's path once for each collection it is of: they are looked up by what is before any braces."""
+    """Return a route's path once for each of its collections: aiohttp indexes paths by the text before any braces."""
     return (
         tuple(path.replace(ANY, f"/{name}/{{id}}") for name in COLLECTIONS.values())
         if ANY in path

@@ -1,4 +1,7 @@
-"""The parts of a service node, made once and given to every request."""
+"""The parts of a service node, made once and given to every request.
+
+Tests: tests/sn/http/test_rate_limit.py, tests/sn/test_statistics.py.
+"""
 
 from __future__ import annotations
 

@@ -31,16 +31,16 @@ SUMMARY = ".info.json"
 SUMMED = ("num_chunks", "allocated_bytes", "logical_bytes", "linked_bytes", "num_linked_chunks")
 log = logging.getLogger(__name__)
 WAIT = 1.0
-"""Seconds that an answer waits for a count; then it has the last one."""
+"""Seconds that an answer waits for a count; after that it has the last one."""
 REST = 4.0
-"""A count that took longer than `WAIT` is good for so many times as long as it took."""
+"""A count that took longer than `WAIT` is reused for this many times its duration."""
 SCANS_AT_ONCE = 8
 TIMES = ("scan_start", "scan_complete")
 
 
 @dataclass(slots=True)
 class _DatasetCount:
-    """One dataset's share of a listing: its id, when any of it was written, its chunks and their bytes."""
+    """The keys of one dataset: its id, when it was last written, its chunks and their bytes."""
 
     id: str
     modified: float = 0.0
@@ -51,7 +51,7 @@ class _DatasetCount:
 
 @dataclass(slots=True)
 class _Tally:
-    """What a listing has shown so far; keys come in order, so that a dataset's are together."""
+    """Counts of the keys listed so far; keys come in order, so that a dataset's are together."""
 
     groups: int = 0
     datatypes: int = 0
@@ -176,7 +176,7 @@ async def _pages(owners: Owners, prefix: str) -> AsyncIterator[list[tuple[str, i
 
 
 class Statistics:
-    """Counts domains, each at most once at a time, and goes on counting when nobody waits any more."""
+    """Counts domains, each at most once at a time, and continues when no request waits any more."""
 
     def __init__(self, owners: Owners, clock: Clock, bucket: str) -> None:
         self._owners = owners
@@ -213,7 +213,7 @@ class Statistics:
     async def rescan(self, root: str) -> Record:
         """Count a domain, all that was stored before this call, and return its summary."""
         if root in self._running:
-            await asyncio.wait({self._running[root]})  # it may have passed by what is asked for
+            await asyncio.wait({self._running[root]})  # it may have listed the keys before the last write
         task = self._running.get(root)
         if task is None:
             task = self._running[root] = asyncio.create_task(self._scan(root))

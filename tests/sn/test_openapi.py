@@ -1,7 +1,4 @@
-"""The OpenAPI document against the route table, the REST reference, and the errors.
-
-The page of the OpenAPI document.
-"""
+"""The OpenAPI document against the route table, the REST reference and the errors; and its page."""
 
 from __future__ import annotations
 

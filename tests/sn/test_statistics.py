@@ -1,7 +1,4 @@
-"""What a domain or a dataset takes in the store.
-
-Statistics: exact where they are quick, the last ones with their time where they are not.
-"""
+"""Statistics: exact where they are quick, else the last ones with their time."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it is kept: times in seconds since the Unix epoch, `expires` None for never.
+    """A key as the file has it: times in seconds since the Unix epoch, `expires` None for never.
 
     `BadRequest` for what could not be written to a key file.
     """
@@ -100,14 +100,14 @@ class ApiKey:
         return cls(id, digest, user, Role(role), members, made, _read_time(expires), name)
 
     def matches(self, text: str) -> bool:
-        """Say whether `text` is this key, in a time that does not tell how nearly."""
+        """Say whether `text` is this key, in constant time."""
         return compare_digest(digest_of(text), self.digest)
 
 
 def new_key(
     clock: Clock, name: str, user: str, role: Role, groups: tuple[str, ...], expires: int | None
 ) -> tuple[str, ApiKey]:
-    """Return a new key's text, which is not kept, and the key as it is kept."""
+    """Return a new key's text, which is not stored, and the key for the file."""
     id = clock.token(6).hex()
     text = f"{PREFIX}{id}_{clock.token(32).hex()}"
     return text, ApiKey(id, digest_of(text), user, role, groups, int(clock.now()), expires, name)
@@ -126,7 +126,7 @@ def id_of(text: str) -> str:
 
 
 def digest_of(text: str) -> str:
-    """Return what is kept of a key's text: SHA-256, in hex."""
+    """Return what the file has of a key's text: SHA-256, in hex."""
     return sha256(text.encode()).hexdigest()
 
 

@@ -29,12 +29,12 @@ class Authenticator(Protocol):
         ...
 
     async def principal(self, authorization: str | None) -> Principal:
-        """Return who is asking: the anonymous principal without a header; `Unauthenticated` for a bad one."""
+        """Return the principal, the anonymous one without a header; `Unauthenticated` for a bad credential."""
         ...
 
 
 class SingleUser:
-    """No credentials: whoever reaches the server (loopback only) is the one admin user."""
+    """No credentials: every request acts as the one admin user; for servers that listen on loopback only."""
 
     challenges: tuple[str, ...] = ()
 
@@ -59,7 +59,7 @@ def basic_credential(text: str) -> tuple[str, str]:
 
 
 class SchemeAuthenticator:
-    """An `Authenticator` over those of passwords, API keys and tokens that there are; None for one not set up.
+    """An `Authenticator` by passwords, API keys and tokens; None for what is not set up.
 
     An API key is taken as a bearer token, and as the password of its user by clients that know nothing else.
     """
@@ -83,7 +83,7 @@ class SchemeAuthenticator:
         return (*basic, BEARER) if self._keys or self._tokens else basic
 
     async def principal(self, authorization: str | None) -> Principal:
-        """Return who is asking; the anonymous principal without a header.
+        """Return the principal, the anonymous one without a header.
 
         `Unauthenticated` for a wrong or malformed credential, and for a scheme that is not set up; `Busy`
         when it cannot be checked now; `Misconfigured` when a file cannot be used.

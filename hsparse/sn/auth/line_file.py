@@ -48,8 +48,7 @@ class LineFile(Generic[Entry]):
     def served(self) -> Mapping[str, Entry]:
         """Return all entries as `entries` does, to answer a request with.
 
-        What is wrong with the file is the operator's to read, not everyone's: it is logged once, and told to
-        nobody.
+        What is wrong with the file is logged once, for the operator, and not sent to clients.
         """
         try:
             return self.entries()
@@ -81,7 +80,7 @@ class LineFile(Generic[Entry]):
     def edit(self, change: Callable[[list[str]], None]) -> None:
         """Replace the file by one with `change` applied to its lines; it is whole at every moment.
 
-        The new file is also the lock: whoever created it is the only one who edits. `Conflict` while another
+        The new file is also the lock: only the process that created it edits. `Conflict` while another
         edit is under way, `Misconfigured` when the file is wrong or not writable. The file is made if need be.
         """
         path = self.path.resolve()

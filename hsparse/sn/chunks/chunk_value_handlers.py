@@ -110,7 +110,7 @@ def _numbers(context: Context, name: str) -> list[int]:
 def _sections(
     dataset: Dataset, masks: list[int], sizes: list[int], unfiltered: list[int], nbytes: int
 ) -> NDArray[np.uint64]:
-    """Return the table of sections that the parameters tell, (k, 3) uint64; `BadRequest` when one is missing."""
+    """Return the table of sections from the parameters, (k, 3) uint64; `BadRequest` when one is missing."""
     if not dataset.spec.sparse:
         if sizes or unfiltered or len(masks) > 1:
             raise BadRequest(f"{dataset.id} is dense: a chunk has one filter_mask and no sections.")

@@ -44,9 +44,9 @@ DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
 """Chunks in an answer: without a limit, and at most."""
 MAX_URL_SECONDS = 7 * 24 * 3600
-"""Seconds that a URL may be good for, as S3 has it."""
+"""Seconds that a URL may be valid: S3's limit."""
 MAX_NUMBERED_CHUNKS = 2**32
-"""Chunks of a grid whose numbers fit into 32 bits: those that are side by side are told as one block."""
+"""Chunks of a grid whose row-major numbers fit into 32 bits: adjacent ones are joined into one block."""
 
 
 def chunks_of(context: Context, dataset: Dataset) -> StoredChunks:
@@ -68,7 +68,7 @@ def stored_chunks_of(context: Context, dataset: Dataset) -> OwnChunks | LinkedIn
 
 
 def url_seconds(context: Context) -> int | None:
-    """Return for how long URLs are wanted, None when none are."""
+    """Return how long URLs are to be valid, None when none are asked for."""
     seconds = context.number("urls")
     if seconds is not None and not 0 < seconds <= MAX_URL_SECONDS:
         raise BadRequest(f"urls must be a number of seconds, 1 to {MAX_URL_SECONDS}, not {seconds}.")
@@ -134,7 +134,7 @@ async def get_chunk_selection(context: Context) -> web.StreamResponse:
 
 
 def check_json(context: Context, nbytes: int) -> None:
-    """Raise `TooLarge` for coordinates of so many bytes, which JSON cannot have."""
+    """Raise `TooLarge` for coordinates of more bytes than an answer in JSON can have."""
     limit = min(context.service.settings.max_request_size, MOST_JSON)
     if nbytes > limit:
         raise TooLarge(
@@ -171,7 +171,7 @@ def parse_chunk_name(name: str, dataset: Dataset) -> Scaled:
 
 
 def covered_selection(grid: Grid, scaled: NDArray[np.uint64]) -> Selection:
-    """Return what chunks at `scaled`, (n, rank) uint64, hold of the extent, side by side ones joined."""
+    """Return the part of the extent in chunks at `scaled`, (n, rank) uint64; adjacent chunks are joined."""
     if not grid.chunk:
         return Orthogonal.all(()) if len(scaled) else Points((), np.zeros((0, 0), np.uint64))
     if not len(scaled):

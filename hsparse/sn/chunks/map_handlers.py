@@ -83,7 +83,7 @@ async def get_map(context: Context) -> web.StreamResponse:
 
 
 def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
-    """Return what one must know of a dataset to decode its chunks.
+    """Return the properties of a dataset that decoding its chunks needs.
 
     `pipelines` has one a section, each filter by HDF5's id, with its client values; `dtype` is numpy's, of elements of
     fixed size; `fillValue` is one element's bytes.
@@ -113,7 +113,7 @@ def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
 async def _map(
     dataset: Dataset, chunks: ChunkPages, page: tuple[list[Json], Scaled], around: Json | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a dataset's map; `page` is the first of its chunks, `around` what else is told."""
+    """Yield a dataset's map; `page` is the first page of its chunks, `around` has other members."""
     parts = wrap_items(
         "chunks", _rows(chunks, page), dataset_description(dataset, chunks) | (around or {}), b"[]"
     )
@@ -168,7 +168,7 @@ async def _domain(
 
 
 def _opening(context: Context, file: FileAddresses | None) -> OpenDataset:
-    """Return what makes a dataset and its chunks of a record."""
+    """Return a function that makes a dataset and its chunks from a record."""
     rights = FileRights(context.service.owners, context.principal, context.service.settings.bucket)
 
     def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
@@ -188,18 +188,18 @@ def _dmrpp(context: Context, file: FileAddresses | None) -> Dmrpp:
 
 
 def _base(context: Context, file: FileAddresses | None) -> str:
-    """Return what the URLs of references begin with, or of the file are."""
+    """Return the prefix of objects' URLs in references, or the URL of the file."""
     default = f"s3://{context.service.settings.bucket}/" if file is None else file.href
     return context.arg("base") or default
 
 
 async def _file(context: Context) -> FileAddresses | None:
-    """Return the file whose addresses are wanted, None when those of objects are."""
+    """Return the file whose addresses the map has, None for those of objects."""
     return await FileAddresses.of(context) if context.arg("addresses") == "file" else None
 
 
 def _references(context: Context, file: FileAddresses | None) -> References | None:
-    """Return what makes references, None when the map is wanted in JSON."""
+    """Return the writer of kerchunk references, None for a map in JSON."""
     if context.arg("format") != "kerchunk":
         return None
     return References(_base(context, file), file)

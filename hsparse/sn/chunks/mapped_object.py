@@ -23,7 +23,7 @@ REPORTED_KINDS = (
     ErrorKind.TOO_LARGE,
     ErrorKind.UNSUPPORTED,
 )
-"""What is wrong with one dataset is told in its place in a domain's map."""
+"""Errors of one dataset that a domain's map reports in the dataset's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,14 @@ async def datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tup
 
 
 def path_components(path: str) -> tuple[str, ...]:
-    """Return the names in a path, none of the root's."""
+    """Return the names in a path, none for the root's."""
     return tuple(part for part in path.split("/") if part)
 
 
 def check_referable(dataset: Dataset, reader: str, *, made: bool) -> None:
-    """Raise `Unsupported` for what `reader` has no word for, and say what to take.
+    """Raise `Unsupported` for data that references of `reader` cannot describe, and name an alternative.
 
-    `made` says that chunks are those of the domain's file, with all their elements.
+    `made`: chunks are those of the domain's file, with all their elements.
     """
     if dataset.spec.sparse and not made:
         raise Unsupported(

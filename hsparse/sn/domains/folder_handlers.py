@@ -93,7 +93,7 @@ async def _shown(
 async def _answering(context: Context, domains: list[Domain], query: AttributeQuery) -> list[Domain]:
     """Return the domains whose root group's attributes answer the query; folders have none.
 
-    Those the principal may not read answer none: a query would tell their attributes one by one.
+    Domains that the principal may not read match no query: it would disclose their attributes one by one.
     """
     domains = [domain for domain in domains if domain.root is not None and _may_read(context, domain)]
     roots = await read_records(context.service.owners, [domain.root or "" for domain in domains])

@@ -174,7 +174,7 @@ async def get_acls(context: Context) -> web.StreamResponse:
 
 
 async def get_acl(context: Context) -> web.StreamResponse:
-    """Answer with one user's rights: one's own and the default ones need only the right to read."""
+    """Answer with one user's rights; the principal's own and the default ones need only the right to read."""
     user = context.request.match_info["user"]
     own = user in (context.principal.name, DEFAULT)
     domain = await require_domain(context, Right.READ if own else Right.READ_ACL)

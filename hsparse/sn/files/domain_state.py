@@ -26,7 +26,7 @@ from hsparse.wire.stored_message import ListChunks
 MOST_METADATA = 64 * 1024 * 1024
 """Bytes that the records of a domain may have, as JSON."""
 MOST_CHUNKS = 1 << 20
-"""Stored chunks that a domain may have: some 60 bytes each are held."""
+"""Stored chunks that a domain may have: each takes some 60 bytes of memory."""
 LISTINGS_AT_ONCE = 16
 DIGEST_SIZE = 16
 
@@ -87,7 +87,7 @@ async def read_domain_state(owners: Owners, root: str) -> DomainState:
 
 
 def record_digest(record: Record) -> bytes:
-    """Return the digest of a record, see `DomainState`."""
+    """Return the digest of a record, as in `DomainState.digests`."""
     return _digest(_text(record))
 
 

@@ -20,14 +20,14 @@ from hsparse.wire.message import Record
 
 
 class FileAddresses:
-    """One planned file, for one map: what is put into the map is compared with the plan."""
+    """One planned file, for one map: all that goes into the map is compared with the plan."""
 
     def __init__(self, file: PlannedFile, asked: FileForm, href: str, context: Context) -> None:
         self.file = file
         self._asked = asked
         self.href = href
         self._context = context
-        self._met: set[str] = set()
+        self._checked: set[str] = set()
 
     @classmethod
     async def of(cls, context: Context) -> FileAddresses:
@@ -42,7 +42,7 @@ class FileAddresses:
         return cls(await context.service.part(FilePlans).current(root, form, check=True), form, href, context)
 
     def told(self) -> Json:
-        """Return what a map tells of the file."""
+        """Return what a map says of the file: URL, etag, size and form."""
         size = self.file.plan.file.size
         return {"href": self.href, "etag": self.file.etag, "size": size, **self._asked.params}
 
@@ -51,13 +51,13 @@ class FileAddresses:
         id = record["id"]
         if self.file.records.get(id) != record_digest(record):
             raise self.changed(id)
-        self._met.add(id)
+        self._checked.add(id)
 
     def check_complete(self) -> None:
         """Raise `PreconditionFailed` where a group or dataset of the file was not checked: it was unlinked."""
         ids = [id for id in self.file.records if collection_of(id) != "datatypes"]
-        if len(self._met) < len(ids) and sum(collection_of(id) == "groups" for id in ids) <= MAX_GROUPS:
-            raise self.changed(next(id for id in ids if id not in self._met))
+        if len(self._checked) < len(ids) and sum(collection_of(id) == "groups" for id in ids) <= MAX_GROUPS:
+            raise self.changed(next(id for id in ids if id not in self._checked))
 
     def form(self, dataset: Dataset) -> ChunkForm:
         """Return what the file has of a dataset's chunks."""
@@ -86,7 +86,7 @@ class FileAddresses:
         return FileChunks(dataset, chunks, self.file.plan, self.changed)
 
     def changed(self, what: str) -> PreconditionFailed:
-        """Return the error of something that is not as planned any more; the plan is dropped."""
+        """Drop the plan and return the error for something that was changed since."""
         root = self._context.domain.root or ""
         self._context.service.part(FilePlans).drop(root, self._asked, self.file.etag)
         return PreconditionFailed(f"{what} was changed while the map was made. Ask for the map again.")

@@ -33,9 +33,9 @@ Record = dict[str, Any]
 
 
 async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int], None]) -> PlannedChunks:
-    """Return the pieces of a linked dataset, of the file as it is now; `take` is told how many, and may refuse them.
+    """Return the pieces of a file-backed dataset, from the file as it is now; `take` counts them, and may refuse them.
 
-    `Unsupported` where a file cannot have them, `Conflict` where the linked file is not what it was.
+    `Unsupported` where a file cannot have them, `Conflict` where the backing file was changed.
     """
     layout, dataset = linked_layout(record) or {}, Dataset.of(record)
     if "file_uri" not in layout:
@@ -68,7 +68,7 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
 
 
 async def _current(owners: Owners, dataset: Dataset) -> LinkedFile:
-    """Return the linked file as it is now; `Conflict` where it is not the one that was linked to."""
+    """Return the backing file as it is now; `Conflict` where it is not the one that was linked to."""
     known = linked_file(dataset)
     try:
         found = await owners.ask_any(InspectFile(known.uri))
@@ -105,9 +105,9 @@ def _run(
 
 
 async def detect_filters(owners: Owners, chunks: PlannedChunks) -> PlannedChunks:
-    """Return chunks, at least one, with the filters they went through: of these less may be told than the file has.
+    """Return chunks, at least one, with the filters that they have: the layout may name fewer than the file applied.
 
-    The first chunk tells the filters, sizes tell where one was skipped. `Unsupported` where none fit.
+    The first chunk's bytes show the filters, sizes show where one was skipped. `Unsupported` where none fit.
     """
     return await asyncio.to_thread(_detected, chunks, await read_piece(owners, chunks, 0))
 
@@ -142,7 +142,7 @@ async def read_piece(owners: Owners, chunks: PlannedChunks, row: int) -> memoryv
 
 
 def check_piece(chunks: PlannedChunks, row: int, data: memoryview) -> None:
-    """Raise `Conflict` where a chunk's bytes are not what its filters make of so many elements."""
+    """Raise `Conflict` where a chunk's bytes do not decode to its number of elements."""
     places = chunks.linked
     assert places is not None
     spec = places.spec

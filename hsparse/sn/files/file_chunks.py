@@ -43,7 +43,7 @@ class FileChunks:
         self._changed = changed
         self._values = _Places.of(plan, (dataset.id, "chunks"))
         self._defined = _Places.of(plan, ((dataset.id, "defined"), "chunks"))
-        self._met = 0
+        self._located = 0
         self.grid = chunks.grid
 
     async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
@@ -63,7 +63,7 @@ class FileChunks:
         places = self._locate(scaled.reshape(len(inside), -1), [rows[number]["etag"] for number in inside])
         for number, told in zip(inside, places, strict=True):
             rows[number] = {**rows[number], "file": told}
-        self._met += len(inside)
+        self._located += len(inside)
         return rows
 
     def _locate(self, scaled: NDArray[np.uint64], etags: list[str]) -> list[Json]:
@@ -89,7 +89,7 @@ class FileChunks:
         if self._values is None:
             return []
         chunks = self._values.region.chunks
-        if int(chunks.stored.sum()) != self._met:
+        if int(chunks.stored.sum()) != self._located:
             raise self._changed(self._dataset.id)
         made = np.flatnonzero(~chunks.stored)
         found: list[Json] = []

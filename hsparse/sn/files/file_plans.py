@@ -23,13 +23,13 @@ from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.budget import Budget
 
 VERSION = 2
-"""Part of every etag: to be raised when the same domain is laid out in another way."""
+"""Part of every etag: to be incremented when the layout of files changes."""
 MAX_CACHED = 64 * 1024 * 1024
-"""Bytes of the plans that are kept; the last one is kept whatever it has."""
+"""Bytes of the plans that are cached; the last one is cached whatever its size."""
 GOOD_FOR = 5.0
-"""Seconds that a plan is used for parts of a file before it is compared with the domain again."""
+"""Seconds that a plan is used for ranges of a file before it is compared with the domain again."""
 REST = 20.0
-"""One whose comparison takes longer than a quarter of a second is used for so many times as long as that."""
+"""A plan whose comparison takes longer than a quarter of a second is reused for this many times its duration."""
 PLANNED_AT_ONCE = 2
 ATTEMPTS = 4
 Name = tuple[str, FileForm]
@@ -59,7 +59,7 @@ class _CachedPlan:
 class FilePlans:
     """Plans by root group and form; `answers` is the memory that reading for them may take.
 
-    `bands` are those of matrices that are kept for the next part of a file.
+    `bands` is the cache of matrix bands, for the next part of a file.
     """
 
     def __init__(self, owners: Owners, clock: Clock, settings: ServiceSettings, answers: Budget) -> None:
@@ -78,22 +78,22 @@ class FilePlans:
         return cls(service.owners, service.clock, service.settings, service.answers)
 
     async def current(self, root: str, form: FileForm = STOCK, *, check: bool) -> PlannedFile:
-        """Return a domain's file; with `check` it is the domain's at a moment after this call.
+        """Return a domain's file; with `check` the domain is read after this call.
 
-        Otherwise it may be some seconds old, see `GOOD_FOR`.
+        Otherwise the plan may be some seconds old, see `GOOD_FOR`.
         """
         name = (root, form)
         if not check and (held := self._good(name)):
             return held
         async with self._locks.hold(name):
-            # Others may have planned it while this request waited for its turn.
+            # Others may have planned it while this request waited for the lock.
             if not check and (held := self._good(name)):
                 return held
             async with self._gate:
                 return await self._planned(name)
 
     def drop(self, root: str, form: FileForm, etag: str) -> None:
-        """Forget a file that the domain is not any more."""
+        """Drop a plan that the domain no longer matches."""
         name = (root, form)
         held = self._held.get(name)
         if held is not None and held.file.etag == etag:
@@ -134,7 +134,7 @@ class FilePlans:
         return file
 
     async def _read(self, root: str, form: FileForm) -> DomainState:
-        """Read the state; what an interrupted shrink left outside of a matrix is erased, not counted."""
+        """Read the state; finish an interrupted shrink of a matrix first, so that what lies outside is not counted."""
         state = await read_domain_state(self._owners, root)
         if form.matrices is None:
             return state
@@ -154,6 +154,6 @@ class FilePlans:
             self._forget(oldest)
 
     def _forget(self, name: Name) -> None:
-        """Forget a plan and the bands that were made for it."""
+        """Drop a plan and the bands cached for it."""
         columns = self._held.pop(name).file.plan.columns.values()
         self.bands.forget(column.bands for column in columns)

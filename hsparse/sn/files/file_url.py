@@ -23,7 +23,7 @@ async def file_domain(service: Service, path: str) -> Domain:
         try:
             return await find_domain(service, normal_path(service, path))
         except HsparseError as other:
-            # What is told is about the name that was given.
+            # The error is about the name that was given.
             raise (error if other.kind in NOT_THERE else other) from other
 
 

@@ -72,12 +72,12 @@ class BandCache:
 
 
 class MatrixPieces:
-    """Reads bands, about `page` bytes of them at once; those in `held` are not made again."""
+    """Reads bands, about `page` bytes of chunks at once; bands in the cache are not computed again."""
 
-    def __init__(self, owners: Owners, page: int, held: BandCache) -> None:
+    def __init__(self, owners: Owners, page: int, cache: BandCache) -> None:
         self._owners = owners
         self._page = page
-        self._held = held
+        self._cache = cache
 
     async def read(self, column: MatrixColumn, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
         """Yield a column's bytes from `start` to before `stop`; `Moved` when a chunk changed since it was planned."""
@@ -128,7 +128,7 @@ class MatrixPieces:
                 await asyncio.to_thread(_add, maker, found)
             return await asyncio.to_thread(maker.finish)
 
-        return await self._held.get(bands, band, make)
+        return await self._cache.get(bands, band, make)
 
     async def _stored(self, bands: MatrixBands, row: int) -> memoryview:
         return await read_planned(self._owners, bands.spec, bands.chunks, row)

@@ -68,7 +68,7 @@ class SizedChunks:
         return found
 
     async def _judged(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
-        """Return chunks as foreign where the first is: whoever wrote that wrote all, or nearly so."""
+        """Return all chunks as foreign where the first is: one program usually wrote them all."""
         if (places := chunks.linked) is not None:
             if places.contiguous or not len(chunks):
                 return chunks

@@ -30,9 +30,9 @@ class HttpRange:
 
 
 def requested_range(headers: Mapping[str, str], etag: str, size: int) -> HttpRange | None:
-    """Return the range in a request for `size` bytes with `etag`, None where all are meant.
+    """Return the range in a request for `size` bytes with `etag`, None for the whole.
 
-    That is so without a Range, with several ranges or one that is malformed, which a server may ignore, and when
+    The whole is sent without a Range, for several ranges or a malformed one, which a server may ignore, and when
     If-Range names another state.
     """
     found = ONE_RANGE.fullmatch(headers.get(hdrs.RANGE, ""))

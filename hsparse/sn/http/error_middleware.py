@@ -76,7 +76,7 @@ def http_error_response(request: web.Request, error: web.HTTPException) -> web.S
 
 
 async def answer_expect(request: web.Request) -> web.StreamResponse | None:
-    """Answer an `Expect` header: a client that waits is told to go on, anything else is a 417."""
+    """Answer an `Expect` header: 100 for a client that waits to send its body, 417 for anything else."""
     if request.headers.get(hdrs.EXPECT, "").lower() != "100-continue":
         return respond_error(
             BadRequest("The Expect header may only say 100-continue; leave it out."), status=417

@@ -9,7 +9,7 @@ from hsparse.clock import Clock
 from hsparse.errors import RateLimited
 
 MAX_BUCKETS = 10_000
-"""Users whose buckets are kept: the one longest not seen, whose bucket is the fullest, is forgotten first."""
+"""Users whose buckets are kept; the least recently seen one, whose bucket is the fullest, is forgotten first."""
 BURST_SECONDS = 10
 
 

@@ -15,7 +15,7 @@ from hsparse.errors import BadRequest, TooLarge, Unsupported
 
 BODY_PATIENCE = 30.0
 BODY_RATE = 64 * 1024
-"""A body must come at this many bytes a second, after so many seconds: it holds memory that others wait for."""
+"""After `BODY_PATIENCE` seconds a body must arrive at this many bytes a second: others wait for its memory."""
 MAX_DIGITS = 19
 """Digits of a number in a query: as many as 2^63-1 has."""
 TRUE = frozenset({"1", "t", "true", "yes", "on"})

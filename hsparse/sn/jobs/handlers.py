@@ -66,7 +66,7 @@ async def get_job(context: Context) -> web.StreamResponse:
 
 
 async def delete_job(context: Context) -> web.StreamResponse:
-    """Stop a job that has not ended: its process is told to undo what it has begun. Forget one that has."""
+    """Stop a job that has not ended: its process undoes what it has begun. Delete the record of one that has ended."""
     record = await _record(context)
     id, service = record["id"], context.service
     if job_status(record, service.clock.now()) not in (JobStatus.QUEUED, JobStatus.RUNNING):

@@ -35,7 +35,7 @@ class JobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobOption:
-    """What values an option may have: `fits` says whether one may be, `told` what they are."""
+    """The values that an option can have: `fits` checks one, `told` describes them all."""
 
     fits: Callable[[Any], bool]
     told: str
@@ -77,7 +77,7 @@ OPTIONS: dict[JobKind, dict[str, JobOption]] = {
 def check_options(kind: JobKind, options: Any) -> dict[str, Any]:
     """Return the options in a body; `BadRequest` for one that there is not, and for values that do not fit.
 
-    Nor may they contradict each other, but for what only the file's place tells.
+    Options that contradict each other are refused too, as far as this does not depend on the file's place.
     """
     if options is None:
         return {}

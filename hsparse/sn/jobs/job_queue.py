@@ -1,4 +1,4 @@
-"""The jobs of this node: a few run, some wait, more are refused; of those that have ended a user's last are kept."""
+"""The queue of this node's jobs: some run, some wait, more are refused; the records of a user's last ones are kept."""
 
 from __future__ import annotations
 

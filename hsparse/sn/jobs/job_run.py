@@ -22,11 +22,11 @@ WAITING_SECONDS = 10.0
 """How often the record of a job is renewed that runs, or that waits."""
 DEFECT = Failure.of(HsparseError("Internal error; the server's log has the details."))
 FORGOTTEN = frozenset({ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.CONFLICT})
-"""What an update is answered with when nobody wants the job any more."""
+"""Errors of an update that mean that the job was deleted."""
 
 
 class JobRun:
-    """A job and the process that does it, which `prepare` makes when it is the job's turn."""
+    """A job and its process, which `prepare` makes when the queue lets the job run."""
 
     def __init__(
         self, job: Job, owners: Owners, clock: Clock, prepare: Callable[[], Awaitable[JobProcess]]
@@ -41,20 +41,20 @@ class JobRun:
         self._stopped_by: JobStatus | None = None
 
     def begin(self) -> None:
-        """It is the job's turn."""
+        """Let the job run."""
         self.running = True
         self._turn.set()
 
     def cancel(self) -> None:
-        """End it, as its owner wants."""
+        """End it for its owner."""
         self._stop(JobStatus.CANCELLED)
 
     def give_up(self) -> None:
-        """End it, as the node stops."""
+        """End it because the node stops."""
         self._stop(JobStatus.FAILED)
 
     async def run(self) -> JobStatus:
-        """Wait, run, and tell how it ended; its record tells the same."""
+        """Wait, run, and return how it ended; the job's record says the same."""
         renewing = asyncio.create_task(self._renew())
         status, failure = JobStatus.DONE, None
         try:
@@ -93,7 +93,7 @@ class JobRun:
             self._process.stop()
 
     async def _renew(self) -> None:
-        """Tell again and again that the job is not lost, and how far it is; stop it when nobody wants it."""
+        """Renew the record with the job's progress, so that the job is not lost; stop the job when it was deleted."""
         while True:
             if self._turn.is_set():
                 # A sign of life is a matter of time, nothing else happens that it could wait for.
@@ -124,7 +124,7 @@ class JobRun:
         return {"done": told.done} | ({} if told.total is None else {"total": told.total})
 
     def _why_stopped(self, failure: Failure | None) -> Failure | None:
-        """Return what to tell of a job that was stopped: what its process failed with, if it told that."""
+        """Return the error of a job that was stopped: the failure that its process reported, if there is one."""
         told = None if self._process is None else self._process.progress.failure
         if told is not None or self._stopped_by is JobStatus.CANCELLED:
             return told

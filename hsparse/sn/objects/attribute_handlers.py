@@ -180,7 +180,7 @@ async def _requested(context: Context) -> tuple[str, Record]:
 def _of_object(
     context: Context, wanted: dict[str, list[str] | None]
 ) -> Callable[[str, Record], list[Record]]:
-    """Return what lists the attributes of one of several objects: all, or those wanted of it that it has."""
+    """Return a function that lists an object's attributes: all, or those that are `wanted` of it and exist."""
 
     def show(id: str, record: Record) -> list[Record]:
         stored, names = record.get("attributes") or {}, wanted.get(id)

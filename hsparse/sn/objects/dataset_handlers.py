@@ -111,7 +111,7 @@ async def _fill_dataset(
     if value is not None and text is not None:
         raise BadRequest("Give value or value_base64, not both.")
     parse = parse_initial_value if text is None else parse_initial_bytes
-    # Of a list its length tells not how many elements it has.
+    # The length of a nested list is not its number of elements.
     count = len(text) if isinstance(text, str) else INLINE + 1
     array = await aside(count, parse, value if text is None else text, shape, datatype)
     dataset = Dataset.of(record)

@@ -133,7 +133,7 @@ def _parsed(context: Context, bodies: Any) -> Record:
 
 
 async def _titles(context: Context, id: str, stored: Record, wanted: list[str] | None) -> list[str]:
-    """Return the titles to answer with: all, or those wanted, of which each must be there."""
+    """Return the titles to answer with: all, or those wanted, which must all exist."""
     if wanted is None:
         return ordered_names(context, stored)
     for title in wanted:
@@ -143,7 +143,7 @@ async def _titles(context: Context, id: str, stored: Record, wanted: list[str] |
 
 
 def _of_group(context: Context, wanted: dict[str, list[str] | None]) -> Callable[[str, Record], list[Record]]:
-    """Return what lists the links of one of several groups: all, or those wanted of it that it has."""
+    """Return a function that lists a group's links: all, or those that are `wanted` of it and exist."""
 
     def show(id: str, group: Record) -> list[Record]:
         links, titles = group.get("links") or {}, wanted.get(id)

@@ -172,7 +172,7 @@ class FileRights:
     async def require(self, *uris: str) -> None:
         """Raise `Forbidden` for a file in a folder where the principal may not read.
 
-        The nearest folder or domain above the file decides; a file under none is anybody's. `BadRequest` for a
+        The nearest folder or domain above the file decides; a file under none is readable by all. `BadRequest` for a
         URI that names no file of the store.
         """
         folders = {file_key(uri, self.bucket).rpartition("/")[0] for uri in uris}

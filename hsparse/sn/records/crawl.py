@@ -23,7 +23,7 @@ from hsparse.wire.message import Record
 FIRST_READS, MOST_READS = 64, 500
 """Records asked for in one message: first, and at most."""
 READ_BYTES = 4 << 20
-"""About how many bytes of records one message is to bring, as far as the last one tells."""
+"""Bytes of records that one message is to bring, estimated from the last one."""
 Batch = list[tuple[str, Record]]
 Numbers = NDArray[np.uint64]
 OWN = 20
@@ -33,19 +33,19 @@ KINDS = ("g", "d", "t")
 
 
 class Pace:
-    """How many records to read next."""
+    """The number of records to read next, adapted to their size."""
 
     def __init__(self) -> None:
         self.reads = FIRST_READS
 
     def weigh(self, nbytes: int) -> None:
-        """Tell how many bytes the last batch came to: the next is made to come to `READ_BYTES`."""
+        """Take in the bytes of the last batch: the next one is sized to bring `READ_BYTES`."""
         wanted = self.reads * READ_BYTES // max(nbytes, 1)
         self.reads = max(1, min(wanted, 2 * self.reads, MOST_READS))
 
 
 class RecordSource(Protocol):
-    """Where records come from: batches of names and records, at a pace that follows what they weigh."""
+    """A source of named records, in batches whose size follows `pace`."""
 
     pace: Pace
 
@@ -110,7 +110,7 @@ class Crawl:
         self._owners = owners
         self._leaves = leaves
         self._domain = starts[0][1:OWN]
-        self._met = {kind: VisitedSet() for kind in KINDS}
+        self._visited = {kind: VisitedSet() for kind in KINDS}
         self._next: deque[tuple[str, Numbers]] = deque()
         self.pace = Pace()
         self._add(list(starts))
@@ -130,8 +130,8 @@ class Crawl:
             yield [(record["id"], record) for record in found]
 
     def ids(self, kind: str) -> list[str]:
-        """Return the ids of `kind` (`g`, `d`, `t`) that were met, ascending; what is gone may be among them."""
-        return [self._id(kind, number) for number in self._met[kind].all().tolist()]
+        """Return the visited ids of `kind` (`g`, `d`, `t`), ascending; deleted objects may be among them."""
+        return [self._id(kind, number) for number in self._visited[kind].all().tolist()]
 
     def _add(self, ids: list[str]) -> None:
         for kind in KINDS:
@@ -139,7 +139,7 @@ class Crawl:
             numbers = [_number(id) for id in ids if id.startswith(own)]
             if not numbers:
                 continue
-            new = self._met[kind].add(np.array(numbers, np.uint64))
+            new = self._visited[kind].add(np.array(numbers, np.uint64))
             if len(new) and (kind == "g" or self._leaves):
                 self._next.append((kind, new))
 

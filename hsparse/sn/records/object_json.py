@@ -18,9 +18,9 @@ from hsparse.wire.message import Record
 
 OBJECT_CLASSES = {"groups": "group", "datasets": "dataset", "datatypes": "datatype"}
 CACHE_BYTES = 32 << 20
-"""Bytes of memory that are kept."""
+"""Bytes of memory that the cache may take."""
 RECORD_WEIGHT = 8
-"""Bytes of memory of a record for each byte of its JSON, about."""
+"""Estimated bytes of memory of a record for each byte of its JSON."""
 
 
 def object_json(
@@ -104,10 +104,10 @@ def _dataset_properties(record: Record) -> Record:
 
 
 class ObjectJsonCache:
-    """Objects with their links and attributes, the least recently used out first.
+    """JSON of objects with their links and attributes, evicted least recently used first.
 
-    What is kept is of one record, never of another with the same id: records are not modified, a changed object
-    has a new one. Records that came over the wire are new each time, and made anew.
+    An entry is valid for one record, compared by identity: records are not modified, a changed object has a new one.
+    Records that came over the wire are new each time, and are encoded again.
     """
 
     def __init__(self, budget: int = CACHE_BYTES) -> None:

@@ -21,7 +21,7 @@ MAX_HOPS = 64
 """Soft and external links followed for one path; more is taken for a circle."""
 MAX_PATH = 32 * 1024
 STEPS_AT_ONCE = 64
-"""Records in memory are read without waiting: after so many, other requests get their turn."""
+"""Cached records are read without waiting: after this many steps, other requests run."""
 READS_AT_ONCE = 500
 """Records asked for in one message, so that neither it nor its reply grows with the domain."""
 MAX_GROUPS = 100_000
@@ -30,7 +30,7 @@ MAX_GROUPS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """Where a path has led: an object, and the domain it is in."""
+    """The object that a path leads to, and the domain it is in."""
 
     domain: Domain
     id: str
@@ -52,7 +52,7 @@ async def resolve_object(
 async def resolve_path(
     context: Context, domain: Domain, h5path: str, start: str | None = None
 ) -> ResolvedPath:
-    """Return where `h5path` leads, as `resolve_object` does; whether there is an object is not looked at."""
+    """Resolve `h5path` as `resolve_object` does, without reading the object: it may not exist."""
     start = start or context.arg("parent_id") or context.arg("grpid")
     place = ResolvedPath(domain, check_member(start, domain, "groups") if start else root_of(domain))
     return await _Path(context).follow(place, h5path)
@@ -84,7 +84,7 @@ def requested_id(context: Context, collection: str | None = None) -> str:
 
 
 class _Path:
-    """One resolution: it counts the links it had to follow."""
+    """The resolution of one path; it counts the links that it follows."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -131,7 +131,7 @@ class _Path:
         return await self._enter(link_file(link), link["h5path"])
 
     async def _enter(self, file: str, h5path: str) -> ResolvedPath:
-        """Go on in another domain, where the principal must have the right to read."""
+        """Continue in another domain, where the principal must have the right to read."""
         service = self._context.service
         domain = await find_domain(service, normal_path(service, file))
         await require_right(self._context, domain, Right.READ)

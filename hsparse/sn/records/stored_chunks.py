@@ -32,7 +32,7 @@ MOST_CHUNKS = 1 << 20
 MAP_PAGE = 9999
 """Chunks asked for at a time where all are: one fewer than ten pages of a listing have, which spares one more."""
 ROWS_AT_ONCE = 1000
-"""Chunks that are made ready for an answer before others have their turn: some 10 ms."""
+"""Chunks that are converted to JSON before other requests run: some 10 ms."""
 
 
 class ChunkOrder(StrEnum):
@@ -45,7 +45,7 @@ class ChunkOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChunkQuery:
-    """Which chunks of an iteration: those a selection meets (None: all), after one, without the first `skip`."""
+    """The chunks to list: those that a selection meets (None: all), after one, without the first `skip`."""
 
     selection: Selection | None
     order: ChunkOrder
@@ -55,17 +55,17 @@ class ChunkQuery:
 
 
 def map_query(after: Scaled = ()) -> ChunkQuery:
-    """Return what is asked for where all chunks are wanted: those after one, in the order that costs least."""
+    """Return the query for a page of all chunks: those after one, in the cheapest order."""
     return ChunkQuery(None, ChunkOrder.NATIVE, after, 0, MAP_PAGE)
 
 
 class ChunkPages(Protocol):
-    """The stored chunks of one dataset, page by page; `grid` is of the chunks that are told of."""
+    """The stored chunks of one dataset, page by page; `grid` is the grid of these chunks."""
 
     grid: Grid
 
     async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
-        """Return what is known of some chunks, each as answers have it, and the one to go on after (empty: no more).
+        """Return some chunks, each as answers have it, and the one to continue after (empty: no more).
 
         A page that others follow may have fewer than the limit, even none.
         """
@@ -73,14 +73,14 @@ class ChunkPages(Protocol):
 
 
 class StoredChunks(ChunkPages, Protocol):
-    """The stored chunks of one dataset, by any question."""
+    """The stored chunks of one dataset: paged, counted, by coordinates."""
 
     async def count(self, selection: Selection | None) -> int:
         """Return how many chunks a selection meets."""
         ...
 
     async def find(self, scaled: Scaled) -> Json | None:
-        """Return what is known of one chunk, None where it is not stored."""
+        """Return one chunk, None where it is not stored."""
         ...
 
     async def scaled(self) -> NDArray[np.uint64]:
@@ -89,7 +89,7 @@ class StoredChunks(ChunkPages, Protocol):
 
 
 async def defined_chunks(chunks: ChunkPages) -> AsyncGenerator[Json, None]:
-    """Yield what is known of every chunk that has anything."""
+    """Yield every chunk that has defined elements."""
     rows, marker = await chunks.page(map_query())
     while True:
         for row in rows:
@@ -200,7 +200,7 @@ def sections_json(table: list[list[int]]) -> list[Json]:
 
 
 class SignedChunks:
-    """The chunks of another `StoredChunks`, with `url`, good for so many seconds.
+    """The chunks of another `StoredChunks`, each with a `url` that is valid for `seconds`.
 
     Of chunks in files, `rights` are the asker's: `Forbidden` where they do not have the file itself read.
     """

@@ -1,7 +1,4 @@
-"""Domains and folders: getting, flushing, deleting.
-
-A domain's access control lists.
-"""
+"""Domains and folders: getting, flushing, deleting; and access control lists."""
 
 from __future__ import annotations
 

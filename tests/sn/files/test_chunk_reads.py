@@ -1,7 +1,4 @@
-"""Chunks of a planned state, or none.
-
-Runs of chunks of about so many bytes.
-"""
+"""Chunks as they were planned, or an error; runs of chunks of about `page` bytes."""
 
 from __future__ import annotations
 

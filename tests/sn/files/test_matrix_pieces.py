@@ -1,7 +1,4 @@
-"""Bands that are kept: made once, and the oldest forgotten.
-
-Sparse datasets as AnnData's and Binsparse's groups: against scipy, by ranges, and what stays as it is.
-"""
+"""The cache of bands; sparse datasets as AnnData's and Binsparse's groups: against scipy, by ranges."""
 
 from __future__ import annotations
 

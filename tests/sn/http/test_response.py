@@ -1,7 +1,4 @@
-"""JSON of answers, and floats in it.
-
-Links between answers.
-"""
+"""JSON of answers, floats in it, and links between answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Options of jobs are flags of the commands.
-
-What a job's record means, by the time that has passed.
-"""
+"""Options of jobs are flags of the commands; the status that a job's record means, by the time that has passed."""
 
 from __future__ import annotations
 

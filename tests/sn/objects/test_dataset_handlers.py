@@ -1,7 +1,4 @@
-"""Datasets, without their values.
-
-A dataset's extent.
-"""
+"""Datasets without their values, and their extent."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What groups, datasets and committed types have in common.
-
-Groups: creating, linking, getting, listing, deleting.
-
-Committed types.
-"""
+"""Groups, committed types, and what all objects have in common."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""From a request to its domain.
-
-Home folders, which exist as soon as somebody needs them.
-
-Who may have files read: the nearest folder above a file decides.
-"""
+"""Domains of requests, home folders, and rights to files of the store."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reading many records: all of them, by name, in batches of a bounded weight.
-
-Crawling: every object is met once, in batches whose size follows what the last one weighed.
-"""
+"""Reading many records by name, and crawling: each object once, in batches of bounded bytes."""
 
 from __future__ import annotations
 

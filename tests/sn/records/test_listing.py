@@ -1,11 +1,4 @@
-"""Parts of listings.
-
-Patterns of names.
-
-Bodies about several objects at once.
-
-Why something is not there, asked without changing anything.
-"""
+"""Pages, patterns, bodies about several objects, and errors for missing names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Records as clients see them, older ones too.
-
-Objects that are kept encoded are those that would have been made.
-"""
+"""JSON of records, older ones too, and its cache."""
 
 from __future__ import annotations
 

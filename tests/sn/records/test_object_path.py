@@ -1,7 +1,4 @@
-"""Objects by path.
-
-Walking groups: against graphs in a dict.
-"""
+"""Objects by path, and walks of groups against graphs in a dict."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How answers tell of chunks; which chunks there are is in test_chunks.py and test_linked_index.py.
-
-URLs of chunks' objects: anybody's on S3, nobody's elsewhere.
-"""
+"""Chunks as answers have them, with URLs; which chunks there are is in `tests/sn/chunks/test_handlers.py`."""
 
 from __future__ import annotations
 
