@@ -103,11 +103,11 @@ def make_service_app(service: Service) -> web.Application:
 async def running_jobs(service: Service, settings: Settings, url: str) -> AsyncIterator[None]:
     """Run jobs while the context lasts, against the node that listens on `url`."""
     prefix = (sys.executable, "-m", "hsparse.cli.main")
-    service.part(JobQueue).start(JobCommand(prefix, job_environment(settings), loopback(url)))
+    service.component(JobQueue).start(JobCommand(prefix, job_environment(settings), loopback(url)))
     try:
         yield
     finally:
-        await service.part(JobQueue).close()
+        await service.component(JobQueue).close()
 
 
 def loopback(url: str) -> str:

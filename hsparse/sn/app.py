@@ -19,21 +19,21 @@ from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.records.access import domain_path, find_domain, require_right
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.routes import ROUTES, Route, spelled_out
-from hsparse.sn.service import Part, Service
+from hsparse.sn.service import Component, Service
 from hsparse.sn.statistics import Statistics
 
 IDENTITY = "identity"
 UNCHECKED_BODY = 1 << 20
 """Bytes of the largest body on routes whose handlers check rights themselves: every client can send one."""
-PARTS: tuple[type[Part], ...] = (Statistics, ObjectJsonCache, FilePlans, JobQueue)
+COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, FilePlans, JobQueue)
 """Made before the first request, so that a wrong setting stops the start."""
 FIXED_HEADERS = {"Server": "hsparse", "X-XSS-Protection": "1; mode=block"}
 
 
 def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Application:
-    """Make the application that answers `routes` for `service`; `Misconfigured` when a part cannot be made."""
-    for kind in PARTS:
-        service.part(kind)
+    """Make the application that answers `routes` for `service`; `Misconfigured` when a component cannot be made."""
+    for kind in COMPONENTS:
+        service.component(kind)
     cors = Cors(service.settings.cors_origins)
     errors = ErrorMiddleware(service.authenticator.challenges)
     app = web.Application(middlewares=[service.metrics.middleware, _compression(service), errors.middleware])
@@ -45,7 +45,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     app.on_response_prepare.append(add_headers)
 
     async def stop(app: web.Application) -> None:
-        await service.part(Statistics).close()
+        await service.component(Statistics).close()
 
     app.on_cleanup.append(stop)
     handlers: dict[str, dict[str, AioHandler]] = {}

@@ -1,6 +1,6 @@
 """Sending messages to data nodes: to the owner of each object, in this process or over HTTP.
 
-Tests: tests/test_two_owners.py, tests/dn/test_server.py.
+Tests: tests/test_two_owners.py, tests/dn/test_service.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of a service node, made once and given to every request.
+"""The components of a service node, made once and given to every request.
 
 Tests: tests/sn/http/test_rate_limit.py, tests/sn/test_statistics.py.
 """
@@ -16,19 +16,19 @@ from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.budget import Budget
 
 
-class Part(Protocol):
+class Component(Protocol):
     """State that the handlers of one folder share, such as a cache or a queue; there is one for each node.
 
-    The service does not know the folders above it: each part says how it is made.
+    The service does not know the folders above it: each component says how it is made.
     """
 
     @classmethod
     def of(cls, service: Service) -> Self:
-        """Make the part of a service node."""
+        """Make the component of a service node."""
         ...
 
 
-P = TypeVar("P", bound=Part)
+C = TypeVar("C", bound=Component)
 
 
 class Service:
@@ -55,11 +55,11 @@ class Service:
         self.bodies = Budget(settings.request_memory)
         self.answers = Budget(settings.answer_memory)
         self.rates = RateLimit(settings.rate_limit, settings.rate_burst, clock)
-        self._parts: dict[type[Part], Any] = {}
+        self._components: dict[type[Component], Any] = {}
 
-    def part(self, kind: type[P]) -> P:
-        """Return the node's part of a class, made when it is first asked for."""
-        found: P | None = self._parts.get(kind)
+    def component(self, kind: type[C]) -> C:
+        """Return the node's component of a class, made when it is first asked for."""
+        found: C | None = self._components.get(kind)
         if found is None:
-            found = self._parts[kind] = kind.of(self)
+            found = self._components[kind] = kind.of(self)
         return found

@@ -55,7 +55,7 @@ async def _with_objects(context: Context, root: str, answer: Record) -> web.Stre
     ignore_nan = context.flag("ignore_nan")
 
     def whole(id: str, record: Record) -> bytes:
-        return context.service.part(ObjectJsonCache).object_json(record, ignore_nan=ignore_nan)
+        return context.service.component(ObjectJsonCache).object_json(record, ignore_nan=ignore_nan)
 
     crawl = Crawl(context.service.owners, root, leaves=True)
     return await respond_records(context, "domain_objs", crawl, whole, answer)
@@ -90,7 +90,7 @@ async def put_domain(context: Context) -> web.StreamResponse:
         if domain.root is None and _truth(context, body, "rescan"):
             raise BadRequest(f"{domain.path} is a folder: it has nothing to count.")
         if domain.root is not None and _truth(context, body, "rescan"):
-            await context.service.part(Statistics).rescan(domain.root)
+            await context.service.component(Statistics).rescan(domain.root)
         if wants_ids and domain.root is not None:
             return respond({"dn_ids": data_node_ids(context)})
         return web.Response(status=204)
@@ -156,7 +156,7 @@ def data_node_ids(context: Context) -> list[str]:
 async def _details(context: Context, domain: Domain, root: str) -> Record:
     details = dict(server_facts(context.service.settings))
     if context.flag("verbose"):
-        summary = await context.service.part(Statistics).of_domain(root)
+        summary = await context.service.component(Statistics).of_domain(root)
         details |= summary_json(summary, domain.record.get("lastModified", 0))
     return details
 

@@ -39,7 +39,9 @@ class FileAddresses:
         if form.matrices is not None:
             raise BadRequest("Matrices are no chunks of the file, and have no addresses: leave matrices out.")
         href = await file_href(context, context.domain, form)
-        return cls(await context.service.part(FilePlans).current(root, form, check=True), form, href, context)
+        return cls(
+            await context.service.component(FilePlans).current(root, form, check=True), form, href, context
+        )
 
     def told(self) -> Json:
         """Return what a map says of the file: URL, etag, size and form."""
@@ -88,5 +90,5 @@ class FileAddresses:
     def changed(self, what: str) -> PreconditionFailed:
         """Drop the plan and return the error for something that was changed since."""
         root = self._context.domain.root or ""
-        self._context.service.part(FilePlans).drop(root, self._asked, self.file.etag)
+        self._context.service.component(FilePlans).drop(root, self._asked, self.file.etag)
         return PreconditionFailed(f"{what} was changed while the map was made. Ask for the map again.")

@@ -29,7 +29,7 @@ DOMAIN_HEADER = "X-Hdf-Domain"
 async def get_file(context: Context) -> web.StreamResponse:
     """`GET /files/{path}.h5`: the domain as a file, or a range of it."""
     form, (_, root) = requested_form(context), await _domain(context)
-    headers, files = context.request.headers, context.service.part(FilePlans)
+    headers, files = context.request.headers, context.service.component(FilePlans)
     file = await files.current(root, form, check=hdrs.RANGE not in headers)
     refused = _refused(context, file)
     if refused is not None:
@@ -55,7 +55,7 @@ async def get_file(context: Context) -> web.StreamResponse:
 async def head_file(context: Context) -> web.StreamResponse:
     """`HEAD /files/{path}.h5`: its length and etag, which are the domain's as it is now."""
     form, (path, root) = requested_form(context), await _domain(context)
-    file = await context.service.part(FilePlans).current(root, form, check=True)
+    file = await context.service.component(FilePlans).current(root, form, check=True)
     refused = _refused(context, file)
     if refused is not None:
         return refused

@@ -25,7 +25,7 @@ async def post_job(context: Context) -> web.StreamResponse:
     """Take a job: an import needs the right to create in the domain's folder, an export to read the domain."""
     _require_user(context)
     job = _parse(context, await read_json_object(context))
-    jobs = context.service.part(JobQueue)
+    jobs = context.service.component(JobQueue)
     await jobs.argument(job)
     if job.kind is JobKind.IMPORT:
         await _require_import(context, job)
@@ -73,7 +73,7 @@ async def delete_job(context: Context) -> web.StreamResponse:
         await service.owners.apply(DeleteObject(id))
         return respond({})
     outcome = await service.owners.apply(UpdateJob(id, {CANCEL: True}))
-    service.part(JobQueue).cancel(id)
+    service.component(JobQueue).cancel(id)
     return respond(job_json(outcome.record or record, service.clock.now()), 202)
 
 

@@ -47,7 +47,7 @@ async def get_dataset(context: Context) -> web.StreamResponse:
     extra: Record = {}
     if context.flag("verbose"):
         record = await requested(context, "datasets")
-        counted = await context.service.part(Statistics).of_dataset(record["root"], record["id"])
+        counted = await context.service.component(Statistics).of_dataset(record["root"], record["id"])
         extra = {} if counted is None else {"num_chunks": counted[0], "allocated_size": counted[1]}
     return await get_object(context, "datasets", **extra)
 

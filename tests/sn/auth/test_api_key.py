@@ -1,4 +1,4 @@
-""" """
+"""API keys, the key file, and signing in by keys."""
 
 from __future__ import annotations
 

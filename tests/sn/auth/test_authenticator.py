@@ -1,4 +1,4 @@
-"""Names and passwords in the Basic scheme."""
+"""Authentication by each scheme, and credentials of the Basic scheme."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""" """
+"""Hashes of passwords, and the password file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-""" """
+"""Names of users and groups, the group file, and the admins of the settings."""
 
 from __future__ import annotations
 

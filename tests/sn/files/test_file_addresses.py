@@ -45,17 +45,17 @@ async def test_a_changed_domain_has_another_map(client: RestClient) -> None:
 
 def changed_when_planned(client: RestClient, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     """Let the next plan be followed by a change of the domain."""
-    planned = client.service.part(FilePlans).current
+    planned = client.service.component(FilePlans).current
 
     async def current(root: str, form: FileForm, *, check: bool) -> PlannedFile:
         found = await planned(root, form, check=check)
-        monkeypatch.setattr(client.service.part(FilePlans), "current", planned)
+        monkeypatch.setattr(client.service.component(FilePlans), "current", planned)
         method, path, body = change
         made = await client(method, path, body)
         assert made.status in (200, 201), made.body
         return found
 
-    monkeypatch.setattr(client.service.part(FilePlans), "current", current)
+    monkeypatch.setattr(client.service.component(FilePlans), "current", current)
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,9 @@ async def test_a_change_behind_the_first_bytes(client: RestClient, monkeypatch: 
 async def test_memory_is_that_of_what_is_read_at_once(client: RestClient) -> None:
     await fill_domain(client)
     root = (await client("GET", "/"))["root"]
-    file = await client.service.part(FilePlans).current(root, check=True)
+    file = await client.service.component(FilePlans).current(root, check=True)
     size = file.plan.file.size
-    pieces = FilePieces(client.service.owners, file.plan, 4096, client.service.part(FilePlans).bands)
+    pieces = FilePieces(client.service.owners, file.plan, 4096, client.service.component(FilePlans).bands)
     largest = max(int(one.chunks.size.max(initial=0)) for one in file.plan.regions.values())
     assert 2 * largest <= pieces.memory(0, size) <= 2 * (max(largest, 100_000) + 4096 + file_pieces.PART)
     assert pieces.memory(0, 10) < 2 * (1000 + file_pieces.PART)

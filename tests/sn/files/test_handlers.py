@@ -216,13 +216,13 @@ async def test_h5py_opens_it_over_http_in_a_few_requests(
 ) -> None:
     await fill_domain(client)
     asked: list[str] = []
-    counted = client.service.part(FilePlans).current
+    counted = client.service.component(FilePlans).current
 
     async def count(root: str, *form: Any, check: bool) -> PlannedFile:
         asked.append(root)
         return await counted(root, *form, check=check)
 
-    monkeypatch.setattr(client.service.part(FilePlans), "current", count)
+    monkeypatch.setattr(client.service.component(FilePlans), "current", count)
 
     # In a process of its own: fsspec leaves its session to the collector.
     await asyncio.to_thread(

@@ -208,7 +208,7 @@ async def test_any_range_is_that_part_of_the_whole(client: RestClient, form: str
     await place_matrix(client, "/hollow", random_matrix(5, 0.0001, (40_000, 500)), (8, 100))
     whole = await fetch(client, matrices=form)
     root = (await client("GET", "/"))["root"]
-    files = client.service.part(FilePlans)
+    files = client.service.component(FilePlans)
     file = await files.current(root, FileForm(matrices=MatrixEncoding(form)), check=True)
     pieces = FilePieces(client.service.owners, file.plan, 4096, files.bands)
     rng = np.random.default_rng(7)
@@ -319,7 +319,7 @@ async def test_a_range_reads_its_bands_and_no_others() -> None:
             ("indptr", 11 * 4, 4, 4),
             ("indptr", 0, 41 * 4, 16),
         ):
-            client.service.part(FilePlans).bands = type(client.service.part(FilePlans).bands)()
+            client.service.component(FilePlans).bands = type(client.service.component(FilePlans).bands)()
             store.reset()
             begin = places[name] + start
             part = await client(
@@ -346,7 +346,7 @@ async def test_bands_are_kept_for_the_next_part() -> None:
 async def test_bands_go_with_their_plan(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     id = await place_matrix(client, "/m", random_matrix(), (16, 8))
     root = (await client("GET", "/"))["root"]
-    files, alive = client.service.part(FilePlans), []
+    files, alive = client.service.component(FilePlans), []
     csr, csc = (FileForm(matrices=MatrixEncoding(f"anndata-{kind}")) for kind in ("csr", "csc"))
 
     async def planned(form: FileForm) -> str:
@@ -423,7 +423,7 @@ async def test_hdf5s_own_tools_read_it(client: RestClient, tmp_path: Path) -> No
 async def test_small_pages_and_small_caches(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_pieces, "BLOCK", 3)
     monkeypatch.setattr(chunk_reads, "MOST_AT_ONCE", 2)
-    client.service.part(FilePlans).bands = type(client.service.part(FilePlans).bands)(1)
+    client.service.component(FilePlans).bands = type(client.service.component(FilePlans).bands)(1)
     matrix = random_matrix()
     await place_matrix(client, "/m", matrix, (16, 8))
     for form in ENCODINGS:

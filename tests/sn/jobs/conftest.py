@@ -93,12 +93,12 @@ async def open_node(clock: ManualClock, places: Path, command: JobCommand) -> As
         settings = {"job_places": (f"file://{places}", "s3://lab/{user}/")} | settings
         client = RestClient(node, clock, *USERS, settings=ServiceSettings(**settings))
         opened.append(await client.open())
-        client.service.part(JobQueue).start(command)
+        client.service.component(JobQueue).start(command)
         return client
 
     yield make
     for client in opened:
-        await client.service.part(JobQueue).close()
+        await client.service.component(JobQueue).close()
         await client.close()
     await node.close()
 

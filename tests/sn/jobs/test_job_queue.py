@@ -36,7 +36,7 @@ async def test_some_wait_and_more_are_refused(open_node: Open, places: Path) -> 
 async def test_a_node_that_stops_ends_its_jobs_and_takes_no_more(rest: RestClient, places: Path) -> None:
     ids = [(await rest("POST", "/jobs", import_body(places, f"hold-{n}")))["id"] for n in range(2)]
     await until(rest, ids[0], "running")
-    await rest.service.part(JobQueue).close()
+    await rest.service.component(JobQueue).close()
     for id in ids:
         reply = await rest("GET", f"/jobs/{id}")
         assert (reply["status"], reply["error"]["kind"]) == ("failed", "busy")
@@ -52,7 +52,7 @@ async def test_the_last_jobs_of_a_user_are_kept(
         clock.time += 1
         ids.append((await rest("POST", "/jobs", import_body(places, f"a-{number}")))["id"])
         await until(rest, ids[-1], "done")
-        while rest.service.part(JobQueue)._tasks:
+        while rest.service.component(JobQueue)._tasks:
             await rest("GET", "/about")
     assert [job["id"] for job in (await rest("GET", "/jobs"))["jobs"]] == ids[-3:]
 
