@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,10 +37,10 @@ THIRD_PARTY: dict[str, set[str]] = {
     "dn.server": {"aiohttp"},
     "sn": {"numpy", "aiohttp", "orjson", "h5json"},
     "sn.values.arrow": {"nanoarrow", "numpy"},
-    "sn.compression": {"imagecodecs"},
+    "sn.http.compression": {"imagecodecs"},
     "sn.openapi": {"yaml"},
     "sn.metrics": {"prometheus_client", "aiohttp"},
-    "sn.auth.password_hash": {"argon2"},
+    "sn.auth.password_file": {"argon2"},
     "sn.auth.signed_token": {"joserfc"},
     "client": {"numpy"},
     "config": {"pydantic", "pydantic_settings"},
@@ -115,12 +114,7 @@ def test_no_cycles() -> None:
             rest = name.removeprefix("hsparse.")
             while rest and rest not in known:
                 rest = rest.rpartition(".")[0]
-            if (
-                name.startswith("hsparse.")
-                and rest
-                and rest != module
-                and not _type_checking_only(path, rest)
-            ):
+            if name.startswith("hsparse.") and rest and rest != module:
                 targets.add(rest)
         graph[module] = targets
     done: set[str] = set()
@@ -134,17 +128,3 @@ def test_no_cycles() -> None:
 
     for module in graph:
         visit(module, ())
-
-
-def _type_checking_only(path: Path, target: str) -> bool:
-    """Whether a file imports `target` under `if TYPE_CHECKING:`, where nothing is imported at run time."""
-    return f"hsparse.{target}" in _type_checking(path)
-
-
-@cache
-def _type_checking(path: Path) -> frozenset[str | None]:
-    """Return the modules that a file imports from under `if TYPE_CHECKING:`."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            return frozenset(item.module for item in node.body if isinstance(item, ast.ImportFrom))
-    return frozenset()

@@ -13,7 +13,7 @@ from hsparse.clock import SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, Conflict, Moved
-from hsparse.sn.owners import Owners
+from hsparse.sn.data_nodes import Owners
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.direct_door import DirectDoor
 from hsparse.testing.door import Kind, Place

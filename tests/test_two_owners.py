@@ -18,7 +18,7 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
-from hsparse.sn.owners import Owners
+from hsparse.sn.data_nodes import Owners
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.direct_door import DirectDoor
 from hsparse.testing.door import Door, Kind, NotDone, Place

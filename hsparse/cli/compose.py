@@ -20,10 +20,10 @@ from hsparse.config import Settings, job_environment
 from hsparse.dn.service import DataService
 from hsparse.errors import Misconfigured
 from hsparse.sn.app import create_app
+from hsparse.sn.data_nodes import Owners, RemoteNode
 from hsparse.sn.jobs.job_process import JobCommand
+from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
-from hsparse.sn.owners import Owners
-from hsparse.sn.remote_node import RemoteNode
 from hsparse.sn.server import Runner
 from hsparse.sn.service import Service
 from hsparse.storage.object_store import ObjectStore
@@ -103,11 +103,11 @@ def make_service_app(service: Service) -> web.Application:
 async def running_jobs(service: Service, settings: Settings, url: str) -> AsyncIterator[None]:
     """Run jobs while the context lasts, against the node that listens on `url`."""
     prefix = (sys.executable, "-m", "hsparse.cli.main")
-    service.jobs.start(JobCommand(prefix, job_environment(settings), loopback(url)))
+    service.component(JobQueue).start(JobCommand(prefix, job_environment(settings), loopback(url)))
     try:
         yield
     finally:
-        await service.jobs.close()
+        await service.component(JobQueue).close()
 
 
 def loopback(url: str) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hsparse.errors import BadRequest, Unauthenticated
-from hsparse.sn.auth.basic_credential import basic_credential
+from hsparse.sn.auth.authenticator import basic_credential
 
 STANDARD_INPUT = 0
 GRACE = 20.0

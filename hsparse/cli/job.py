@@ -14,7 +14,7 @@ from hsparse.cli.progress import Form
 from hsparse.cli.server_flags import add_server_flags, connecting
 from hsparse.client.connection import Connection, Json
 from hsparse.errors import HsparseError
-from hsparse.sn.jobs.job_options import COUNT, OPTIONS, Kind
+from hsparse.sn.jobs.job import COUNT, OPTIONS, JobKind
 from hsparse.wire.message import Failure
 
 POLL_SECONDS = 1.0
@@ -94,7 +94,7 @@ def _command(
 
 
 def _begin(args: argparse.Namespace, server: Server, connection: Connection) -> int:
-    body = {"kind": args.kind, "domain": args.domain, "options": _options(Kind(args.kind), args.option)}
+    body = {"kind": args.kind, "domain": args.domain, "options": _options(JobKind(args.kind), args.option)}
     for name in ("source", "target"):
         if name in args:
             body[name] = getattr(args, name)
@@ -141,7 +141,7 @@ def _failure(job: Json) -> HsparseError:
     return Failure(error["kind"], error["message"]).error()
 
 
-def _options(kind: Kind, words: list[str]) -> Json:
+def _options(kind: JobKind, words: list[str]) -> Json:
     """Return options by name: numbers where they are to be, true where no value is given."""
     found: Json = {}
     for name, equals, value in (word.partition("=") for word in words):

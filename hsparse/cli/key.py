@@ -8,8 +8,7 @@ from pathlib import Path
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.auth.api_key import ApiKey, Role, new_key, written_time
-from hsparse.sn.auth.key_file import KeyFile
+from hsparse.sn.auth.api_key import ApiKey, KeyFile, Role, new_key, written_time
 from hsparse.sn.auth.password_file import PasswordFile
 
 DAY = 24 * 60 * 60

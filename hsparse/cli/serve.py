@@ -33,7 +33,7 @@ from hsparse.clock import SystemClock
 from hsparse.config import Settings
 from hsparse.dn.server import create_node_app
 from hsparse.errors import Misconfigured
-from hsparse.sn.owners import Owners
+from hsparse.sn.data_nodes import Owners
 from hsparse.wire.message import GetInfo
 
 STORE = ("root", "bucket", "s3_endpoint", "s3_region", "single_writer", "fsync", "put_log")

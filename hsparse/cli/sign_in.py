@@ -5,15 +5,12 @@ from __future__ import annotations
 from hsparse.clock import Clock
 from hsparse.config import Settings
 from hsparse.errors import Misconfigured
-from hsparse.sn.auth.authenticator import Authenticator, SingleUser
-from hsparse.sn.auth.group_file import GroupFile
+from hsparse.sn.auth.api_key import KeyAuthenticator, KeyFile
+from hsparse.sn.auth.authenticator import Authenticator, SchemeAuthenticator, SingleUser
 from hsparse.sn.auth.issuer import Issuer
-from hsparse.sn.auth.key_authenticator import KeyAuthenticator
-from hsparse.sn.auth.key_file import KeyFile
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.password_file import PasswordFile
-from hsparse.sn.auth.scheme_authenticator import SchemeAuthenticator
-from hsparse.sn.auth.standing import Standing
+from hsparse.sn.auth.roles import GroupFile, Roles
 from hsparse.sn.auth.token_authenticator import TokenAuthenticator, TokenRules
 
 
@@ -29,7 +26,7 @@ def make_authenticator(settings: Settings, clock: Clock) -> Authenticator:
         passwords=PasswordAuthenticator(accounts, clock) if accounts is not None else None,
         keys=_keys(settings, clock, accounts),
         tokens=_tokens(settings, clock),
-        standing=_standing(settings),
+        roles=_roles(settings),
     )
 
 
@@ -60,8 +57,8 @@ def _tokens(settings: Settings, clock: Clock) -> TokenAuthenticator | None:
     return TokenAuthenticator(Issuer(settings.oidc_issuer, clock), clock, rules)
 
 
-def _standing(settings: Settings) -> Standing:
+def _roles(settings: Settings) -> Roles:
     groups = GroupFile(settings.group_file) if settings.group_file is not None else None
     if groups is not None:
         groups.check()
-    return Standing(groups, settings.admins)
+    return Roles(groups, settings.admins)

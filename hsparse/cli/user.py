@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.auth.password_file import PasswordFile, User
-from hsparse.sn.auth.password_hash import PasswordHash
+from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 
 
 def add_parser(

@@ -1,23 +1,27 @@
-"""What the server is and does: `/about` for anybody, `/info` and `/metrics` for those who watch it."""
+"""Handlers of `/about`, `/info` and `/metrics`: what the server is, its state, and its metrics."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from typing import Any
 
 from aiohttp import hdrs, web
 
 from hsparse.sn.context import Context
+from hsparse.sn.http.response import respond
 from hsparse.sn.metrics import CONTENT_TYPE
-from hsparse.sn.respond import respond
-from hsparse.sn.server_facts import HSDS_VERSION
+from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.message import GetInfo
 
 READY = "READY"
+HSDS_VERSION = "1.0.2"
+"""The version of HSDS whose API this is; clients gate features on it."""
+COMPRESSORS = ("blosclz", "lz4", "lz4hc", "gzip", "zstd", "deflate")
 
 
 async def get_about(context: Context) -> web.StreamResponse:
-    """Answer with what clients look for before they do anything else."""
+    """Answer with the server's state and version, which clients ask for first."""
     nodes = sorted(context.service.owners.nodes)
     return respond(
         {
@@ -37,7 +41,7 @@ async def get_about(context: Context) -> web.StreamResponse:
 
 
 async def get_info(context: Context) -> web.StreamResponse:
-    """Answer with the state of this node, and of the data nodes as they tell it."""
+    """Answer with the state of this node and of each data node."""
     nodes = await context.service.owners.ask_all(GetInfo())
     node = {
         "id": "sn-001",
@@ -51,5 +55,18 @@ async def get_info(context: Context) -> web.StreamResponse:
 
 
 async def get_metrics(context: Context) -> web.StreamResponse:
-    """Answer with what the service node has counted, as Prometheus scrapes it."""
+    """Answer with the service node's metrics in Prometheus's format."""
     return web.Response(body=context.service.metrics.text(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
+
+
+def server_facts(settings: ServiceSettings) -> dict[str, Any]:
+    """Return the keys that a domain's answers have beside its record's."""
+    return {
+        "limits": {
+            "min_chunk_size": settings.min_chunk_size,
+            "max_chunk_size": settings.max_chunk_size,
+            "max_request_size": settings.max_request_size,
+        },
+        "compressors": list(COMPRESSORS),
+        "version": HSDS_VERSION,
+    }

@@ -1,4 +1,7 @@
-"""The door: every request is authenticated, placed in its domain and answered here, errors included."""
+"""The application: every request is authenticated, placed in its domain and answered here, errors included.
+
+Tests: tests/sn/http/test_error_middleware.py, tests/sn/test_routes.py, tests/sn/test_shapes.py.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +10,33 @@ from aiohttp.typedefs import Middleware
 
 from hsparse.errors import BadRequest, Unauthenticated
 from hsparse.model.principal import ANONYMOUS_NAME, Principal
-from hsparse.sn.access import domain_path, find_domain, require
-from hsparse.sn.compression import POLICY, compress_body
 from hsparse.sn.context import Context
-from hsparse.sn.cors import Cors
-from hsparse.sn.refusals import AioHandler, Refusals, expect
-from hsparse.sn.route import Route
-from hsparse.sn.routes import ROUTES, spelled_out
-from hsparse.sn.service import Service
+from hsparse.sn.files.file_plans import FilePlans
+from hsparse.sn.http.compression import POLICY, compress_body
+from hsparse.sn.http.cors import Cors
+from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
+from hsparse.sn.jobs.job_queue import JobQueue
+from hsparse.sn.records.access import domain_path, find_domain, require_right
+from hsparse.sn.records.object_json import ObjectJsonCache
+from hsparse.sn.routes import ROUTES, Route, spelled_out
+from hsparse.sn.service import Component, Service
+from hsparse.sn.statistics import Statistics
 
 IDENTITY = "identity"
 UNCHECKED_BODY = 1 << 20
-"""The largest body on routes whose handlers check rights themselves: anybody can send one."""
+"""Bytes of the largest body on routes whose handlers check rights themselves: every client can send one."""
+COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, FilePlans, JobQueue)
+"""Made before the first request, so that a wrong setting stops the start."""
 FIXED_HEADERS = {"Server": "hsparse", "X-XSS-Protection": "1; mode=block"}
 
 
 def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Application:
-    """Make the application that answers `routes` for `service`."""
+    """Make the application that answers `routes` for `service`; `Misconfigured` when a component cannot be made."""
+    for kind in COMPONENTS:
+        service.component(kind)
     cors = Cors(service.settings.cors_origins)
-    refusals = Refusals(service.authenticator.challenges)
-    app = web.Application(
-        middlewares=[service.metrics.middleware, _compression(service), refusals.middleware]
-    )
+    errors = ErrorMiddleware(service.authenticator.challenges)
+    app = web.Application(middlewares=[service.metrics.middleware, _compression(service), errors.middleware])
 
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(FIXED_HEADERS)
@@ -37,22 +45,22 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     app.on_response_prepare.append(add_headers)
 
     async def stop(app: web.Application) -> None:
-        await service.statistics.close()
+        await service.component(Statistics).close()
 
     app.on_cleanup.append(stop)
     handlers: dict[str, dict[str, AioHandler]] = {}
     for route in routes:
         for path in spelled_out(route.path):
-            handlers.setdefault(path, {"OPTIONS": cors.preflight})[route.method] = bind(service, route)
+            handlers.setdefault(path, {"OPTIONS": cors.preflight})[route.method] = bind_route(service, route)
     for path, by_method in handlers.items():
         resource = app.router.add_resource(path)
         for method, handler in by_method.items():
-            resource.add_route(method, handler, expect_handler=expect)
+            resource.add_route(method, handler, expect_handler=answer_expect)
     return app
 
 
-def bind(service: Service, route: Route) -> AioHandler:
-    """Return what aiohttp calls for a route: who asks, about what, may they; then the handler."""
+def bind_route(service: Service, route: Route) -> AioHandler:
+    """Return what aiohttp calls for a route: authenticate, find the domain, check the right; then the handler."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         principal = await _principal(service, request)
@@ -62,23 +70,24 @@ def bind(service: Service, route: Route) -> AioHandler:
             if path is None:
                 raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
             domain = await find_domain(service, path)
-        limit = 0 if domain is not None else min(UNCHECKED_BODY, service.settings.max_request_size)
-        context = Context(service, request, principal, path, domain, limit)
+        most = service.settings.max_request_size
+        limit = most if domain is not None else min(UNCHECKED_BODY, most)
+        context = Context(request, limit, service, principal, path, domain)
         if domain is not None and route.right is not None:
-            await require(context, domain, route.right)
+            await require_right(context, domain, route.right)
         if not request.body_exists:
             return await route.handler(context)
         context.check_length()
         if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
             raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
-        async with service.bodies.hold(request.content_length or context.most):
+        async with service.bodies.hold(request.content_length or context.limit):
             return await route.handler(context)
 
     return handle
 
 
 async def _principal(service: Service, request: web.Request) -> Principal:
-    """Return who is asking, once that is counted: who does not say so, or wrongly, by where they come from."""
+    """Return who is asking, and count the request; without a valid credential it counts for the remote address."""
     stranger = f"{ANONYMOUS_NAME} {request.remote}"
     try:
         principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
@@ -90,7 +99,7 @@ async def _principal(service: Service, request: web.Request) -> Principal:
 
 
 def _compression(service: Service) -> Middleware:
-    """Return the middleware that compresses whole answers, and tells streams whether they may be."""
+    """Return the middleware that compresses whole answers, and notes the policy for streams."""
     policy = service.settings.compress
 
     @web.middleware

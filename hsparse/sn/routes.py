@@ -1,19 +1,33 @@
-"""The route table: who answers what, and which right that needs in the request's domain."""
+"""The route table: which handler answers a request, and which right that needs in the request's domain."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from aiohttp import web
 
 from hsparse.model.objid import COLLECTIONS
 from hsparse.model.right import Right
 from hsparse.sn.about import get_about, get_info, get_metrics
-from hsparse.sn.chunks.chunk_map import get_dataset_map, get_map
-from hsparse.sn.chunks.chunk_value import get_chunk_value, put_chunk_value
-from hsparse.sn.chunks.chunks import get_chunk, get_chunk_selection, get_chunks
-from hsparse.sn.domains.acls import get_acl, get_acls, put_acl
-from hsparse.sn.domains.domains import delete_domain, get_domain, post_domain, put_domain
-from hsparse.sn.domains.folders import get_domains
-from hsparse.sn.files.files import get_file, head_file
-from hsparse.sn.jobs.jobs import delete_job, get_job, get_jobs, post_job
-from hsparse.sn.objects.attributes import (
+from hsparse.sn.chunks.chunk_value_handlers import get_chunk_value, put_chunk_value
+from hsparse.sn.chunks.handlers import get_chunk, get_chunk_selection, get_chunks
+from hsparse.sn.chunks.map_handlers import get_dataset_map, get_map
+from hsparse.sn.context import Context
+from hsparse.sn.domains.folder_handlers import get_domains
+from hsparse.sn.domains.handlers import (
+    delete_domain,
+    get_acl,
+    get_acls,
+    get_domain,
+    post_domain,
+    put_acl,
+    put_domain,
+)
+from hsparse.sn.files.handlers import get_file, head_file
+from hsparse.sn.jobs.handlers import delete_job, get_job, get_jobs, post_job
+from hsparse.sn.objects.attribute_handlers import (
     delete_attribute,
     delete_attributes,
     get_attribute,
@@ -24,24 +38,29 @@ from hsparse.sn.objects.attributes import (
     put_attribute_value,
     put_attributes,
 )
-from hsparse.sn.objects.datasets import (
+from hsparse.sn.objects.dataset_handlers import (
     delete_dataset,
     get_dataset,
     get_dataset_by_path,
     get_dataset_type,
     get_datasets,
+    get_shape,
     post_datasets,
+    put_shape,
 )
-from hsparse.sn.objects.datatypes import (
+from hsparse.sn.objects.handlers import (
     delete_datatype,
+    delete_group,
     get_datatype,
     get_datatype_by_path,
     get_datatypes,
+    get_group,
+    get_group_by_path,
+    get_groups,
     post_datatypes,
+    post_groups,
 )
-from hsparse.sn.objects.extent import get_shape, put_shape
-from hsparse.sn.objects.groups import delete_group, get_group, get_group_by_path, get_groups, post_groups
-from hsparse.sn.objects.links import (
+from hsparse.sn.objects.link_handlers import (
     delete_link,
     delete_links,
     get_link,
@@ -51,12 +70,27 @@ from hsparse.sn.objects.links import (
     put_links,
 )
 from hsparse.sn.openapi import get_docs, get_openapi
-from hsparse.sn.route import Route
 from hsparse.sn.values.sparse import delete_value, get_defined, post_erase
 from hsparse.sn.values.values import get_value, post_value, put_value
 
+Handler: TypeAlias = Callable[[Context], Awaitable[web.StreamResponse]]
 ANY = "/{collection:groups|datasets|datatypes}/{id}"
 """An object of any collection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method and a path, who answers, and the right the principal needs in the request's domain.
+
+    With `right` None the middleware neither looks up a domain nor checks a right: the handler does what
+    is needed (`/about`, `/`, `/domains`).
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    right: Right | None
+
 
 DOMAIN_ROUTES = (
     Route("GET", "/about", get_about, None),
@@ -162,7 +196,7 @@ ROUTES: tuple[Route, ...] = (
 
 
 def spelled_out(path: str) -> tuple[str, ...]:
-    """Return a route's path once for each collection it is of: they are looked up by what is before any braces."""
+    """Return a route's path once for each of its collections: aiohttp indexes paths by the text before any braces."""
     return (
         tuple(path.replace(ANY, f"/{name}/{{id}}") for name in COLLECTIONS.values())
         if ANY in path

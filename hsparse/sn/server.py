@@ -1,4 +1,4 @@
-"""The service node's HTTP server: aiohttp's, whose own refusals have the shape of all others too."""
+"""The service node's HTTP server: aiohttp's, with its own errors in the JSON shape of all others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import hdrs, http_exceptions, web
 
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.respond import respond_error
+from hsparse.sn.http.response import respond_error
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,8 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.layout import parse_layout
 from hsparse.model.objid import new_id, new_root_id
 from hsparse.model.variable_array import VariableArray
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.requested_dataset import ATTEMPTS
-from hsparse.sn.objects.trim import finish_trim
-from hsparse.sn.owners import Owners
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.records.dataset import ATTEMPTS, Dataset, finish_trim
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.sparse_read import SparseRead
 from hsparse.sn.values.sparse_variable_read import SparseVariableRead

@@ -15,8 +15,8 @@ from hsparse.cluster.membership import Membership
 from hsparse.errors import Unauthenticated
 from hsparse.model.principal import ANONYMOUS, Principal
 from hsparse.sn.app import create_app
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.metrics import Metrics
-from hsparse.sn.owners import Owners
 from hsparse.sn.service import Service
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.message import DataNode

@@ -18,7 +18,7 @@ from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
 from hsparse.model.datatype import parse_type
 from hsparse.model.principal import Principal
-from hsparse.sn.owners import Owners
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.settings import ServiceSettings
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.direct_door import DirectDoor

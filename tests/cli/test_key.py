@@ -9,8 +9,7 @@ import pytest
 
 from hsparse.cli import key
 from hsparse.clock import ManualClock
-from hsparse.sn.auth.api_key import Role, is_api_key
-from hsparse.sn.auth.key_file import KeyFile
+from hsparse.sn.auth.api_key import KeyFile, Role, is_api_key
 from hsparse.sn.auth.password_file import PasswordFile, User
 
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA"

@@ -10,9 +10,8 @@ from hsparse.clock import ManualClock
 from hsparse.config import load_settings
 from hsparse.errors import Misconfigured
 from hsparse.model.principal import Principal
-from hsparse.sn.auth.api_key import Role, new_key
-from hsparse.sn.auth.key_file import KeyFile
-from hsparse.sn.auth.scheme_authenticator import BASIC, BEARER
+from hsparse.sn.auth.api_key import KeyFile, Role, new_key
+from hsparse.sn.auth.authenticator import BASIC, BEARER
 
 TRUSTED = {"oidc_issuer": "https://login.example.org", "oidc_audience": "hsparse"}
 

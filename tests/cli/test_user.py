@@ -11,8 +11,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from hsparse.cli import user
-from hsparse.sn.auth.password_file import PasswordFile
-from hsparse.sn.auth.password_hash import PasswordHash
+from hsparse.sn.auth.password_file import PasswordFile, PasswordHash
 
 
 @pytest.fixture(autouse=True)

@@ -17,12 +17,12 @@ from hsparse.errors import Moved, StoreFailed, Unauthenticated
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.sn.remote_node import RemoteNode
+from hsparse.sn.data_nodes import RemoteNode
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
-from hsparse.testing.chunk_query_conformance import *  # noqa: F403
-from hsparse.testing.node_conformance import *  # noqa: F403
-from hsparse.testing.variable_conformance import *  # noqa: F403
+from hsparse.testing.chunk_query_conformance import *
+from hsparse.testing.node_conformance import *
+from hsparse.testing.variable_conformance import *
 from hsparse.wire.chunk_message import TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode, GetInfo
 

@@ -9,7 +9,7 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.principal import Principal
-from hsparse.sn.domains import statistics
+from hsparse.sn import statistics
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.testing.rest_client import RestClient

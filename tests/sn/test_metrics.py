@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hsparse.clock import ManualClock
 from hsparse.errors import NotFound
+from hsparse.sn.http.response import respond_error
 from hsparse.sn.metrics import CONTENT_TYPE, METRICS, Metrics
-from hsparse.sn.respond import respond_error
 
 Client = TestClient[web.Request, web.Application]
 

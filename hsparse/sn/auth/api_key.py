@@ -1,21 +1,30 @@
 """API keys: a secret for a program, which acts as a user until it expires or is revoked.
 
 A key is shown once, as `hsk_` and two runs of hex digits: a public id of 48 bits, and a secret of 256. Because
-that cannot be guessed, one SHA-256 is enough to keep it by; a slow hash is for what people choose.
+the secret cannot be guessed, the key file has its SHA-256; slow hashes are for passwords that people choose.
+
+The key file has one line a key:
+
+    id:sha256:user:role:group,group:created:expires:name
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
 from hmac import compare_digest
+from pathlib import Path
 
 from hsparse.clock import Clock
-from hsparse.errors import BadRequest
-from hsparse.sn.auth.user_name import NAME, check_group_name, check_user_name
+from hsparse.errors import BadRequest, Conflict, NotFound, Unauthenticated
+from hsparse.model.principal import Principal
+from hsparse.sn.auth.line_file import LineFile, LineFormat, is_blank
+from hsparse.sn.auth.password_file import PasswordFile
+from hsparse.sn.auth.roles import NAME, check_group_name, check_user_name
 
 PREFIX = "hsk_"
 TEXT = re.compile(rf"{PREFIX}([0-9a-f]{{12}})_[0-9a-f]{{64}}", re.ASCII)
@@ -23,6 +32,7 @@ ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
 DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 TIME = "%Y%m%dT%H%M%SZ"
 NEVER = "never"
+UNKNOWN = "The API key is not known to this server; it may have been revoked."
 
 
 class Role(StrEnum):
@@ -38,7 +48,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it is kept: times in seconds since the Unix epoch, `expires` None for never.
+    """A key as the file has it: times in seconds since the Unix epoch, `expires` None for never.
 
     `BadRequest` for what could not be written to a key file.
     """
@@ -90,14 +100,14 @@ class ApiKey:
         return cls(id, digest, user, Role(role), members, made, _read_time(expires), name)
 
     def matches(self, text: str) -> bool:
-        """Say whether `text` is this key, in a time that does not tell how nearly."""
+        """Say whether `text` is this key, in constant time."""
         return compare_digest(digest_of(text), self.digest)
 
 
 def new_key(
     clock: Clock, name: str, user: str, role: Role, groups: tuple[str, ...], expires: int | None
 ) -> tuple[str, ApiKey]:
-    """Return a new key's text, which is not kept, and the key as it is kept."""
+    """Return a new key's text, which is not stored, and the key for the file."""
     id = clock.token(6).hex()
     text = f"{PREFIX}{id}_{clock.token(32).hex()}"
     return text, ApiKey(id, digest_of(text), user, role, groups, int(clock.now()), expires, name)
@@ -116,7 +126,7 @@ def id_of(text: str) -> str:
 
 
 def digest_of(text: str) -> str:
-    """Return what is kept of a key's text: SHA-256, in hex."""
+    """Return what the file has of a key's text: SHA-256, in hex."""
     return sha256(text.encode()).hexdigest()
 
 
@@ -132,3 +142,96 @@ def _read_time(text: str) -> int | None:
         return int(datetime.strptime(text, TIME).replace(tzinfo=UTC).timestamp())
     except ValueError:
         raise BadRequest(f"{text!r} is not a time like 20270131T120000Z, or {NEVER}.") from None
+
+
+def _read_key(line: str) -> tuple[str, ApiKey]:
+    key = ApiKey.of_line(line)
+    return key.id, key
+
+
+KEY_LINES = LineFormat("key file", "make one with 'hsparse key add'", _read_key)
+
+
+class KeyFile:
+    """A key file, read when first used and again whenever it has changed on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = LineFile(path, KEY_LINES)
+
+    @property
+    def path(self) -> Path:
+        return self._file.path
+
+    def keys(self) -> Mapping[str, ApiKey]:
+        """Return all keys by id, as the file is now; `Misconfigured` as `LineFile.entries`."""
+        return self._file.entries()
+
+    def served(self) -> Mapping[str, ApiKey]:
+        """Return the same to answer a request with, as `LineFile.served`."""
+        return self._file.served()
+
+    def add(self, key: ApiKey) -> None:
+        """Add a key; `Conflict` when there is one of that name. Makes the file if need be."""
+
+        def change(lines: list[str]) -> None:
+            if any(one.name == key.name for one in _keys_of(lines)):
+                raise Conflict(
+                    f"There is a key named {key.name} in {self.path} already; revoke it, or choose another name."
+                )
+            lines.append(key.line)
+
+        self._file.edit(change)
+
+    def revoke(self, picks: Callable[[ApiKey], bool]) -> list[ApiKey]:
+        """Remove the keys that `picks` says, and return them; `NotFound` when there is none."""
+        gone: list[ApiKey] = []
+
+        def change(lines: list[str]) -> None:
+            gone.extend(key for key in _keys_of(lines) if picks(key))
+            if not gone:
+                raise NotFound(f"There is no such key in {self.path}; 'hsparse key list' shows all.")
+            lines[:] = [line for line in lines if is_blank(line) or not picks(ApiKey.of_line(line))]
+
+        self._file.edit(change)
+        return gone
+
+
+def _keys_of(lines: list[str]) -> list[ApiKey]:
+    return [ApiKey.of_line(line) for line in lines if not is_blank(line)]
+
+
+class KeyAuthenticator:
+    """Signs in the keys of a key file, as the file is at each request: a revoked key is refused at once.
+
+    A check costs a stat and a SHA-256, so that nothing is remembered of it.
+    """
+
+    def __init__(self, file: KeyFile, clock: Clock, accounts: PasswordFile | None = None) -> None:
+        self._file = file
+        self._clock = clock
+        self._accounts = accounts
+
+    def principal(self, text: str, user: str | None = None) -> Principal:
+        """Return whom the key `text` acts as, which must be `user` if one is named.
+
+        `Unauthenticated` for a key that is unknown, revoked, expired or another user's, and for one whose user
+        was removed; `Misconfigured` when a file cannot be used.
+        """
+        key = self._file.served().get(id_of(text))
+        if key is None or not key.matches(text) or user not in (None, key.user):
+            raise Unauthenticated(UNKNOWN)
+        if key.expires is not None and self._clock.now() >= key.expires:
+            raise Unauthenticated(
+                f"The API key {key.name} expired at {written_time(key.expires)}; ask for a new one."
+            )
+        return self._principal(key)
+
+    def _principal(self, key: ApiKey) -> Principal:
+        if key.role is not Role.ACCOUNT:
+            return Principal(key.user, admin=key.role is Role.ADMIN, groups=frozenset(key.groups))
+        account = self._accounts.served().get(key.user) if self._accounts is not None else None
+        if account is None:
+            raise Unauthenticated(
+                f"The user {key.user} of the API key {key.name} is not in the password file."
+            )
+        return account.principal

@@ -1,10 +1,23 @@
-"""How a service node learns who is asking."""
+"""Authentication: from a request's `Authorization` header to a principal.
+
+Schemes are Basic (RFC 7617) and Bearer (RFC 6750), over passwords, API keys and tokens.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from typing import Protocol
 
-from hsparse.model.principal import Principal
+from hsparse.errors import Unauthenticated
+from hsparse.model.principal import ANONYMOUS, Principal
+from hsparse.sn.auth.api_key import PREFIX, KeyAuthenticator, is_api_key
+from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
+from hsparse.sn.auth.roles import Roles
+from hsparse.sn.auth.token_authenticator import TokenAuthenticator
+
+BASIC = 'Basic realm="hsparse", charset="UTF-8"'
+BEARER = 'Bearer realm="hsparse"'
 
 
 class Authenticator(Protocol):
@@ -16,12 +29,12 @@ class Authenticator(Protocol):
         ...
 
     async def principal(self, authorization: str | None) -> Principal:
-        """Return who is asking: the anonymous principal without a header; `Unauthenticated` for a bad one."""
+        """Return the principal, the anonymous one without a header; `Unauthenticated` for a bad credential."""
         ...
 
 
 class SingleUser:
-    """No credentials: whoever reaches the server (loopback only) is the one admin user."""
+    """No credentials: every request acts as the one admin user; for servers that listen on loopback only."""
 
     challenges: tuple[str, ...] = ()
 
@@ -30,3 +43,83 @@ class SingleUser:
 
     async def principal(self, authorization: str | None) -> Principal:
         return self._principal
+
+
+def basic_credential(text: str) -> tuple[str, str]:
+    """Return the name and password of a Basic credential; `Unauthenticated` when it is none."""
+    try:
+        decoded = base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, ValueError):
+        # The cause would carry the credential.
+        raise Unauthenticated("The Basic credential is not base64 of UTF-8 text (RFC 7617).") from None
+    name, colon, password = decoded.partition(":")
+    if not colon:
+        raise Unauthenticated("The Basic credential has no colon between name and password (RFC 7617).")
+    return name, password
+
+
+class SchemeAuthenticator:
+    """An `Authenticator` by passwords, API keys and tokens; None for what is not set up.
+
+    An API key is taken as a bearer token, and as the password of its user by clients that know nothing else.
+    """
+
+    def __init__(
+        self,
+        *,
+        passwords: PasswordAuthenticator | None = None,
+        keys: KeyAuthenticator | None = None,
+        tokens: TokenAuthenticator | None = None,
+        roles: Roles | None = None,
+    ) -> None:
+        self._passwords = passwords
+        self._keys = keys
+        self._tokens = tokens
+        self._roles = roles or Roles()
+
+    @property
+    def challenges(self) -> tuple[str, ...]:
+        basic = (BASIC,) if self._passwords or self._keys else ()
+        return (*basic, BEARER) if self._keys or self._tokens else basic
+
+    async def principal(self, authorization: str | None) -> Principal:
+        """Return the principal, the anonymous one without a header.
+
+        `Unauthenticated` for a wrong or malformed credential, and for a scheme that is not set up; `Busy`
+        when it cannot be checked now; `Misconfigured` when a file cannot be used.
+        """
+        if authorization is None:
+            return ANONYMOUS
+        scheme, _, rest = authorization.strip().partition(" ")
+        if scheme.lower() == "basic":
+            return self._roles.of(await self._basic(rest.strip()))
+        if scheme.lower() == "bearer":
+            return self._roles.of(await self._bearer(rest.strip()))
+        raise Unauthenticated(f"This authentication scheme is not supported; use {self._schemes()}.")
+
+    async def _basic(self, text: str) -> Principal:
+        name, password = basic_credential(text)
+        if self._keys is not None and is_api_key(password):
+            return self._keys.principal(password, name)
+        if self._passwords is None:
+            raise Unauthenticated(f"This server takes no passwords; use {self._schemes()}.")
+        return await self._passwords.sign_in(name, password)
+
+    async def _bearer(self, text: str) -> Principal:
+        if is_api_key(text):
+            if self._keys is None:
+                raise Unauthenticated(f"This server takes no API keys; use {self._schemes()}.")
+            return self._keys.principal(text)
+        if self._keys is not None and (text.startswith(PREFIX) or self._tokens is None):
+            raise Unauthenticated("This is not a whole API key: it is hsk_ and 77 more characters.")
+        if self._tokens is None:
+            raise Unauthenticated(f"Bearer tokens are not supported by this server; use {self._schemes()}.")
+        return await self._tokens.principal(text)
+
+    def _schemes(self) -> str:
+        ways = (
+            (self._passwords, "Basic with a user name and password"),
+            (self._keys, "Bearer with an API key"),
+            (self._tokens, "Bearer with a token of its OpenID Connect issuer"),
+        )
+        return ", or ".join(way for known, way in ways if known is not None)

@@ -54,7 +54,7 @@ class Issuer:
     def __init__(
         self, url: str, clock: Clock, fetch: Fetch | None = None, limits: IssuerLimits | None = None
     ) -> None:
-        check_url(url, "the issuer")
+        check_issuer_url(url, "the issuer")
         self.url = url
         self.version = 0
         """Counts the sets of keys: what was concluded from one must not outlive it."""
@@ -124,7 +124,7 @@ class Issuer:
         if not isinstance(where, str):
             raise IssuerFailed(f"The discovery document of {self.url} has no jwks_uri.")
         try:
-            check_url(where, "jwks_uri")
+            check_issuer_url(where, "jwks_uri")
         except Misconfigured as error:
             raise IssuerFailed(error.message) from error
         keys = read_keys(await self._fetch(where))
@@ -133,7 +133,7 @@ class Issuer:
         return keys
 
 
-def check_url(url: str, what: str) -> None:
+def check_issuer_url(url: str, what: str) -> None:
     """Raise `Misconfigured` for a URL whose answers could not be trusted: https, or http on this machine."""
     try:
         parts = urlsplit(url)

@@ -22,7 +22,7 @@ Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[Entry]):
+class LineFormat(Generic[Entry]):
     """What a file is: its name in messages, the command that makes one, and how a line is read.
 
     `read` returns an entry and the name it must not share with another; `BadRequest` says what is wrong,
@@ -38,7 +38,7 @@ class Kind(Generic[Entry]):
 class LineFile(Generic[Entry]):
     """Such a file at `path`, and its entries as they are now."""
 
-    def __init__(self, path: Path, kind: Kind[Entry]) -> None:
+    def __init__(self, path: Path, kind: LineFormat[Entry]) -> None:
         self.path = path
         self._kind = kind
         self._signature: Signature | None = None
@@ -48,8 +48,7 @@ class LineFile(Generic[Entry]):
     def served(self) -> Mapping[str, Entry]:
         """Return all entries as `entries` does, to answer a request with.
 
-        What is wrong with the file is the operator's to read, not everyone's: it is logged once, and told to
-        nobody.
+        What is wrong with the file is logged once, for the operator, and not sent to clients.
         """
         try:
             return self.entries()
@@ -81,7 +80,7 @@ class LineFile(Generic[Entry]):
     def edit(self, change: Callable[[list[str]], None]) -> None:
         """Replace the file by one with `change` applied to its lines; it is whole at every moment.
 
-        The new file is also the lock: whoever created it is the only one who edits. `Conflict` while another
+        The new file is also the lock: only the process that created it edits. `Conflict` while another
         edit is under way, `Misconfigured` when the file is wrong or not writable. The file is made if need be.
         """
         path = self.path.resolve()

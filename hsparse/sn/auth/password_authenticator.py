@@ -11,9 +11,8 @@ from hashlib import blake2b
 from hsparse.clock import Clock
 from hsparse.errors import Busy, RateLimited, Unauthenticated
 from hsparse.model.principal import Principal
-from hsparse.sn.auth.password_file import PasswordFile
-from hsparse.sn.auth.password_hash import PasswordHash
-from hsparse.sn.auth.user_name import is_user_name
+from hsparse.sn.auth.password_file import PasswordFile, PasswordHash
+from hsparse.sn.auth.roles import is_user_name
 
 WRONG = "The user name or the password is wrong."
 

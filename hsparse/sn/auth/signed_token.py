@@ -34,7 +34,7 @@ WRONG_SIGNATURE = "The bearer token's signature is not one of the issuer's."
 
 
 class Registry(jws.JWSRegistry):
-    """Limits of a token's parts, in bytes; headers that nobody here knows are no fault."""
+    """Limits of a token's parts, in bytes; unknown headers are allowed."""
 
     max_header_length = MAX_HEADER
     max_payload_length = MAX_TOKEN

@@ -12,8 +12,8 @@ from hsparse.clock import Clock
 from hsparse.errors import Misconfigured, Unauthenticated
 from hsparse.model.principal import Principal
 from hsparse.sn.auth.issuer import Issuer
+from hsparse.sn.auth.roles import is_user_name
 from hsparse.sn.auth.signed_token import read_header, verified_claims
-from hsparse.sn.auth.user_name import is_user_name
 
 MAX_GROUP = 256
 MAX_GROUPS = 1000

@@ -18,13 +18,18 @@ from hsparse.model.dataspace import dims_of
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import collection_of
 from hsparse.model.zarr_array import is_scale, plain_attributes, scales_of
-from hsparse.sn.chunks.mapped import TOLD, Mapped, components, linked_datasets
-from hsparse.sn.chunks.plain_data import check_plain
-from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, check_mask, chunk_rows
+from hsparse.sn.chunks.mapped_object import (
+    REPORTED_KINDS,
+    MappedObject,
+    check_referable,
+    datasets_of_group,
+    path_components,
+)
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.file_addresses import FileAddresses
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.walk import hard_links
-from hsparse.sn.owners import Owners
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.object_path import hard_links
+from hsparse.sn.records.stored_chunks import ChunkPages, Json, defined_chunks, refuse_filter_mask
 from hsparse.wire.message import Record
 
 MEDIA = "application/xml"
@@ -73,7 +78,7 @@ class Dmrpp:
                 yield text
         yield b"</Dataset>\n"
 
-    async def domain(self, name: str, owners: Owners, groups: AsyncGenerator[Mapped, None]) -> Text:
+    async def domain(self, name: str, owners: Owners, groups: AsyncGenerator[MappedObject, None]) -> Text:
         """Yield the document of a domain; `groups` are as `nested_groups` has them."""
         yield self._begin(name)
         inside: tuple[str, ...] = ()
@@ -81,7 +86,7 @@ class Dmrpp:
             async for group in groups:
                 if self._file is not None:
                     self._file.check(group.record)
-                here = components(group.path)
+                here = path_components(group.path)
                 if not all(map(is_xml, here)):  # the group above has told it
                     await self._pass(group.record, owners)
                     continue
@@ -94,7 +99,7 @@ class Dmrpp:
                     async for text in content:
                         yield text
         if self._file is not None:
-            self._file.check_all_met()
+            self._file.check_complete()
         yield b"</Group>\n" * len(inside) + b"</Dataset>\n"
 
     def _begin(self, name: str) -> bytes:
@@ -109,7 +114,7 @@ class Dmrpp:
         sizes, declared = await self._dimensions(group, record, owners)
         for name, size in declared.items():
             yield f'<Dimension name="{xml_text(name)}" size="{size}"/>\n'.encode()
-        datasets = linked_datasets(owners, record)
+        datasets = datasets_of_group(owners, record)
         async with aclosing(datasets):
             async for title, dataset in datasets:
                 if self._file is not None:
@@ -118,7 +123,7 @@ class Dmrpp:
                     variable = self._variable(title, dataset, sizes.get(title))
                     first = await anext(variable)
                 except HsparseError as error:
-                    if error.kind not in TOLD:
+                    if error.kind not in REPORTED_KINDS:
                         raise
                     left_out.append(f"{title}: {error.message}")
                     continue
@@ -135,7 +140,7 @@ class Dmrpp:
 
     async def _pass(self, record: Record, owners: Owners) -> None:
         """Compare with the file what is in a group that is left out."""
-        datasets = linked_datasets(owners, record)
+        datasets = datasets_of_group(owners, record)
         async with aclosing(datasets):
             async for _, dataset in datasets:
                 if self._file is not None:
@@ -150,7 +155,7 @@ class Dmrpp:
         """
         shapes: dict[str, tuple[tuple[int, ...], list[str]]] = {}
         own: dict[str, int] = {}
-        datasets = linked_datasets(owners, record)
+        datasets = datasets_of_group(owners, record)
         async with aclosing(datasets):
             async for title, dataset in datasets:
                 try:
@@ -192,9 +197,9 @@ class Dmrpp:
             raise Conflict(f"{dataset.id} was changed while the map was made. Ask for the map again.")
         title = xml_text(name)
         if is_linked(record):  # others have no masks
-            async for row in chunk_rows(chunks):
-                check_mask(row)
-        rows = chunk_rows(chunks)
+            async for row in defined_chunks(chunks):
+                refuse_filter_mask(row)
+        rows = defined_chunks(chunks)
         async with aclosing(rows):
             first = await anext(rows, None)
             yield self._head(variable, title, dims, record) + _chunks(variable, chunks)
@@ -216,13 +221,13 @@ class Dmrpp:
     def _described(self, dataset: Dataset) -> DapVariable:
         spec = dataset.spec
         made = self._file is not None and self._file.form(dataset) is ChunkForm.MADE
-        check_plain(dataset, "DMR++", made=made)
+        check_referable(dataset, "DMR++", made=made)
         if 0 in dataset.extent:
             raise Unsupported(f"{dataset.id} has no elements, which DAP4 has no dimension for.")
         return DapVariable.of(spec.datatype.dtype, spec.fill, () if made else spec.filters[0])
 
     def _chunk(self, row: Json) -> bytes:
-        check_mask(row)
+        refuse_filter_mask(row)
         place, href = row, ""
         if self._file is not None:
             place = row["file"]

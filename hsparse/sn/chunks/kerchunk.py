@@ -16,13 +16,12 @@ from hsparse.errors import HsparseError
 from hsparse.format.hdf5.chunk_region import ChunkForm
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.zarr_array import GROUP, is_scale, scales_of, zarr_array, zarr_attributes
-from hsparse.sn.chunks.mapped import TOLD, Mapped
-from hsparse.sn.chunks.plain_data import check_plain
-from hsparse.sn.chunks.stored_chunks import ChunkPages, Json, check_mask, chunk_rows
+from hsparse.sn.chunks.mapped_object import REPORTED_KINDS, MappedObject, check_referable
 from hsparse.sn.files.file_addresses import FileAddresses
-from hsparse.sn.json_text import encode_floats
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.walk import hard_links
+from hsparse.sn.http.response import encode_json
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.object_path import hard_links
+from hsparse.sn.records.stored_chunks import ChunkPages, Json, defined_chunks, refuse_filter_mask
 from hsparse.wire.message import Record
 
 Members = AsyncGenerator[bytes, None]
@@ -48,9 +47,9 @@ class References:
         """
         described = self._described(dataset, chunks)
         if is_linked(dataset.record):  # others have no masks
-            async for row in chunk_rows(chunks):
-                check_mask(row)
-        rows = chunk_rows(chunks)
+            async for row in defined_chunks(chunks):
+                refuse_filter_mask(row)
+        rows = defined_chunks(chunks)
         async with aclosing(rows):
             first = await anext(rows, None)
             yield _member(f"{prefix}.zarray", described)
@@ -63,12 +62,12 @@ class References:
 
     async def domain(
         self,
-        objects: AsyncGenerator[Mapped, None],
+        objects: AsyncGenerator[MappedObject, None],
         open_dataset: OpenDataset,
     ) -> Members:
         """Yield the whole JSON of a domain; datasets that zarr cannot have are `skipped`, with the reason."""
         skipped: dict[str, str] = {}
-        yield encode_floats(self.head())[:-1] + b',"refs":{' + _member(".zgroup", GROUP)
+        yield encode_json(self.head())[:-1] + b',"refs":{' + _member(".zgroup", GROUP)
         async with aclosing(objects):
             async for found in objects:
                 if self._file is not None:
@@ -85,7 +84,7 @@ class References:
                     members = self.array(prefix, *open_dataset(found.record))
                     first = await anext(members)
                 except HsparseError as error:
-                    if error.kind not in TOLD:
+                    if error.kind not in REPORTED_KINDS:
                         raise
                     skipped[found.path] = error.message
                     continue
@@ -94,7 +93,7 @@ class References:
                     async for member in members:
                         yield b"," + member
         if self._file is not None:
-            self._file.check_all_met()
+            self._file.check_complete()
         yield b'},"skipped":' + orjson.dumps(skipped) + b"}"
 
     def _dimensions(self, prefix: str, dataset: Dataset) -> list[str]:
@@ -108,12 +107,12 @@ class References:
     def _described(self, dataset: Dataset, chunks: ChunkPages) -> Json:
         spec = dataset.spec
         made = self._file is not None and self._file.form(dataset) is ChunkForm.MADE
-        check_plain(dataset, "zarr", made=made)
+        check_referable(dataset, "zarr", made=made)
         pipeline = () if made else spec.filters[0]
         return zarr_array(dataset.extent, chunks.grid.chunk, spec.datatype.dtype, spec.fill, pipeline)
 
     def _chunk(self, prefix: str, row: Json) -> bytes:
-        check_mask(row)
+        refuse_filter_mask(row)
         name = ".".join(map(str, row["scaled"])) or "0"
         if self._file is not None:
             place = [self._base, row["file"]["address"], row["file"]["size"]]
@@ -124,8 +123,8 @@ class References:
 
 def _member(name: str, value: Any) -> bytes:
     """Return a member of `refs`: metadata are JSON as text, chunks lists."""
-    return encode_floats(name) + b":" + orjson.dumps(_text(value) if isinstance(value, dict) else value)
+    return encode_json(name) + b":" + orjson.dumps(_text(value) if isinstance(value, dict) else value)
 
 
 def _text(value: Json) -> str:
-    return encode_floats(value).decode()
+    return encode_json(value).decode()

@@ -9,16 +9,22 @@ from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseEr
 from hsparse.model.acl import DEFAULT, full_rights
 from hsparse.model.objid import check_id, is_root, new_root_id
 from hsparse.model.right import Right
-from hsparse.sn.access import TOP, check_bucket, find_domain, normal_path, require
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.domains.home import folder_acls
+from hsparse.sn.records.access import (
+    TOP_FOLDER,
+    check_bucket,
+    find_domain,
+    folder_acls,
+    normal_path,
+    require_right,
+)
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """What the body of a creating request asks for."""
+class _DomainRequest:
+    """The parsed body of a request that creates a domain or folder."""
 
     path: str
     owner: str
@@ -34,19 +40,24 @@ async def create_domain(context: Context, body: Record) -> Record:
     `Conflict` when it exists, `NotFound` when its parent does not, `Forbidden` without the right to create
     there. At the top level, and for another owner, only an admin may.
     """
-    wish = _parse(context, body)
-    parent = await require_creation(context, wish.path)
-    if (await context.service.owners.read(wish.path))[0].failure is None:
-        raise Conflict(f"{wish.path} exists already.")
-    linked = await _linked_root(context, wish.linked) if wish.linked is not None else None
+    requested = _parse(context, body)
+    parent = await require_creation(context, requested.path)
+    if (await context.service.owners.read(requested.path))[0].failure is None:
+        raise Conflict(f"{requested.path} exists already.")
+    linked = await _linked_root(context, requested.linked) if requested.linked is not None else None
     root = linked
-    if not wish.folder and linked is None:
-        root = await _create_root(context, wish)
+    if not requested.folder and linked is None:
+        root = await _create_root(context, requested)
     now = context.service.clock.now()
-    record: Record = {"owner": wish.owner, "acls": _acls(parent, wish), "created": now, "lastModified": now}
+    record: Record = {
+        "owner": requested.owner,
+        "acls": _acls(parent, requested),
+        "created": now,
+        "lastModified": now,
+    }
     record |= {"root": root} if root is not None else {}
     try:
-        await context.service.owners.apply(CreateObject(wish.path, record))
+        await context.service.owners.apply(CreateObject(requested.path, record))
     except HsparseError:
         if root is not None and linked is None:
             await context.service.owners.change(DeleteObject(root))
@@ -54,7 +65,7 @@ async def create_domain(context: Context, body: Record) -> Record:
     return record
 
 
-def _parse(context: Context, body: Record) -> _Wish:
+def _parse(context: Context, body: Record) -> _DomainRequest:
     if context.path is None or context.path == "/":
         raise BadRequest("No domain given: name the new one by ?domain= or the X-Hdf-domain header.")
     folder = bool(body.get("folder"))
@@ -66,7 +77,9 @@ def _parse(context: Context, body: Record) -> _Wish:
         linked = normal_path(context.service, linked)
     if root is not None and not is_root(check_id(root, "groups")):
         raise BadRequest(f"{root!r} is not the id of a root group.")
-    return _Wish(context.path, _owner(context, body), folder, linked, root, _properties(body.get("group")))
+    return _DomainRequest(
+        context.path, _owner(context, body), folder, linked, root, _properties(body.get("group"))
+    )
 
 
 def _text(body: Record, key: str) -> str | None:
@@ -96,16 +109,16 @@ def _properties(group: Any) -> Record:
     return dict(properties)
 
 
-async def require_creation(context: Context, wished: str) -> Domain:
-    """Return the folder in which a domain `wished` would be; `Forbidden` when the principal may not create there.
+async def require_creation(context: Context, new_path: str) -> Domain:
+    """Return the folder in which a domain `new_path` would be; `Forbidden` when the principal may not create there.
 
     `NotFound` when there is no such folder, `BadRequest` when it is a domain.
     """
-    path = wished.rpartition("/")[0]
+    path = new_path.rpartition("/")[0]
     if not path:
         if not context.principal.admin:
-            raise Forbidden(f"{wished} is at the top level: only an admin can create it.")
-        return TOP
+            raise Forbidden(f"{new_path} is at the top level: only an admin can create it.")
+        return TOP_FOLDER
     try:
         parent = await find_domain(context.service, path, context.principal)
     except HsparseError as error:
@@ -116,7 +129,7 @@ async def require_creation(context: Context, wished: str) -> Domain:
         raise
     if parent.root is not None:
         raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")
-    await require(context, parent, Right.CREATE)
+    await require_right(context, parent, Right.CREATE)
     return parent
 
 
@@ -129,34 +142,34 @@ async def _linked_root(context: Context, path: str) -> str:
     if domain.root is None:
         raise BadRequest(f"{path} is a folder: only a domain can be linked.")
     for right in Right:
-        await require(context, domain, right)
+        await require_right(context, domain, right)
     return domain.root
 
 
-async def _create_root(context: Context, wish: _Wish) -> str:
+async def _create_root(context: Context, requested: _DomainRequest) -> str:
     clock = context.service.clock
-    root, now = wish.root or new_root_id(clock), clock.now()
+    root, now = requested.root or new_root_id(clock), clock.now()
     record: Record = {
         "id": root,
         "root": root,
         "created": now,
         "lastModified": now,
-        "domain": wish.path,
+        "domain": requested.path,
         "links": {},
         "attributes": {},
     }
-    if wish.properties:
-        record["creationProperties"] = wish.properties
+    if requested.properties:
+        record["creationProperties"] = requested.properties
     await context.service.owners.apply(CreateObject(root, record))
     return root
 
 
-def _acls(parent: Domain, wish: _Wish) -> dict[str, dict[str, bool]]:
+def _acls(parent: Domain, requested: _DomainRequest) -> dict[str, dict[str, bool]]:
     """Return the new domain's ACLs: the parent's that grant anything, but for `default` and the owner."""
     inherited = {
         user: rights
         for user, rights in (parent.record.get("acls") or {}).items()
-        if user not in (DEFAULT, wish.owner, parent.record.get("owner")) and any(rights.values())
+        if user not in (DEFAULT, requested.owner, parent.record.get("owner")) and any(rights.values())
     }
-    own = folder_acls(wish.owner) if wish.folder else {wish.owner: full_rights()}
+    own = folder_acls(requested.owner) if requested.folder else {requested.owner: full_rights()}
     return inherited | own

@@ -1,4 +1,4 @@
-"""All that the file of a domain is planned from, and a digest that changes with any of it."""
+"""The state of a domain that its file is planned from, and a digest that changes with any of it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import collection_of, map_key
-from hsparse.sn.chunks.stored_chunks import MAP_PAGE
-from hsparse.sn.files.linked_pieces import linked_chunks
-from hsparse.sn.objects.crawl import Crawl
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.reading import Batch
-from hsparse.sn.owners import Owners
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.files.file_backed_pieces import file_backed_chunks
+from hsparse.sn.records.crawl import Batch, Crawl
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.stored_chunks import MAP_PAGE
 from hsparse.wire.chunk_info_message import ListChunks
 from hsparse.wire.message import Record
 
 MOST_METADATA = 64 * 1024 * 1024
 """Bytes that the records of a domain may have, as JSON."""
 MOST_CHUNKS = 1 << 20
-"""Stored chunks that a domain may have: some 60 bytes each are held."""
+"""Stored chunks that a domain may have: each takes some 60 bytes of memory."""
 LISTINGS_AT_ONCE = 16
 DIGEST_SIZE = 16
 
@@ -45,12 +44,11 @@ class DomainState:
     digest: bytes
 
 
-async def read_state(owners: Owners, root: str) -> DomainState:
-    """Read the state; `TooLarge` beyond the limits, and what `linked_chunks` raises of data that stays in other files.
+async def read_domain_state(owners: Owners, root: str) -> DomainState:
+    """Read the state; of an object or chunk that is written meanwhile it has the old state or the new one.
 
-    `Gone` or `NotFound` where something was deleted meanwhile.
-
-    It is not of one moment: of an object or chunk that is written meanwhile it has the old state or the new one.
+    `TooLarge` beyond the limits, `Gone` or `NotFound` where something was deleted meanwhile, and what
+    `file_backed_chunks` raises of data that stays in other files.
     """
     records: dict[str, Record] = {}
     digests: dict[str, bytes] = {}
@@ -89,7 +87,7 @@ async def read_state(owners: Owners, root: str) -> DomainState:
 
 
 def record_digest(record: Record) -> bytes:
-    """Return the digest of a record, see `DomainState`."""
+    """Return the digest of a record, as in `DomainState.digests`."""
     return _digest(_text(record))
 
 
@@ -117,7 +115,7 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
 
     async def read(dataset: Dataset) -> PlannedChunks:
         if is_linked(dataset.record):
-            return await linked_chunks(owners, dataset.record, take)
+            return await file_backed_chunks(owners, dataset.record, take)
         parts: list[ChunkRows] = []
         after: tuple[int, ...] = ()
         while not parts or after:

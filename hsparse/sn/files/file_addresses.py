@@ -8,26 +8,26 @@ from hsparse.format.hdf5.dataset_plan import form_of
 from hsparse.format.hdf5.file_form import FileForm
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import collection_of
-from hsparse.sn.chunks.stored_chunks import ChunkPages, Json
 from hsparse.sn.context import Context
 from hsparse.sn.files.domain_state import record_digest
 from hsparse.sn.files.file_chunks import FileChunks
-from hsparse.sn.files.file_plans import PlannedFile
+from hsparse.sn.files.file_plans import FilePlans, PlannedFile
 from hsparse.sn.files.file_url import file_href, requested_form
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.walk import MAX_GROUPS
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.object_path import MAX_GROUPS
+from hsparse.sn.records.stored_chunks import ChunkPages, Json
 from hsparse.wire.message import Record
 
 
 class FileAddresses:
-    """One planned file, for one map: what is put into the map is compared with the plan."""
+    """One planned file, for one map: all that goes into the map is compared with the plan."""
 
     def __init__(self, file: PlannedFile, asked: FileForm, href: str, context: Context) -> None:
         self.file = file
         self._asked = asked
         self.href = href
         self._context = context
-        self._met: set[str] = set()
+        self._checked: set[str] = set()
 
     @classmethod
     async def of(cls, context: Context) -> FileAddresses:
@@ -39,10 +39,12 @@ class FileAddresses:
         if form.matrices is not None:
             raise BadRequest("Matrices are no chunks of the file, and have no addresses: leave matrices out.")
         href = await file_href(context, context.domain, form)
-        return cls(await context.service.files.current(root, form, check=True), form, href, context)
+        return cls(
+            await context.service.component(FilePlans).current(root, form, check=True), form, href, context
+        )
 
     def told(self) -> Json:
-        """Return what a map tells of the file."""
+        """Return what a map says of the file: URL, etag, size and form."""
         size = self.file.plan.file.size
         return {"href": self.href, "etag": self.file.etag, "size": size, **self._asked.params}
 
@@ -51,13 +53,13 @@ class FileAddresses:
         id = record["id"]
         if self.file.records.get(id) != record_digest(record):
             raise self.changed(id)
-        self._met.add(id)
+        self._checked.add(id)
 
-    def check_all_met(self) -> None:
+    def check_complete(self) -> None:
         """Raise `PreconditionFailed` where a group or dataset of the file was not checked: it was unlinked."""
         ids = [id for id in self.file.records if collection_of(id) != "datatypes"]
-        if len(self._met) < len(ids) and sum(collection_of(id) == "groups" for id in ids) <= MAX_GROUPS:
-            raise self.changed(next(id for id in ids if id not in self._met))
+        if len(self._checked) < len(ids) and sum(collection_of(id) == "groups" for id in ids) <= MAX_GROUPS:
+            raise self.changed(next(id for id in ids if id not in self._checked))
 
     def form(self, dataset: Dataset) -> ChunkForm:
         """Return what the file has of a dataset's chunks."""
@@ -86,7 +88,7 @@ class FileAddresses:
         return FileChunks(dataset, chunks, self.file.plan, self.changed)
 
     def changed(self, what: str) -> PreconditionFailed:
-        """Return the error of something that is not as planned any more; the plan is dropped."""
+        """Drop the plan and return the error for something that was changed since."""
         root = self._context.domain.root or ""
-        self._context.service.files.drop(root, self._asked, self.file.etag)
+        self._context.service.component(FilePlans).drop(root, self._asked, self.file.etag)
         return PreconditionFailed(f"{what} was changed while the map was made. Ask for the map again.")

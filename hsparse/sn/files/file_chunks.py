@@ -16,8 +16,8 @@ from hsparse.format.hdf5.addressed import Key
 from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
 from hsparse.format.hdf5.domain_plan import DomainPlan
 from hsparse.model.objid import chunk_name
-from hsparse.sn.chunks.stored_chunks import AT_ONCE, ChunkPages, Json, Scaled, Wanted, place
-from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.stored_chunks import ROWS_AT_ONCE, ChunkPages, ChunkQuery, Json, Scaled, chunk_place
 
 
 class FileChunks:
@@ -43,14 +43,14 @@ class FileChunks:
         self._changed = changed
         self._values = _Places.of(plan, (dataset.id, "chunks"))
         self._defined = _Places.of(plan, ((dataset.id, "defined"), "chunks"))
-        self._met = 0
+        self._located = 0
         self.grid = chunks.grid
 
-    async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
+    async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
         rows, marker = await self._chunks.page(wanted)
         found: list[Json] = []
-        for first in range(0, len(rows), AT_ONCE):
-            found += self._placed(rows[first : first + AT_ONCE])
+        for first in range(0, len(rows), ROWS_AT_ONCE):
+            found += self._placed(rows[first : first + ROWS_AT_ONCE])
             await asyncio.sleep(0)
         return (found if marker else found + await self._rest()), marker
 
@@ -63,7 +63,7 @@ class FileChunks:
         places = self._locate(scaled.reshape(len(inside), -1), [rows[number]["etag"] for number in inside])
         for number, told in zip(inside, places, strict=True):
             rows[number] = {**rows[number], "file": told}
-        self._met += len(inside)
+        self._located += len(inside)
         return rows
 
     def _locate(self, scaled: NDArray[np.uint64], etags: list[str]) -> list[Json]:
@@ -89,14 +89,16 @@ class FileChunks:
         if self._values is None:
             return []
         chunks = self._values.region.chunks
-        if int(chunks.stored.sum()) != self._met:
+        if int(chunks.stored.sum()) != self._located:
             raise self._changed(self._dataset.id)
         made = np.flatnonzero(~chunks.stored)
         found: list[Json] = []
-        for first in range(0, len(made), AT_ONCE):
-            some = made[first : first + AT_ONCE]
+        for first in range(0, len(made), ROWS_AT_ONCE):
+            some = made[first : first + ROWS_AT_ONCE]
             pairs = zip(chunks.scaled[some].tolist(), self._values.told(some), strict=True)
-            found += [place(self.grid, scaled) | {"file": told | {"stored": False}} for scaled, told in pairs]
+            found += [
+                chunk_place(self.grid, scaled) | {"file": told | {"stored": False}} for scaled, told in pairs
+            ]
             await asyncio.sleep(0)
         return found
 

@@ -19,12 +19,10 @@ from hsparse.format.hdf5.converted_chunk import convert_chunk
 from hsparse.format.hdf5.domain_plan import DomainPlan
 from hsparse.format.hdf5.file_plan import Piece
 from hsparse.format.hdf5.made_chunk import make_chunk, make_defined, make_unwritten
-from hsparse.sn.files.chunk_batches import batches
-from hsparse.sn.files.file_chunk import read_described, read_planned
-from hsparse.sn.files.held_bands import HeldBands
-from hsparse.sn.files.linked_pieces import check_piece, read_piece
-from hsparse.sn.files.matrix_pieces import MatrixPieces
-from hsparse.sn.owners import Owners
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.files.chunk_reads import read_direct_chunk, read_planned, row_batches
+from hsparse.sn.files.file_backed_pieces import check_piece, read_piece
+from hsparse.sn.files.matrix_pieces import BandCache, MatrixPieces
 
 Made = TypeVar("Made")
 PART = 256 * 1024
@@ -36,7 +34,7 @@ INLINE = 64 * 1024
 class FilePieces:
     """The bytes of one planned file; about `page` bytes of chunks are read at once, `bands` has those of matrices."""
 
-    def __init__(self, owners: Owners, plan: DomainPlan, page: int, bands: HeldBands) -> None:
+    def __init__(self, owners: Owners, plan: DomainPlan, page: int, bands: BandCache) -> None:
         self._owners = owners
         self._plan = plan
         self._page = page
@@ -117,7 +115,7 @@ class FilePieces:
         """Yield a region's bytes from `start` to before `stop`, offsets in it."""
         at = start
         wanted = region.rows(start, stop)
-        for rows in batches(region.weights(wanted), wanted, self._page):
+        for rows in row_batches(region.weights(wanted), wanted, self._page):
             found = await gather_all([self._chunk(region, row, address) for row in rows])
             for row, data in zip(rows, found, strict=True):
                 begin = int(region.starts[row])
@@ -166,7 +164,7 @@ class FilePieces:
 
     async def _converted(self, region: ChunkRegion, row: int, weight: int) -> bytes:
         spec, plan = region.spec, self._plan
-        found = await read_described(self._owners, spec, region.chunks, row)
+        found = await read_direct_chunk(self._owners, spec, region.chunks, row)
 
         def make() -> bytes:
             data, sections = byte_view(found.data), found.row.sections[0]

@@ -1,4 +1,4 @@
-"""The files of domains, planned when they are asked for and kept as long as they are what the domain is."""
+"""Plans of domains' files: made when they are asked for, cached, and compared with the domain before reuse."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from hsparse.errors import Gone, Moved, NotFound
 from hsparse.format.hdf5.domain_plan import DomainPlan, plan_domain
 from hsparse.format.hdf5.file_form import STOCK, FileForm
 from hsparse.format.hdf5.matrix_bands import check_bands
-from hsparse.sn.files.domain_state import DomainState, read_state
-from hsparse.sn.files.held_bands import HeldBands
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.files.domain_state import DomainState, read_domain_state
+from hsparse.sn.files.keyed_lock import KeyedLock
+from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.files.sized_chunks import SizedChunks
-from hsparse.sn.files.turns import Turns
-from hsparse.sn.objects.trim import finish_trim
-from hsparse.sn.owners import Owners
+from hsparse.sn.records.dataset import finish_trim
+from hsparse.sn.service import Service
 from hsparse.sn.settings import ServiceSettings
 
 VERSION = 2
-"""Part of every etag: to be raised when the same domain is laid out in another way."""
-MOST_HELD = 64 * 1024 * 1024
-"""Bytes of the plans that are kept; the last one is kept whatever it has."""
+"""Part of every etag: to be incremented when the layout of files changes."""
+MAX_CACHED = 64 * 1024 * 1024
+"""Bytes of the plans that are cached; the last one is cached whatever its size."""
 GOOD_FOR = 5.0
-"""Seconds that a plan is used for parts of a file before it is compared with the domain again."""
+"""Seconds that a plan is used for ranges of a file before it is compared with the domain again."""
 REST = 20.0
-"""One whose comparison takes longer than a quarter of a second is used for so many times as long as that."""
+"""A plan whose comparison takes longer than a quarter of a second is reused for this many times its duration."""
 PLANNED_AT_ONCE = 2
 ATTEMPTS = 4
 Name = tuple[str, FileForm]
@@ -49,7 +50,7 @@ class PlannedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _CachedPlan:
     file: PlannedFile
     digest: bytes
     good_until: float
@@ -58,7 +59,7 @@ class _Held:
 class FilePlans:
     """Plans by root group and form; `answers` is the memory that reading for them may take.
 
-    `bands` are those of matrices that are kept for the next part of a file.
+    `bands` is the cache of matrix bands, for the next part of a file.
     """
 
     def __init__(
@@ -68,28 +69,33 @@ class FilePlans:
         self._clock = clock
         self._most_answered = settings.answer_memory
         self._sized = SizedChunks(owners, settings, answers)
-        self._held: OrderedDict[Name, _Held] = OrderedDict()
-        self._turns = Turns()
-        self.bands = HeldBands()
+        self._held: OrderedDict[Name, _CachedPlan] = OrderedDict()
+        self._locks = KeyedLock()
+        self.bands = BandCache()
         self._gate = asyncio.Semaphore(PLANNED_AT_ONCE)
 
-    async def current(self, root: str, form: FileForm = STOCK, *, check: bool) -> PlannedFile:
-        """Return a domain's file; with `check` it is the domain's at a moment after this call.
+    @classmethod
+    def of(cls, service: Service) -> FilePlans:
+        """Make the plans of a service node."""
+        return cls(service.owners, service.clock, service.settings, service.answers)
 
-        Otherwise it may be some seconds old, see `GOOD_FOR`.
+    async def current(self, root: str, form: FileForm = STOCK, *, check: bool) -> PlannedFile:
+        """Return a domain's file; with `check` the domain is read after this call.
+
+        Otherwise the plan may be some seconds old, see `GOOD_FOR`.
         """
         name = (root, form)
         if not check and (held := self._good(name)):
             return held
-        async with self._turns.of(name):
-            # Others may have planned it while this request waited for its turn.
+        async with self._locks.hold(name):
+            # Others may have planned it while this request waited for the lock.
             if not check and (held := self._good(name)):
                 return held
             async with self._gate:
                 return await self._planned(name)
 
     def drop(self, root: str, form: FileForm, etag: str) -> None:
-        """Forget a file that the domain is not any more."""
+        """Drop a plan that the domain no longer matches."""
         name = (root, form)
         held = self._held.get(name)
         if held is not None and held.file.etag == etag:
@@ -126,30 +132,30 @@ class FilePlans:
             check_bands(column.bands, self._most_answered)
         parts = (str(VERSION), *form.params.values(), state.digest.hex())
         file = PlannedFile("-".join(parts), plan, state.digests)
-        self._keep(name, _Held(file, state.digest, good_until))
+        self._keep(name, _CachedPlan(file, state.digest, good_until))
         return file
 
     async def _read(self, root: str, form: FileForm) -> DomainState:
-        """Read the state; what an interrupted shrink left outside of a matrix is erased, not counted."""
-        state = await read_state(self._owners, root)
+        """Read the state; finish an interrupted shrink of a matrix first, so that what lies outside is not counted."""
+        state = await read_domain_state(self._owners, root)
         if form.matrices is None:
             return state
         shrinking = [one for one in state.records.values() if "trim" in one and form.matrices.fits(one)]
         for record in shrinking:
             await finish_trim(self._owners, record)
-        return await read_state(self._owners, root) if shrinking else state
+        return await read_domain_state(self._owners, root) if shrinking else state
 
-    def _keep(self, name: Name, held: _Held) -> None:
+    def _keep(self, name: Name, held: _CachedPlan) -> None:
         if name in self._held:
             self._forget(name)
         self._held[name] = held
         size = sum(one.file.nbytes for one in self._held.values())
-        while size > MOST_HELD and len(self._held) > 1:
+        while size > MAX_CACHED and len(self._held) > 1:
             oldest = next(iter(self._held))
             size -= self._held[oldest].file.nbytes
             self._forget(oldest)
 
     def _forget(self, name: Name) -> None:
-        """Forget a plan and the bands that were made for it."""
+        """Drop a plan and the bands cached for it."""
         columns = self._held.pop(name).file.plan.columns.values()
         self.bands.forget(column.bands for column in columns)

@@ -6,8 +6,8 @@ from urllib.parse import quote, urlencode
 
 from hsparse.errors import NOT_THERE, Conflict, HsparseError
 from hsparse.format.hdf5.file_form import FileForm
-from hsparse.sn.access import find_domain, normal_path
 from hsparse.sn.context import Context, Domain
+from hsparse.sn.records.access import find_domain, normal_path
 from hsparse.sn.service import Service
 
 SUFFIX = ".h5"
@@ -23,7 +23,7 @@ async def file_domain(service: Service, path: str) -> Domain:
         try:
             return await find_domain(service, normal_path(service, path))
         except HsparseError as other:
-            # What is told is about the name that was given.
+            # The error is about the name that was given.
             raise (error if other.kind in NOT_THERE else other) from other
 
 

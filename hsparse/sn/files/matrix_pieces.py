@@ -1,37 +1,77 @@
-"""The bytes of a matrix's arrays in a planned file: made of the bands of chunks that a range touches."""
+"""The bytes of a matrix's arrays in a planned file, computed from the bands of chunks that a range touches.
+
+Values, indices and pointers of a band are read one after the other, so bands are cached.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from weakref import WeakSet
 
 from hsparse.concurrency.gather import gather_all
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.hdf5.made_band import (
-    BandMaker,
-    MadeBand,
-    add_pointers,
-    column_bytes,
-    known_pointers,
-)
+from hsparse.format.hdf5.made_band import BandMaker, MadeBand, add_pointers, column_bytes, known_pointers
 from hsparse.format.hdf5.matrix_bands import MatrixBands, MatrixColumn, MatrixPart
-from hsparse.sn.files.chunk_batches import batches
-from hsparse.sn.files.file_chunk import read_planned
-from hsparse.sn.files.held_bands import HeldBands
-from hsparse.sn.owners import Owners
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.files.chunk_reads import read_planned, row_batches
+from hsparse.sn.files.keyed_lock import KeyedLock
 
+MAX_CACHED = 64 * 1024 * 1024
+"""Bytes of the bands that are cached for all files; a larger band is not cached."""
+BandName = tuple[MatrixBands, int]
 BLOCK = 32_768
-"""Entries that are made at once of what is not in a band as it is."""
+"""Entries that are computed at once where a band does not have them as they are."""
+
+
+class BandCache:
+    """Bands by their matrix, as it was planned, and their number; of each there is one computation at a time."""
+
+    def __init__(self, most: int = MAX_CACHED) -> None:
+        self._most = most
+        self._held: OrderedDict[BandName, MadeBand] = OrderedDict()
+        self._size = 0
+        self._gone: WeakSet[MatrixBands] = WeakSet()
+        self._locks = KeyedLock()
+
+    async def get(self, bands: MatrixBands, band: int, make: Callable[[], Awaitable[MadeBand]]) -> MadeBand:
+        """Return a band, from the cache or made by `make`."""
+        name = (bands, band)
+        async with self._locks.hold(name):
+            made = self._held.pop(name, None)
+            if made is not None:
+                self._size -= made.nbytes
+            else:
+                made = await make()
+            self._keep(name, made)
+            return made
+
+    def forget(self, gone: Iterable[MatrixBands]) -> None:
+        """Cache no bands of these matrices any more: a cached band keeps all of its matrix's chunks in memory."""
+        # A read that is under way makes more of them.
+        self._gone.update(gone)
+        for name in [name for name in self._held if name[0] in self._gone]:
+            self._size -= self._held.pop(name).nbytes
+
+    def _keep(self, name: BandName, made: MadeBand) -> None:
+        if name[0] in self._gone or made.nbytes > self._most:
+            return
+        self._held[name] = made
+        self._size += made.nbytes
+        while self._size > self._most:
+            _, oldest = self._held.popitem(last=False)
+            self._size -= oldest.nbytes
 
 
 class MatrixPieces:
-    """Reads bands, about `page` bytes of them at once; those in `held` are not made again."""
+    """Reads bands, about `page` bytes of chunks at once; bands in the cache are not computed again."""
 
-    def __init__(self, owners: Owners, page: int, held: HeldBands) -> None:
+    def __init__(self, owners: Owners, page: int, cache: BandCache) -> None:
         self._owners = owners
         self._page = page
-        self._held = held
+        self._cache = cache
 
     async def read(self, column: MatrixColumn, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
         """Yield a column's bytes from `start` to before `stop`; `Moved` when a chunk changed since it was planned."""
@@ -68,7 +108,7 @@ class MatrixPieces:
             yield byte_view(pointers.astype(bands.index))
 
     def _batches(self, bands: MatrixBands, some: range) -> Iterator[range]:
-        return batches(bands.weights[some.start : some.stop], some, self._page)
+        return row_batches(bands.weights[some.start : some.stop], some, self._page)
 
     async def _bands(self, bands: MatrixBands, some: range) -> Sequence[MadeBand]:
         return await gather_all([self._band(bands, band) for band in some])
@@ -77,12 +117,12 @@ class MatrixPieces:
         async def make() -> MadeBand:
             maker = BandMaker(bands, band)
             rows = range(int(bands.rows[band]), int(bands.rows[band + 1]))
-            for some in batches(bands.chunks.size[rows.start : rows.stop], rows, self._page):
+            for some in row_batches(bands.chunks.size[rows.start : rows.stop], rows, self._page):
                 found = await gather_all([self._stored(bands, row) for row in some])
                 await asyncio.to_thread(_add, maker, found)
             return await asyncio.to_thread(maker.finish)
 
-        return await self._held.get(bands, band, make)
+        return await self._cache.get(bands, band, make)
 
     async def _stored(self, bands: MatrixBands, row: int) -> memoryview:
         return await read_planned(self._owners, bands.spec, bands.chunks, row)

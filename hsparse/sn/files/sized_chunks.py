@@ -1,4 +1,4 @@
-"""The sizes that chunks have in a file, where they are not those in which they are stored."""
+"""The sizes of chunks in a file, where these are not their stored sizes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.format.hdf5.stored_type import stored_type
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import chunk_spec
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.files.chunk_reads import read_planned
 from hsparse.sn.files.domain_state import DomainState
-from hsparse.sn.files.file_chunk import read_planned
-from hsparse.sn.files.linked_pieces import judge_linked
-from hsparse.sn.owners import Owners
+from hsparse.sn.files.file_backed_pieces import detect_filters
 from hsparse.sn.settings import ServiceSettings
 
 READS_AT_ONCE = 8
@@ -68,13 +68,13 @@ class SizedChunks:
         return found
 
     async def _judged(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
-        """Return chunks as foreign where the first is: whoever wrote that wrote all, or nearly so."""
+        """Return all chunks as foreign where the first is: one program usually wrote them all."""
         if (places := chunks.linked) is not None:
             if places.contiguous or not len(chunks):
                 return chunks
             nbytes = prod(places.spec.dims) * places.spec.dtype.itemsize
             async with self._answers.hold(int(chunks.size[0]) + nbytes):
-                return await judge_linked(self._owners, chunks)
+                return await detect_filters(self._owners, chunks)
         if spec.sparse or not spec.filters[0] or not len(chunks):
             return chunks
         async with self._answers.hold(int(chunks.size[0])):

@@ -1,24 +1,115 @@
-"""A job: an import or export that the server does by itself, and the record that tells how it goes."""
+"""A job: an import or export that the server runs by itself, its options, and its record.
+
+Options are those flags of the commands `hsparse import` and `hsparse export` that make sense on a server.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any
 
-from hsparse.errors import ErrorKind
-from hsparse.sn.jobs.job_options import Kind, flags
+from hsparse.errors import BadRequest, ErrorKind
+from hsparse.format.hdf5.file_form import FileForm
+from hsparse.format.hdf5.file_layout import FileLayout
+from hsparse.format.hdf5.format_revision import FormatRevision
+from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
+from hsparse.model.link import check_title
 from hsparse.wire.message import Record
 
+MOST_REQUESTS = 64
+LONGEST_NAME = 1024
 LOST_SECONDS = 60.0
 """A job whose node has not renewed the record for so long is lost. Nodes renew it every 10 seconds at least."""
-PLACE = {Kind.IMPORT: "source", Kind.EXPORT: "target"}
-"""What the file is called, of a job of each kind."""
 CANCEL = "cancel"
 """The field of a record that tells the node which runs the job to stop it."""
 
 
-class Status(StrEnum):
+class JobKind(StrEnum):
+    """What a job does, which is the name of its command."""
+
+    IMPORT = "import"
+    EXPORT = "export"
+
+
+@dataclass(frozen=True, slots=True)
+class JobOption:
+    """The values that an option can have: `fits` checks one, `told` describes them all."""
+
+    fits: Callable[[Any], bool]
+    told: str
+
+
+def is_text(value: Any) -> bool:
+    """Say whether a value of a body is text without control characters, as arguments of processes must be."""
+    return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and not any(ord(c) < 32 for c in value)
+
+
+TRUTH = JobOption(lambda value: isinstance(value, bool), "true or false")
+NAME = JobOption(is_text, f"text of 1 to {LONGEST_NAME} characters, none of them a control character")
+COUNT = JobOption(
+    lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_REQUESTS,
+    f"a number from 1 to {MOST_REQUESTS}",
+)
+
+
+def one_of(choices: type[Enum]) -> JobOption:
+    """Return an option whose values are those of an enumeration."""
+    names = [choice.value for choice in choices]
+    return JobOption(lambda value: value in names, f"one of {', '.join(names)}")
+
+
+OPTIONS: dict[JobKind, dict[str, JobOption]] = {
+    JobKind.IMPORT: {"resume": TRUTH, "as_is": TRUTH, "path": NAME, "requests": COUNT},
+    JobKind.EXPORT: {
+        "layout": one_of(FileLayout),
+        "revision": one_of(FormatRevision),
+        "matrices": one_of(MatrixEncoding),
+        "filter": NAME,
+        "force": TRUTH,
+        "resume": TRUTH,
+    },
+}
+"""By the name of the flag, with `_` for `-`."""
+
+
+def check_options(kind: JobKind, options: Any) -> dict[str, Any]:
+    """Return the options in a body; `BadRequest` for one that there is not, and for values that do not fit.
+
+    Options that contradict each other are refused too, as far as this does not depend on the file's place.
+    """
+    if options is None:
+        return {}
+    if not isinstance(options, dict):
+        raise BadRequest("options must be an object.")
+    known = OPTIONS[kind]
+    for name, value in options.items():
+        if name not in known:
+            raise BadRequest(f"{kind} has no option {name[:80]!r}; it has {', '.join(known)}.")
+        if not known[name].fits(value):
+            raise BadRequest(f"The option {name} must be {known[name].told}.")
+    if "path" in options:
+        check_title(options["path"])
+    FileForm.parse(*map(options.get, ("layout", "revision", "matrices")))
+    return options
+
+
+def flags(kind: JobKind, options: dict[str, Any]) -> list[str]:
+    """Return the command's flags for checked options."""
+    given = [(f"--{name.replace('_', '-')}", options[name]) for name in OPTIONS[kind] if name in options]
+    return [
+        flag if value is True else f"{flag}={value}"  # in one argument: a value may begin with a dash
+        for flag, value in given
+        if value is not False
+    ]
+
+
+PLACE = {JobKind.IMPORT: "source", JobKind.EXPORT: "target"}
+"""What the file is called, of a job of each kind."""
+
+
+class JobStatus(StrEnum):
     """How a job goes; `lost` is in no record, it is what a record means that is not renewed."""
 
     QUEUED = "queued"
@@ -34,7 +125,7 @@ class Job:
     """What is asked for: a domain of the user `owner`, and the file at the URL `place`."""
 
     id: str
-    kind: Kind
+    kind: JobKind
     owner: str
     domain: str
     place: str
@@ -49,7 +140,7 @@ class Job:
             "domain": self.domain,
             PLACE[self.kind]: self.place,
             "options": self.options,
-            "status": Status.QUEUED.value,
+            "status": JobStatus.QUEUED.value,
             "done": 0,
             "created": now,
             "lastModified": now,
@@ -57,24 +148,24 @@ class Job:
 
     def arguments(self, file: str, endpoint: str) -> tuple[str, ...]:
         """Return the arguments of the command that does it, `file` being the place as the command names it."""
-        both = (file, self.domain) if self.kind is Kind.IMPORT else (self.domain, file)
+        both = (file, self.domain) if self.kind is JobKind.IMPORT else (self.domain, file)
         own = ("--endpoint", endpoint, "--piped", "--progress", "json")
         return (self.kind.value, *own, *flags(self.kind, self.options), *both)
 
 
-def job_status(record: Record, now: float) -> Status:
+def job_status(record: Record, now: float) -> JobStatus:
     """Return how the job of a record goes, at the time `now`."""
     if "ended" not in record and now - record["lastModified"] > LOST_SECONDS:
-        return Status.LOST
-    return Status(record["status"])
+        return JobStatus.LOST
+    return JobStatus(record["status"])
 
 
-def shown_job(record: Record, now: float) -> Record:
+def job_json(record: Record, now: float) -> Record:
     """Return a job's record as answers show it, at the time `now`."""
     shown = {key: value for key, value in record.items() if key != CANCEL}
     shown["status"] = job_status(record, now).value
-    if shown["status"] == Status.LOST:
-        resume = " with the option resume" if record["kind"] == Kind.IMPORT else ""
+    if shown["status"] == JobStatus.LOST:
+        resume = " with the option resume" if record["kind"] == JobKind.IMPORT else ""
         message = f"The node that had the job does not tell of it any more: POST it again{resume}."
         shown["error"] = {"kind": ErrorKind.BUSY.value, "message": message}
     return shown

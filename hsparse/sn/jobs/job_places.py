@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hsparse.errors import BadRequest, Forbidden, Misconfigured
-from hsparse.sn.auth.user_name import is_user_name
+from hsparse.sn.auth.roles import is_user_name
 
 S3 = "s3://"
 FILE = "file://"
@@ -32,7 +32,7 @@ class JobPlaces:
         `BadRequest` for what is no URL of a file, `Forbidden` for one outside of the places of `user`, also where
         symbolic links lead out of one.
         """
-        check_url(url)
+        check_file_url(url)
         if not self.entries:
             raise Forbidden(
                 "This server runs no jobs: its setting job_places lists no place for their files."
@@ -48,7 +48,7 @@ class JobPlaces:
         )
 
 
-def check_url(url: str) -> None:
+def check_file_url(url: str) -> None:
     """Raise `BadRequest` for what is not `s3://bucket/key` or `file:///directory/file`, without `.` and `..`."""
     if len(url) > LONGEST:
         raise BadRequest(f"A URL of a file can have {LONGEST} characters, not {len(url)}.")
@@ -66,7 +66,7 @@ def _checked_entry(entry: str) -> str:
     """Return an entry with one slash at its end."""
     entry = entry.rstrip("/") + "/"
     try:
-        check_url(entry + "file")
+        check_file_url(entry + "file")
     except BadRequest as error:
         raise Misconfigured(
             f"job_places: {entry} must be like s3://bucket/prefix/ or file:///directory/."

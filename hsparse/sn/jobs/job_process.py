@@ -1,4 +1,4 @@
-"""The process that does a job: a command that is signed in and stopped by its standard input, and tells by lines."""
+"""The process of a job: a command that reads its credential from standard input and reports progress line by line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hsparse.errors import HsparseError
 from hsparse.wire.message import Failure
 
 GRACE = 10.0
-"""Seconds that a process has to undo what it did, once its standard input has ended."""
+"""Seconds that a process has to undo its changes after its standard input was closed."""
 KILLED = Failure.of(
     HsparseError(
         "The job was killed, as it did not end when it was stopped: delete what it made, or POST it again with resume."
@@ -37,15 +37,15 @@ class JobCommand:
 
 @dataclass(slots=True)
 class Progress:
-    """What a process has told: bytes done, and in all where that is known; sentences; why it failed."""
+    """What a process has reported: bytes done and their total where it is known, messages, and its failure."""
 
     done: int = 0
     total: int | None = None
     messages: list[str] = field(default_factory=list)
     failure: Failure | None = None
 
-    def hear(self, line: bytes) -> None:
-        """Take a line; what is none of a command's is passed over."""
+    def parse_line(self, line: bytes) -> None:
+        """Take in a line of a process; lines that are no report are ignored."""
         try:
             told = orjson.loads(line)
         except orjson.JSONDecodeError:
@@ -62,7 +62,7 @@ class Progress:
 
 
 class JobProcess:
-    """A process that is run once; `progress` is what it has told so far."""
+    """A process that runs once; `progress` is what it has reported so far."""
 
     def __init__(self, command: JobCommand, arguments: tuple[str, ...], authorization: str | None) -> None:
         self.progress = Progress()
@@ -73,7 +73,7 @@ class JobProcess:
         self._stopped = False
 
     async def run(self, heard: Callable[[], Any] = lambda: None) -> None:
-        """Run it to its end, calling `heard` at each line; raises the failure it told, or `HsparseError`.
+        """Run it to its end, calling `heard` at each line; raises the failure it reported, or `HsparseError`.
 
         What it prints to standard error goes where this process's goes. When this is cancelled it is killed.
         """
@@ -113,7 +113,7 @@ class JobProcess:
 
     def _sign_in(self, process: Process) -> None:
         assert process.stdin is not None
-        with suppress(ConnectionError):  # it has ended by now; its status tells
+        with suppress(ConnectionError):  # it has ended; its exit status says why
             process.stdin.write(f"{self._authorization or ''}\n".encode())
         self._authorization = None
         if self._stopped:
@@ -128,7 +128,7 @@ class JobProcess:
                 raise HsparseError("The process of the job told a line that is too long.") from error
             if not line:
                 return
-            self.progress.hear(line)
+            self.progress.parse_line(line)
             heard()
 
     def _kill(self, process: Process) -> None:

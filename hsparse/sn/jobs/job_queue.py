@@ -1,4 +1,4 @@
-"""The jobs of this node: a few run, some wait, more are refused; of those that have ended a user's last are kept."""
+"""The queue of this node's jobs: some run, some wait, more are refused; the records of a user's last ones are kept."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import logging
 from hsparse.clock import Clock
 from hsparse.errors import Busy, HsparseError, Unsupported
 from hsparse.model.job_id import job_of_key, owner_keys
-from hsparse.sn.jobs.job import Job, Status, job_status
-from hsparse.sn.jobs.job_options import Kind
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.jobs.job import Job, JobKind, JobStatus, job_status
 from hsparse.sn.jobs.job_places import JobPlaces
 from hsparse.sn.jobs.job_process import JobCommand, JobProcess
 from hsparse.sn.jobs.job_run import JobRun
 from hsparse.sn.metrics import Metrics
-from hsparse.sn.owners import Owners
+from hsparse.sn.service import Service
 from hsparse.sn.settings import ServiceSettings
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 KEPT = 100
 """Jobs of a user whose records are kept; the oldest that have ended go first."""
-UNENDED = (Status.QUEUED, Status.RUNNING)
+UNENDED = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
 class JobQueue:
@@ -40,6 +40,11 @@ class JobQueue:
         self._closing = False
         self._runs: dict[str, JobRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def of(cls, service: Service) -> JobQueue:
+        """Make the queue of a service node."""
+        return cls(service.owners, service.clock, service.settings, service.metrics)
 
     def start(self, command: JobCommand) -> None:
         """From now on jobs are taken, and run by `command`."""
@@ -79,7 +84,7 @@ class JobQueue:
 
     async def argument(self, job: Job) -> str:
         """Return what the command calls the job's file; see `JobPlaces.argument` for what is raised."""
-        writes = job.kind is Kind.EXPORT
+        writes = job.kind is JobKind.EXPORT
         return await asyncio.to_thread(self.places.argument, job.place, job.owner, writes=writes)
 
     def cancel(self, id: str) -> None:

@@ -1,4 +1,4 @@
-"""One job of this node: it waits for its turn, runs, and its record tells of it until it has ended."""
+"""One job of this node: it waits, runs, and keeps its record up to date until it has ended."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from hsparse.clock import Clock
 from hsparse.errors import Busy, ErrorKind, HsparseError
-from hsparse.sn.jobs.job import CANCEL, Job, Status
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.jobs.job import CANCEL, Job, JobStatus
 from hsparse.sn.jobs.job_process import JobProcess
-from hsparse.sn.owners import Owners
 from hsparse.wire.message import Failure, Record
 from hsparse.wire.record_message import UpdateJob
 
@@ -22,11 +22,11 @@ WAITING_SECONDS = 10.0
 """How often the record of a job is renewed that runs, or that waits."""
 DEFECT = Failure.of(HsparseError("Internal error; the server's log has the details."))
 FORGOTTEN = frozenset({ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.CONFLICT})
-"""What an update is answered with when nobody wants the job any more."""
+"""Errors of an update that mean that the job was deleted."""
 
 
 class JobRun:
-    """A job and the process that does it, which `prepare` makes when it is the job's turn."""
+    """A job and its process, which `prepare` makes when the queue lets the job run."""
 
     def __init__(
         self, job: Job, owners: Owners, clock: Clock, prepare: Callable[[], Awaitable[JobProcess]]
@@ -38,40 +38,40 @@ class JobRun:
         self._prepare: Callable[[], Awaitable[JobProcess]] | None = prepare
         self._process: JobProcess | None = None
         self._turn = asyncio.Event()
-        self._stopped_by: Status | None = None
+        self._stopped_by: JobStatus | None = None
 
     def begin(self) -> None:
-        """It is the job's turn."""
+        """Let the job run."""
         self.running = True
         self._turn.set()
 
     def cancel(self) -> None:
-        """End it, as its owner wants."""
-        self._stop(Status.CANCELLED)
+        """End it for its owner."""
+        self._stop(JobStatus.CANCELLED)
 
     def give_up(self) -> None:
-        """End it, as the node stops."""
-        self._stop(Status.FAILED)
+        """End it because the node stops."""
+        self._stop(JobStatus.FAILED)
 
-    async def run(self) -> Status:
-        """Wait, run, and tell how it ended; its record tells the same."""
+    async def run(self) -> JobStatus:
+        """Wait, run, and return how it ended; the job's record says the same."""
         renewing = asyncio.create_task(self._renew())
-        status, failure = Status.DONE, None
+        status, failure = JobStatus.DONE, None
         try:
             await self._turn.wait()
             if self._stopped_by is None:
                 await self._do()
         except HsparseError as error:
-            status, failure = Status.FAILED, Failure.of(error)
+            status, failure = JobStatus.FAILED, Failure.of(error)
         except Exception:
             log.exception("the job %s failed", self.job.id)  # the others must go on
-            status, failure = Status.FAILED, DEFECT
+            status, failure = JobStatus.FAILED, DEFECT
         finally:
             self._prepare = None  # it holds the credential
             renewing.cancel()
             with suppress(asyncio.CancelledError):
                 await renewing
-        if self._stopped_by is not None and not (status is Status.DONE and self._process is not None):
+        if self._stopped_by is not None and not (status is JobStatus.DONE and self._process is not None):
             status, failure = self._stopped_by, self._why_stopped(failure)
         await self._end(status, failure)
         return status
@@ -79,12 +79,12 @@ class JobRun:
     async def _do(self) -> None:
         assert self._prepare is not None
         process = await self._prepare()
-        await self._update({"status": Status.RUNNING.value, "begun": self._clock.now()})
+        await self._update({"status": JobStatus.RUNNING.value, "begun": self._clock.now()})
         if self._stopped_by is None:
             self._process = process
             await process.run()
 
-    def _stop(self, status: Status) -> None:
+    def _stop(self, status: JobStatus) -> None:
         if self._stopped_by is not None:
             return
         self._stopped_by = status
@@ -93,7 +93,7 @@ class JobRun:
             self._process.stop()
 
     async def _renew(self) -> None:
-        """Tell again and again that the job is not lost, and how far it is; stop it when nobody wants it."""
+        """Renew the record with the job's progress, so that the job is not lost; stop the job when it was deleted."""
         while True:
             if self._turn.is_set():
                 # A sign of life is a matter of time, nothing else happens that it could wait for.
@@ -124,13 +124,13 @@ class JobRun:
         return {"done": told.done} | ({} if told.total is None else {"total": told.total})
 
     def _why_stopped(self, failure: Failure | None) -> Failure | None:
-        """Return what to tell of a job that was stopped: what its process failed with, if it told that."""
+        """Return the error of a job that was stopped: the failure that its process reported, if there is one."""
         told = None if self._process is None else self._process.progress.failure
-        if told is not None or self._stopped_by is Status.CANCELLED:
+        if told is not None or self._stopped_by is JobStatus.CANCELLED:
             return told
         return Failure.of(Busy("The node that had the job was stopped: POST it again."))
 
-    async def _end(self, status: Status, failure: Failure | None) -> None:
+    async def _end(self, status: JobStatus, failure: Failure | None) -> None:
         fields = self._progress() | {"status": status.value, "ended": self._clock.now()}
         if self._process is not None and self._process.progress.messages:
             fields["messages"] = self._process.progress.messages

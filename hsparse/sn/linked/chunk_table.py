@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Conflict, TooLarge
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.model.linked_layout import linked_layout
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.owners import Owners
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.message import Record
 
 MASK = "filter_mask"

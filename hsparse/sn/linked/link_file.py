@@ -6,9 +6,9 @@ from hsparse.errors import BadRequest, Unsupported
 from hsparse.model.linked_layout import CHUNKED_REF_INDIRECT, linked_layout
 from hsparse.sn.context import Context
 from hsparse.sn.linked.chunk_table import check_table
-from hsparse.sn.linked.file_rights import FileRights
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.object_path import check_member
+from hsparse.sn.records.access import FileRights
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.object_path import check_member
 from hsparse.wire.file_backed_message import InspectFile
 from hsparse.wire.message import Record
 

@@ -6,9 +6,9 @@ from math import prod
 
 from hsparse.errors import ErrorKind, HsparseError
 from hsparse.model.linked_layout import CHUNKED_REF, CONTIGUOUS_REF, linked_layout
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.linked.chunk_table import ChunkTable
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.owners import Owners
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record
 

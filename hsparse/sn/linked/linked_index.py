@@ -17,10 +17,10 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.model.linked_file import LinkedFile, file_key
 from hsparse.model.objid import chunk_name
-from hsparse.sn.chunks.stored_chunks import Json, Order, Scaled, Wanted, place
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.linked.linked_read import linked_file
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.owners import Owners
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.stored_chunks import ChunkOrder, ChunkQuery, Json, Scaled, chunk_place
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 
 OFFSET, SIZE, MASK = range(3)
@@ -38,9 +38,9 @@ class LinkedIndex:
         # A dimension of no elements has no chunks, but a chunk has some in each.
         self.grid = Grid(dataset.extent, tuple(max(1, dim) for dim in linked.piece_dims))
 
-    async def page(self, wanted: Wanted) -> tuple[list[Json], Scaled]:
+    async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
         coords = await self._met(wanted.selection)
-        if wanted.order is Order.ADDR:
+        if wanted.order is ChunkOrder.ADDR:
             coords, entries, keys = await self._places(coords)
             order = np.lexsort((entries[:, OFFSET], np.unique(keys, return_inverse=True)[1]))
         else:
@@ -86,11 +86,11 @@ class LinkedIndex:
         known = {uri: file_key(uri, self._bucket) for uri in set(compress(found, there.tolist()))}
         return coords[there], entries[there], [known[uri] for uri in compress(found, there.tolist())]
 
-    def _behind(self, coords: NDArray[np.int64], wanted: Wanted) -> int:
+    def _behind(self, coords: NDArray[np.int64], wanted: ChunkQuery) -> int:
         """Return the place behind the chunk that the iteration goes on after."""
         if not wanted.after:
             return 0
-        if wanted.order is not Order.ADDR:
+        if wanted.order is not ChunkOrder.ADDR:
             names = row_names(coords.astype(np.uint64))
             return int(np.searchsorted(names, row_names(np.array([wanted.after], np.uint64))[0], "right"))
         found = np.flatnonzero((coords == np.array(wanted.after)).all(axis=1))
@@ -101,7 +101,7 @@ class LinkedIndex:
     async def _shown(self, coords: NDArray[np.int64]) -> list[Json]:
         coords, entries, keys = await self._places(coords)
         return [
-            place(self.grid, scaled)
+            chunk_place(self.grid, scaled)
             | {"bucket": self._bucket, "key": key, "address": offset, "size": size, "filter_mask": mask}
             for scaled, (offset, size, mask), key in zip(coords.tolist(), entries.tolist(), keys, strict=True)
         ]

@@ -19,9 +19,9 @@ from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
 from hsparse.format.plan.grid import Grid
 from hsparse.model.linked_file import LinkedFile
 from hsparse.model.linked_layout import CHUNKED_REF, CONTIGUOUS_REF, linked_layout, piece_dims
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.linked.chunk_table import ChunkTable, ReadTable
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.owners import Owners
+from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.file_backed_message import ReadFileBacked
 
 MOST_PIECES = 1 << 20

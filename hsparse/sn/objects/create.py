@@ -18,16 +18,19 @@ from hsparse.model.attribute import check_name, parse_attribute
 from hsparse.model.link import HARD, check_title, parse_link
 from hsparse.model.objid import collection_of, is_root, new_id
 from hsparse.sn.context import Context
-from hsparse.sn.json_body import read_json
-from hsparse.sn.objects.object_path import check_member, root_of
-from hsparse.sn.objects.objects import remove
-from hsparse.sn.objects.shown import shown_object
-from hsparse.sn.objects.type_reference import read_type
-from hsparse.sn.respond import respond
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.http.request import read_json
+from hsparse.sn.http.response import respond
+from hsparse.sn.records.object_json import object_json
+from hsparse.sn.records.object_path import check_member, root_of
+from hsparse.sn.records.type_reference import read_type
+from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import CreateObject, DeleteLinks, DeleteObject, PutLinks
+from hsparse.wire.record_message import CreateObject, DeleteLinks, DeleteObject, DeleteTree, PutLinks
 
 MAX_OBJECTS = 10_000
+DraftMaker = Callable[[Context, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
+"""Fills a new record from a body, and returns what is to be done once the object exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,6 @@ class Draft:
     parent: str | None
     titles: tuple[str, ...]
     after: Callable[[], Awaitable[None]] | None = None
-
-
-DraftMaker = Callable[[Context, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
-"""Fills a new record from a body, and returns what is to be done once the object exists."""
 
 
 async def post_objects(context: Context, collection: str, fill: DraftMaker) -> web.StreamResponse:
@@ -56,7 +55,7 @@ async def post_objects(context: Context, collection: str, fill: DraftMaker) -> w
         raise BadRequest(f"A list must have 1 to {MAX_OBJECTS} objects to create, not {len(bodies)}.")
     drafts = await gather_all([draft(context, collection, one, fill) for one in bodies])
     await create(context, drafts)
-    shown = [shown_object(one.record) for one in drafts]
+    shown = [object_json(one.record) for one in drafts]
     if collection == "groups":
         for one in shown:
             del one["creationProperties"]  # HSDS shows them from the first look on
@@ -112,6 +111,14 @@ async def create(context: Context, drafts: list[Draft]) -> None:
     except HsparseError:
         await gather_all([remove(owners, id) for id in made])
         raise
+
+
+async def remove(owners: Owners, id: str) -> None:
+    """Delete an object and, of a dataset, its chunks; `NotFound` or `Gone` when there is none."""
+    await owners.apply(DeleteObject(id))
+    if collection_of(id) == "datasets":
+        await owners.ask_all(FenceDeleted(id))
+        await owners.ask_any(DeleteTree(id))
 
 
 async def _link(context: Context, drafts: list[Draft]) -> None:

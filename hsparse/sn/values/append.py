@@ -7,8 +7,7 @@ from dataclasses import replace
 from hsparse.errors import BadRequest, Conflict
 from hsparse.format.plan.grid import Grid
 from hsparse.sn.context import Context
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.trim import finish_trim
+from hsparse.sn.records.dataset import Dataset, finish_trim
 from hsparse.wire.record_message import SetExtent
 
 
@@ -17,7 +16,7 @@ def appended(dataset: Dataset, count: int, dim: int) -> Dataset:
 
     What is to be written is checked against it first: a bad request changes nothing.
     """
-    dataset.require_own()
+    dataset.require_writable()
     if dim >= len(dataset.extent):
         raise BadRequest(f"append_dim is {dim}; {dataset.id} has {len(dataset.extent)} dimensions.")
     extent = list(dataset.extent)

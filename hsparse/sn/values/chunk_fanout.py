@@ -17,10 +17,10 @@ from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_c
 from hsparse.format.selections.selection import Selection
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import chunk_key, chunk_of_key, chunk_prefix
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.linked.linked_question import LinkedQuestion
 from hsparse.sn.linked.linked_read import LinkedRead
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.owners import Owners
+from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.chunk_message import (
     CountDefined,
     EraseChunks,
@@ -115,7 +115,7 @@ class ChunkFanout:
         self, shares: Sequence[PlannedChunk], query: str, value: NDArray[Any], fields: Sequence[str]
     ) -> list[Found]:
         """Change what a query finds in each share, see `UpdateElements`; durable when it returns."""
-        self._dataset.require_own()
+        self._dataset.require_writable()
         spec, names = self._dataset.spec, tuple(fields)
         return await self._owners.gather(
             shares, self._key, lambda some: UpdateElements(spec, parts_of(some), query, value, names)
@@ -175,7 +175,7 @@ class ChunkFanout:
 
         With `fields` the values have those alone, packed, and the others stay.
         """
-        self._dataset.require_own()
+        self._dataset.require_writable()
         if selection.size > MOST_CHUNKS and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
             raise TooLarge(f"The selection meets more than {MOST_CHUNKS} chunks; write less at a time.")
         shares = plan(selection, self._dataset.grid)

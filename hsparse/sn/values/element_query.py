@@ -22,7 +22,7 @@ from hsparse.format.plan.pages import pages
 from hsparse.format.query import bind_query
 from hsparse.format.selections.extent import check_countable, ravel
 from hsparse.format.selections.selection import Orthogonal, Points, Selection, ascending, coords_at
-from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MOST_CHUNKS, ChunkFanout
 
 Scaled: TypeAlias = tuple[int, ...]

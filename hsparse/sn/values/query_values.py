@@ -18,10 +18,10 @@ from hsparse.model.element import Fixed
 from hsparse.model.json_form import from_json
 from hsparse.model.variable_array import VariableArray
 from hsparse.sn.context import Context
-from hsparse.sn.json_body import MOST_JSON
+from hsparse.sn.http.request import MOST_JSON
+from hsparse.sn.http.stream import MAX_WHOLE_BODY, respond_stream
 from hsparse.sn.media import Media, accepted
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.stream import AT_ONCE, respond_stream
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.element_query import ElementQuery, Rows, joined
 from hsparse.sn.values.value_json import respond_values
@@ -53,7 +53,7 @@ async def answer_query(
         if first is None:
             return await _answer_json(context, dataset, found, fields)
         second = await anext(found, None)
-        if second is None and first[1].nbytes <= AT_ONCE:
+        if second is None and first[1].nbytes <= MAX_WHOLE_BODY:
             return web.Response(body=_packed(first), content_type=Media.BINARY.value)
         length = first[1].nbytes if second is None else None
         return await respond_stream(context.request, Media.BINARY, _pages(first, second, found), length)

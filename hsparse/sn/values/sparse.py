@@ -13,11 +13,10 @@ from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.format.selections.selection_json import parse_selection_json, selection_json
 from hsparse.sn.context import Context
-from hsparse.sn.json_body import read_object
+from hsparse.sn.http.request import read_json_object
+from hsparse.sn.http.response import respond
 from hsparse.sn.media import Media, accepted
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.requested_dataset import until_current
-from hsparse.sn.respond import respond
+from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.sparse_read import SparseRead
 from hsparse.sn.values.write_body import points_selection, select_selection
@@ -69,7 +68,7 @@ async def delete_value(context: Context) -> web.StreamResponse:
 
 async def post_erase(context: Context) -> web.StreamResponse:
     """`POST /datasets/{id}/erase`: the same, by points, a select string or an HDF5/JSON selection."""
-    body = await read_object(context)
+    body = await read_json_object(context)
     if len(body) != 1 or not set(body) <= {"points", "select", "selection"}:
         raise BadRequest("The body must have one of points, select and selection.")
 

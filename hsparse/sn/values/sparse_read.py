@@ -14,7 +14,7 @@ from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.selections.extent import columns
 from hsparse.format.selections.selection import Points, Selection
-from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.arrow import ArrowWriter
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 

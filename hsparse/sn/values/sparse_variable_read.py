@@ -21,10 +21,10 @@ from hsparse.format.structured.region import encode_vlen_region
 from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray, join
 from hsparse.sn.context import Context
-from hsparse.sn.json_body import MOST_JSON
+from hsparse.sn.http.request import MOST_JSON
+from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.media import Media, accepted
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.stream import respond_stream
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.arrow import ArrowWriter
 from hsparse.sn.values.sparse_read import coordinates, coords_of, run_of
 from hsparse.sn.values.value_json import respond_shown

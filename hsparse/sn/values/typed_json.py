@@ -14,7 +14,7 @@ from hsparse.model.element import Element, Fixed
 from hsparse.model.json_form import Values, from_json
 from hsparse.model.variable_array import VariableArray
 from hsparse.model.variable_fields import Fields
-from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.records.dataset import Dataset
 
 
 def is_plain(dataset: Dataset) -> bool:

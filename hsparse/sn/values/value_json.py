@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from hsparse.model.json_form import array_json
 from hsparse.sn.context import Context
-from hsparse.sn.objects.objects import respond_floats
-from hsparse.sn.respond import respond
+from hsparse.sn.http.response import respond, respond_floats
 
 
 def respond_values(

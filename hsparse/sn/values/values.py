@@ -20,12 +20,11 @@ from hsparse.format.structured.region import encode_region
 from hsparse.model.json_form import Values
 from hsparse.model.variable_array import VariableArray
 from hsparse.sn.context import Context
-from hsparse.sn.json_body import MOST_JSON, read_json, read_object
+from hsparse.sn.http.request import MOST_JSON, read_json, read_json_object
+from hsparse.sn.http.response import respond
+from hsparse.sn.http.stream import MAX_WHOLE_BODY, respond_stream
 from hsparse.sn.media import Media, accepted, sent
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.objects.requested_dataset import until_current
-from hsparse.sn.respond import respond
-from hsparse.sn.stream import AT_ONCE, respond_stream
+from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.values.append import appended, grow, still_there
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.query_values import answer_query, change_by_query
@@ -73,7 +72,7 @@ async def post_value(context: Context) -> web.StreamResponse:
     if sent(context.request) is Media.BINARY:
         data = await context.body()
         return await _read(context, _request(context, {}, lambda extent: binary_points(data, extent)))
-    body = await read_object(context)
+    body = await read_json_object(context)
     ways = [keys for keys in SELECTING if keys & set(body)]
     if set(body) - POST_KEYS or len(ways) != 1:
         raise BadRequest(
@@ -196,7 +195,7 @@ async def answer_values(
         chunks = ChunkFanout(context.service.owners, dataset)
         if accepted(context.request) is not Media.BINARY:
             return await _answer_json(context, dataset, selection, nbytes, fields)
-        if nbytes <= min(page_size, AT_ONCE):
+        if nbytes <= min(page_size, MAX_WHOLE_BODY):
             values = await chunks.read(selection, fields)
             return web.Response(body=packed(values), content_type=Media.BINARY.value)
         pieces = _binary_pages(chunks, dataset, selection, page_size, fields)

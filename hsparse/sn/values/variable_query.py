@@ -23,8 +23,8 @@ from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray, take
 from hsparse.model.variable_fields import Fields
 from hsparse.sn.context import Context
-from hsparse.sn.json_body import MOST_JSON
-from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.http.request import MOST_JSON
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS
 from hsparse.sn.values.element_query import bands, check_queryable
 from hsparse.sn.values.value_json import respond_shown

@@ -16,10 +16,10 @@ from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray
 from hsparse.model.variable_fields import Fields
 from hsparse.sn.context import Context
-from hsparse.sn.json_body import MOST_JSON
+from hsparse.sn.http.request import MOST_JSON
+from hsparse.sn.http.stream import MAX_WHOLE_BODY, respond_stream
 from hsparse.sn.media import Media, accepted
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.stream import AT_ONCE, respond_stream
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.value_json import respond_shown
 from hsparse.sn.values.variable_fanout import VariableFanout, aside
 
@@ -39,7 +39,7 @@ async def answer_variable(
     if accepted(context.request) is not Media.BINARY:
         return await _answer_json(context, chunks, selection, datatype, picked)
     page_size = context.service.settings.page_size
-    expected = min(AT_ONCE, page_size, _expected(selection, datatype))
+    expected = min(MAX_WHOLE_BODY, page_size, _expected(selection, datatype))
     if selection.size * datatype.guessed_size <= expected:
         async with context.service.answers.hold(expected):
             found = await chunks.read_within(selection, expected)

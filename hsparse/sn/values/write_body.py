@@ -19,9 +19,9 @@ from hsparse.format.selections.selection import Orthogonal, Points, Selection, S
 from hsparse.format.structured.region import decode_region, decode_vlen_region
 from hsparse.model.json_form import Values
 from hsparse.sn.context import Context
-from hsparse.sn.json_body import read_object
+from hsparse.sn.http.request import read_json_object
 from hsparse.sn.media import Media, sent
-from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.arrow import read_arrow, read_variable_arrow
 from hsparse.sn.values.typed_json import is_plain, typed_json
 from hsparse.sn.values.variable_values import variable_bytes
@@ -68,7 +68,7 @@ async def read_body(context: Context) -> WriteBody:
     if media is not Media.JSON:
         append = _append(context.number("append"), context.number("append_dim"))
         return WriteBody(media, await context.body(), {}, append, context.arg("fields"))
-    body = await read_object(context)
+    body = await read_json_object(context)
     unknown = set(body) - JSON_KEYS
     if unknown:
         known = ", ".join(sorted(JSON_KEYS))

@@ -19,8 +19,7 @@ from hsparse.cli.importer.server import Server
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection, Unreachable
 from hsparse.errors import BadRequest, Busy, HsparseError, NotFound
-from hsparse.sn.auth.password_file import PasswordFile, User
-from hsparse.sn.auth.password_hash import PasswordHash
+from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 from hsparse.testing.server_process import server_process
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences

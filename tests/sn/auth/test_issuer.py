@@ -10,7 +10,7 @@ from aiohttp import web
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured
-from hsparse.sn.auth.issuer import MAX_DOCUMENT, Issuer, IssuerFailed, check_url, fetch_json
+from hsparse.sn.auth.issuer import MAX_DOCUMENT, Issuer, IssuerFailed, check_issuer_url, fetch_json
 from hsparse.sn.auth.signed_token import SigningKey, TokenHeader
 from hsparse.testing.token_issuer import TokenIssuer, serving
 
@@ -166,13 +166,13 @@ async def test_an_issuer_without_usable_keys_is_logged(rig: Rig, caplog: pytest.
 )
 def test_urls_that_could_not_be_trusted(url: str) -> None:
     with pytest.raises(Misconfigured) as caught:
-        check_url(url, "the issuer")
+        check_issuer_url(url, "the issuer")
     assert "secret" not in caught.value.message
 
 
 @pytest.mark.parametrize("url", ["https://example.org/realm", "http://127.0.0.1:8080", "http://localhost/x"])
 def test_urls_that_can_be(url: str) -> None:
-    check_url(url, "the issuer")
+    check_issuer_url(url, "the issuer")
 
 
 async def test_what_is_fetched_is_limited() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hsparse.errors import BadRequest, Misconfigured
-from hsparse.sn.auth.line_file import Kind, LineFile, is_blank
+from hsparse.sn.auth.line_file import LineFile, LineFormat, is_blank
 
 
 def read(line: str) -> tuple[str, int]:
@@ -16,7 +16,7 @@ def read(line: str) -> tuple[str, int]:
     return name, int(number)
 
 
-KIND = Kind("number file", "write one", read, private=False)
+KIND = LineFormat("number file", "write one", read, private=False)
 
 
 @pytest.fixture

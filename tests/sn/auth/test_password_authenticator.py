@@ -12,10 +12,9 @@ from argon2 import PasswordHasher
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured, RateLimited, Unauthenticated
 from hsparse.model.principal import Principal
+from hsparse.sn.auth.authenticator import SchemeAuthenticator
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator, PasswordLimits
-from hsparse.sn.auth.password_file import PasswordFile, User
-from hsparse.sn.auth.password_hash import PasswordHash
-from hsparse.sn.auth.scheme_authenticator import SchemeAuthenticator
+from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 
 
 class Counted(PasswordHash):

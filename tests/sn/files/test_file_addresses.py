@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hsparse.format.hdf5.file_form import FileForm
-from hsparse.sn.files.file_plans import PlannedFile
+from hsparse.sn.files.file_plans import FilePlans, PlannedFile
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
 from tests.sn.file_domain import INT, TEXT, place
@@ -45,17 +45,17 @@ async def test_a_changed_domain_has_another_map(client: RestClient) -> None:
 
 def changed_when_planned(client: RestClient, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     """Let the next plan be followed by a change of the domain."""
-    planned = client.service.files.current
+    planned = client.service.component(FilePlans).current
 
     async def current(root: str, form: FileForm, *, check: bool) -> PlannedFile:
         found = await planned(root, form, check=check)
-        monkeypatch.setattr(client.service.files, "current", planned)
+        monkeypatch.setattr(client.service.component(FilePlans), "current", planned)
         method, path, body = change
         made = await client(method, path, body)
         assert made.status in (200, 201), made.body
         return found
 
-    monkeypatch.setattr(client.service.files, "current", current)
+    monkeypatch.setattr(client.service.component(FilePlans), "current", current)
 
 
 @pytest.mark.parametrize(

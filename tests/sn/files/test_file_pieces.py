@@ -8,8 +8,9 @@ import aiohttp
 import pytest
 
 from hsparse.sn.files import file_pieces
-from hsparse.sn.files.file_chunk import read_planned
+from hsparse.sn.files.chunk_reads import read_planned
 from hsparse.sn.files.file_pieces import FilePieces
+from hsparse.sn.files.file_plans import FilePlans
 from hsparse.testing.rest_client import RestClient
 from tests.sn.file_domain import INT, fetch, fill_domain, place
 from tests.sn.value_client import value_client
@@ -49,9 +50,9 @@ async def test_a_change_behind_the_first_bytes(client: RestClient, monkeypatch: 
 async def test_memory_is_that_of_what_is_read_at_once(client: RestClient) -> None:
     await fill_domain(client)
     root = (await client("GET", "/"))["root"]
-    file = await client.service.files.current(root, check=True)
+    file = await client.service.component(FilePlans).current(root, check=True)
     size = file.plan.file.size
-    pieces = FilePieces(client.service.owners, file.plan, 4096, client.service.files.bands)
+    pieces = FilePieces(client.service.owners, file.plan, 4096, client.service.component(FilePlans).bands)
     largest = max(int(one.chunks.size.max(initial=0)) for one in file.plan.regions.values())
     assert 2 * largest <= pieces.memory(0, size) <= 2 * (max(largest, 100_000) + 4096 + file_pieces.PART)
     assert pieces.memory(0, 10) < 2 * (1000 + file_pieces.PART)

@@ -9,10 +9,10 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.format.hdf5.file_form import STOCK, STRUCTURED
-from hsparse.sn.files import file_chunk, file_plans, sized_chunks
-from hsparse.sn.files.domain_state import DomainState, read_state
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.files import chunk_reads, file_plans, sized_chunks
+from hsparse.sn.files.domain_state import DomainState, read_domain_state
 from hsparse.sn.files.file_plans import GOOD_FOR, FilePlans
-from hsparse.sn.owners import Owners
 from hsparse.testing.rest_client import RestClient
 from tests.sn.file_domain import INT, TEXT, WORDS, place
 from tests.sn.value_client import SETTINGS, value_client
@@ -31,9 +31,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     async def look(owners: Owners, root: str) -> DomainState:
         found.append(root)
-        return await read_state(owners, root)
+        return await read_domain_state(owners, root)
 
-    monkeypatch.setattr(file_plans, "read_state", look)
+    monkeypatch.setattr(file_plans, "read_domain_state", look)
     return found
 
 
@@ -82,7 +82,7 @@ async def test_the_oldest_plans_go_first(
     await some.current(root, STRUCTURED, check=False)
     await some.current(root, STOCK, check=False)
     assert len(looks) == 2
-    monkeypatch.setattr(file_plans, "MOST_HELD", 1)
+    monkeypatch.setattr(file_plans, "MAX_CACHED", 1)
     some.drop(root, STRUCTURED, (await some.current(root, STRUCTURED, check=False)).etag)
     await some.current(root, STRUCTURED, check=False)
     await some.current(root, STOCK, check=False)
@@ -99,7 +99,7 @@ async def test_a_chunk_that_changes_while_it_is_measured(
     async def read(*arguments: object) -> memoryview:
         if changes:
             await client("PUT", f"/datasets/{id}/value", {"value": changes.pop()})
-        return await file_chunk.read_planned(*arguments)  # type: ignore[arg-type]
+        return await chunk_reads.read_planned(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sized_chunks, "read_planned", read)
     file = await plans(client, ManualClock()).current(root, STOCK, check=False)

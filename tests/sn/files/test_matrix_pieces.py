@@ -1,4 +1,4 @@
-"""Sparse datasets as AnnData's and Binsparse's groups: against scipy, by ranges, and what stays as it is."""
+"""The cache of bands; sparse datasets as AnnData's and Binsparse's groups: against scipy, by ranges."""
 
 from __future__ import annotations
 
@@ -19,19 +19,101 @@ import numpy as np
 import pytest
 from scipy import sparse as sp
 
-from hsparse.errors import StoreFailed
+from hsparse.errors import Corrupt, StoreFailed
 from hsparse.format.hdf5.file_form import FileForm
+from hsparse.format.hdf5.made_band import MadeBand
+from hsparse.format.hdf5.matrix_bands import MatrixBands
 from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
-from hsparse.sn.files import chunk_batches, file_plans, matrix_pieces
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.files import chunk_reads, file_plans, matrix_pieces
 from hsparse.sn.files.file_pieces import FilePieces
-from hsparse.sn.objects import trim
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.owners import Owners
+from hsparse.sn.files.file_plans import FilePlans
+from hsparse.sn.files.matrix_pieces import BandCache
+from hsparse.sn.records import dataset
+from hsparse.sn.records.dataset import Dataset
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.rest_client import RestClient
+from tests.format.hdf5.test_made_band import Stored, made, stored_matrix
 from tests.sn.file_domain import GZIP, INT, POINT, TEXT, fetch, place
 from tests.sn.value_client import SETTINGS, sparse, value_client
+
+BANDS, CHUNKS = stored_matrix(sp.coo_array(np.ones((4, 5))), (1, 5), 0)
+
+
+class Making:
+    """Makes bands, and says which."""
+
+    def __init__(self, held: BandCache) -> None:
+        self.held = held
+        self.done: list[int] = []
+
+    async def get(self, band: int) -> MadeBand:
+        async def make() -> MadeBand:
+            await asyncio.sleep(0)
+            self.done.append(band)
+            return made(BANDS, CHUNKS, band)
+
+        return await self.held.get(BANDS, band, make)
+
+
+async def test_many_who_want_one_band() -> None:
+    making = Making(BandCache())
+    found = await asyncio.gather(*(making.get(2) for _ in range(9)))
+    assert making.done == [2]
+    assert len({id(one) for one in found}) == 1
+
+
+async def test_the_oldest_are_forgotten() -> None:
+    size = made(BANDS, CHUNKS, 0).nbytes
+    making = Making(BandCache(2 * size))
+    for band in (0, 1, 0, 2, 0, 1):
+        await making.get(band)
+    assert making.done == [0, 1, 2, 1]
+
+
+async def test_what_is_larger_than_all_that_may_be_kept_is_not_kept() -> None:
+    making = Making(BandCache(made(BANDS, CHUNKS, 0).nbytes - 1))
+    for band in (0, 0, 1, 0):
+        await making.get(band)
+    assert making.done == [0, 0, 1, 0]
+
+
+async def test_a_matrix_that_is_forgotten() -> None:
+    held = BandCache()
+
+    async def take(bands: MatrixBands, chunks: Stored) -> None:
+        async def make() -> MadeBand:
+            return made(bands, chunks, 1)
+
+        await held.get(bands, 1, make)
+
+    bands, chunks = stored_matrix(sp.coo_array(np.ones((4, 5))), (1, 5), 0)
+    making = Making(held)
+    await making.get(0)
+    alive = weakref.ref(bands)
+    await take(bands, chunks)
+    held.forget([bands])
+    await take(bands, chunks)  # by a reader who began before
+    del bands
+    gc.collect()
+    assert alive() is None
+    await making.get(0)
+    assert making.done == [0], "others stay"
+
+
+async def test_one_that_cannot_be_made() -> None:
+    held = BandCache()
+
+    async def make() -> MadeBand:
+        raise Corrupt("no")
+
+    with pytest.raises(Corrupt):
+        await held.get(BANDS, 0, make)
+    making = Making(held)
+    await making.get(0)
+    assert making.done == [0]
+
 
 H5DUMP = shutil.which("h5dump")
 F64 = "H5T_IEEE_F64LE"
@@ -126,7 +208,7 @@ async def test_any_range_is_that_part_of_the_whole(client: RestClient, form: str
     await place_matrix(client, "/hollow", random_matrix(5, 0.0001, (40_000, 500)), (8, 100))
     whole = await fetch(client, matrices=form)
     root = (await client("GET", "/"))["root"]
-    files = client.service.files
+    files = client.service.component(FilePlans)
     file = await files.current(root, FileForm(matrices=MatrixEncoding(form)), check=True)
     pieces = FilePieces(client.service.owners, file.plan, 4096, files.bands)
     rng = np.random.default_rng(7)
@@ -237,7 +319,7 @@ async def test_a_range_reads_its_bands_and_no_others() -> None:
             ("indptr", 11 * 4, 4, 4),
             ("indptr", 0, 41 * 4, 16),
         ):
-            client.service.files.bands = type(client.service.files.bands)()
+            client.service.component(FilePlans).bands = type(client.service.component(FilePlans).bands)()
             store.reset()
             begin = places[name] + start
             part = await client(
@@ -264,7 +346,7 @@ async def test_bands_are_kept_for_the_next_part() -> None:
 async def test_bands_go_with_their_plan(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     id = await place_matrix(client, "/m", random_matrix(), (16, 8))
     root = (await client("GET", "/"))["root"]
-    files, alive = client.service.files, []
+    files, alive = client.service.component(FilePlans), []
     csr, csc = (FileForm(matrices=MatrixEncoding(f"anndata-{kind}")) for kind in ("csr", "csc"))
 
     async def planned(form: FileForm) -> str:
@@ -285,7 +367,7 @@ async def test_bands_go_with_their_plan(client: RestClient, monkeypatch: pytest.
     files.drop(root, csr, etag)
     assert count() == 0
     await planned(csr)
-    monkeypatch.setattr(file_plans, "MOST_HELD", 1)
+    monkeypatch.setattr(file_plans, "MAX_CACHED", 1)
     await planned(csc)
     assert count() == 1, "there is room for the last one alone"
 
@@ -300,7 +382,7 @@ async def test_a_shrink_that_was_interrupted_is_finished(
     id = await place_matrix(client, "/m", matrix.tocoo(), (16, 8), maxdims=[0, 0])
     for form, shape in (("anndata-csr", (41, 37)), ("binsparse-csc", (41, 19))):
         with monkeypatch.context() as patch:
-            patch.setattr(trim, "_trim", fail)
+            patch.setattr(dataset, "_trim", fail)
             assert (await client("PUT", f"/datasets/{id}/shape", {"shape": shape})).status == 500
         with h5py.File(io.BytesIO(await fetch(client, matrices=form))) as file:
             assert_same(read_matrix(file["m"]), matrix[: shape[0], : shape[1]].tocoo())
@@ -340,8 +422,8 @@ async def test_hdf5s_own_tools_read_it(client: RestClient, tmp_path: Path) -> No
 
 async def test_small_pages_and_small_caches(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_pieces, "BLOCK", 3)
-    monkeypatch.setattr(chunk_batches, "MOST_AT_ONCE", 2)
-    client.service.files.bands = type(client.service.files.bands)(1)
+    monkeypatch.setattr(chunk_reads, "MOST_AT_ONCE", 2)
+    client.service.component(FilePlans).bands = type(client.service.component(FilePlans).bands)(1)
     matrix = random_matrix()
     await place_matrix(client, "/m", matrix, (16, 8))
     for form in ENCODINGS:

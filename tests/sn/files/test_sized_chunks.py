@@ -7,8 +7,8 @@ import pytest
 from hsparse.format.hdf5.file_form import STOCK, STRUCTURED, FileForm
 from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
 from hsparse.sn.files import sized_chunks
-from hsparse.sn.files.domain_state import read_state
-from hsparse.sn.files.file_chunk import read_planned
+from hsparse.sn.files.chunk_reads import read_planned
+from hsparse.sn.files.domain_state import read_domain_state
 from hsparse.sn.files.sized_chunks import SizedChunks
 from tests.sn.file_domain import INT, TEXT, WORDS, place
 from tests.sn.value_client import SETTINGS, value_client
@@ -30,7 +30,7 @@ async def test_only_what_is_unknown_is_read(monkeypatch: pytest.MonkeyPatch) -> 
         some = await place(client, "/sparse", INT, [4, 4], None, **SPARSE)
         await client("PUT", f"/datasets/{some}/value", {"points": [[0, 1], [3, 3]], "value": [1, 2]})
         owners, answers = client.service.owners, client.service.answers
-        state = await read_state(owners, (await client("GET", "/"))["root"])
+        state = await read_domain_state(owners, (await client("GET", "/"))["root"])
         sized = SizedChunks(owners, SETTINGS, answers)
         stock = await sized.of(state, STOCK)
         assert set(reads) == {words}

@@ -14,6 +14,7 @@ from hsparse.dn.service import DataService
 from hsparse.model.principal import Principal
 from hsparse.sn.jobs import job_process, job_run
 from hsparse.sn.jobs.job_process import JobCommand
+from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import Reply, RestClient
@@ -92,12 +93,12 @@ async def open_node(clock: ManualClock, places: Path, command: JobCommand) -> As
         settings = {"job_places": (f"file://{places}", "s3://lab/{user}/")} | settings
         client = RestClient(node, clock, *USERS, settings=ServiceSettings(**settings))
         opened.append(await client.open())
-        client.service.jobs.start(command)
+        client.service.component(JobQueue).start(command)
         return client
 
     yield make
     for client in opened:
-        await client.service.jobs.close()
+        await client.service.component(JobQueue).close()
         await client.close()
     await node.close()
 

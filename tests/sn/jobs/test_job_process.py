@@ -77,9 +77,9 @@ async def test_nothing_is_left_when_it_is_waited_for_no_longer(command: JobComma
 def test_what_is_kept_of_what_it_tells_is_bounded() -> None:
     progress = Progress()
     for number in range(MOST_MESSAGES + 5):
-        progress.hear(json.dumps({"message": f"{number}" * 10_000}).encode())
+        progress.parse_line(json.dumps({"message": f"{number}" * 10_000}).encode())
     assert len(progress.messages) == MOST_MESSAGES
     assert max(map(len, progress.messages)) == LONGEST_MESSAGE
     for line in (b"", b"x", b"[]", b"{}", b'{"done": 1.5, "total": 2}', b'{"error": "x"}', b"\xff"):
-        progress.hear(line)
+        progress.parse_line(line)
     assert (progress.done, progress.total, progress.failure) == (0, None, None)

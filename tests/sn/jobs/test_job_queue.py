@@ -11,6 +11,7 @@ from hsparse.dn.service import DataService
 from hsparse.errors import StoreFailed
 from hsparse.model.principal import Principal
 from hsparse.sn.jobs import job_queue
+from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
@@ -35,7 +36,7 @@ async def test_some_wait_and_more_are_refused(open_node: Open, places: Path) -> 
 async def test_a_node_that_stops_ends_its_jobs_and_takes_no_more(rest: RestClient, places: Path) -> None:
     ids = [(await rest("POST", "/jobs", import_body(places, f"hold-{n}")))["id"] for n in range(2)]
     await until(rest, ids[0], "running")
-    await rest.service.jobs.close()
+    await rest.service.component(JobQueue).close()
     for id in ids:
         reply = await rest("GET", f"/jobs/{id}")
         assert (reply["status"], reply["error"]["kind"]) == ("failed", "busy")
@@ -51,7 +52,7 @@ async def test_the_last_jobs_of_a_user_are_kept(
         clock.time += 1
         ids.append((await rest("POST", "/jobs", import_body(places, f"a-{number}")))["id"])
         await until(rest, ids[-1], "done")
-        while rest.service.jobs._tasks:
+        while rest.service.component(JobQueue)._tasks:
             await rest("GET", "/about")
     assert [job["id"] for job in (await rest("GET", "/jobs"))["jobs"]] == ids[-3:]
 

@@ -12,6 +12,7 @@ from hsparse.clock import ManualClock
 from hsparse.errors import StoreFailed
 from hsparse.sn.jobs.job import LOST_SECONDS
 from hsparse.sn.jobs.job_places import JobPlaces
+from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.testing.rest_client import RestClient
 from hsparse.wire.record_message import Change, Outcome
 from tests.sn.jobs.conftest import Open, import_body, until
@@ -25,7 +26,7 @@ async def test_a_job_that_was_forgotten_elsewhere_is_stopped(
     await until(rest, id, "running")
     monkeypatch.setattr("hsparse.sn.jobs.job.LOST_SECONDS", -1.0)
     assert (await rest("DELETE", f"/jobs/{id}")).status == 200
-    while rest.service.jobs._runs:
+    while rest.service.component(JobQueue)._runs:
         await rest("GET", "/about")
     assert (await rest("GET", f"/jobs/{id}")).status == 410
 
@@ -47,9 +48,9 @@ async def test_a_job_that_is_not_renewed_is_lost_and_can_be_forgotten(
     rest: RestClient = await open_node()
     id = (await rest("POST", "/jobs", import_body(places, "hold")))["id"]
     await until(rest, id, "running")
-    for task in rest.service.jobs._tasks:
+    for task in rest.service.component(JobQueue)._tasks:
         task.cancel()  # as if the node had been killed
-    while rest.service.jobs._tasks:
+    while rest.service.component(JobQueue)._tasks:
         await rest("GET", "/about")
     clock.time += LOST_SECONDS + 1
     lost = await until(rest, id, "lost")
@@ -100,7 +101,7 @@ async def test_an_end_that_cannot_be_recorded_is_logged(
         raise StoreFailed("The store is away.")
 
     monkeypatch.setattr(rest.service.owners, "apply", failing)
-    await rest.service.jobs.close()
+    await rest.service.component(JobQueue).close()
     assert f"the end of the job {id} was not recorded" in caplog.text
 
 

@@ -20,8 +20,7 @@ from hsparse.clock import ManualClock, SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import Forbidden, Gone
 from hsparse.model.principal import Principal
-from hsparse.sn.auth.password_file import PasswordFile, User
-from hsparse.sn.auth.password_hash import PasswordHash
+from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3 import S3Store
 from hsparse.testing.moto_server import make_bucket

@@ -15,7 +15,7 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.layout import parse_layout
 from hsparse.sn.linked import chunk_table
 from hsparse.sn.linked.chunk_table import ChunkTable
-from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.records.dataset import Dataset
 
 ID = "d-00000000-00000001-0000-000000-000001"
 LAYOUT = {"class": "H5D_CHUNKED_REF_INDIRECT", "file_uri": "a.h5", "chunk_table": ID}

@@ -11,7 +11,7 @@ import pytest
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.rest_client import RestClient
-from tests.sn.chunks.test_chunks import listed, scaled
+from tests.sn.chunks.test_handlers import listed, scaled
 from tests.sn.linked.test_linked_read import FILE, PLAIN, URI, File, link, make_table
 from tests.sn.value_client import SETTINGS, create, value_client
 

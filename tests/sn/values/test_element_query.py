@@ -21,8 +21,8 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.model.objid import new_id, new_root_id
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.owners import Owners
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, ChunkFanout
 from hsparse.sn.values.element_query import ElementQuery
 from hsparse.storage.memory import MemoryStore

@@ -17,9 +17,9 @@ from hsparse.format.structured.region import decode_vlen_region, encode_vlen_reg
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.media import Media
-from hsparse.sn.objects.dataset import Dataset
-from hsparse.sn.owners import Owners
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.arrow import ArrowWriter, read_variable_arrow
 from hsparse.sn.values.sparse_variable_read import SparseVariableRead
 from hsparse.sn.values.variable_fanout import VariableFanout

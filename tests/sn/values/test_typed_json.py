@@ -11,7 +11,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray
-from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.typed_json import is_plain, typed_json
 from tests.model.type_strategies import text
 

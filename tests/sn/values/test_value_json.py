@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.sn.respond import respond
+from hsparse.sn.http.response import respond
 from hsparse.sn.values.value_json import is_finite, json_form
 
 ROW = np.dtype([("n", ">i4"), ("x", "<f8"), ("v", "<f4", (2,)), ("in", [("y", "<f2")])])

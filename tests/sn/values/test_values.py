@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.sn.objects import datasets
+from hsparse.sn.objects import dataset_handlers
 from hsparse.sn.settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
@@ -141,13 +141,13 @@ async def test_many_initial_values_are_parsed_aside(
     client: RestClient, monkeypatch: pytest.MonkeyPatch, parse: str, body: dict[str, Any], is_aside: bool
 ) -> None:
     found: list[bool] = []
-    real = getattr(datasets, parse)
+    real = getattr(dataset_handlers, parse)
 
     def noted(*args: Any) -> Any:
         found.append(threading.current_thread() is not threading.main_thread())
         return real(*args)
 
-    monkeypatch.setattr(datasets, parse, noted)
+    monkeypatch.setattr(dataset_handlers, parse, noted)
     assert (await client("POST", "/datasets", {"type": "H5T_IEEE_F64LE"} | body)).status == 201
     assert found == [is_aside]
 

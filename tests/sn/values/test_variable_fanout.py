@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
-from hsparse.sn.objects.dataset import Dataset
+from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.variable_fanout import INLINE, VariableFanout, aside
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore

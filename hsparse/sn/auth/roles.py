@@ -1,0 +1,108 @@
+"""Groups and roles: which names users and groups can have, the group file, and who is an admin.
+
+The group file has one line a group, as HSDS has it:
+
+    group: user user user
+
+It adds to the groups that the password file, an API key or a token's claim names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from hsparse.errors import BadRequest
+from hsparse.model.acl import DEFAULT, GROUP_PREFIX
+from hsparse.model.principal import ANONYMOUS_NAME, Principal
+from hsparse.sn.auth.line_file import LineFile, LineFormat
+
+NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}", re.ASCII)
+RESERVED = frozenset({DEFAULT, ANONYMOUS_NAME, ".", ".."})
+"""What ACLs use for others, and what cannot be the name of a home folder."""
+NOBODY: frozenset[str] = frozenset()
+
+
+def is_user_name(name: str) -> bool:
+    """Say whether a user can have this name."""
+    return NAME.fullmatch(name) is not None and name not in RESERVED
+
+
+def check_user_name(name: str) -> None:
+    """Raise `BadRequest` for what cannot be a user's name."""
+    if not is_user_name(name):
+        raise BadRequest(
+            f"{name!r} cannot be a user's name: use 1 to 128 letters, digits, '.', '_', '-', '@', "
+            f"and none of {', '.join(sorted(RESERVED))}."
+        )
+
+
+def check_group_name(name: str) -> None:
+    """Raise `BadRequest` for what cannot be a group's name."""
+    if NAME.fullmatch(name) is None:
+        raise BadRequest(
+            f"{name!r} cannot be a group's name: use 1 to 128 letters, digits, '.', '_', '-', '@'."
+        )
+
+
+def _read_group(line: str) -> tuple[str, frozenset[str]]:
+    group, colon, users = line.partition(":")
+    group = group.strip()
+    if not colon:
+        raise BadRequest("a group is written as group: user user.")
+    check_group_name(group)
+    for user in users.split():
+        check_user_name(user)
+    return group, frozenset(users.split())
+
+
+GROUP_LINES = LineFormat("group file", "write one line a group, group: user user", _read_group, private=False)
+
+
+class GroupFile:
+    """A group file, read when first used and again whenever it has changed on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = LineFile(path, GROUP_LINES)
+        self._seen: Mapping[str, frozenset[str]] | None = None
+        self._groups: dict[str, frozenset[str]] = {}
+
+    def check(self) -> None:
+        """Raise `Misconfigured` when the file cannot be used."""
+        self._file.entries()
+
+    def groups_of(self, user: str) -> frozenset[str]:
+        """Return the groups that a user is in; `Misconfigured` as `LineFile.served`."""
+        members = self._file.served()
+        if members is not self._seen:
+            groups = defaultdict(set)
+            for group, users in members.items():
+                for one in users:
+                    groups[one].add(group)
+            self._groups = {one: frozenset(names) for one, names in groups.items()}
+            self._seen = members
+        return self._groups.get(user, NOBODY)
+
+
+class Roles:
+    """The groups of the group file and the admins of the settings; `admins` are names, and groups as `g:name`."""
+
+    def __init__(self, groups: GroupFile | None = None, admins: tuple[str, ...] = ()) -> None:
+        self._groups = groups
+        self._admins = frozenset(one for one in admins if not one.startswith(GROUP_PREFIX))
+        self._admin_groups = frozenset(
+            one.removeprefix(GROUP_PREFIX) for one in admins if one.startswith(GROUP_PREFIX)
+        )
+
+    def of(self, principal: Principal) -> Principal:
+        """Return the principal with all its groups, and as an admin if the settings list it or one of its groups."""
+        groups = principal.groups
+        if self._groups is not None:
+            groups |= self._groups.groups_of(principal.name)
+        admin = principal.admin or principal.name in self._admins or bool(groups & self._admin_groups)
+        if admin == principal.admin and groups == principal.groups:
+            return principal
+        return replace(principal, admin=admin, groups=groups)

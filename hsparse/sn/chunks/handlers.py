@@ -1,0 +1,195 @@
+"""Handlers of chunk queries: which chunks are stored, and where (RFC "Chunk query functionality in HDF5", 2018).
+
+H5Dget_num_chunks, H5Dget_chunk_info, H5Dchunk_iter, H5Dget_chunk_info_by_coord, H5Dget_chunk_selection, and their
+structured forms.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from aiohttp import web
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, NotFound, TooLarge
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.boxes import Boxes
+from hsparse.format.selections.merged_boxes import merge, row_runs
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.selection_json import selection_json
+from hsparse.model.linked_layout import is_linked
+from hsparse.model.objid import chunk_name
+from hsparse.sn.context import Context
+from hsparse.sn.http.request import MOST_JSON
+from hsparse.sn.http.response import respond
+from hsparse.sn.linked.linked_index import LinkedIndex
+from hsparse.sn.records.access import FileRights
+from hsparse.sn.records.dataset import Dataset, until_current
+from hsparse.sn.records.stored_chunks import (
+    ChunkOrder,
+    ChunkQuery,
+    Json,
+    OwnChunks,
+    Scaled,
+    SignedChunks,
+    StoredChunks,
+    chunk_place,
+)
+
+DEFAULT_LIMIT = 1000
+MAX_LIMIT = 10_000
+"""Chunks in an answer: without a limit, and at most."""
+MAX_URL_SECONDS = 7 * 24 * 3600
+"""Seconds that a URL may be valid: S3's limit."""
+MAX_NUMBERED_CHUNKS = 2**32
+"""Chunks of a grid whose row-major numbers fit into 32 bits: adjacent ones are joined into one block."""
+
+
+def chunks_of(context: Context, dataset: Dataset) -> StoredChunks:
+    """Return the stored chunks of a dataset, in objects of its own or in files; with `urls` each with its URL."""
+    chunks = stored_chunks_of(context, dataset)
+    seconds = url_seconds(context)
+    if seconds is None:
+        return chunks
+    owners, bucket = context.service.owners, context.service.settings.bucket
+    # A URL opens the whole file, of which the right to the domain gives what is linked.
+    rights = FileRights(owners, context.principal, bucket) if is_linked(dataset.record) else None
+    return SignedChunks(chunks, owners, seconds, rights)
+
+
+def stored_chunks_of(context: Context, dataset: Dataset) -> OwnChunks | LinkedIndex:
+    """Return the stored chunks of a dataset without URLs."""
+    owners, bucket = context.service.owners, context.service.settings.bucket
+    return (LinkedIndex if is_linked(dataset.record) else OwnChunks)(owners, dataset, bucket)
+
+
+def url_seconds(context: Context) -> int | None:
+    """Return how long URLs are to be valid, None when none are asked for."""
+    seconds = context.number("urls")
+    if seconds is not None and not 0 < seconds <= MAX_URL_SECONDS:
+        raise BadRequest(f"urls must be a number of seconds, 1 to {MAX_URL_SECONDS}, not {seconds}.")
+    return seconds
+
+
+async def get_chunks(context: Context) -> web.StreamResponse:
+    """`GET /datasets/{id}/chunks`: the stored chunks that a selection meets, their number, or one by its index."""
+    order = _order(context)
+    limit, index = context.number("limit"), context.number("index")
+    limit = DEFAULT_LIMIT if limit is None else limit
+    if not 0 < limit <= MAX_LIMIT:
+        raise BadRequest(f"limit must be 1 to {MAX_LIMIT}, not {limit}.")
+
+    async def read(dataset: Dataset) -> web.StreamResponse:
+        chunks = chunks_of(context, dataset)
+        select, marker = context.arg("select"), context.arg("marker")
+        selection: Selection | None = None if not select else parse_select(select, dataset.extent)
+        if context.flag("count_only"):
+            return respond({"count": await chunks.count(selection)})
+        after = parse_chunk_name(marker, dataset) if marker else ()
+        if index is not None:
+            rows, _ = await chunks.page(ChunkQuery(selection, order, after, index, 1))
+            if not rows:
+                raise NotFound(f"There is no stored chunk of {dataset.id} with index {index}.")
+            return respond(rows[0])
+        if marker and not after:
+            return respond({"dims": [], "chunks": []})  # a scalar has no second chunk
+        rows, following = await chunks.page(ChunkQuery(selection, order, after, 0, limit))
+        answer: Json = {"dims": list(chunks.grid.chunk), "chunks": rows}
+        if following:
+            answer["marker"] = chunk_name(following)
+        return respond(answer)
+
+    return await until_current(context, read)
+
+
+async def get_chunk(context: Context) -> web.StreamResponse:
+    """`GET /datasets/{id}/chunks/{chunk}`: one chunk by its scaled coordinates; of size 0 where none is stored."""
+
+    async def read(dataset: Dataset) -> web.StreamResponse:
+        chunks = chunks_of(context, dataset)
+        scaled = requested_chunk(context, dataset, chunks.grid)
+        found = await chunks.find(scaled)
+        return respond(
+            chunk_place(chunks.grid, scaled) | {"size": 0, "address": None} if found is None else found
+        )
+
+    return await until_current(context, read)
+
+
+async def get_chunk_selection(context: Context) -> web.StreamResponse:
+    """`GET /datasets/{id}/chunks/selection`: what is in stored chunks, as hyperslabs."""
+
+    async def read(dataset: Dataset) -> web.StreamResponse:
+        chunks = chunks_of(context, dataset)
+        selection = covered_selection(chunks.grid, await chunks.scaled())
+        if isinstance(selection, Boxes):
+            check_json(context, selection.starts.nbytes + selection.stops.nbytes)
+        return respond({"selection": selection_json(selection)})
+
+    return await until_current(context, read)
+
+
+def check_json(context: Context, nbytes: int) -> None:
+    """Raise `TooLarge` for coordinates of more bytes than an answer in JSON can have."""
+    limit = min(context.service.settings.max_request_size, MOST_JSON)
+    if nbytes > limit:
+        raise TooLarge(
+            f"The blocks of stored chunks have coordinates of {nbytes} bytes, more than an answer in JSON may have "
+            f"({limit}, of max_request_size): ask for pages of chunks."
+        )
+
+
+def requested_chunk(context: Context, dataset: Dataset, grid: Grid) -> Scaled:
+    """Return the scaled coordinates in the request's path; `BadRequest` when no chunk can be there."""
+    scaled = parse_chunk_name(context.request.match_info["chunk"], dataset)
+    if not grid.holds(scaled):
+        raise BadRequest(
+            f"There is no chunk {chunk_name(scaled)}: the extent {list(grid.extent)} has {list(grid.counts)} chunks."
+        )
+    return scaled
+
+
+def parse_chunk_name(name: str, dataset: Dataset) -> Scaled:
+    """Return the scaled coordinates that `<i>_<j>_<k>` are (of a scalar dataset `0`); `BadRequest` otherwise."""
+    parts = name.split("_")
+    rank = len(dataset.extent)
+    if len(parts) != max(rank, 1) or not all(
+        part.isascii() and part.isdigit() and len(part) <= 19 for part in parts
+    ):
+        example = "_".join("0" * max(rank, 1))
+        raise BadRequest(
+            f"{name[:80]!r} names no chunk of {dataset.id}: {max(rank, 1)} scaled coordinates, as {example}, do."
+        )
+    found = tuple(map(int, parts))
+    if any(number >= 2**63 for number in found) or (not rank and found != (0,)):
+        raise BadRequest(f"There is no chunk {name} of {dataset.id}: it is beyond any extent.")
+    return found[:rank]
+
+
+def covered_selection(grid: Grid, scaled: NDArray[np.uint64]) -> Selection:
+    """Return the part of the extent in chunks at `scaled`, (n, rank) uint64; adjacent chunks are joined."""
+    if not grid.chunk:
+        return Orthogonal.all(()) if len(scaled) else Points((), np.zeros((0, 0), np.uint64))
+    if not len(scaled):
+        return Orthogonal.none(grid.extent)
+    counts = grid.counts
+    if math.prod(counts) < MAX_NUMBERED_CHUNKS:
+        numbers = np.unique(np.ravel_multi_index(tuple(scaled.astype(np.int64).T), counts))
+        starts, stops = merge(row_runs(numbers.astype(np.uint32), counts[-1]), counts)
+    else:
+        starts = scaled[np.lexsort(scaled.T[::-1])]
+        stops = starts + np.uint64(1)
+    chunk, extent = np.array(grid.chunk, np.uint64), np.array(grid.extent, np.uint64)
+    return Boxes.trusted(grid.extent, starts * chunk, np.minimum(stops * chunk, extent))
+
+
+def _order(context: Context) -> ChunkOrder:
+    name = context.arg("order") or ChunkOrder.NATIVE.value
+    try:
+        return ChunkOrder(name)
+    except ValueError:
+        raise BadRequest(f"order must be one of {', '.join(ChunkOrder)}, not {name[:40]!r}.") from None

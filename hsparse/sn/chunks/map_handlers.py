@@ -1,0 +1,244 @@
+"""Handlers of maps: all that a client needs to read datasets straight from their objects, or from HDF5 files.
+
+`GET /datasets/{id}/map` and `GET /map`, in JSON, with `format=kerchunk` as references that zarr opens, or with
+`format=dmrpp` as a DMR++ document of OPeNDAP.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import numpy as np
+import orjson
+from aiohttp import web
+
+from hsparse.errors import BadRequest, HsparseError
+from hsparse.format.filters import codec_of
+from hsparse.model.dataspace import shown_shape
+from hsparse.model.filter import Filter
+from hsparse.model.filter_json import SECTIONS
+from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
+from hsparse.model.shown_type import shown_type
+from hsparse.sn.chunks import dmrpp
+from hsparse.sn.chunks.dmrpp import Dmrpp
+from hsparse.sn.chunks.handlers import chunks_of, url_seconds
+from hsparse.sn.chunks.kerchunk import OpenDataset, References
+from hsparse.sn.chunks.mapped_object import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
+from hsparse.sn.context import Context
+from hsparse.sn.files.file_addresses import FileAddresses
+from hsparse.sn.http.response import encode_json
+from hsparse.sn.records.access import FileRights
+from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
+from hsparse.sn.records.dataset import Dataset, until_current
+from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, map_query
+from hsparse.wire.message import Record
+
+VERSION = 1
+FORMATS = ("json", "kerchunk", "dmrpp")
+ADDRESSES = ("objects", "file")
+
+
+async def get_dataset_map(context: Context) -> web.StreamResponse:
+    """`GET /datasets/{id}/map`: a dataset and all its stored chunks, streamed."""
+    _check_request(context)
+
+    async def read(dataset: Dataset) -> web.StreamResponse:
+        file = await _file(context)
+        if context.arg("format") == "dmrpp":
+            document = _dmrpp(context, file).dataset(dataset)
+            return await respond_parts(context, document, dmrpp.MEDIA)
+        chunks = _chunks(context, dataset, file)
+        references = _references(context, file)
+        if references is not None:
+            members = references.array("", dataset, chunks)
+            return await respond_parts(context, wrap_items("refs", members, references.head()))
+        around = {} if file is None else {"file": file.told()}
+        return await respond_parts(context, _map(dataset, chunks, await chunks.page(map_query()), around))
+
+    return await until_current(context, read)
+
+
+async def get_map(context: Context) -> web.StreamResponse:
+    """`GET /map`: a domain's datasets with all their stored chunks, by path, streamed."""
+    root = context.domain.root
+    if root is None:
+        raise BadRequest(f"{context.domain.path} is a folder: only domains have a map.")
+    _check_request(context)
+    file = await _file(context)
+    if context.arg("format") == "dmrpp":
+        name = context.domain.path.rpartition("/")[2]
+        groups = nested_groups(context.service.owners, root)
+        document = _dmrpp(context, file).domain(name, context.service.owners, groups)
+        return await respond_parts(context, document, dmrpp.MEDIA)
+    open_dataset = _opening(context, file)
+    objects = mapped_objects(context.service.owners, root)
+    references = _references(context, file)
+    if references is not None:
+        return await respond_parts(context, references.domain(objects, open_dataset))
+    head = {"version": VERSION, "domain": context.domain.path, "root": root}
+    return await respond_parts(context, _domain(head, objects, open_dataset, file))
+
+
+def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
+    """Return the properties of a dataset that decoding its chunks needs.
+
+    `pipelines` has one a section, each filter by HDF5's id, with its client values; `dtype` is numpy's, of elements of
+    fixed size; `fillValue` is one element's bytes.
+    """
+    spec = dataset.spec
+    flags = [SPARSE_DATA if spec.sparse else VL_DATA]
+    kind = {"class": STRUCTURED, "flags": flags} if spec.structured else {"class": CHUNKED}
+    names = SECTIONS[: len(spec.filters)] if spec.structured else ("",)
+    found: Json = {
+        "version": VERSION,
+        "id": dataset.id,
+        "type": shown_type(dataset.record["type"]),
+        "shape": shown_shape(dataset.record["shape"]),
+        "layout": kind | {"dims": list(chunks.grid.chunk)},
+        "pipelines": [
+            ({"section": name} if name else {}) | {"filters": list(map(_filter, pipeline))}
+            for name, pipeline in zip(names, spec.filters, strict=True)
+        ],
+    }
+    if dataset.is_variable:
+        return found
+    fill = spec.fill or bytes(spec.dtype.itemsize)
+    encoded = {"fillValue": base64.b64encode(fill).decode(), "fillValue_encoding": "base64"}
+    return found | {"dtype": _descr(spec.datatype.dtype)} | encoded
+
+
+async def _map(
+    dataset: Dataset, chunks: ChunkPages, page: tuple[list[Json], Scaled], around: Json | None = None
+) -> AsyncGenerator[bytes, None]:
+    """Yield a dataset's map; `page` is the first page of its chunks, `around` has other members."""
+    parts = wrap_items(
+        "chunks", _rows(chunks, page), dataset_description(dataset, chunks) | (around or {}), b"[]"
+    )
+    async with aclosing(parts):
+        async for part in parts:
+            yield part
+
+
+async def _rows(chunks: ChunkPages, page: tuple[list[Json], Scaled]) -> AsyncGenerator[bytes, None]:
+    rows, marker = page
+    while rows or marker:
+        if rows:
+            yield orjson.dumps(rows)[1:-1]
+        rows, marker = await chunks.page(map_query(marker)) if marker else ([], ())
+
+
+async def _domain(
+    head: Json,
+    objects: AsyncGenerator[MappedObject, None],
+    open_dataset: OpenDataset,
+    file: FileAddresses | None,
+) -> AsyncGenerator[bytes, None]:
+    """Yield a domain's map: each dataset where a link first leads to it, and its other paths as aliases."""
+    yield orjson.dumps(head if file is None else head | {"file": file.told()})[:-1] + b',"datasets":{'
+    comma = b""
+    async with aclosing(objects):
+        async for found in objects:
+            if file is not None:
+                file.check(found.record)
+            if not found.is_dataset:
+                continue
+            yield comma + encode_json(found.path) + b":"
+            comma = b","
+            if found.first != found.path:
+                yield encode_json({"id": found.record["id"], "alias": found.first})
+                continue
+            try:
+                dataset, chunks = open_dataset(found.record)
+                page = await chunks.page(map_query())
+            except HsparseError as error:
+                if error.kind not in REPORTED_KINDS:
+                    raise
+                told = {"kind": error.kind.value, "message": error.message}
+                yield encode_json({"id": found.record["id"], "error": told})
+                continue
+            async with aclosing(_map(dataset, chunks, page)) as parts:
+                async for part in parts:
+                    yield part
+    if file is not None:
+        file.check_complete()
+    yield b"}}"
+
+
+def _opening(context: Context, file: FileAddresses | None) -> OpenDataset:
+    """Return a function that makes a dataset and its chunks from a record."""
+    rights = FileRights(context.service.owners, context.principal, context.service.settings.bucket)
+
+    def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
+        dataset = Dataset.of(record, rights)
+        return dataset, _chunks(context, dataset, file)
+
+    return open_dataset
+
+
+def _chunks(context: Context, dataset: Dataset, file: FileAddresses | None) -> ChunkPages:
+    chunks = chunks_of(context, dataset)
+    return chunks if file is None else file.chunks(dataset, chunks)
+
+
+def _dmrpp(context: Context, file: FileAddresses | None) -> Dmrpp:
+    return Dmrpp(_base(context, file), _opening(context, file), file)
+
+
+def _base(context: Context, file: FileAddresses | None) -> str:
+    """Return the prefix of objects' URLs in references, or the URL of the file."""
+    default = f"s3://{context.service.settings.bucket}/" if file is None else file.href
+    return context.arg("base") or default
+
+
+async def _file(context: Context) -> FileAddresses | None:
+    """Return the file whose addresses the map has, None for those of objects."""
+    return await FileAddresses.of(context) if context.arg("addresses") == "file" else None
+
+
+def _references(context: Context, file: FileAddresses | None) -> References | None:
+    """Return the writer of kerchunk references, None for a map in JSON."""
+    if context.arg("format") != "kerchunk":
+        return None
+    return References(_base(context, file), file)
+
+
+def _check_request(context: Context) -> None:
+    """Raise `BadRequest` for parameters that are none, or do not fit together."""
+    format = _choice(context, "format", FORMATS)
+    addresses = _choice(context, "addresses", ADDRESSES)
+    if format == "json" and context.arg("base"):
+        raise BadRequest("base is for format=kerchunk and dmrpp; in JSON chunks have bucket and key.")
+    for name in ("layout", "revision", "matrices"):
+        if addresses == "objects" and context.arg(name):
+            raise BadRequest(f"{name} is of the domain's file: ask for addresses=file too.")
+    if url_seconds(context) is not None and format != "json" and addresses == "file":
+        raise BadRequest(
+            "urls are of objects, and these references are to the file: leave out one of the two."
+        )
+
+
+def _choice(context: Context, name: str, choices: tuple[str, ...]) -> str:
+    """Return a parameter that is one of `choices`, the first where it is not given."""
+    value = context.arg(name) or choices[0]
+    if value not in choices:
+        raise BadRequest(f"{name} must be one of {', '.join(choices)}, not {value[:40]!r}.")
+    return value
+
+
+def _filter(filter: Filter) -> Json:
+    return {"id": filter.id, "name": codec_of(filter).name, "values": list(filter.values)}
+
+
+def _descr(dtype: np.dtype[Any]) -> Any:
+    """Return a type as numpy's `descr` has it: a name, a list of fields, or name and shape of an array type."""
+    if dtype.names is not None:
+        return [
+            [name, *(_descr(dtype[name]) if dtype[name].subdtype else (_descr(dtype[name]),))]
+            for name in dtype.names
+        ]
+    if dtype.subdtype is not None:
+        return [_descr(dtype.subdtype[0]), list(dtype.subdtype[1])]
+    return dtype.str

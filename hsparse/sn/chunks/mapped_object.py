@@ -1,0 +1,105 @@
+"""The groups and datasets of a domain by their paths, as maps list them, and which of them references can describe."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from hsparse.errors import NOT_THERE, ErrorKind, Unsupported
+from hsparse.format.hdf5.stored_type import has_places, stored_type
+from hsparse.model.objid import collection_of
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.object_path import READS_AT_ONCE, hard_links, join_path, walk_groups
+from hsparse.wire.message import Record
+
+REPORTED_KINDS = (
+    ErrorKind.BAD_REQUEST,
+    ErrorKind.FORBIDDEN,
+    ErrorKind.NOT_FOUND,
+    ErrorKind.GONE,
+    ErrorKind.CONFLICT,
+    ErrorKind.TOO_LARGE,
+    ErrorKind.UNSUPPORTED,
+)
+"""Errors of one dataset that a domain's map reports in the dataset's place."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappedObject:
+    """A group or dataset at a path; `first` is the path at which it came first."""
+
+    path: str
+    record: Record
+    first: str
+
+    @property
+    def is_dataset(self) -> bool:
+        return collection_of(self.record["id"]) == "datasets"
+
+
+async def mapped_objects(owners: Owners, root: str) -> AsyncGenerator[MappedObject, None]:
+    """Yield the groups that hard links lead to, each once and before its datasets, and datasets by each link.
+
+    Soft and external links are not followed.
+    """
+    first: dict[str, str] = {}
+    groups = walk_groups(owners, root)
+    async with aclosing(groups):
+        async for path, record in groups:
+            yield MappedObject(path, record, path)
+            datasets = datasets_of_group(owners, record)
+            async with aclosing(datasets):
+                async for title, dataset in datasets:
+                    here = join_path(path, title)
+                    yield MappedObject(here, dataset, first.setdefault(dataset["id"], here))
+
+
+async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[MappedObject, None]:
+    """Yield the groups of `mapped_objects`, each right before those inside it."""
+    found: dict[tuple[str, ...], str] = {}
+    groups = walk_groups(owners, root)
+    async with aclosing(groups):
+        async for path, record in groups:
+            found[path_components(path)] = record["id"]
+    order = sorted(found)
+    for start in range(0, len(order), READS_AT_ONCE):
+        some = order[start : start + READS_AT_ONCE]
+        for parts, outcome in zip(some, await owners.read(*(found[one] for one in some)), strict=True):
+            if outcome.failure is None or outcome.failure.kind not in NOT_THERE:
+                path = "/" + "/".join(parts)
+                yield MappedObject(path, outcome.unwrap(), path)
+
+
+async def datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tuple[str, Record], None]:
+    """Yield titles and records of the datasets that a group's hard links lead to, as far as they are there."""
+    links = [link for link in hard_links(group) if collection_of(link[1]) == "datasets"]
+    for start in range(0, len(links), READS_AT_ONCE):
+        some = links[start : start + READS_AT_ONCE]
+        for (title, _), outcome in zip(some, await owners.read(*(id for _, id in some)), strict=True):
+            if outcome.failure is None or outcome.failure.kind not in NOT_THERE:
+                yield title, outcome.unwrap()
+
+
+def path_components(path: str) -> tuple[str, ...]:
+    """Return the names in a path, none for the root's."""
+    return tuple(part for part in path.split("/") if part)
+
+
+def check_referable(dataset: Dataset, reader: str, *, made: bool) -> None:
+    """Raise `Unsupported` for data that references of `reader` cannot describe, and name an alternative.
+
+    `made`: chunks are those of the domain's file, with all their elements.
+    """
+    if dataset.spec.sparse and not made:
+        raise Unsupported(
+            f"{dataset.id} is sparse, which {reader} is not: read the map in JSON, or take that of the stock file "
+            "(addresses=file)."
+        )
+    if dataset.is_variable:
+        raise Unsupported(f"{dataset.id} has elements of variable length, which {reader} does not refer to.")
+    if made and has_places(stored_type(dataset.spec.datatype.item)):
+        raise Unsupported(f"{dataset.id} has references, which a file has as addresses: read values.")
+    if dataset.spec.arange:
+        raise Unsupported(f"{dataset.id} has an initializer: what was not written is no one fill value.")

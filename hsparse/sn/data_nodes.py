@@ -1,0 +1,130 @@
+"""Sending messages to data nodes: to the owner of each object, in this process or over HTTP.
+
+Tests: tests/test_two_owners.py, tests/dn/test_service.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import aiohttp
+
+from hsparse.cluster.membership import Membership
+from hsparse.concurrency.gather import gather_all
+from hsparse.errors import HsparseError, StoreFailed
+from hsparse.wire.codec import decode, encode
+from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, TOKEN_HEADER
+from hsparse.wire.message import DataNode, Failure, Message, Record
+from hsparse.wire.record_message import Change, ChangeObjects, Outcome, ReadObjects
+
+T = TypeVar("T")
+U = TypeVar("U")
+R = TypeVar("R")
+
+
+class Owners:
+    """The data nodes of a membership, by what they own."""
+
+    def __init__(self, membership: Membership, nodes: dict[str, DataNode]) -> None:
+        self.membership = membership
+        self.nodes = nodes
+
+    async def read(self, *ids: str) -> list[Outcome]:
+        """Read records; one outcome an id, in order."""
+        return await self.gather(ids, lambda id: id, lambda some: ReadObjects(tuple(some)))
+
+    async def record(self, id: str) -> Record:
+        """Read one record; `NotFound` or `Gone` when there is none."""
+        return (await self.read(id))[0].unwrap()
+
+    async def change(self, *changes: Change) -> list[Outcome]:
+        """Apply changes, each atomically; one outcome a change, in order. Failures are not raised."""
+        return await self.gather(changes, lambda change: change.id, lambda some: ChangeObjects(tuple(some)))
+
+    async def apply(self, change: Change) -> Outcome:
+        """Apply one change; raises its failure."""
+        outcome = (await self.change(change))[0]
+        outcome.unwrap()
+        return outcome
+
+    async def ask_any(self, message: Message[T]) -> T:
+        """Send a message that any data node can answer."""
+        return await next(iter(self.nodes.values())).send(message)
+
+    async def ask_owner(self, name: str, message: Message[T]) -> T:
+        """Send a message to the owner of `name`."""
+        return await self.nodes[self.membership.owner(name)].send(message)
+
+    async def ask_all(self, message: Message[T]) -> list[T]:
+        """Send a message to every data node."""
+        return list(await gather_all([node.send(message) for node in self.nodes.values()]))
+
+    async def gather(
+        self,
+        items: Sequence[U],
+        name: Callable[[U], str],
+        message: Callable[[list[U]], Message[Sequence[T]]],
+    ) -> list[T]:
+        """Send each owner (by the object `name` gives) one message about its items; reply per item."""
+        shares = self.split(items, name)
+        if len(shares) == 1:
+            return list(await shares[0][0].send(message(list(items))))
+        result: list[Any] = [None] * len(items)
+        replies = await gather_all([node.send(message([items[i] for i in some])) for node, some in shares])
+        for (_, some), reply in zip(shares, replies, strict=True):
+            for place, value in zip(some, reply, strict=True):
+                result[place] = value
+        return result
+
+    def split(self, items: Sequence[U], name: Callable[[U], str]) -> list[tuple[DataNode, Sequence[int]]]:
+        """Return each owner that has some of the items, with their places."""
+        if len(self.nodes) == 1:
+            return [(next(iter(self.nodes.values())), range(len(items)))] if items else []
+        places: dict[str, list[int]] = {}
+        for place, item in enumerate(items):
+            places.setdefault(self.membership.owner(name(item)), []).append(place)
+        return [(self.nodes[owner], some) for owner, some in places.items()]
+
+
+class RemoteNode:
+    """Implements `DataNode` by sending messages to `url`. Its connections are pooled and made once."""
+
+    def __init__(self, url: str, epoch: int, token: str, *, deadline: float = 120.0) -> None:
+        self.url = url.rstrip("/")
+        self._session = aiohttp.ClientSession(
+            headers={EPOCH_HEADER: str(epoch), TOKEN_HEADER: token, "Content-Type": FRAME_TYPE},
+            timeout=aiohttp.ClientTimeout(total=deadline, connect=5),
+            connector=aiohttp.TCPConnector(limit=256),
+            auto_decompress=False,
+        )
+
+    async def send(self, message: Message[R]) -> R:
+        """Send the message, see `DataNode`; `StoreFailed` when the node cannot be reached or fails to answer.
+
+        A message is never sent twice: what became of one whose reply was lost is not known here.
+        """
+        pieces = encode(message)
+        length = sum(len(piece) for piece in pieces)
+        try:
+            async with self._session.post(
+                self.url + PATH, data=_each(pieces), headers={"Content-Length": str(length)}
+            ) as response:
+                reply = decode(memoryview(await response.read()))
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            reason = str(error) or type(error).__name__
+            raise StoreFailed(f"The data node at {self.url} did not answer: {reason}.") from error
+        if isinstance(reply, Failure):
+            raise reply.error()
+        if response.status != 200:
+            raise HsparseError(f"The data node at {self.url} answered {response.status}.")
+        return cast(R, reply if not isinstance(reply, list) else tuple(reply))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+
+async def _each(pieces: list[bytes | memoryview]) -> AsyncIterator[bytes | memoryview]:
+    for piece in pieces:
+        yield piece

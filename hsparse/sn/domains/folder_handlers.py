@@ -1,0 +1,121 @@
+"""Handler of `/domains`, and the listing of folders: their domains and folders, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from aiohttp import web
+
+from hsparse.concurrency.gather import gather_all
+from hsparse.errors import NOT_THERE
+from hsparse.model.acl import allowed
+from hsparse.model.right import Right
+from hsparse.sn.context import Context, Domain
+from hsparse.sn.domains.attribute_query import AttributeQuery, parse_query
+from hsparse.sn.http.response import Href, encode_json, href, hrefs
+from hsparse.sn.records.access import find_domain, require_right
+from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
+from hsparse.sn.records.listing import name_matcher
+from hsparse.sn.records.object_path import read_records
+from hsparse.sn.statistics import Statistics, summary_json
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import ListKeys
+
+KEYS_AT_ONCE = 1000
+OBJECTS = "db/"
+"""Where the store keeps objects: not a folder."""
+
+
+async def get_domains(context: Context) -> web.StreamResponse:
+    """List the domains and folders in a folder, which needs the right to read it."""
+    path = context.path or "/"
+    domain = await find_domain(context.service, path, context.principal)
+    await require_right(context, domain, Right.READ)
+    return await respond_folder(context, path, hrefs(context, self="/domains"))
+
+
+async def respond_folder(context: Context, path: str, links: list[Href]) -> web.StreamResponse:
+    """Answer with what is in a folder, of any number."""
+
+    async def items() -> AsyncGenerator[bytes, None]:
+        pages = _pages(context, path)
+        async with aclosing(pages):
+            async for page in pages:
+                for entry in page:
+                    yield encode_json(entry)
+
+    return await respond_parts(context, wrap_items("domains", items(), {"hrefs": links}, b"[]"))
+
+
+async def _pages(context: Context, path: str) -> AsyncGenerator[list[Record], None]:
+    """Yield what is directly in folder `path`, by name, as `Marker`, `Limit`, `pattern` and `query` say.
+
+    `Marker` is a path, or the name of one in the folder; listing goes on behind it, whether it exists or not.
+    """
+    query = parse_query(text) if (text := context.arg("query")) is not None else None
+    matches = name_matcher(context.arg("pattern"))
+    limit = context.number("Limit")
+    folder = path.rstrip("/") + "/"
+    marker = context.arg("Marker") or ""
+    if marker and not marker.startswith("/"):
+        marker = folder + marker
+    count = 0
+    after = f"{marker[1:]}/" if marker else ""
+    while True:
+        listing = await context.service.owners.ask_any(
+            ListKeys(folder[1:], delimiter=True, start_after=after, limit=KEYS_AT_ONCE)
+        )
+        paths = [f"/{prefix[:-1]}" for prefix in listing.prefixes if prefix != OBJECTS and prefix > after]
+        paths = [one for one in paths if matches(one.rpartition("/")[2])]
+        page = await _shown(context, paths, query, limit - count if limit else None)
+        count += len(page)
+        yield page
+        after = max((*listing.prefixes, *listing.keys), default="")
+        if (limit and count >= limit) or not listing.more or not after:
+            return
+
+
+async def _shown(
+    context: Context, paths: list[str], query: AttributeQuery | None, limit: int | None
+) -> list[Record]:
+    """Return the domains at `paths` that exist and answer the query, at most `limit`."""
+    domains: list[Domain] = []
+    for path, outcome in zip(paths, await read_records(context.service.owners, paths), strict=True):
+        if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
+            continue  # a key below, and no domain above it
+        domains.append(Domain(path, outcome.unwrap()))
+    if query is not None:
+        domains = await _answering(context, domains, query)
+    return await gather_all([_entry(context, domain) for domain in domains[:limit]])
+
+
+async def _answering(context: Context, domains: list[Domain], query: AttributeQuery) -> list[Domain]:
+    """Return the domains whose root group's attributes answer the query; folders have none.
+
+    Domains that the principal may not read match no query: it would disclose their attributes one by one.
+    """
+    domains = [domain for domain in domains if domain.root is not None and _may_read(context, domain)]
+    roots = await read_records(context.service.owners, [domain.root or "" for domain in domains])
+    return [
+        domain
+        for domain, root in zip(domains, roots, strict=True)
+        if root.failure is None and query.answers(root.unwrap().get("attributes") or {})
+    ]
+
+
+def _may_read(context: Context, domain: Domain) -> bool:
+    return allowed(domain.record.get("acls") or {}, context.principal, Right.READ)
+
+
+async def _entry(context: Context, domain: Domain) -> Record:
+    record = domain.record
+    entry: Record = {} if domain.root is None else {"root": domain.root}
+    entry["class"] = "folder" if domain.root is None else "domain"
+    entry |= {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
+    if domain.root is not None and context.flag("verbose") and _may_read(context, domain):
+        summary = await context.service.component(Statistics).of_domain(domain.root)
+        entry |= summary_json(summary, entry.get("lastModified", 0))
+    entry["name"] = domain.path
+    entry["hrefs"] = [{"rel": "domain", "href": href(context, "/", domain=domain.path)}]
+    return entry

@@ -1,0 +1,202 @@
+"""Handlers of `/` and `/acls`: domains and folders, objects by path, and access control lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from hsparse.errors import BadRequest, Conflict, Forbidden, NotFound
+from hsparse.model.acl import DEFAULT, check_rights
+from hsparse.model.right import Right
+from hsparse.sn.about import server_facts
+from hsparse.sn.context import Context, Domain
+from hsparse.sn.domains.domain_creation import create_domain
+from hsparse.sn.domains.folder_handlers import respond_folder
+from hsparse.sn.http.request import read_json_object, text_list
+from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
+from hsparse.sn.objects.handlers import object_json_with_class
+from hsparse.sn.records.access import require_domain
+from hsparse.sn.records.bulk_listing import respond_records
+from hsparse.sn.records.crawl import Crawl, RecordReader
+from hsparse.sn.records.object_json import ObjectJsonCache
+from hsparse.sn.records.object_path import resolve_object, resolve_path, root_of
+from hsparse.sn.statistics import Statistics, summary_json
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import DeleteObject, DeleteTree, Forget, ListKeys, PutAcl
+
+MAX_PATHS = 10_000
+MAX_NAME = 256
+"""Characters of a user's name in an ACL."""
+
+
+async def get_domain(context: Context) -> web.StreamResponse:
+    """Answer with the domain, an object in it (`h5path`) or, without a domain, the top-level folders."""
+    if context.path is None or context.path == "/":
+        return await respond_folder(context, "/", hrefs(context, self="/"))
+    domain = await require_domain(context, Right.READ)
+    h5path = context.arg("h5path")
+    if h5path:
+        found, record = await resolve_object(context, domain, h5path)
+        links = domain_hrefs(context, found.path, root_of(domain), home=True)
+        return respond_floats(object_json_with_class(record, found, context) | {"hrefs": links})
+    answer = domain_json(domain)
+    if domain.root is not None:
+        answer |= await _details(context, domain, domain.root)
+    if context.flag("getdnids"):
+        answer["dn_ids"] = data_node_ids(context)
+    answer["hrefs"] = domain_hrefs(context, domain.path, domain.root)
+    if domain.root is None or not context.flag("getobjs"):
+        return respond_floats(answer)
+    return await _with_objects(context, domain.root, answer)
+
+
+async def _with_objects(context: Context, root: str, answer: Record) -> web.StreamResponse:
+    ignore_nan = context.flag("ignore_nan")
+
+    def whole(id: str, record: Record) -> bytes:
+        return context.service.component(ObjectJsonCache).object_json(record, ignore_nan=ignore_nan)
+
+    crawl = Crawl(context.service.owners, root, leaves=True)
+    return await respond_records(context, "domain_objs", crawl, whole, answer)
+
+
+async def post_domain(context: Context) -> web.StreamResponse:
+    """Answer with the objects at `h5paths`; `NotFound` when one is not there."""
+    paths = text_list(await read_json_object(context), "h5paths")
+    if paths is None:
+        raise BadRequest("The body must have h5paths.")
+    if len(paths) > MAX_PATHS:
+        raise BadRequest(f"h5paths has {len(paths)} paths; the limit is {MAX_PATHS}.")
+    domain = await require_domain(context, Right.READ)
+    places = {path: await resolve_path(context, domain, path) for path in paths}
+
+    def show(path: str, record: Record) -> Record:
+        return object_json_with_class(record, places[path].domain, context)
+
+    reading = RecordReader(context.service.owners, {path: place.id for path, place in places.items()})
+    return await respond_records(context, "h5paths", reading, show, {})
+
+
+async def put_domain(context: Context) -> web.StreamResponse:
+    """Create a domain or folder or, with `flush` or `rescan`, see that all is stored, and counted.
+
+    All is stored as soon as it is answered, so that a flush has nothing to do.
+    """
+    body = await read_json_object(context)
+    wants_ids = _truth(context, body, "getdnids")
+    if _truth(context, body, "flush") or _truth(context, body, "rescan"):
+        domain = await require_domain(context, Right.UPDATE)
+        if domain.root is None and _truth(context, body, "rescan"):
+            raise BadRequest(f"{domain.path} is a folder: it has nothing to count.")
+        if domain.root is not None and _truth(context, body, "rescan"):
+            await context.service.component(Statistics).rescan(domain.root)
+        if wants_ids and domain.root is not None:
+            return respond({"dn_ids": data_node_ids(context)})
+        return web.Response(status=204)
+    record = await create_domain(context, body)
+    keys = ("root", "owner", "acls", "created", "lastModified")
+    answer: Record = {key: record[key] for key in keys if key in record}
+    answer |= server_facts(context.service.settings)
+    return respond(answer | ({"dn_ids": data_node_ids(context)} if wants_ids else {}), status=201)
+
+
+async def delete_domain(context: Context) -> web.StreamResponse:
+    """Delete a domain with all its objects (`keep_root`: without them), or a folder that is empty."""
+    body = await read_json_object(context)
+    if _truth(context, body, "meta_only"):
+        return respond({})  # asks HSDS to drop a cache entry; data nodes drop theirs by themselves
+    domain = await require_domain(context, Right.DELETE)
+    if domain.path.count("/") == 1 and not context.principal.admin:
+        raise Forbidden(f"{domain.path} is at the top level: only an admin can delete it.")
+    owners = context.service.owners
+    if domain.root is None:
+        inside = await owners.ask_any(ListKeys(domain.path[1:] + "/", delimiter=True, limit=10))
+        if inside.prefixes:
+            raise Conflict(f"The folder {domain.path} is not empty; delete what is in it first.")
+    await owners.apply(DeleteObject(domain.path))
+    if domain.root is not None and not _truth(context, body, "keep_root"):
+        await owners.ask_any(DeleteTree(domain.root))
+        await owners.ask_all(Forget(domain.root))
+    return respond(None)
+
+
+def domain_json(domain: Domain) -> Record:
+    """Return a domain or folder as answers show it."""
+    record = domain.record
+    shown: Record = {"class": "folder"} if domain.root is None else {"root": domain.root, "class": "domain"}
+    return shown | {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
+
+
+def domain_hrefs(context: Context, path: str, root: str | None, *, home: bool = False) -> list[Href]:
+    """Return the links of a domain or, with `root` None, of a folder."""
+    found = hrefs(context, self="/")
+    if root is None:
+        folder = href(context, "/domains")
+        found.append({"rel": "domains", "href": folder if folder.endswith("/") else folder + "/"})
+    else:
+        found += hrefs(
+            context, database="/datasets", groupbase="/groups", typebase="/datatypes", root=f"/groups/{root}"
+        )
+    if home:
+        found += hrefs(context, home="/")
+    found += hrefs(context, acls="/acls")
+    parent = path.rpartition("/")[0]
+    if parent:
+        bucket = context.service.settings.bucket
+        found.append({"rel": "parent", "href": href(context, "/", domain=bucket + parent)})
+    return found
+
+
+def data_node_ids(context: Context) -> list[str]:
+    """Return the ids of the data nodes, always in the same order."""
+    return sorted(context.service.owners.nodes)
+
+
+async def _details(context: Context, domain: Domain, root: str) -> Record:
+    details = dict(server_facts(context.service.settings))
+    if context.flag("verbose"):
+        summary = await context.service.component(Statistics).of_domain(root)
+        details |= summary_json(summary, domain.record.get("lastModified", 0))
+    return details
+
+
+def _truth(context: Context, body: dict[str, Any], key: str) -> bool:
+    """Return a truth value given in the body or as a parameter."""
+    return bool(body[key]) if key in body else context.flag(key)
+
+
+async def get_acls(context: Context) -> web.StreamResponse:
+    """List a domain's or folder's ACLs."""
+    acls = context.domain.record.get("acls") or {}
+    listed = [{"userName": user, **acls[user]} for user in sorted(acls)]
+    return respond({"acls": listed, "hrefs": _acl_hrefs(context, context.domain)})
+
+
+async def get_acl(context: Context) -> web.StreamResponse:
+    """Answer with one user's rights; the principal's own and the default ones need only the right to read."""
+    user = context.request.match_info["user"]
+    own = user in (context.principal.name, DEFAULT)
+    domain = await require_domain(context, Right.READ if own else Right.READ_ACL)
+    rights: Record | None = (domain.record.get("acls") or {}).get(user)
+    if rights is None:
+        raise NotFound(f"{domain.path} has no ACL for {user!r}.")
+    return respond({"acl": {**rights, "userName": user}, "hrefs": _acl_hrefs(context, domain)})
+
+
+async def put_acl(context: Context) -> web.StreamResponse:
+    """Set some or all of a user's rights; those left out stay as they are."""
+    user = context.request.match_info["user"]
+    if not 0 < len(user) <= MAX_NAME:
+        raise BadRequest(f"A user's name has 1 to {MAX_NAME} characters.")
+    body = await read_json_object(context)
+    rights = check_rights({key: value for key, value in body.items() if key != "userName"})
+    if context.domain.path == "/":
+        raise BadRequest("The top level has no ACLs of its own: only admins create domains there.")
+    await context.service.owners.apply(PutAcl(context.domain.path, user, rights))
+    return respond({}, status=201)
+
+
+def _acl_hrefs(context: Context, domain: Domain) -> list[Href]:
+    root = {"root": f"/groups/{domain.root}"} if domain.root is not None else {}
+    return hrefs(context, self="/acls", **root, home="/", owner="/")

@@ -1,0 +1,157 @@
+"""Data that stays in a file of the store, as a planned file takes it from there: chunks as they are, or one run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
+from hsparse.format.buffer import byte_view
+from hsparse.format.file_backed import longest_piece, mask_of, pipeline_of
+from hsparse.format.filters import decode
+from hsparse.format.hdf5.chunk_order import sort_rows
+from hsparse.format.hdf5.planned_chunks import LinkedPlaces, PlannedChunks
+from hsparse.model.dataspace import max_dims_of
+from hsparse.model.linked_file import LinkedFile
+from hsparse.model.linked_layout import CONTIGUOUS_REF, linked_layout
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.linked.linked_read import linked_file
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.wire.file_backed_message import InspectFile, ReadPiece
+
+RUN = 4 * 1024 * 1024
+"""Bytes of contiguous data that are read at once."""
+OFFSET, SIZE, MASK = range(3)
+Record = dict[str, Any]
+
+
+async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int], None]) -> PlannedChunks:
+    """Return the pieces of a file-backed dataset, from the file as it is now; `take` counts them, and may refuse them.
+
+    `Unsupported` where a file cannot have them, `Conflict` where the backing file was changed.
+    """
+    layout, dataset = linked_layout(record) or {}, Dataset.of(record)
+    if "file_uri" not in layout:
+        raise Unsupported(
+            f"The data of {dataset.id} is in files that a chunk table names, to which each reader needs rights of his "
+            "own: copy the data, or ask for its values."
+        )
+    linked = ChunkFanout(owners, dataset).linked()
+    assert linked is not None
+    file = await _current(owners, dataset)
+    coords = await linked.pieces()
+    entries, _ = await linked.places(coords)
+    there = entries[:, SIZE] > 0
+    coords, entries = coords[there], entries[there]
+    if layout["class"] == CONTIGUOUS_REF:
+        return _run(dataset, file, entries, take)
+    take(len(coords))
+    order = sort_rows(coords.astype(np.uint64))
+    coords, entries = coords[order], entries[order]
+    spec = replace(dataset.spec, dims=linked.piece_dims)
+    longest = longest_piece(spec.dims, spec.dtype.itemsize, spec.filters[0])
+    if len(entries) and int(entries[:, SIZE].max()) > longest:
+        raise Conflict(
+            f"A chunk of {dataset.id} is said to take {int(entries[:, SIZE].max())} bytes in its file; it can take at "
+            f"most {longest}."
+        )
+    offset, mask = entries[:, OFFSET].astype(np.uint64), entries[:, MASK].astype(np.uint32)
+    places = LinkedPlaces(file, spec, offset, mask)
+    return PlannedChunks.linked_to(places, coords.astype(np.uint64), entries[:, SIZE].astype(np.uint64))
+
+
+async def _current(owners: Owners, dataset: Dataset) -> LinkedFile:
+    """Return the backing file as it is now; `Conflict` where it is not the one that was linked to."""
+    known = linked_file(dataset)
+    try:
+        found = await owners.ask_any(InspectFile(known.uri))
+    except NotFound as error:
+        raise Conflict(
+            f"The data of {dataset.id} is in the file {known.uri!r}, which is not there any more."
+        ) from error
+    if known.etag not in ("", found.etag) and known.head != found.head:
+        raise Conflict(
+            f"The file {known.uri!r} was changed after datasets were linked to it; link to it again, or put back what "
+            "it was."
+        )
+    return found
+
+
+def _run(
+    dataset: Dataset, file: LinkedFile, entries: NDArray[np.int64], take: Callable[[int], None]
+) -> PlannedChunks:
+    """Return contiguous data as parts of `RUN` bytes."""
+    extent, nbytes = dataset.extent, prod(dataset.extent) * dataset.dtype.itemsize
+    size = int(entries[:, SIZE].sum())
+    if size not in (0, nbytes) or max_dims_of(dataset.record["shape"]) != extent:
+        raise Unsupported(
+            f"{dataset.id} is linked to {size} contiguous bytes, and has {nbytes} or may grow, for which no file has a "
+            "layout: ask for its values."
+        )
+    take(-(-size // RUN))
+    starts = np.arange(0, size, RUN, dtype=np.uint64)
+    sizes = np.minimum(starts + np.uint64(RUN), np.uint64(size)) - starts
+    first = np.uint64(entries[0, OFFSET]) if len(entries) else np.uint64(0)
+    spec = replace(dataset.spec, dims=extent)
+    places = LinkedPlaces(file, spec, starts + first, np.zeros(len(starts), np.uint32), contiguous=True)
+    return PlannedChunks.linked_to(places, np.zeros((len(starts), len(extent)), np.uint64), sizes)
+
+
+async def detect_filters(owners: Owners, chunks: PlannedChunks) -> PlannedChunks:
+    """Return chunks, at least one, with the filters that they have: the layout may name fewer than the file applied.
+
+    The first chunk's bytes show the filters, sizes show where one was skipped. `Unsupported` where none fit.
+    """
+    return await asyncio.to_thread(_detected, chunks, await read_piece(owners, chunks, 0))
+
+
+def _detected(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
+    places = chunks.linked
+    assert places is not None
+    spec = places.spec
+    size = prod(spec.dims) * spec.dtype.itemsize
+    told = spec.filters[0]
+    try:
+        pipeline = pipeline_of(data, size, told, int(places.mask[0]))
+    except Corrupt as error:
+        raise Unsupported(
+            f"The data of {spec.dataset} in {places.file.uri!r} has other filters than it was linked with: "
+            f"{error.message}"
+        ) from error
+    masks = [
+        mask_of(pipeline, told, mask, nbytes, size)
+        for mask, nbytes in zip(places.mask.tolist(), chunks.size.tolist(), strict=True)
+    ]
+    judged = replace(places, spec=replace(spec, filters=(pipeline,)), mask=np.array(masks, np.uint32))
+    return replace(chunks, linked=judged)
+
+
+async def read_piece(owners: Owners, chunks: PlannedChunks, row: int) -> memoryview:
+    """Return a piece's bytes; `Moved` when the file is in another state than it was planned with."""
+    places = chunks.linked
+    assert places is not None
+    message = ReadPiece(places.file, int(places.offset[row]), int(chunks.size[row]), exact=True)
+    return byte_view(await owners.ask_owner(places.file.uri, message))
+
+
+def check_piece(chunks: PlannedChunks, row: int, data: memoryview) -> None:
+    """Raise `Conflict` where a chunk's bytes do not decode to its number of elements."""
+    places = chunks.linked
+    assert places is not None
+    spec = places.spec
+    if places.contiguous:
+        return
+    try:
+        decode(spec.filters[0], data, int(places.mask[row]), prod(spec.dims) * spec.dtype.itemsize)
+    except Corrupt as error:
+        raise Conflict(
+            f"The file {places.file.uri!r} has no chunk of {spec.dataset} at byte {int(places.offset[row])}, "
+            f"{len(data)} bytes long: {error.message}"
+        ) from error

@@ -1,0 +1,107 @@
+"""Handlers of domains as HDF5 files: `GET` and `HEAD /files/{path}.h5`, whole and by ranges."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from urllib.parse import quote
+
+from aiohttp import hdrs, web
+
+from hsparse.errors import BadRequest, PreconditionFailed
+from hsparse.format.buffer import Buffer
+from hsparse.model.right import Right
+from hsparse.sn.context import Context
+from hsparse.sn.files.file_pieces import FilePieces
+from hsparse.sn.files.file_plans import FilePlans, PlannedFile
+from hsparse.sn.files.file_url import file_domain, requested_form
+from hsparse.sn.http.byte_range import HttpRange, matches_etag, requested_range
+from hsparse.sn.http.response import respond_error
+from hsparse.sn.http.stream import send_stream
+from hsparse.sn.records.access import require_right
+
+HDF5 = "application/x-hdf5"
+WEAK = "W/"
+DOMAIN_HEADER = "X-Hdf-Domain"
+"""The path of the domain that the file is of, percent-encoded: it may have the suffix or not."""
+
+
+async def get_file(context: Context) -> web.StreamResponse:
+    """`GET /files/{path}.h5`: the domain as a file, or a range of it."""
+    form, (_, root) = requested_form(context), await _domain(context)
+    headers, files = context.request.headers, context.service.component(FilePlans)
+    file = await files.current(root, form, check=hdrs.RANGE not in headers)
+    refused = _refused(context, file)
+    if refused is not None:
+        return refused
+    size = file.plan.file.size
+    wanted = requested_range(headers, file.etag, size)
+    if wanted is not None and not wanted.satisfiable:
+        answer = respond_error(BadRequest(f"The file has {size} bytes; none are in that range."), status=416)
+        answer.headers[hdrs.CONTENT_RANGE] = f"bytes */{size}"
+        return answer
+    response = _response(file, wanted)
+    bounds = wanted or HttpRange(0, size, size)
+    settings = context.service.settings
+    pieces = FilePieces(context.service.owners, file.plan, settings.page_size, files.bands)
+    async with context.service.answers.hold(pieces.memory(bounds.start, bounds.stop)):
+        try:
+            return await send_stream(context.request, response, _read(pieces, bounds))
+        except PreconditionFailed:
+            files.drop(root, form, file.etag)
+            raise
+
+
+async def head_file(context: Context) -> web.StreamResponse:
+    """`HEAD /files/{path}.h5`: its length and etag, which are the domain's as it is now."""
+    form, (path, root) = requested_form(context), await _domain(context)
+    file = await context.service.component(FilePlans).current(root, form, check=True)
+    refused = _refused(context, file)
+    if refused is not None:
+        return refused
+    response = _response(file, None)
+    response.headers[DOMAIN_HEADER] = quote(path)
+    await response.prepare(context.request)
+    await response.write_eof()
+    return response
+
+
+async def _read(pieces: FilePieces, bounds: HttpRange) -> AsyncGenerator[Buffer, None]:
+    parts = pieces.read(bounds.start, bounds.stop)
+    async with aclosing(parts):
+        async for part in parts:
+            yield part
+
+
+async def _domain(context: Context) -> tuple[str, str]:
+    """Return path and root group of the domain that the URL names, with its suffix or without; checks the right."""
+    path = "/" + context.request.match_info["path"]
+    domain = await file_domain(context.service, path)
+    await require_right(context, domain, Right.READ)
+    if domain.root is None:
+        raise BadRequest(f"{domain.path} is a folder: only domains are files.")
+    return domain.path, domain.root
+
+
+def _refused(context: Context, file: PlannedFile) -> web.Response | None:
+    """Return an answer without the file: the client has it already. `PreconditionFailed`: it wants another one."""
+    headers = context.request.headers
+    if hdrs.IF_MATCH in headers and not matches_etag(headers[hdrs.IF_MATCH], file.etag):
+        raise PreconditionFailed(
+            f'The file has the etag "{file.etag}" now: the domain was changed. Ask for it from the start.'
+        )
+    known = headers.get(hdrs.IF_NONE_MATCH)
+    if known is not None and matches_etag(known.replace(WEAK, ""), file.etag):
+        return web.Response(status=304, headers={hdrs.ETAG: f'"{file.etag}"'})
+    return None
+
+
+def _response(file: PlannedFile, wanted: HttpRange | None) -> web.StreamResponse:
+    headers = {hdrs.CONTENT_TYPE: HDF5, hdrs.ACCEPT_RANGES: "bytes", hdrs.ETAG: f'"{file.etag}"'}
+    if wanted is None:
+        response = web.StreamResponse(headers=headers)
+        response.content_length = file.plan.file.size
+        return response
+    response = web.StreamResponse(status=206, headers=headers | {hdrs.CONTENT_RANGE: wanted.content_range})
+    response.content_length = wanted.stop - wanted.start
+    return response

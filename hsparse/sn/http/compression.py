@@ -1,0 +1,146 @@
+"""Compressed answers for clients that accept them: content codings (RFC 9110, section 8.4.1).
+
+JSON is compressed by default. Binary values only if the settings say so: stock clients accept gzip always, and
+values that do not compress would then come at a tenth of the speed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator
+from enum import StrEnum
+from typing import Any
+
+import imagecodecs
+from aiohttp import hdrs, payload, web
+
+from hsparse.sn.settings import Compress
+
+TEXTS = frozenset({"application/json", "application/xml", "text/html"})
+"""What is compressed unless the settings say otherwise."""
+SMALLEST = 4096
+"""Bytes of the smallest body that is compressed: with less, what is won does not pay for the work."""
+INLINE_BYTES = 64 * 1024
+"""Bytes that are compressed on the event loop, in a tenth of a millisecond; more goes to a thread."""
+LEVEL = 1
+PART = 1 << 20
+POLICY = web.RequestKey("compress", Compress)
+"""Under which name a request carries the policy."""
+
+
+class Coding(StrEnum):
+    """A content coding, by its registered name; the first that a client likes best is used."""
+
+    ZSTD = "zstd"
+    GZIP = "gzip"
+    DEFLATE = "deflate"
+
+
+STREAMED = {Coding.GZIP: 31, Coding.DEFLATE: 15}
+"""The codings of streams, by zlib's window bits."""
+
+
+def accepted_coding(header: str, codings: tuple[Coding, ...] = tuple(Coding)) -> Coding | None:
+    """Return what an `Accept-Encoding` likes best of `codings` (RFC 9110, section 12.5.3); None for none."""
+    weights: dict[str, float] = {}
+    for item in header.lower().split(","):
+        name, _, rest = item.partition(";")
+        weights[name.strip()] = _weight(rest)
+    any_other = weights.get("*", 0.0)
+    liked = {coding: weights.get(coding.value, any_other) for coding in codings}
+    best = max(liked, key=lambda coding: liked[coding], default=None)
+    return (
+        best if best is not None and liked[best] > 0 and liked[best] >= weights.get("identity", 0) else None
+    )
+
+
+def streamed_coding(request: web.Request, media: str) -> Coding | None:
+    """Return how to compress a stream of this media type for a request; None: not at all."""
+    if not _wanted(request.get(POLICY, Compress.NONE), media):
+        return None
+    return accepted_coding(request.headers.get(hdrs.ACCEPT_ENCODING, ""), tuple(STREAMED))
+
+
+def coding_headers(request: web.Request, media: str, coding: Coding | None) -> dict[str, str]:
+    """Return the headers of a stream that is compressed like this, or might have been."""
+    if not _wanted(request.get(POLICY, Compress.NONE), media):
+        return {}
+    return {hdrs.VARY: hdrs.ACCEPT_ENCODING} | ({hdrs.CONTENT_ENCODING: coding.value} if coding else {})
+
+
+async def compressed(pieces: AsyncGenerator[Any, None], coding: Coding) -> AsyncGenerator[bytes, None]:
+    """Compress the pieces of a stream; what they were made of is let go of as they are."""
+    coder = zlib.compressobj(LEVEL, wbits=STREAMED[coding])
+    try:
+        async for piece in pieces:
+            view = memoryview(piece)
+            for first in range(0, len(view), PART):
+                part = view[first : first + PART]
+                if len(part) <= INLINE_BYTES:
+                    data = coder.compress(part)
+                else:
+                    data = await asyncio.to_thread(coder.compress, part)
+                if data:
+                    yield data
+        yield coder.flush()
+    finally:
+        await pieces.aclose()
+
+
+async def compress_body(request: web.Request, response: web.StreamResponse, policy: Compress) -> None:
+    """Compress the body of a whole answer, when the client accepts it and it is worth it."""
+    if not isinstance(response, web.Response):
+        return
+    size = _size(response)
+    if size is None or size < SMALLEST or hdrs.CONTENT_ENCODING in response.headers:
+        return
+    if not _wanted(policy, response.content_type):
+        return
+    response.headers.add(hdrs.VARY, hdrs.ACCEPT_ENCODING)
+    coding = accepted_coding(request.headers.get(hdrs.ACCEPT_ENCODING, ""))
+    if coding is None:
+        return
+    body = response.body
+    whole = await body.as_bytes() if isinstance(body, payload.Payload) else body
+    assert whole is not None
+    data = encode(whole, coding) if size <= INLINE_BYTES else await asyncio.to_thread(encode, whole, coding)
+    if len(data) < size:
+        response.body = data
+        response.headers[hdrs.CONTENT_ENCODING] = coding.value
+
+
+def encode(body: bytes | bytearray, coding: Coding) -> bytes:
+    """Return a whole body compressed."""
+    if coding is Coding.ZSTD:
+        return bytes(imagecodecs.zstd_encode(body, level=LEVEL))
+    if coding is Coding.GZIP:
+        return bytes(imagecodecs.gzip_encode(body, level=LEVEL))
+    return bytes(imagecodecs.deflate_encode(body, level=LEVEL))
+
+
+def _size(response: web.Response) -> int | None:
+    """Return the bytes of a whole body in memory, None when it is not there."""
+    body = response.body
+    return (
+        body.size
+        if isinstance(body, payload.BytesPayload)
+        else len(body)
+        if isinstance(body, bytes)
+        else None
+    )
+
+
+def _wanted(policy: Compress, media: str) -> bool:
+    return policy is Compress.ALL or (policy is Compress.JSON and media in TEXTS)
+
+
+def _weight(parameters: str) -> float:
+    name, _, value = parameters.strip().partition("=")
+    if name.strip() != "q":
+        return 1.0
+    try:
+        weight = float(value)
+    except ValueError:
+        return 0.0
+    return weight if 0 <= weight <= 1 else 0.0

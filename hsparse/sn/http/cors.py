@@ -1,0 +1,58 @@
+"""Cross-origin resource sharing: which pages in browsers may read answers (Fetch standard)."""
+
+from __future__ import annotations
+
+from aiohttp import hdrs, web
+
+ANY = "*"
+METHODS = "GET, HEAD, POST, DELETE, PUT, OPTIONS"
+HEADERS = "Authorization, Content-Type, Accept, Range, If-Range, If-Match, If-None-Match, X-Hdf-domain, X-Hdf-bucket"
+EXPOSED = (
+    "Retry-After, WWW-Authenticate, ETag, Accept-Ranges, Content-Range, X-Hdf-filter-mask, X-Hdf-section-size, "
+    "X-Hdf-section-unfiltered-size"
+)
+MAX_AGE = "86400"
+FOR_ANY: dict[str, str] = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY, hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: EXPOSED}
+
+
+class Cors:
+    """The headers that let pages of `origins` read answers: of any with `*`, which are given no cookies then."""
+
+    def __init__(self, origins: tuple[str, ...]) -> None:
+        self._any = ANY in origins
+        self._origins = frozenset(origin.rstrip("/") for origin in origins)
+
+    def headers(self, origin: str | None) -> dict[str, str]:
+        """Return the headers of any answer to a request from a page of `origin`; None: from no page."""
+        if self._any:
+            return FOR_ANY
+        if origin is None or origin not in self._origins:
+            return {}
+        return {
+            hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: origin,
+            hdrs.ACCESS_CONTROL_ALLOW_CREDENTIALS: "true",
+            hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: EXPOSED,
+        }
+
+    @property
+    def varies(self) -> bool:
+        """Whether answers differ by origin, which caches must know."""
+        return not self._any and bool(self._origins)
+
+    def add(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+        """Add the headers to an answer."""
+        response.headers.update(self.headers(request.headers.get(hdrs.ORIGIN)))
+        if self.varies:
+            response.headers.add(hdrs.VARY, hdrs.ORIGIN)
+
+    async def preflight(self, request: web.Request) -> web.Response:
+        """Answer a preflight; credentials still decide about the request that follows."""
+        return web.Response(
+            headers={
+                hdrs.ACCESS_CONTROL_ALLOW_METHODS: METHODS,
+                hdrs.ACCESS_CONTROL_ALLOW_HEADERS: HEADERS,
+                hdrs.ACCESS_CONTROL_MAX_AGE: MAX_AGE,
+            }
+            if self._any or self.headers(request.headers.get(hdrs.ORIGIN))
+            else {}
+        )

@@ -1,0 +1,87 @@
+"""The error middleware: turns every exception into one JSON shape, with a sentence that says what to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from aiohttp import hdrs, web
+
+from hsparse.errors import (
+    BadRequest,
+    ErrorKind,
+    Forbidden,
+    HsparseError,
+    NotFound,
+    TooLarge,
+    Unauthenticated,
+    Unsupported,
+)
+from hsparse.sn.http.response import respond_error
+
+log = logging.getLogger(__name__)
+
+AioHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+BY_STATUS: dict[int, type[HsparseError]] = {
+    401: Unauthenticated,
+    403: Forbidden,
+    404: NotFound,
+    413: TooLarge,
+    501: Unsupported,
+}
+
+
+class ErrorMiddleware:
+    """A middleware that turns every exception into an answer; `challenges` go with those that are 401."""
+
+    def __init__(self, challenges: tuple[str, ...]) -> None:
+        self._challenges = challenges
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: AioHandler) -> web.StreamResponse:
+        """Answer with `handler`; what is not an hsparse error is a defect, and logged."""
+        try:
+            return await handler(request)
+        except HsparseError as error:
+            answer = respond_error(error)
+            if answer.status >= 500 and answer.status != 503:
+                # Neither the query nor a header: clients put secrets there.
+                log.error("%s %s: %s", request.method, request.rel_url.raw_path, error.message)
+            if error.kind is ErrorKind.UNAUTHENTICATED:
+                for challenge in self._challenges:
+                    answer.headers.add(hdrs.WWW_AUTHENTICATE, challenge)
+            return answer
+        except web.HTTPException as error:
+            return http_error_response(request, error)
+        except Exception:
+            # The edge of the process: a defect must cost one request its answer, not the node its life.
+            log.exception("%s %s failed", request.method, request.rel_url.raw_path)
+            return respond_error(HsparseError("Internal error; the server's log has the details."))
+
+
+def http_error_response(request: web.Request, error: web.HTTPException) -> web.StreamResponse:
+    """Answer with what aiohttp found wrong with a request."""
+    path = request.path
+    if isinstance(error, web.HTTPNotFound):
+        return respond_error(NotFound(f"There is no resource {path}; /openapi.json lists all there are."))
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(error.allowed_methods))
+        answer = respond_error(
+            BadRequest(f"{path} does not answer {request.method[:20]}; it answers {allowed}."), status=405
+        )
+        answer.headers[hdrs.ALLOW] = allowed
+        return answer
+    kind = BY_STATUS.get(error.status, BadRequest if error.status < 500 else HsparseError)
+    return respond_error(kind(f"The request cannot be answered: {error.reason}."), status=error.status)
+
+
+async def answer_expect(request: web.Request) -> web.StreamResponse | None:
+    """Answer an `Expect` header: 100 for a client that waits to send its body, 417 for anything else."""
+    if request.headers.get(hdrs.EXPECT, "").lower() != "100-continue":
+        return respond_error(
+            BadRequest("The Expect header may only say 100-continue; leave it out."), status=417
+        )
+    if request.version >= (1, 1):
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
+    return None

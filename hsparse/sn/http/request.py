@@ -1,0 +1,185 @@
+"""Reading a request: query parameters, the body, and JSON in it as stock clients send it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from hsparse.errors import BadRequest, TooLarge, Unsupported
+
+BODY_PATIENCE = 30.0
+BODY_RATE = 64 * 1024
+"""After `BODY_PATIENCE` seconds a body must arrive at this many bytes a second: others wait for its memory."""
+MAX_DIGITS = 19
+"""Digits of a number in a query: as many as 2^63-1 has."""
+TRUE = frozenset({"1", "t", "true", "yes", "on"})
+FALSE = frozenset({"", "0", "f", "false", "no", "off"})
+MAX_DEPTH = 240
+"""How deep a body may be nested: orjson writes 254 levels, and a record puts a few around what it keeps."""
+LARGE = 1024 * 1024
+"""Bytes of JSON from which it is parsed without the garbage collector."""
+MOST_JSON = 32 * 1024 * 1024
+"""The most bytes of JSON, sent or asked for: nothing else is answered while it is parsed, a second or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReader:
+    """Reads a request's parameters and its body, which may have `limit` bytes."""
+
+    request: web.Request
+    limit: int
+
+    def arg(self, name: str) -> str | None:
+        """Return a query parameter, None when it is not given."""
+        return self.request.query.get(name)
+
+    def flag(self, name: str) -> bool:
+        """Return a query parameter as a truth value; `BadRequest` when it is none."""
+        text = self.request.query.get(name, "").lower()
+        if text in TRUE:
+            return True
+        if text in FALSE:
+            return False
+        raise BadRequest(f"{name} must be 0 or 1, not {text!r}.")
+
+    def number(self, name: str) -> int | None:
+        """Return a query parameter as a non-negative integer, None when it is not given."""
+        text = self.request.query.get(name)
+        if text is None:
+            return None
+        if not text.isascii() or not text.isdigit() or len(text) > MAX_DIGITS:
+            raise BadRequest(
+                f"{name} must be a non-negative integer below 10^{MAX_DIGITS}, not {text[:40]!r}."
+            )
+        return int(text)
+
+    def refuse(self, *names: str) -> None:
+        """Raise `Unsupported` when one of these parameters, known to the API, is given."""
+        for name in names:
+            if self.request.query.get(name):
+                raise Unsupported(f"The parameter {name} is not supported here yet; leave it out.")
+
+    def check_length(self) -> None:
+        """Raise `TooLarge` for a body that is announced as larger than the limit."""
+        length = self.request.content_length
+        if length is not None and length > self.limit:
+            raise TooLarge(f"The body has {length} bytes; the limit is {self.limit} (max_request_size).")
+
+    async def body(self) -> bytearray:
+        """Return the whole body; `TooLarge` beyond the limit, `BadRequest` when it was cut short."""
+        self.check_length()
+        length = self.request.content_length
+        content = self.request.content
+        if content.is_eof() and content.exception() is None:
+            data = bytearray(content.read_nowait())  # it came with the headers
+        else:
+            data = await self._received()
+        if length is not None and len(data) != length:
+            raise BadRequest(
+                f"The body has {len(data)} bytes of the {length} announced; nothing was applied."
+            )
+        return data
+
+    async def _received(self) -> bytearray:
+        """Return the body as it comes in, if that is fast enough."""
+        data = bytearray()
+        try:
+            started = asyncio.get_running_loop().time()
+            async with asyncio.timeout(BODY_PATIENCE) as patience:
+                async for block in self.request.content.iter_any():
+                    data += block
+                    if len(data) > self.limit:
+                        raise TooLarge(
+                            f"The body has more than {self.limit} bytes, the limit (max_request_size)."
+                        )
+                    patience.reschedule(started + BODY_PATIENCE + len(data) / BODY_RATE)
+        except TimeoutError as error:
+            raise BadRequest("The body came too slowly, or not at all; nothing was applied.") from error
+        except web.RequestPayloadError as error:
+            raise BadRequest("The body was cut short; nothing was applied.") from error
+        return data
+
+
+async def read_json(request: RequestReader) -> Any:
+    """Return the body's JSON value, None when it is empty; `NaN` and `Infinity` are floats, as in Python.
+
+    Python clients (h5pyd) write these for floats that are not finite.
+    """
+    data = await request.body()
+    if len(data) > MOST_JSON:
+        raise TooLarge(
+            f"A JSON body can have {MOST_JSON} bytes, not {len(data)}; send values as octet-stream."
+        )
+    if not data.strip():
+        return None
+    try:
+        value = _parse(data)
+        if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+            _check_storable(value)
+        return value
+    except orjson.JSONDecodeError as error:
+        if b"NaN" not in data and b"Infinity" not in data:
+            raise BadRequest(f"The body is not valid JSON: {error}.") from error
+    try:
+        value = json.loads(data)
+    except RecursionError as error:
+        raise BadRequest("The body is nested too deeply.") from error
+    except ValueError as error:
+        raise BadRequest(f"The body is not valid JSON: {error}.") from error
+    _check_storable(value)
+    return value
+
+
+def _parse(data: bytearray) -> Any:
+    """Parse JSON; of a large body without the garbage collector.
+
+    It would look again and again at the lists that are just being made: two thirds of the time for a million
+    points of two coordinates.
+    """
+    if len(data) < LARGE or not gc.isenabled():
+        return orjson.loads(data)
+    gc.disable()
+    try:
+        return orjson.loads(data)
+    finally:
+        gc.enable()
+
+
+def _check_storable(value: Any) -> None:
+    """Raise `BadRequest` for what can be read and never be written again, to the store or in an answer.
+
+    That is nesting beyond `MAX_DEPTH`, and what `json` reads and JSON in UTF-8 does not have: lone
+    surrogates, and integers beyond 64 bits.
+    """
+    for _ in range(254 - MAX_DEPTH):
+        value = [value]
+    try:
+        orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        raise BadRequest(f"The body cannot be kept as JSON: {error}.") from error
+
+
+async def read_json_object(request: RequestReader) -> dict[str, Any]:
+    """Return the body as a JSON object, `{}` when it is empty; `BadRequest` when it is none."""
+    value = await read_json(request)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadRequest("The body must be a JSON object.")
+    return value
+
+
+def text_list(body: dict[str, Any], key: str) -> list[str] | None:
+    """Return a list of strings in a body, None when it is not given."""
+    value = body.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BadRequest(f"{key} must be a list of strings.")
+    return value

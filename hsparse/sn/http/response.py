@@ -1,0 +1,87 @@
+"""Making answers: JSON as stock clients expect it, errors, and links for clients that browse."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import orjson
+from aiohttp import web
+
+from hsparse.errors import ErrorKind, HsparseError, RateLimited
+from hsparse.sn.http.request import RequestReader
+from hsparse.wire.http import STATUS
+
+JSON_TYPE = "application/json; charset=utf-8"
+Href = dict[str, str]
+"""A link of an answer: `rel` and `href`."""
+
+
+def respond(value: Any, status: int = 200) -> web.Response:
+    """Answer with JSON; numpy scalars and arrays are allowed in `value`."""
+    body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    return web.Response(body=body, status=status, headers={"Content-Type": JSON_TYPE})
+
+
+def respond_floats(value: Any, status: int = 200) -> web.Response:
+    """Answer with JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
+    return web.Response(body=encode_json(value), status=status, headers={"Content-Type": JSON_TYPE})
+
+
+def respond_error(error: HsparseError, status: int | None = None) -> web.Response:
+    """Answer with an error: `{"error": {"kind":..., "message":...}}`, the sentence also as the reason.
+
+    `status` is the kind's if it is not given.
+    """
+    headers = {"Content-Type": JSON_TYPE}
+    if error.kind in (ErrorKind.BUSY, ErrorKind.MOVED):
+        headers["Retry-After"] = "1"
+    if isinstance(error, RateLimited):
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    reason = "".join(c for c in error.message if 32 <= ord(c) < 127)[:200] or None
+    return web.Response(
+        body=orjson.dumps({"error": {"kind": error.kind.value, "message": error.message}}),
+        status=STATUS[error.kind] if status is None else status,
+        reason=reason,
+        headers=headers,
+    )
+
+
+def encode_json(value: Any) -> bytes:
+    """Return JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them.
+
+    Arrays of numbers are allowed in `value`.
+    """
+    body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    if b"null" in body:  # what orjson makes of them; without one there is none, and it is nine times as fast
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=np.ndarray.tolist)
+        body = text.encode()
+    return body
+
+
+def encode_json_members(members: dict[str, Any]) -> bytes:
+    """Return the members of a JSON object, without its braces, as `encode_json` does; several are fastest at once.
+
+    Those that are bytes are JSON already, and then all are.
+    """
+    if any(isinstance(item, bytes) for item in members.values()):
+        return b",".join(orjson.dumps(name) + b":" + item for name, item in members.items())
+    body = orjson.dumps(members, option=orjson.OPT_SERIALIZE_NUMPY)
+    if b"null" not in body:
+        return body[1:-1]
+    return b",".join(encode_json(name) + b":" + encode_json(item) for name, item in members.items())
+
+
+def href(reader: RequestReader, path: str, domain: str | None = None) -> str:
+    """Return an absolute URL: with `domain`, or the request's own `domain` parameter if it has one."""
+    request = reader.request
+    named = domain if domain is not None else request.query.get("domain")
+    query = f"?domain={named}" if named else ""
+    return f"{request.scheme}://{request.host}{path}{query}"
+
+
+def hrefs(reader: RequestReader, **paths: str) -> list[Href]:
+    """Return `[{"rel": name, "href": URL}]` of each named path."""
+    return [{"rel": rel, "href": href(reader, path)} for rel, path in paths.items()]

@@ -1,0 +1,133 @@
+"""Handlers of `/jobs`: imports and exports that the server runs by itself, with the rights of whoever asks."""
+
+from __future__ import annotations
+
+from aiohttp import hdrs, web
+
+from hsparse.errors import NOT_THERE, BadRequest, Conflict, NotFound, Unauthenticated
+from hsparse.model.job_id import FOLDER, check_job_id, job_key, job_of_key, new_job_id, owner_keys
+from hsparse.model.right import Right
+from hsparse.sn.context import Context
+from hsparse.sn.domains.domain_creation import require_creation
+from hsparse.sn.http.request import read_json_object
+from hsparse.sn.http.response import respond
+from hsparse.sn.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_options, job_json, job_status
+from hsparse.sn.jobs.job_places import S3
+from hsparse.sn.jobs.job_queue import JobQueue
+from hsparse.sn.records.access import find_domain, normal_path, require_right
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
+
+MOST_LISTED = 1000
+
+
+async def post_job(context: Context) -> web.StreamResponse:
+    """Take a job: an import needs the right to create in the domain's folder, an export to read the domain."""
+    _require_user(context)
+    job = _parse(context, await read_json_object(context))
+    jobs = context.service.component(JobQueue)
+    await jobs.argument(job)
+    if job.kind is JobKind.IMPORT:
+        await _require_import(context, job)
+    else:
+        await _require_export(context, job)
+    record = await jobs.submit(job, context.request.headers.get(hdrs.AUTHORIZATION))
+    response = respond(job_json(record, context.service.clock.now()), 202)
+    response.headers[hdrs.LOCATION] = f"/jobs/{job.id}"
+    return response
+
+
+async def get_jobs(context: Context) -> web.StreamResponse:
+    """List the user's jobs, the oldest first; an admin's are everybody's, and those of one user stand together."""
+    _require_user(context)
+    owners, principal = context.service.owners, context.principal
+    marker = context.arg("Marker")
+    listing = await owners.ask_any(
+        ListKeys(
+            FOLDER if principal.admin else owner_keys(principal.name),
+            start_after=job_key(check_job_id(marker)) if marker else "",
+            limit=min(context.number("Limit") or MOST_LISTED, MOST_LISTED),
+        )
+    )
+    outcomes = await owners.read(*map(job_of_key, listing.keys))
+    records = [
+        outcome.unwrap()
+        for outcome in outcomes
+        if outcome.failure is None
+        or outcome.failure.kind not in NOT_THERE  # forgotten since they were listed
+    ]
+    now = context.service.clock.now()
+    return respond({"jobs": [job_json(record, now) for record in records if _sees(context, record)]})
+
+
+async def get_job(context: Context) -> web.StreamResponse:
+    """Tell how a job goes."""
+    return respond(job_json(await _record(context), context.service.clock.now()))
+
+
+async def delete_job(context: Context) -> web.StreamResponse:
+    """Stop a job that has not ended: its process undoes what it has begun. Delete the record of one that has ended."""
+    record = await _record(context)
+    id, service = record["id"], context.service
+    if job_status(record, service.clock.now()) not in (JobStatus.QUEUED, JobStatus.RUNNING):
+        await service.owners.apply(DeleteObject(id))
+        return respond({})
+    outcome = await service.owners.apply(UpdateJob(id, {CANCEL: True}))
+    service.component(JobQueue).cancel(id)
+    return respond(job_json(outcome.record or record, service.clock.now()), 202)
+
+
+def _require_user(context: Context) -> None:
+    if context.principal.anonymous:
+        raise Unauthenticated("Jobs are of users: send a name and password, an API key or a token.")
+
+
+def _sees(context: Context, record: Record) -> bool:
+    return context.principal.admin or record.get("owner") == context.principal.name
+
+
+async def _record(context: Context) -> Record:
+    """Return the record of the job in the path; of others' jobs a user hears that there are none."""
+    _require_user(context)
+    id = check_job_id(context.request.match_info["job"])
+    record = await context.service.owners.record(id)
+    if not _sees(context, record):
+        raise NotFound(f"{id} does not exist.")
+    return record
+
+
+def _parse(context: Context, body: Record) -> Job:
+    try:
+        kind = JobKind(str(body.get("kind")))
+    except ValueError:
+        raise BadRequest(f"kind must be one of {', '.join(JobKind)}.") from None
+    known = ("kind", "domain", PLACE[kind], "options")
+    for key in body:
+        if key not in known:
+            raise BadRequest(f"A job of kind {kind} has no {key[:80]!r}; it has {', '.join(known)}.")
+    domain, place = body.get("domain"), body.get(PLACE[kind])
+    if not isinstance(domain, str) or not isinstance(place, str):
+        raise BadRequest(f"domain and {PLACE[kind]} must be strings.")
+    path = normal_path(context.service, domain)
+    if path == "/":
+        raise BadRequest("domain must be the path of a domain, such as /home/user/file.h5, not of a folder.")
+    options = check_options(kind, body.get("options"))
+    if "filter" in options and place.startswith(S3):
+        raise BadRequest("Filters are applied to a file: leave out the option filter, or export to file:///.")
+    owner = context.principal.name
+    return Job(new_job_id(owner, context.service.clock), kind, owner, path, place, options)
+
+
+async def _require_import(context: Context, job: Job) -> None:
+    await require_creation(context, job.domain)
+    if not job.options.get("resume") and (await context.service.owners.read(job.domain))[0].failure is None:
+        raise Conflict(
+            f"{job.domain} exists already; go on with an import that was stopped by the option resume."
+        )
+
+
+async def _require_export(context: Context, job: Job) -> None:
+    domain = await find_domain(context.service, job.domain, context.principal)
+    await require_right(context, domain, Right.READ)
+    if domain.root is None:
+        raise BadRequest(f"{job.domain} is a folder: only domains are exported.")

@@ -1,0 +1,253 @@
+"""Handlers of attributes: one by name, or several at once, of several objects too."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import hdrs, web
+
+from hsparse.errors import BadRequest
+from hsparse.model.attribute import (
+    attribute_bytes,
+    attribute_values,
+    check_name,
+    parse_attribute,
+    store_bytes,
+)
+from hsparse.model.datatype import parse_type
+from hsparse.sn.context import Context
+from hsparse.sn.http.request import read_json_object
+from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
+from hsparse.sn.records.bulk_listing import respond_records
+from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
+from hsparse.sn.records.listing import (
+    MultiObjectRequest,
+    in_creation_order,
+    matching_names,
+    missing_attribute,
+    ordered_names,
+    page_of,
+    split_names,
+)
+from hsparse.sn.records.object_json import attribute_json, attribute_value_json
+from hsparse.sn.records.object_path import check_member, requested, requested_id
+from hsparse.sn.records.type_reference import read_type
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import DeleteAttributes, PutAttributes
+
+BINARY = "application/octet-stream"
+KEYS = MultiObjectRequest("obj_ids", "attributes", "attr_names")
+
+
+async def get_attributes(context: Context) -> web.StreamResponse:
+    """List an object's attributes, or those in `attr_names`; with `follow_links` of all objects below too."""
+    own = own_path(context)
+    id = requested_id(context)
+    links = {"hrefs": hrefs(context, self=f"{own}/attributes", home="/", owner=own)}
+    if context.flag("follow_links"):
+        await context.service.owners.record(check_member(id, context.domain, "groups"))
+        return await _reachable(context, [id], {}, links)
+    record = await context.service.owners.record(id)
+    stored = record.get("attributes") or {}
+    names = ordered_names(context, stored)
+    if context.arg("attr_names"):
+        names = list(split_names(context, "attr_names"))
+        await _check_there(context, id, stored, names)
+    names = page_of(context, names, "attribute")
+    attributes = [_shown(context, name, stored[name]) for name in names]
+    for attribute in attributes:
+        attribute["href"] = href(context, f"{own}/attributes/{attribute['name']}")
+    return respond_floats({"attributes": attributes} | links)
+
+
+async def post_attributes(context: Context) -> web.StreamResponse:
+    """Answer with attributes by name: of the request's object, or of each in `obj_ids`.
+
+    With `follow_links` all attributes of all objects below as well.
+    """
+    wanted = KEYS.wanted(context, await read_json_object(context))
+    ids = list(wanted)
+    owners = context.service.owners
+    if context.flag("follow_links"):
+        await require_records(owners, ids)
+        return await _reachable(context, ids, wanted, {})
+    if len(ids) > 1:
+        reading = RecordReader(owners, {id: id for id in ids})
+        return await respond_records(context, "attributes", reading, _of_object(context, wanted), {})
+    id = ids[0]
+    stored = (await owners.record(id)).get("attributes") or {}
+    names = wanted[id]
+    await _check_there(context, id, stored, names or [])
+    names = matching_names(context, ordered_names(context, stored) if names is None else names)
+    return respond_floats({"attributes": [_shown(context, name, stored[name]) for name in names]})
+
+
+async def put_attributes(context: Context) -> web.StreamResponse:
+    """Set attributes, of the request's object or of each in `obj_ids`; 200 when nothing changed."""
+    return await _put(context, KEYS.bodies(context, await read_json_object(context)))
+
+
+async def delete_attributes(context: Context) -> web.StreamResponse:
+    """Delete the attributes in `attr_names`, which with `encoding=base64` is base64 of the joined names.
+
+    Those that were deleted before are passed over: h5pyd 1.0.0 asks again at every flush of a session.
+    """
+    id = requested_id(context)
+    names = _decoded_names(context) if _base64(context) else split_names(context, "attr_names")
+    await context.service.owners.apply(DeleteAttributes(id, names, again=True))
+    return respond({"hrefs": []})
+
+
+async def get_attribute(context: Context) -> web.StreamResponse:
+    """Answer with one attribute, without its value with `IncludeData=0`."""
+    name, stored = await _requested(context)
+    data = context.arg("IncludeData") is None or context.flag("IncludeData")
+    answer = _shown(context, name, stored, data=data)
+    answer["lastModified"] = stored.get("lastModified", answer["created"])
+    return respond_floats(answer | {"hrefs": _hrefs(context, name)})
+
+
+async def put_attribute(context: Context) -> web.StreamResponse:
+    """Set one attribute; 200 when it was there already."""
+    name = check_name(context.request.match_info["name"])
+    return await _put(context, {requested_id(context): {name: await read_json_object(context)}})
+
+
+async def delete_attribute(context: Context) -> web.StreamResponse:
+    """Delete one attribute."""
+    name = check_name(context.request.match_info["name"])
+    await context.service.owners.apply(DeleteAttributes(requested_id(context), (name,)))
+    return respond({})
+
+
+async def get_attribute_value(context: Context) -> web.StreamResponse:
+    """Answer with one attribute's value: bytes where they are accepted, counted where their number varies."""
+    name, stored = await _requested(context)
+    attribute_values(stored)  # refuses a null dataspace
+    if BINARY in context.request.headers.get(hdrs.ACCEPT, ""):
+        return web.Response(body=attribute_bytes(stored), content_type=BINARY)
+    links = {"hrefs": _hrefs(context, name)}
+    if "encoding" in stored or _base64(context):
+        text = base64.b64encode(attribute_bytes(stored)).decode()
+        return respond({"value": text, "encoding": "base64"} | links)
+    return respond_floats(
+        {"value": attribute_value_json(stored, ignore_nan=context.flag("ignore_nan"))} | links
+    )
+
+
+async def put_attribute_value(context: Context) -> web.StreamResponse:
+    """Replace one attribute's value, by JSON or bytes; type and dataspace stay."""
+    name, stored = await _requested(context)
+    if stored["shape"]["class"] == "H5S_NULL":
+        raise BadRequest("An attribute with a null dataspace has no value.")
+    datatype = parse_type(stored["type"])
+    if BINARY in context.request.headers.get(hdrs.CONTENT_TYPE, ""):
+        attribute = store_bytes(await context.body(), stored["shape"], datatype)
+    else:
+        body = await read_json_object(context)
+        if "value" not in body:
+            raise BadRequest("The body must have a value.")
+        attribute = parse_attribute(
+            {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}, datatype
+        )
+    change = PutAttributes(requested_id(context), {name: attribute}, replace=True, in_place=True)
+    await context.service.owners.apply(change)
+    return respond({})
+
+
+def own_path(context: Context) -> str:
+    """Return the path of the request's object."""
+    return f"/{context.collection}/{context.request.match_info['id']}"
+
+
+def _hrefs(context: Context, name: str) -> list[Href]:
+    own = own_path(context)
+    return hrefs(context, self=f"{own}/attributes/{name}", home="/", owner=own)
+
+
+async def _requested(context: Context) -> tuple[str, Record]:
+    """Return the request's attribute, by name and as it is stored."""
+    name = context.request.match_info["name"]
+    record = await requested(context)
+    stored = (record.get("attributes") or {}).get(name)
+    if stored is None:
+        raise await missing_attribute(context.service.owners, record["id"], name)
+    return name, stored
+
+
+def _of_object(
+    context: Context, wanted: dict[str, list[str] | None]
+) -> Callable[[str, Record], list[Record]]:
+    """Return a function that lists an object's attributes: all, or those that are `wanted` of it and exist."""
+
+    def show(id: str, record: Record) -> list[Record]:
+        stored, names = record.get("attributes") or {}, wanted.get(id)
+        names = (
+            ordered_names(context, stored) if names is None else [name for name in names if name in stored]
+        )
+        return [_shown(context, name, stored[name]) for name in matching_names(context, names)]
+
+    return show
+
+
+async def _reachable(
+    context: Context, ids: list[str], wanted: dict[str, list[str] | None], around: Record
+) -> web.StreamResponse:
+    """Answer with the attributes of objects and of all that is below them; `wanted` are names of some."""
+    crawl = Crawl(context.service.owners, *ids, leaves=True)
+    return await respond_records(context, "attributes", crawl, _of_object(context, wanted), around)
+
+
+async def _check_there(context: Context, id: str, stored: Record, names: list[str]) -> None:
+    for name in names:
+        if name not in stored:
+            raise await missing_attribute(context.service.owners, id, name)
+
+
+def _shown(context: Context, name: str, stored: Record, *, data: bool | None = None) -> Record:
+    data = context.flag("IncludeData") if data is None else data
+    max_size = context.number("max_data_size") or 0
+    shown = attribute_json(name, stored, data=data, max_size=max_size, ignore_nan=context.flag("ignore_nan"))
+    wanted = "value" in shown and "encoding" not in shown and _base64(context)
+    if wanted and stored.get("value") is not None:
+        return shown | {"value": base64.b64encode(attribute_bytes(stored)).decode(), "encoding": "base64"}
+    return shown
+
+
+def _base64(context: Context) -> bool:
+    encoding = context.arg("encoding")
+    if encoding not in (None, "", "base64"):
+        raise BadRequest(f"The encoding must be base64, not {encoding!r}.")
+    return encoding == "base64"
+
+
+async def _put(context: Context, bodies: dict[str, Any]) -> web.StreamResponse:
+    """Set attributes by object; all are checked before any is set."""
+    replace = context.flag("replace")
+    changes = [PutAttributes(id, await _parsed(context, some), replace) for id, some in bodies.items()]
+    outcomes = await context.service.owners.change(*changes)
+    for outcome in outcomes:
+        outcome.unwrap()
+    return respond({}, status=201 if any(outcome.changed for outcome in outcomes) else 200)
+
+
+async def _parsed(context: Context, bodies: Any) -> Record:
+    """Return attributes in their stored form, in the order in which the client created them."""
+    if not isinstance(bodies, dict) or not bodies:
+        raise BadRequest("attributes must be an object, with an attribute for each name.")
+    if not all(isinstance(body, dict) for body in bodies.values()):
+        raise BadRequest("An attribute must be an object, with type, shape and value.")
+    items = in_creation_order(bodies)
+    return {check_name(name): parse_attribute(body, await read_type(context, body)) for name, body in items}
+
+
+def _decoded_names(context: Context) -> tuple[str, ...]:
+    try:
+        text = base64.b64decode(context.arg("attr_names") or "", validate=True).decode()
+    except ValueError as error:  # also of characters beyond ASCII, and of bytes that are not UTF-8
+        raise BadRequest(f"attr_names is not valid base64: {error}.") from error
+    if not text:
+        raise BadRequest("The parameter attr_names names no attribute.")
+    return tuple(dict.fromkeys(text.split(context.arg("separator") or "/")))

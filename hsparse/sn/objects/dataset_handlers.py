@@ -1,0 +1,205 @@
+"""Handlers of datasets and their extent; those of values stand in `values`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from hsparse.errors import BadRequest, Conflict
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.model.dataspace import is_extensible, max_dims_of, parse_extent, parse_shape, shown_shape
+from hsparse.model.fill_value import parse_fill_value
+from hsparse.model.filter_spelling import spelled_filters
+from hsparse.model.initial_value import parse_initial_bytes, parse_initial_value
+from hsparse.model.layout import chunk_spec, parse_layout
+from hsparse.model.linked_layout import is_linked
+from hsparse.model.shown_type import shown_type
+from hsparse.model.variable_array import VariableArray
+from hsparse.sn.context import Context
+from hsparse.sn.http.request import read_json_object
+from hsparse.sn.http.response import hrefs, respond
+from hsparse.sn.linked.link_file import link_file, refuse_locator, refuse_values
+from hsparse.sn.objects.create import post_objects
+from hsparse.sn.objects.handlers import delete_object, get_object, get_object_by_path, list_objects
+from hsparse.sn.records.dataset import Dataset, finish_trim
+from hsparse.sn.records.object_path import requested
+from hsparse.sn.records.type_reference import read_type
+from hsparse.sn.statistics import Statistics
+from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.sn.values.variable_fanout import INLINE, VariableFanout, aside
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import SetExtent
+
+
+async def get_datasets(context: Context) -> web.StreamResponse:
+    """List the datasets that can be reached."""
+    return await list_objects(context, "datasets")
+
+
+async def get_dataset(context: Context) -> web.StreamResponse:
+    """Answer with one dataset; with `verbose` also its number of chunks and their bytes.
+
+    These are of the last count of the domain, if there is one, where counting takes too long.
+    """
+    extra: Record = {}
+    if context.flag("verbose"):
+        record = await requested(context, "datasets")
+        counted = await context.service.component(Statistics).of_dataset(record["root"], record["id"])
+        extra = {} if counted is None else {"num_chunks": counted[0], "allocated_size": counted[1]}
+    return await get_object(context, "datasets", **extra)
+
+
+async def get_dataset_by_path(context: Context) -> web.StreamResponse:
+    """Answer with the dataset at `h5path`."""
+    return await get_object_by_path(context, "datasets")
+
+
+async def get_dataset_type(context: Context) -> web.StreamResponse:
+    """Answer with a dataset's type."""
+    record = await requested(context, "datasets")
+    own = f"/datasets/{record['id']}"
+    links = hrefs(context, self=f"{own}/type", owner=own, root=f"/groups/{record['root']}")
+    return respond({"type": shown_type(record["type"]), "hrefs": links})
+
+
+async def post_datasets(context: Context) -> web.StreamResponse:
+    """Create one dataset, or several; a `value`, or `value_base64`, is written before the dataset is linked."""
+    return await post_objects(context, "datasets", _fill_dataset)
+
+
+async def delete_dataset(context: Context) -> web.StreamResponse:
+    """Delete a dataset."""
+    return await delete_object(context, "datasets")
+
+
+async def _fill_dataset(
+    context: Context, record: Record, body: Record
+) -> Callable[[], Awaitable[None]] | None:
+    datatype = await read_type(context, body)
+    shape = parse_shape(body)
+    properties = record["creationProperties"]
+    filters = properties.get("filters") or []
+    if not isinstance(filters, list):
+        raise BadRequest("filters must be a list.")
+    if filters:
+        properties["filters"] = spelled_filters(filters)
+    # HDF5 clients of the 0.9 dialect send the layout beside the creation properties.
+    asked = properties.pop("layout", None) or body.get("layout")
+    refuse_locator(properties)
+    settings = context.service.settings
+    layout = parse_layout(
+        asked,
+        shape,
+        datatype,
+        filtered=bool(filters),
+        min_bytes=settings.min_chunk_size,
+        max_bytes=settings.max_chunk_size,
+    )
+    fill = parse_fill_value(properties, datatype)
+    rest = {key: value for key, value in properties.items() if key not in ("fillValue", "fillValue_encoding")}
+    record |= {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)
+    if layout.grid:
+        chunk_spec(record)  # refuses filters and initializers that are not known
+    await link_file(context, record)
+    value, text = body.get("value"), body.get("value_base64")
+    if value is None and text is None:
+        return None
+    refuse_values(record)
+    if value is not None and text is not None:
+        raise BadRequest("Give value or value_base64, not both.")
+    parse = parse_initial_value if text is None else parse_initial_bytes
+    # The length of a nested list is not its number of elements.
+    count = len(text) if isinstance(text, str) else INLINE + 1
+    array = await aside(count, parse, value if text is None else text, shape, datatype)
+    dataset = Dataset.of(record)
+
+    async def write() -> None:
+        if isinstance(array, VariableArray):
+            variable = VariableFanout(context.service.owners, dataset)
+            await variable.write_variable(Orthogonal.all(dataset.extent), array)
+            return
+        typed = np.ndarray(dataset.extent, dataset.dtype, np.ascontiguousarray(array))
+        await ChunkFanout(context.service.owners, dataset).write(Orthogonal.all(dataset.extent), typed)
+
+    return write if array.size else None
+
+
+async def get_shape(context: Context) -> web.StreamResponse:
+    """Answer with a dataset's dataspace."""
+    record = await requested(context, "datasets")
+    own = f"/datasets/{record['id']}"
+    answer = {
+        "shape": shown_shape(record["shape"]),
+        "created": record["created"],
+        "lastModified": record["lastModified"],
+    }
+    return respond(answer | {"hrefs": hrefs(context, self=own, owner=own, root=f"/groups/{record['root']}")})
+
+
+async def put_shape(context: Context) -> web.StreamResponse:
+    """Set a dataset's extent; where one dimension grew the answer has a selection of what is new.
+
+    What a shrink leaves outside is erased before the answer.
+    """
+    record = await requested(context, "datasets")
+    change = _extent_change(record, await read_json_object(context))
+    if "trim" in record:
+        await finish_trim(context.service.owners, record)  # of a shrink that was interrupted
+    outcome = await context.service.owners.apply(change)
+    changed = outcome.unwrap()
+    if "trim" in changed:
+        await finish_trim(context.service.owners, changed)
+    before = tuple(record["shape"]["dims"])
+    after = tuple(changed["shape"]["dims"])
+    if change.extend_dim >= 0:
+        dim = change.extend_dim
+        before = (*after[:dim], after[dim] - change.dims[0], *after[dim + 1 :])
+    selection = growth_selection(before, after)
+    return respond({"selection": selection} if selection else {}, status=201)
+
+
+def growth_selection(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
+    """Return the selection of what is new where exactly one dimension grew and none shrank, else None."""
+    changed = [dim for dim, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+    if len(changed) != 1 or after[changed[0]] < before[changed[0]]:
+        return None
+    axes = [":"] * len(after)
+    axes[changed[0]] = f"{before[changed[0]]}:{after[changed[0]]}"
+    return f"[{','.join(axes)}]"
+
+
+def _extent_change(record: Record, body: Record) -> SetExtent:
+    """Return the change a body asks for: `shape`, or `extend` and `extend_dim`; checks what never changes."""
+    shape, id = record["shape"], record["id"]
+    if not is_extensible(shape):
+        raise BadRequest(f"{id} is not extensible: it was created without maxdims.")
+    if ("shape" in body) == ("extend" in body):
+        raise BadRequest("The body must have either shape or extend.")
+    limits = max_dims_of(shape)
+    if "extend" in body:
+        return _extension(id, body, len(limits))
+    dims = parse_extent(body["shape"])
+    if len(dims) != len(limits):
+        raise BadRequest(f"{id} has {len(limits)} dimensions, not {len(dims)}.")
+    for dim, (extent, limit) in enumerate(zip(dims, limits, strict=True)):
+        if limit is not None and extent > limit:
+            raise Conflict(f"Dimension {dim} of {id} can have at most {limit} elements, not {extent}.")
+    if is_linked(record) and any(new < old for new, old in zip(dims, shape["dims"], strict=True)):
+        raise BadRequest(f"{id} cannot shrink: its data stays in a file, from which nothing is erased.")
+    return SetExtent(id, dims)
+
+
+def _extension(id: str, body: Record, rank: int) -> SetExtent:
+    by, dim = body["extend"], body.get("extend_dim", 0)
+    if not _is_int(by) or by <= 0:
+        raise BadRequest(f"extend must be a positive integer, not {by!r}.")
+    if not _is_int(dim) or not 0 <= dim < rank:
+        raise BadRequest(f"extend_dim must be a dimension of {id}, 0 to {rank - 1}, not {dim!r}.")
+    return SetExtent(id, (by,), dim)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

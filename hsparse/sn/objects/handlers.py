@@ -1,0 +1,185 @@
+"""Handlers of groups and committed types, and what all objects have in common: listing, getting, deleting."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Any
+
+from aiohttp import web
+
+from hsparse.errors import BadRequest, Forbidden, NotFound
+from hsparse.model.objid import collection_of, is_root
+from hsparse.sn.context import Context, Domain
+from hsparse.sn.http.response import Href, hrefs, respond, respond_floats
+from hsparse.sn.objects.create import post_objects, remove
+from hsparse.sn.records.crawl import Crawl
+from hsparse.sn.records.listing import ordered_names, page_of
+from hsparse.sn.records.object_json import OBJECT_CLASSES, object_json
+from hsparse.sn.records.object_path import paths_to, requested, requested_id, resolve_object, root_of
+from hsparse.sn.records.type_reference import read_type
+from hsparse.wire.message import Record
+
+
+async def list_objects(context: Context, collection: str) -> web.StreamResponse:
+    """Answer with the ids of a collection's objects that can be reached, the root group excluded."""
+    root = context.domain.root
+    ids = await _reachable(context, root, collection) if root is not None else []
+    answer: Record = {collection: page_of(context, ids, "object")}
+    paths = {"self": f"/{collection}"} | ({"root": f"/groups/{root}"} if root else {}) | {"home": "/"}
+    return respond(answer | {"hrefs": hrefs(context, **paths)})
+
+
+async def _reachable(context: Context, root: str, collection: str) -> list[str]:
+    crawl = Crawl(context.service.owners, root, leaves=False)
+    groups: list[str] = []
+    batches = crawl.batches()
+    async with aclosing(batches):
+        async for batch in batches:
+            if collection == "groups":
+                groups += [id for id, _ in batch]
+    if collection == "groups":
+        return sorted(id for id in groups if id != root)
+    return crawl.ids(collection[0] if collection == "datasets" else "t")
+
+
+async def get_object(context: Context, collection: str, **extra: Any) -> web.StreamResponse:
+    """Answer with the object of the request's id or, of a group's, at `h5path` from there; adds `extra`."""
+    h5path = context.arg("h5path")
+    if not h5path or collection != "groups":
+        record = await requested(context, collection)
+        return await answer_object(context, context.domain, record, extra)
+    domain, record = await resolve_object(context, context.domain, h5path, requested_id(context, collection))
+    _check_collection(h5path, record, collection)
+    return await answer_object(context, domain, record, extra)
+
+
+async def get_object_by_path(context: Context, collection: str) -> web.StreamResponse:
+    """Answer with the object at `h5path`; `NotFound` when it is in another collection."""
+    h5path = context.arg("h5path")
+    if not h5path:
+        raise BadRequest(f"Name one of the {collection} by its id or by h5path.")
+    if not h5path.startswith("/") and context.arg("grpid") is None:
+        raise BadRequest("The parameter h5path must be absolute, or relative to the group grpid.")
+    domain, record = await resolve_object(context, context.domain, h5path)
+    _check_collection(h5path, record, collection)
+    return await answer_object(context, domain, record, {})
+
+
+def _check_collection(h5path: str, record: Record, collection: str) -> None:
+    if collection_of(record["id"]) != collection:
+        raise NotFound(f"{h5path!r} is not one of the {collection}.")
+
+
+async def delete_object(context: Context, collection: str) -> web.StreamResponse:
+    """Delete the object of the request's id; the links to it stay, as in HSDS."""
+    id = requested_id(context, collection)
+    if is_root(id):
+        raise Forbidden(f"{id} is the root group: delete the domain instead.")
+    await remove(context.service.owners, id)
+    return respond({})
+
+
+async def answer_object(
+    context: Context, domain: Domain, record: Record, extra: Record
+) -> web.StreamResponse:
+    """Answer with one object and what the parameters ask for beside it."""
+    collection = collection_of(record["id"])
+    answer = _shown(context, record)
+    answer["domain"] = domain.path
+    if collection == "groups":
+        answer["bucket"] = context.service.settings.bucket
+    if context.flag("getalias"):
+        answer["alias"] = await paths_to(context.service.owners, root_of(domain), record["id"])
+    return respond_floats(answer | extra | {"hrefs": object_hrefs(context, record)})
+
+
+def object_json_with_class(record: Record, domain: Domain, context: Context) -> Record:
+    """Return an object as it is shown where a client could not know its class: found by path."""
+    found = {"domain": domain.path, "class": OBJECT_CLASSES[collection_of(record["id"])]}
+    return _shown(context, record) | found
+
+
+def _shown(context: Context, record: Record) -> Record:
+    """Return an object with what the parameters ask for, links and attributes by `CreateOrder`."""
+    shown = object_json(
+        record,
+        links=context.flag("include_links"),
+        attributes=context.flag("include_attrs"),
+        ignore_nan=context.flag("ignore_nan"),
+    )
+    if context.arg("CreateOrder") is not None:
+        for key in ("links", "attributes"):
+            if key in shown:
+                shown[key] = {name: shown[key][name] for name in ordered_names(context, shown[key])}
+    return shown
+
+
+def object_hrefs(context: Context, record: Record) -> list[Href]:
+    """Return the links of an object's answer."""
+    collection = collection_of(record["id"])
+    own = f"/{collection}/{record['id']}"
+    paths = {"self": own}
+    if collection == "groups":
+        paths["links"] = f"{own}/links"
+    paths |= {"root": f"/groups/{record['root']}", "home": "/", "attributes": f"{own}/attributes"}
+    if collection == "datasets" and record["shape"]["class"] != "H5S_NULL":
+        paths["data"] = f"{own}/value"
+    return hrefs(context, **paths)
+
+
+async def get_groups(context: Context) -> web.StreamResponse:
+    """List the groups that can be reached, without the root group."""
+    return await list_objects(context, "groups")
+
+
+async def get_group(context: Context) -> web.StreamResponse:
+    """Answer with one group."""
+    return await get_object(context, "groups")
+
+
+async def get_group_by_path(context: Context) -> web.StreamResponse:
+    """Answer with the group at `h5path`."""
+    return await get_object_by_path(context, "groups")
+
+
+async def post_groups(context: Context) -> web.StreamResponse:
+    """Create one group, or several."""
+    return await post_objects(context, "groups", _fill_group)
+
+
+async def delete_group(context: Context) -> web.StreamResponse:
+    """Delete a group; its members stay, as in HSDS."""
+    return await delete_object(context, "groups")
+
+
+async def _fill_group(context: Context, record: Record, body: Record) -> None:
+    """A group has nothing but what every object has."""
+
+
+async def get_datatypes(context: Context) -> web.StreamResponse:
+    """List the committed types that can be reached."""
+    return await list_objects(context, "datatypes")
+
+
+async def get_datatype(context: Context) -> web.StreamResponse:
+    """Answer with one committed type."""
+    return await get_object(context, "datatypes")
+
+
+async def get_datatype_by_path(context: Context) -> web.StreamResponse:
+    """Answer with the committed type at `h5path`."""
+    return await get_object_by_path(context, "datatypes")
+
+
+async def post_datatypes(context: Context) -> web.StreamResponse:
+    """Commit one type, or several."""
+    return await post_objects(context, "datatypes", _fill_datatype)
+
+
+async def delete_datatype(context: Context) -> web.StreamResponse:
+    """Delete a committed type; what was made with it keeps its own copy."""
+    return await delete_object(context, "datatypes")
+
+
+async def _fill_datatype(context: Context, record: Record, body: Record) -> None:
+    record["type"] = (await read_type(context, body)).item

@@ -1,0 +1,171 @@
+"""Handlers of a group's links: one by title, or several at once, of several groups too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from hsparse.errors import BadRequest
+from hsparse.model.link import HARD, check_title, listed_link, parse_link, shown_link
+from hsparse.model.objid import collection_of
+from hsparse.sn.context import Context
+from hsparse.sn.http.request import read_json_object
+from hsparse.sn.http.response import href, hrefs, respond
+from hsparse.sn.records.bulk_listing import respond_records
+from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
+from hsparse.sn.records.listing import (
+    MultiObjectRequest,
+    in_creation_order,
+    matching_names,
+    missing_link,
+    ordered_names,
+    page_of,
+    split_names,
+)
+from hsparse.sn.records.object_path import check_member, read_records, requested, requested_id
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import DeleteLinks, PutLinks
+
+KEYS = MultiObjectRequest("grp_ids", "links", "titles", "groups")
+
+
+async def get_links(context: Context) -> web.StreamResponse:
+    """List a group's links, or those in `titles`; with `follow_links` those of all groups below, by group."""
+    id = requested_id(context, "groups")
+    own = f"/groups/{id}"
+    links = {"hrefs": hrefs(context, self=f"{own}/links", home="/", owner=own)}
+    record = await context.service.owners.record(id)
+    if context.flag("follow_links"):
+        return await _reachable(context, (id,), {}, links)
+    stored = record.get("links") or {}
+    asked = list(split_names(context, "titles")) if context.arg("titles") else None
+    titles = await _titles(context, id, stored, asked)
+    titles = page_of(context, titles, "link")
+    return respond({"links": [_browsable(context, id, title, stored[title]) for title in titles]} | links)
+
+
+async def post_links(context: Context) -> web.StreamResponse:
+    """Answer with links by title: of the request's group, or of each group in `grp_ids`.
+
+    With `follow_links` of all groups below as well.
+    """
+    body = await read_json_object(context)
+    wanted = KEYS.wanted(context, body)
+    groups = list(wanted)
+    owners = context.service.owners
+    if context.flag("follow_links"):
+        await require_records(owners, groups)
+        return await _reachable(context, groups, wanted, {})
+    if len(groups) > 1:
+        reading = RecordReader(owners, {id: id for id in groups})
+        return await respond_records(context, "links", reading, _of_group(context, wanted), {})
+    id = groups[0]
+    stored = (await owners.record(id)).get("links") or {}
+    titles = matching_names(context, await _titles(context, id, stored, wanted[id]))
+    return respond({"links": [listed_link(title, stored[title]) for title in titles]})
+
+
+async def put_links(context: Context) -> web.StreamResponse:
+    """Set links, of the request's group or of each in `grp_ids`; 200 when all were there already."""
+    body = await read_json_object(context)
+    return await _put(context, KEYS.bodies(context, body))
+
+
+async def delete_links(context: Context) -> web.StreamResponse:
+    """Delete the links in `titles`; those that were deleted before are passed over."""
+    id = requested_id(context, "groups")
+    await context.service.owners.apply(DeleteLinks(id, split_names(context, "titles"), again=True))
+    return respond({})
+
+
+async def get_link(context: Context) -> web.StreamResponse:
+    """Answer with one link."""
+    record = await requested(context, "groups")
+    title = context.request.match_info["title"]
+    link = (record.get("links") or {}).get(title)
+    if link is None:
+        raise await missing_link(context.service.owners, record["id"], title)
+    created = link.get("created", 0)
+    own = f"/groups/{record['id']}"
+    paths = {"self": f"{own}/links/{title}", "home": "/", "owner": own}
+    if link["class"] == HARD:
+        paths["target"] = f"/{collection_of(link['id'])}/{link['id']}"
+    answer = {"link": shown_link(title, link), "created": created, "lastModified": created}
+    return respond(answer | {"hrefs": hrefs(context, **paths)})
+
+
+async def put_link(context: Context) -> web.StreamResponse:
+    """Set one link; 200 when it was there already."""
+    title = context.request.match_info["title"]
+    return await _put(context, {requested_id(context, "groups"): {title: await read_json_object(context)}})
+
+
+async def delete_link(context: Context) -> web.StreamResponse:
+    """Delete one link."""
+    title = check_title(context.request.match_info["title"])
+    await context.service.owners.apply(DeleteLinks(requested_id(context, "groups"), (title,)))
+    return respond({})
+
+
+async def _put(context: Context, bodies: dict[str, Any]) -> web.StreamResponse:
+    """Set links by group; all are checked before any is set."""
+    changes = [PutLinks(id, _parsed(context, links)) for id, links in bodies.items()]
+    targets = {link["id"] for change in changes for link in change.links.values() if link["class"] == HARD}
+    for outcome in await read_records(context.service.owners, sorted(targets)):
+        outcome.unwrap()
+    outcomes = await context.service.owners.change(*changes)
+    for outcome in outcomes:
+        outcome.unwrap()
+    return respond({"hrefs": []}, status=201 if any(outcome.changed for outcome in outcomes) else 200)
+
+
+def _parsed(context: Context, bodies: Any) -> Record:
+    """Return links in their stored form, in the order in which the client created them."""
+    if not isinstance(bodies, dict) or not bodies:
+        raise BadRequest("links must be an object, with a link for each title.")
+    links = {check_title(title): parse_link(body) for title, body in in_creation_order(bodies)}
+    for link in links.values():
+        if link["class"] == HARD:
+            check_member(link["id"], context.domain)
+    return links
+
+
+async def _titles(context: Context, id: str, stored: Record, wanted: list[str] | None) -> list[str]:
+    """Return the titles to answer with: all, or those wanted, which must all exist."""
+    if wanted is None:
+        return ordered_names(context, stored)
+    for title in wanted:
+        if title not in stored:
+            raise await missing_link(context.service.owners, id, title)
+    return wanted
+
+
+def _of_group(context: Context, wanted: dict[str, list[str] | None]) -> Callable[[str, Record], list[Record]]:
+    """Return a function that lists a group's links: all, or those that are `wanted` of it and exist."""
+
+    def show(id: str, group: Record) -> list[Record]:
+        links, titles = group.get("links") or {}, wanted.get(id)
+        titles = (
+            ordered_names(context, links) if titles is None else [title for title in titles if title in links]
+        )
+        return [listed_link(title, links[title]) for title in matching_names(context, titles)]
+
+    return show
+
+
+async def _reachable(
+    context: Context, ids: Sequence[str], wanted: dict[str, list[str] | None], around: Record
+) -> web.StreamResponse:
+    """Answer with the links of groups and of all groups below them, by group; `wanted` are titles of some."""
+    crawl = Crawl(context.service.owners, *ids, leaves=False)
+    return await respond_records(context, "links", crawl, _of_group(context, wanted), around)
+
+
+def _browsable(context: Context, id: str, title: str, link: Record) -> Record:
+    listed = listed_link(title, link)
+    if link["class"] == HARD:
+        collection = collection_of(link["id"])
+        listed |= {"collection": collection, "target": href(context, f"/{collection}/{link['id']}")}
+    return listed | {"href": href(context, f"/groups/{id}/links/{title}")}

@@ -1,0 +1,197 @@
+"""Access to domains and files: the domain that a request names, its record, and the rights of the principal.
+
+The home folders `/home` and `/home/<user>` are created when they are first needed. Files of the store are readable
+by those who may read the nearest folder or domain above them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from aiohttp import web
+
+from hsparse.errors import BadRequest, ErrorKind, Forbidden, NotFound, TooLarge
+from hsparse.model.acl import DEFAULT, allowed, full_rights
+from hsparse.model.linked_file import file_key
+from hsparse.model.principal import Principal
+from hsparse.model.right import Right
+from hsparse.sn.context import Context, Domain
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.service import Service
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import CreateObject
+
+MAX_PATH = 900
+"""Bytes of a path: with `/.domain.json` it must be an S3 key, which has at most 1024."""
+MAX_COMPONENT = 240
+PROTOCOL = "hdf5:/"
+TOP_FOLDER = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}})
+"""The folder of the top-level domains, which has no record."""
+HOME = "/home"
+ADMIN = "admin"
+MOST_FOLDERS = 1000
+"""Folders that the files of one read may be in."""
+
+
+def domain_path(service: Service, request: web.Request) -> str | None:
+    """Return the domain path a request names, None when it names none; checks the bucket as well.
+
+    The path comes from `?domain=` or the header X-Hdf-domain. `hdf5:/` before it is dropped, a bucket's name
+    before it is taken as the bucket, and a slash at the end is dropped.
+    """
+    if "host" in request.query:
+        raise BadRequest("The parameter host is not supported; use domain.")
+    check_bucket(service, request.query.get("bucket") or request.headers.get("X-Hdf-bucket"))
+    text = request.query.get("domain") or request.headers.get("X-Hdf-domain")
+    # aiohttp keeps a header's bytes that are not UTF-8 as lone surrogates, which no answer can repeat
+    if not _is_unicode(request.host) or not _is_unicode(text or ""):
+        raise BadRequest("The domain and the host must be UTF-8 text.")
+    return normal_path(service, text) if text else None
+
+
+def normal_path(service: Service, text: str) -> str:
+    """Return a domain path in its normal form; `BadRequest` says what is wrong with it."""
+    bucket, path = _parsed_path(text)
+    check_bucket(service, bucket)
+    return path
+
+
+@lru_cache(maxsize=4096)
+def _parsed_path(text: str) -> tuple[str | None, str]:
+    """Return the bucket a domain path begins with, if any, and the path's normal form; `BadRequest`."""
+    bucket = None
+    if text.startswith(PROTOCOL):
+        text = "/" + text.removeprefix(PROTOCOL).lstrip("/")
+    if not text.startswith("/"):
+        bucket, slash, rest = text.partition("/")
+        if not slash:
+            raise BadRequest(f"The domain {text!r} must be an absolute path, such as /home/user/file.h5.")
+        text = "/" + rest
+    if text == "/":
+        return bucket, text
+    text = text.removesuffix("/")
+    if not _is_unicode(text):
+        raise BadRequest("The domain's path is not valid Unicode: it has a lone surrogate.")
+    if len(text.encode()) > MAX_PATH:
+        raise BadRequest(f"The domain's path has {len(text.encode())} bytes; the limit is {MAX_PATH}.")
+    for component in text[1:].split("/"):
+        _check_component(text, component)
+    if text == "/db" or text.startswith("/db/"):
+        raise BadRequest("/db is where the store keeps objects; choose another name.")
+    return bucket, text
+
+
+def check_bucket(service: Service, bucket: str | None) -> None:
+    """Raise `NotFound` for a bucket that is not the one served; None is the one served."""
+    if bucket and bucket.removeprefix("s3://") != service.settings.bucket:
+        raise NotFound(f"The bucket {bucket!r} is not served here.")
+
+
+async def find_domain(service: Service, path: str, principal: Principal | None = None) -> Domain:
+    """Return the domain or folder at `path`; `NotFound` or `Gone` when there is none.
+
+    `/home`, and the home folder of `principal`, are made when they are asked for and do not exist.
+    """
+    if path == "/":
+        return TOP_FOLDER
+    outcome = (await service.owners.read(path))[0]
+    if outcome.failure is not None:
+        made = await create_home(service, path, principal)
+        if made is not None:
+            return Domain(path, made)
+    return Domain(path, outcome.unwrap())
+
+
+async def require_domain(context: Context, right: Right) -> Domain:
+    """Return the domain a request names, for handlers whose route asks for no right; checks `right`."""
+    if context.path is None:
+        raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
+    domain = await find_domain(context.service, context.path, context.principal)
+    await require_right(context, domain, right)
+    return domain
+
+
+async def require_right(context: Context, domain: Domain, right: Right) -> None:
+    """Raise `Forbidden` when the principal does not have `right` in `domain`."""
+    if not allowed(domain.record.get("acls") or {}, context.principal, right):
+        raise Forbidden(f"{context.principal.name} does not have the right {right.value} in {domain.path}.")
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def _check_component(path: str, component: str) -> None:
+    if not component:
+        raise BadRequest(f"The domain's path {path!r} has an empty component ('//').")
+    if component in (".", "..", ".domain.json"):
+        raise BadRequest(f"The domain's path {path!r} must not have the component {component!r}.")
+    if len(component.encode()) > MAX_COMPONENT:
+        raise BadRequest(f"A component of the domain's path has more than {MAX_COMPONENT} bytes, the limit.")
+    if any(ord(c) < 32 or ord(c) == 127 for c in component):
+        raise BadRequest("The domain's path must not have control characters.")
+
+
+async def create_home(service: Service, path: str, principal: Principal | None) -> Record | None:
+    """Make the folder at `path` if it is `/home` or the principal's own home, and return its record.
+
+    None for any other path. When another request makes it at the same time, theirs is returned.
+    """
+    if path == HOME:
+        return await _create_home(service, path, service.settings.single_user or ADMIN)
+    if principal is None or principal.anonymous or path != f"{HOME}/{principal.name}":
+        return None
+    if (await service.owners.read(HOME))[0].failure is not None:
+        await create_home(service, HOME, None)
+    return await _create_home(service, path, principal.name)
+
+
+def folder_acls(owner: str) -> dict[str, dict[str, bool]]:
+    """Return a folder's first ACLs: everything for the owner, reading for all."""
+    return {owner: full_rights(), DEFAULT: {right.value: right is Right.READ for right in Right}}
+
+
+async def _create_home(service: Service, path: str, owner: str) -> Record:
+    now = service.clock.now()
+    record = {"owner": owner, "acls": folder_acls(owner), "created": now, "lastModified": now}
+    outcome = (await service.owners.change(CreateObject(path, record)))[0]
+    if outcome.failure is not None and outcome.failure.kind == ErrorKind.CONFLICT:
+        return await service.owners.record(path)
+    return outcome.unwrap() or record
+
+
+@dataclass(frozen=True, slots=True)
+class FileRights:
+    """The rights of one principal to files of the store, which is called `bucket`."""
+
+    owners: Owners
+    principal: Principal
+    bucket: str
+
+    async def require(self, *uris: str) -> None:
+        """Raise `Forbidden` for a file in a folder where the principal may not read.
+
+        The nearest folder or domain above the file decides; a file under none is readable by all. `BadRequest` for a
+        URI that names no file of the store.
+        """
+        folders = {file_key(uri, self.bucket).rpartition("/")[0] for uri in uris}
+        if len(folders) > MOST_FOLDERS:
+            raise TooLarge(
+                f"The data is in files of more than {MOST_FOLDERS} folders; select less at a time."
+            )
+        for folder in sorted(folders):
+            await self._require_folder(folder)
+
+    async def _require_folder(self, folder: str) -> None:
+        components = folder.split("/") if folder else []
+        paths = ["/" + "/".join(components[:depth]) for depth in range(len(components), 0, -1)]
+        for path, outcome in zip(paths, await self.owners.read(*paths), strict=True):
+            if outcome.failure is None:
+                if not allowed(outcome.unwrap().get("acls") or {}, self.principal, Right.READ):
+                    raise Forbidden(
+                        f"{self.principal.name} does not have the right read in {path}, where the file is."
+                    )
+                return
+            if outcome.failure.kind not in (ErrorKind.NOT_FOUND, ErrorKind.GONE):
+                raise outcome.failure.error()

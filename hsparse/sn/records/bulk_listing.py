@@ -1,0 +1,92 @@
+"""Bulk listings: JSON answers about any number of records, in bounded memory.
+
+Small answers are sent at once, larger ones are streamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from aiohttp import web
+
+from hsparse.sn.context import Context
+from hsparse.sn.http.response import JSON_TYPE, encode_json, encode_json_members
+from hsparse.sn.http.stream import respond_stream
+from hsparse.sn.media import Media
+from hsparse.sn.records.crawl import RecordSource
+from hsparse.wire.message import Record
+
+PIECE = 1 << 20
+ENCODED_AT_ONCE = 64
+"""Records encoded in one go."""
+
+
+async def respond_parts(
+    context: Context, parts: AsyncGenerator[bytes, None], media: str = Media.JSON
+) -> web.StreamResponse:
+    """Answer with the text that `parts` make together; beyond `PIECE` bytes they are sent as they come."""
+    async with context.service.answers.hold(4 * PIECE):
+        pieces = _joined_parts(parts)
+        async with aclosing(pieces):
+            first = await anext(pieces, b"")
+            if len(first) < PIECE:
+                kind = JSON_TYPE if media == Media.JSON else media
+                return web.Response(body=first, headers={"Content-Type": kind})
+            return await respond_stream(context.request, media, _continued(first, pieces))
+
+
+async def _continued(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    yield first
+    async for piece in rest:
+        yield piece
+
+
+async def _joined_parts(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Yield the parts joined to pieces of at least `PIECE` bytes, but for the last."""
+    piece = bytearray()
+    async with aclosing(parts):
+        async for part in parts:
+            piece += part
+            if len(piece) >= PIECE:
+                yield bytes(piece)
+                piece = bytearray()
+    if piece:
+        yield bytes(piece)
+
+
+async def wrap_items(
+    name: str, items: AsyncGenerator[bytes, None], around: dict[str, Any], brackets: bytes = b"{}"
+) -> AsyncGenerator[bytes, None]:
+    """Yield an object with `around` and, as `name`, `items` in brackets: members, or with `[]` elements."""
+    yield b"{" + encode_json(name) + b":" + brackets[:1]
+    first = True
+    async with aclosing(items):
+        async for item in items:
+            yield item if first else b"," + item
+            first = False
+    rest = encode_json(around)[1:]
+    yield brackets[1:] + (rest if rest == b"}" else b"," + rest)
+
+
+async def respond_records(
+    context: Context, name: str, records: RecordSource, show: Callable[[str, Record], Any], around: Record
+) -> web.StreamResponse:
+    """Answer with `around` and, as `name`, an object with what `show` makes of each record and its name."""
+    return await respond_parts(context, wrap_items(name, _encoded_records(records, show), around))
+
+
+async def _encoded_records(
+    records: RecordSource, show: Callable[[str, Record], Any]
+) -> AsyncGenerator[bytes, None]:
+    batches = records.batches()
+    async with aclosing(batches):
+        async for batch in batches:
+            size = 0
+            for first in range(0, len(batch), ENCODED_AT_ONCE):
+                some = batch[first : first + ENCODED_AT_ONCE]
+                members = encode_json_members({name: show(name, record) for name, record in some})
+                size += len(members)
+                yield members
+            records.pace.weigh(size)

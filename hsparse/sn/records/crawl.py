@@ -1,0 +1,169 @@
+"""Reading many records: those of given ids, or all that hard links reach from a group (a crawl).
+
+Messages bring about `READ_BYTES` each, however large a record is. The visited set of a crawl takes 8 bytes an
+object: ids of one domain and collection differ in 16 hex digits alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import NOT_THERE
+from hsparse.model.link import HARD
+from hsparse.sn.data_nodes import Owners
+from hsparse.wire.message import Record
+
+FIRST_READS, MOST_READS = 64, 500
+"""Records asked for in one message: first, and at most."""
+READ_BYTES = 4 << 20
+"""Bytes of records that one message is to bring, estimated from the last one."""
+Batch = list[tuple[str, Record]]
+Numbers = NDArray[np.uint64]
+OWN = 20
+"""The characters of an id that are the same in a domain and collection: `d-00000000-00000000-`."""
+LINKS_AT_ONCE = 10_000
+KINDS = ("g", "d", "t")
+
+
+class Pace:
+    """The number of records to read next, adapted to their size."""
+
+    def __init__(self) -> None:
+        self.reads = FIRST_READS
+
+    def weigh(self, nbytes: int) -> None:
+        """Take in the bytes of the last batch: the next one is sized to bring `READ_BYTES`."""
+        wanted = self.reads * READ_BYTES // max(nbytes, 1)
+        self.reads = max(1, min(wanted, 2 * self.reads, MOST_READS))
+
+
+class RecordSource(Protocol):
+    """A source of named records, in batches whose size follows `pace`."""
+
+    pace: Pace
+
+    def batches(self) -> AsyncGenerator[Batch, None]:
+        """Yield the records batch by batch. Callers must not modify them."""
+        ...
+
+
+class RecordReader:
+    """The records of given ids, by name; the first that is not there fails."""
+
+    def __init__(self, owners: Owners, ids: dict[str, str]) -> None:
+        self.pace = Pace()
+        self._owners = owners
+        self._ids = list(ids.items())
+
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        while self._ids:
+            some, self._ids = self._ids[: self.pace.reads], self._ids[self.pace.reads :]
+            outcomes = await self._owners.read(*(id for _, id in some))
+            yield [(name, outcome.unwrap()) for (name, _), outcome in zip(some, outcomes, strict=True)]
+
+
+async def require_records(owners: Owners, ids: list[str]) -> None:
+    """Raise what says that one of the objects is not there."""
+    async for _ in RecordReader(owners, {id: id for id in ids}).batches():
+        pass
+
+
+class VisitedSet:
+    """A set of numbers, as a few sorted arrays of which each is at least twice as long as the next."""
+
+    def __init__(self) -> None:
+        self._runs: list[Numbers] = []
+
+    def add(self, numbers: Numbers) -> Numbers:
+        """Add numbers; return those that are new, ascending and each once."""
+        new = np.unique(numbers)
+        for run in self._runs:
+            places = np.minimum(np.searchsorted(run, new), len(run) - 1)
+            new = new[run[places] != new]
+        if len(new):
+            self._runs.append(new)
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            last = self._runs.pop()
+            self._runs[-1] = np.sort(np.concatenate((self._runs[-1], last)))
+        return new
+
+    def all(self) -> Numbers:
+        """Return all numbers, ascending."""
+        return np.sort(np.concatenate(self._runs)) if self._runs else np.empty(0, np.uint64)
+
+
+class Crawl:
+    """Goes from `starts`, of one domain, along hard links, breadth first as far as batches allow.
+
+    Groups are read and, with `leaves`, datasets and committed types as well. Links whose target is gone, or
+    is of another domain, are passed over.
+    """
+
+    def __init__(self, owners: Owners, *starts: str, leaves: bool) -> None:
+        self._owners = owners
+        self._leaves = leaves
+        self._domain = starts[0][1:OWN]
+        self._visited = {kind: VisitedSet() for kind in KINDS}
+        self._next: deque[tuple[str, Numbers]] = deque()
+        self.pace = Pace()
+        self._add(list(starts))
+
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        """Yield the records that are read, by id, batch by batch. Callers must not modify them."""
+        while self._next:
+            ids = self._batch()
+            found = []
+            for outcome in await self._owners.read(*ids):
+                if outcome.failure is None or outcome.failure.kind not in NOT_THERE:
+                    found.append(outcome.unwrap())
+            for record in found:
+                for targets in _targets(record):
+                    self._add(targets)
+                    await asyncio.sleep(0)
+            yield [(record["id"], record) for record in found]
+
+    def ids(self, kind: str) -> list[str]:
+        """Return the visited ids of `kind` (`g`, `d`, `t`), ascending; deleted objects may be among them."""
+        return [self._id(kind, number) for number in self._visited[kind].all().tolist()]
+
+    def _add(self, ids: list[str]) -> None:
+        for kind in KINDS:
+            own = kind + self._domain
+            numbers = [_number(id) for id in ids if id.startswith(own)]
+            if not numbers:
+                continue
+            new = self._visited[kind].add(np.array(numbers, np.uint64))
+            if len(new) and (kind == "g" or self._leaves):
+                self._next.append((kind, new))
+
+    def _batch(self) -> list[str]:
+        ids: list[str] = []
+        while self._next and len(ids) < self.pace.reads:
+            kind, numbers = self._next.popleft()
+            room = self.pace.reads - len(ids)
+            if len(numbers) > room:
+                self._next.appendleft((kind, numbers[room:]))
+            ids += [self._id(kind, number) for number in numbers[:room].tolist()]
+        return ids
+
+    def _id(self, kind: str, number: int) -> str:
+        digits = f"{number:016x}"
+        return f"{kind}{self._domain}{digits[:4]}-{digits[4:10]}-{digits[10:]}"
+
+
+def _number(id: str) -> int:
+    return int(id[OWN:].replace("-", ""), 16)
+
+
+def _targets(record: Record) -> Iterator[list[str]]:
+    """Yield the ids that a group's hard links lead to, in parts."""
+    links = iter((record.get("links") or {}).values())
+    while some := list(islice(links, LINKS_AT_ONCE)):
+        yield [link["id"] for link in some if link.get("class") == HARD]

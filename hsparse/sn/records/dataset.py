@@ -1,0 +1,154 @@
+"""A dataset as requests need it: made from its record, loaded for a request, its chunks listed, a shrink finished.
+
+Tests: tests/sn/objects/test_dataset_handlers.py, tests/test_shrink_race.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.concurrency.gather import gather_all
+from hsparse.errors import BadRequest, Moved, TooLarge
+from hsparse.format.plan.grid import Grid
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.layout import chunk_spec
+from hsparse.model.linked_layout import is_linked
+from hsparse.model.objid import check_id, chunk_key, chunk_of_key, chunk_prefix, domain_hex
+from hsparse.model.variable_array import VariableArray
+from hsparse.sn.context import Context
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.records.access import FileRights
+from hsparse.wire.chunk_message import TrimChunks
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import EndTrim, ListKeys
+
+T = TypeVar("T")
+
+ATTEMPTS = 8
+"""How often an operation is planned again before its `Moved` is passed on."""
+KEYS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A dataset with a simple or scalar dataspace: `extent` is `()` for a scalar one."""
+
+    id: str
+    record: Record
+    extent: tuple[int, ...]
+    spec: ChunkSpec
+    grid: Grid
+    dtype: np.dtype[Any]
+    fill: Any
+    """The fill value, an array of no dimensions: `VariableArray` of a variable-length type."""
+    rights: FileRights | None = None
+
+    @classmethod
+    def of(cls, record: Record, rights: FileRights | None = None) -> Dataset:
+        """Make it from a stored record; `BadRequest` for a null dataspace.
+
+        `rights` are the reader's to files that the data may be in.
+        """
+        shape = record["shape"]
+        if shape["class"] == "H5S_NULL":
+            raise BadRequest(f"{record['id']} has a null dataspace: it has no values.")
+        spec = chunk_spec(record)
+        datatype = spec.datatype
+        fill = spec.variable_fill if datatype.is_variable else spec.fill_value
+        extent = tuple(shape.get("dims") or ())
+        grid = Grid(extent, spec.dims)
+        return cls(record["id"], record, extent, spec, grid, datatype.stored, fill, rights)
+
+    @property
+    def is_variable(self) -> bool:
+        """Say whether elements have no fixed size."""
+        return isinstance(self.fill, VariableArray)
+
+    def require_sparse(self) -> None:
+        """Raise `BadRequest` when the dataset is dense."""
+        if not self.spec.sparse:
+            raise BadRequest(f"{self.id} is not sparse: all its elements are always defined.")
+
+    def require_writable(self) -> None:
+        """Raise `BadRequest` when the data stays in a file, where nothing is ever written."""
+        if is_linked(self.record):
+            raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")
+
+
+async def load_dataset(context: Context) -> Dataset:
+    """Load the dataset that the request's path names, in the request's domain."""
+    id = check_id(context.request.match_info["id"], "datasets")
+    root = context.domain.root
+    if root is None or domain_hex(id) != domain_hex(root):
+        raise BadRequest(f"{id} is not in the domain {context.domain.path}.")
+    owners = context.service.owners
+    rights = FileRights(owners, context.principal, context.service.settings.bucket)
+    return Dataset.of(await owners.record(id), rights)
+
+
+async def until_current(context: Context, work: Callable[[Dataset], Awaitable[T]]) -> T:
+    """Return `work` of the dataset the path names, done again when its extent was shrunk meanwhile."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return await work(await load_dataset(context))
+        except Moved:
+            continue
+    return await work(await load_dataset(context))
+
+
+async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None) -> NDArray[np.uint64]:
+    """Return the scaled coordinates of a dataset's stored chunks, (k, rank) uint64, in key order.
+
+    `TooLarge` when there are more than `most`.
+    """
+    found: list[tuple[int, ...]] = []
+    marker = ""
+    rank = len(dataset.extent)
+    while True:
+        message = ListKeys(chunk_prefix(dataset.id), start_after=marker, limit=KEYS_AT_ONCE)
+        listing = await owners.ask_any(message)
+        for key in listing.keys:
+            scaled = chunk_of_key(key)
+            if scaled is not None and len(scaled) == max(rank, 1):
+                found.append(scaled[:rank])
+        if most is not None and len(found) > most:
+            raise TooLarge(f"{dataset.id} has more than {most} stored chunks; ask for pages of them.")
+        if not listing.more:
+            return np.array(found, np.uint64).reshape(len(found), rank)
+        marker = listing.keys[-1]
+
+
+async def finish_trim(owners: Owners, record: Record) -> None:
+    """Erase what lies outside the extent in `record`, then note that it is done; durable when it returns.
+
+    First a fence on every data node: from then on writes planned for the larger extent are refused, and
+    those accepted before are stored, so that the listing finds them. `Moved` says that another request has
+    finished this, or shrunk the dataset further: it may have grown and been written since.
+    """
+    dataset = Dataset.of(record)
+    with suppress(Moved):
+        await _trim(owners, dataset)
+
+
+async def _trim(owners: Owners, dataset: Dataset) -> None:
+    spec, extent = dataset.spec, dataset.extent
+    await owners.ask_all(TrimChunks(spec, extent, ()))
+    existing = await list_chunks(owners, dataset)
+    outside = [
+        tuple(scaled)
+        for scaled in existing.tolist()
+        if any((i + 1) * dim > length for i, dim, length in zip(scaled, spec.dims, extent, strict=True))
+    ]
+    await gather_all(
+        [
+            node.send(TrimChunks(spec, extent, tuple(outside[i] for i in some)))
+            for node, some in owners.split(outside, lambda scaled: chunk_key(dataset.id, scaled))
+        ]
+    )
+    await owners.apply(EndTrim(dataset.id, spec.generation))

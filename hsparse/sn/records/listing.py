@@ -1,0 +1,153 @@
+"""Listings of links and attributes: pages, patterns, bodies about several objects, and names that are missing.
+
+`Marker` is the last name that a client has, `Limit` how many more it wants; a pattern has `*`, `?` and `[a-z]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import translate
+from typing import Any
+
+from hsparse.errors import BadRequest, HsparseError, NotFound
+from hsparse.sn.context import Context
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.http.request import text_list
+from hsparse.sn.records.object_path import check_member, requested_id
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import DeleteAttributes, DeleteLinks
+
+MAX_PATTERN = 256
+IMPOSSIBLE_TITLE = "/"
+"""A title that no link can have."""
+IMPOSSIBLE_NAME = ""
+"""A name that no attribute can have."""
+
+
+def page_of(context: Context, names: list[str], what: str) -> list[str]:
+    """Return the names after `Marker` that match `pattern`, at most `Limit`.
+
+    `NotFound` when the marker is none of the names; `what` names them in the sentence.
+    """
+    marker = context.arg("Marker")
+    if marker:
+        if marker not in names:
+            raise NotFound(f"There is no {what} {marker!r} to continue after (Marker).")
+        names = names[names.index(marker) + 1 :]
+    return matching_names(context, names)
+
+
+def matching_names(context: Context, names: list[str]) -> list[str]:
+    """Return the names that match `pattern`, at most `Limit`: of each of several objects."""
+    matches = name_matcher(context.arg("pattern"))
+    names = [name for name in names if matches(name)]
+    limit = context.number("Limit")
+    return names if not limit else names[:limit]
+
+
+def ordered_names(context: Context, items: dict[str, Any]) -> list[str]:
+    """Return the names of links or attributes: by name or, with `CreateOrder`, as they were created."""
+    if context.flag("CreateOrder"):
+        return sorted(items, key=lambda name: items[name].get("created", 0))
+    return sorted(items)
+
+
+def split_names(context: Context, parameter: str) -> tuple[str, ...]:
+    """Return the names in a query parameter, joined by `separator` ("/" without one)."""
+    text = context.arg(parameter)
+    if not text:
+        raise BadRequest(f"The parameter {parameter} must name what is meant, joined by the separator.")
+    return tuple(dict.fromkeys(text.split(context.arg("separator") or "/")))
+
+
+def name_matcher(pattern: str | None) -> Callable[[str], bool]:
+    """Return what says whether a name matches; everything does without a pattern."""
+    if not pattern:
+        return lambda name: True
+    if len(pattern) > MAX_PATTERN:
+        raise BadRequest(f"The pattern has {len(pattern)} characters; the limit is {MAX_PATTERN}.")
+    if pattern.count("[") != pattern.count("]"):
+        raise BadRequest(f"The pattern {pattern!r} has a bracket without its partner.")
+    try:
+        compiled = re.compile(translate(pattern))
+    except re.error as error:
+        raise BadRequest(f"The pattern {pattern!r} is not valid: {error}.") from error
+    return lambda name: compiled.match(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class MultiObjectRequest:
+    """The keys of such bodies: of the ids, of what is set, and of the names asked for."""
+
+    ids: str
+    items: str
+    names: str
+    collection: str | None = None
+
+    def bodies(self, context: Context, body: Record) -> dict[str, Any]:
+        """Return what is to be set, by id: of the request's object, of all in a list, or of each in a dict."""
+        ids, items = body.get(self.ids), body.get(self.items)
+        if ids is None:
+            return {requested_id(context, self.collection): items}
+        if isinstance(ids, list) and ids:
+            return {self._check(context, id): items for id in ids}
+        if not isinstance(ids, dict) or not ids or items is not None:
+            raise BadRequest(
+                f"{self.ids} must be a list of ids, with {self.items} beside it, or give them for each id."
+            )
+        return {
+            self._check(context, id): one.get(self.items) if isinstance(one, dict) else None
+            for id, one in ids.items()
+        }
+
+    def wanted(self, context: Context, body: Record) -> dict[str, list[str] | None]:
+        """Return the names asked for, by id; None for all."""
+        ids, names = body.get(self.ids), text_list(body, self.names)
+        if ids is None:
+            if names is None:
+                raise BadRequest(f"The body must have {self.names} or {self.ids}.")
+            return {requested_id(context, self.collection): names}
+        if isinstance(ids, list) and ids:
+            return {self._check(context, id): names for id in ids}
+        if not isinstance(ids, dict) or not ids or names is not None or None in ids.values():
+            raise BadRequest(f"{self.ids} must be a list of ids, or have a list of {self.names} for each id.")
+        return {self._check(context, id): text_list(ids, id) for id in ids}
+
+    def _check(self, context: Context, id: Any) -> str:
+        return check_member(str(id), context.domain, self.collection)
+
+
+def in_creation_order(bodies: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return named bodies in the order in which the client created them, as far as they say."""
+
+    def created(item: tuple[str, Any]) -> float:
+        time = item[1].get("created") if isinstance(item[1], dict) else None
+        return time if isinstance(time, int | float) else 0.0
+
+    return sorted(bodies.items(), key=created)
+
+
+async def missing_link(owners: Owners, id: str, title: str) -> HsparseError:
+    """Return the error for a link that a group's record does not have."""
+    return await _why_missing(
+        owners, DeleteLinks(id, (title, IMPOSSIBLE_TITLE)), f"The group {id} has no link {title!r}."
+    )
+
+
+async def missing_attribute(owners: Owners, id: str, name: str) -> HsparseError:
+    """Return the error for an attribute that an object's record does not have."""
+    return await _why_missing(
+        owners, DeleteAttributes(id, (name, IMPOSSIBLE_NAME)), f"{id} has no attribute {name!r}."
+    )
+
+
+async def _why_missing(owners: Owners, change: DeleteLinks | DeleteAttributes, sentence: str) -> HsparseError:
+    """Ask the owner, who remembers what was deleted, by a deletion that is certain to be refused.
+
+    Deletions are all or none, so one that also names what cannot be there changes nothing, even when the
+    missing thing has come to be in the meantime.
+    """
+    outcome = (await owners.change(change))[0]
+    return NotFound(sentence) if outcome.failure is None else outcome.failure.error()

@@ -1,0 +1,147 @@
+"""Records to JSON: the properties that clients see, with the keys of both dialects (HSDS 0.9 and 1.0)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from math import prod
+from typing import Any
+
+from hsparse.model.attribute import attribute_size, shown_floats
+from hsparse.model.dataspace import dims_of, shown_shape
+from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, shown_layout
+from hsparse.model.link import bare_link
+from hsparse.model.objid import collection_of
+from hsparse.model.shown_type import shown_type
+from hsparse.sn.http.response import encode_json
+from hsparse.sn.service import Service
+from hsparse.wire.message import Record
+
+OBJECT_CLASSES = {"groups": "group", "datasets": "dataset", "datatypes": "datatype"}
+CACHE_BYTES = 32 << 20
+"""Bytes of memory that the cache may take."""
+RECORD_WEIGHT = 8
+"""Estimated bytes of memory of a record for each byte of its JSON."""
+
+
+def object_json(
+    record: Record, *, links: bool = False, attributes: bool = False, ignore_nan: bool = False
+) -> Record:
+    """Return a group, dataset or committed type as answers show it; `ignore_nan` as for `attribute_value_json`."""
+    collection = collection_of(record["id"])
+    shown: Record = {"id": record["id"], "root": record["root"]}
+    if collection == "datasets":
+        shown["shape"] = shown_shape(record["shape"])
+        shown["type"] = shown_type(record["type"])
+        shown |= _dataset_properties(record)
+    elif collection == "datatypes":
+        shown["type"] = shown_type(record["type"])
+    shown["created"] = record["created"]
+    shown["lastModified"] = record["lastModified"]
+    if collection == "groups":
+        shown["linkCount"] = len(record.get("links") or {})
+    shown["attributeCount"] = len(record.get("attributes") or {})
+    properties = record.get("creationProperties")
+    if properties or (properties is not None and collection == "groups"):
+        shown.setdefault("creationProperties", properties)
+    if links and collection == "groups":
+        shown["links"] = links_json(record)
+    if attributes:
+        shown["attributes"] = attributes_json(record, ignore_nan=ignore_nan)
+    return shown
+
+
+def links_json(record: Record) -> Record:
+    """Return a group's links by title."""
+    return {title: bare_link(link) for title, link in (record.get("links") or {}).items()}
+
+
+def attributes_json(record: Record, *, ignore_nan: bool = False) -> Record:
+    """Return an object's attributes by name, with their values."""
+    attributes = record.get("attributes") or {}
+    shown = {}
+    for name, stored in attributes.items():
+        shown[name] = {
+            **stored,
+            "type": shown_type(stored["type"]),
+            "value": attribute_value_json(stored, ignore_nan=ignore_nan),
+        }
+        shown[name].pop("lastModified", None)
+    return shown
+
+
+def attribute_json(
+    name: str, stored: Record, *, data: bool = True, max_size: int = 0, ignore_nan: bool = False
+) -> Record:
+    """Return an attribute as lists show it; with `max_size` (bytes) without values that are larger."""
+    shown = {
+        "name": name,
+        "created": stored.get("created", 0),
+        "type": shown_type(stored["type"]),
+        "shape": stored["shape"],
+    }
+    if data and not 0 < max_size < attribute_size(stored):
+        shown["value"] = attribute_value_json(stored, ignore_nan=ignore_nan)
+        if "encoding" in stored:
+            shown["encoding"] = stored["encoding"]
+    return shown
+
+
+def attribute_value_json(stored: Record, *, ignore_nan: bool = False) -> Any:
+    """Return an attribute's value; floats that are not finite are floats or, with `ignore_nan`, None."""
+    return shown_floats(stored, ignore_nan=ignore_nan)
+
+
+def _dataset_properties(record: Record) -> Record:
+    """Return creation properties with the layout asked for (1.0), and the chunk grid beside them (0.9)."""
+    properties = {**(record.get("creationProperties") or {}), "layout": shown_layout(record)}
+    dims = dims_of(record["shape"])
+    if dims is None:
+        return {"creationProperties": properties}
+    layout = record.get("layout") or properties["layout"]
+    if layout.get("class") != STRUCTURED:
+        layout = {"class": CHUNKED, "dims": list(chunk_dims(record)) or [prod(dims)]}
+    return {"creationProperties": properties, "layout": layout}
+
+
+class ObjectJsonCache:
+    """JSON of objects with their links and attributes, evicted least recently used first.
+
+    An entry is valid for one record, compared by identity: records are not modified, a changed object has a new one.
+    Records that came over the wire are new each time, and are encoded again.
+    """
+
+    def __init__(self, budget: int = CACHE_BYTES) -> None:
+        self._budget = budget
+        self._made: OrderedDict[tuple[str, bool], tuple[Record, bytes]] = OrderedDict()
+        self._nbytes = 0
+
+    @classmethod
+    def of(cls, service: Service) -> ObjectJsonCache:
+        """Make the cache of a service node."""
+        return cls()
+
+    def object_json(self, record: Record, *, ignore_nan: bool = False) -> bytes:
+        """Return an object's JSON."""
+        key = record["id"], ignore_nan
+        made = self._made.get(key)
+        if made is not None and made[0] is record:
+            self._made.move_to_end(key)
+            return made[1]
+        data = encode_json(object_json(record, links=True, attributes=True, ignore_nan=ignore_nan))
+        self._keep(key, record, data)
+        return data
+
+    def _keep(self, key: tuple[str, bool], record: Record, data: bytes) -> None:
+        self._drop(self._made.pop(key, None))
+        self._made[key] = record, data
+        self._nbytes += _weight(data)
+        while self._nbytes > self._budget:
+            self._drop(self._made.popitem(last=False)[1])
+
+    def _drop(self, made: tuple[Record, bytes] | None) -> None:
+        if made is not None:
+            self._nbytes -= _weight(made[1])
+
+
+def _weight(data: bytes) -> int:
+    return (1 + RECORD_WEIGHT) * len(data)

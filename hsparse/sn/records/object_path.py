@@ -1,0 +1,194 @@
+"""Objects by id and by path: checked ids, paths resolved link by link, and the paths of all groups of a domain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from hsparse.errors import NOT_THERE, BadRequest, NotFound
+from hsparse.model.link import HARD, SOFT, link_file
+from hsparse.model.objid import check_id, collection_of, domain_hex
+from hsparse.model.right import Right
+from hsparse.sn.context import Context, Domain
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.records.access import find_domain, normal_path, require_right
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import Outcome
+
+MAX_HOPS = 64
+"""Soft and external links followed for one path; more is taken for a circle."""
+MAX_PATH = 32 * 1024
+STEPS_AT_ONCE = 64
+"""Cached records are read without waiting: after this many steps, other requests run."""
+READS_AT_ONCE = 500
+"""Records asked for in one message, so that neither it nor its reply grows with the domain."""
+MAX_GROUPS = 100_000
+"""Groups whose paths are remembered; what can only be reached by others has no path."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPath:
+    """The object that a path leads to, and the domain it is in."""
+
+    domain: Domain
+    id: str
+
+
+async def resolve_object(
+    context: Context, domain: Domain, h5path: str, start: str | None = None
+) -> tuple[Domain, Record]:
+    """Return the record at `h5path`, and its domain, for the request's own parameters.
+
+    A relative path starts at group `start`, at `parent_id` or `grpid`, else at the root group. Soft and
+    external links are followed with `follow_soft_links` and `follow_external_links`; otherwise one on the
+    way is a `BadRequest`. `NotFound` names the title that is missing.
+    """
+    place = await resolve_path(context, domain, h5path, start)
+    return place.domain, await context.service.owners.record(place.id)
+
+
+async def resolve_path(
+    context: Context, domain: Domain, h5path: str, start: str | None = None
+) -> ResolvedPath:
+    """Resolve `h5path` as `resolve_object` does, without reading the object: it may not exist."""
+    start = start or context.arg("parent_id") or context.arg("grpid")
+    place = ResolvedPath(domain, check_member(start, domain, "groups") if start else root_of(domain))
+    return await _Path(context).follow(place, h5path)
+
+
+def root_of(domain: Domain) -> str:
+    """Return the root group's id; `BadRequest` for a folder."""
+    if domain.root is None:
+        raise BadRequest(f"{domain.path} is a folder: it has no objects.")
+    return domain.root
+
+
+def check_member(id: str, domain: Domain, collection: str | None = None) -> str:
+    """Return `id` when it is well formed, in `collection` and of this domain; `BadRequest` otherwise."""
+    check_id(id, collection)
+    if domain_hex(id) != domain_hex(root_of(domain)):
+        raise BadRequest(f"{id} is not in the domain {domain.path}.")
+    return id
+
+
+async def requested(context: Context, collection: str | None = None) -> Record:
+    """Return the record of the request's object."""
+    return await context.service.owners.record(requested_id(context, collection))
+
+
+def requested_id(context: Context, collection: str | None = None) -> str:
+    """Return the id in the request's path, checked; of any collection, the path's own, without one."""
+    return check_member(context.request.match_info["id"], context.domain, collection or context.collection)
+
+
+class _Path:
+    """The resolution of one path; it counts the links that it follows."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._soft = context.flag("follow_soft_links")
+        self._external = context.flag("follow_external_links")
+        self._hops = 0
+        self._steps = 0
+
+    async def follow(self, place: ResolvedPath, h5path: str) -> ResolvedPath:
+        if len(h5path) > MAX_PATH:
+            raise BadRequest(f"The path has {len(h5path)} characters; the limit is {MAX_PATH}.")
+        if h5path.startswith("/"):
+            place = ResolvedPath(place.domain, root_of(place.domain))
+        for title in h5path.split("/"):
+            if title not in ("", "."):
+                place = await self._step(place, title, h5path)
+        return place
+
+    async def _step(self, place: ResolvedPath, title: str, h5path: str) -> ResolvedPath:
+        self._steps += 1
+        if self._steps % STEPS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+        if collection_of(place.id) != "groups":
+            raise NotFound(f"There is no {title!r} on the path {h5path!r}: {place.id} is not a group.")
+        record = await self._context.service.owners.record(place.id)
+        link = (record.get("links") or {}).get(title)
+        if link is None:
+            raise NotFound(f"There is no link {title!r} on the path {h5path!r}.")
+        if link["class"] == HARD:
+            return ResolvedPath(place.domain, link["id"])
+        self._hops += 1
+        if self._hops > MAX_HOPS:
+            raise BadRequest(
+                f"The path {h5path!r} needs more than {MAX_HOPS} links followed; they may form a circle."
+            )
+        if link["class"] == SOFT:
+            if not self._soft:
+                raise BadRequest(
+                    f"{title!r} on the path {h5path!r} is a soft link; follow it by follow_soft_links=1."
+                )
+            return await self.follow(place, link["h5path"])
+        if not self._external:
+            raise BadRequest(f"{title!r} is an external link; follow it by follow_external_links=1.")
+        return await self._enter(link_file(link), link["h5path"])
+
+    async def _enter(self, file: str, h5path: str) -> ResolvedPath:
+        """Continue in another domain, where the principal must have the right to read."""
+        service = self._context.service
+        domain = await find_domain(service, normal_path(service, file))
+        await require_right(self._context, domain, Right.READ)
+        return await self.follow(ResolvedPath(domain, root_of(domain)), h5path)
+
+
+async def walk_groups(owners: Owners, start: str) -> AsyncGenerator[tuple[str, Record], None]:
+    """Yield the groups reachable from group `start`, itself first, each once: a path it has, and its record.
+
+    Links to groups that are gone are passed over. After `MAX_GROUPS` it ends.
+    """
+    paths = {start: "/"}
+    level = [start]
+    while level:
+        following: list[str] = []
+        for first in range(0, len(level), READS_AT_ONCE):
+            some = level[first : first + READS_AT_ONCE]
+            for id, outcome in zip(some, await owners.read(*some), strict=True):
+                if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
+                    continue
+                record = outcome.unwrap()
+                yield paths[id], record
+                for title, target in hard_links(record):
+                    if collection_of(target) == "groups" and target not in paths and len(paths) < MAX_GROUPS:
+                        paths[target] = join_path(paths[id], title)
+                        following.append(target)
+        level = following
+
+
+async def paths_to(owners: Owners, start: str, target: str) -> list[str]:
+    """Return the paths from group `start` to `target`, one for each hard link to it, shortest first."""
+    if target == start:
+        return ["/"]
+    groups = walk_groups(owners, start)
+    async with aclosing(groups):
+        return [
+            join_path(path, title)
+            async for path, record in groups
+            for title, id in hard_links(record)
+            if id == target
+        ]
+
+
+def hard_links(record: Record) -> list[tuple[str, str]]:
+    """Return a group's hard links as (title, id), ordered by title."""
+    links = record.get("links") or {}
+    return [(title, links[title]["id"]) for title in sorted(links) if links[title].get("class") == HARD]
+
+
+def join_path(path: str, title: str) -> str:
+    """Return the path of a group's member."""
+    return path + title if path.endswith("/") else f"{path}/{title}"
+
+
+async def read_records(owners: Owners, ids: Sequence[str]) -> list[Outcome]:
+    """Read any number of records, in messages of a bounded size; one outcome an id, in order."""
+    outcomes: list[Outcome] = []
+    for first in range(0, len(ids), READS_AT_ONCE):
+        outcomes += await owners.read(*ids[first : first + READS_AT_ONCE])
+    return outcomes

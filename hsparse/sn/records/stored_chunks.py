@@ -1,0 +1,237 @@
+"""The stored chunks of a dataset, as HDF5's chunk query functions report them: coordinates, address, size, filter mask.
+
+With URLs, where they are asked for, by which anybody can read a chunk's object or file for some time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Unsupported
+from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED, ChunkRows
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.selection import Selection
+from hsparse.model.filter_json import SECTIONS
+from hsparse.model.objid import chunk_key, chunk_name, chunk_prefix, map_key
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.records.access import FileRights
+from hsparse.sn.records.dataset import Dataset, list_chunks
+from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks, SignKeys
+
+Json = dict[str, Any]
+Scaled = tuple[int, ...]
+MOST_CHUNKS = 1 << 20
+"""The most chunks whose coordinates are in memory at a time."""
+MAP_PAGE = 9999
+"""Chunks asked for at a time where all are: one fewer than ten pages of a listing have, which spares one more."""
+ROWS_AT_ONCE = 1000
+"""Chunks that are converted to JSON before other requests run: some 10 ms."""
+
+
+class ChunkOrder(StrEnum):
+    """The order of an iteration (H5D_chunk_order_t): as they are listed, by coordinates, by address."""
+
+    NATIVE = "native"
+    COORD = "coord"
+    ADDR = "addr"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkQuery:
+    """The chunks to list: those that a selection meets (None: all), after one, without the first `skip`."""
+
+    selection: Selection | None
+    order: ChunkOrder
+    after: Scaled = ()
+    skip: int = 0
+    limit: int = 1000
+
+
+def map_query(after: Scaled = ()) -> ChunkQuery:
+    """Return the query for a page of all chunks: those after one, in the cheapest order."""
+    return ChunkQuery(None, ChunkOrder.NATIVE, after, 0, MAP_PAGE)
+
+
+class ChunkPages(Protocol):
+    """The stored chunks of one dataset, page by page; `grid` is the grid of these chunks."""
+
+    grid: Grid
+
+    async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
+        """Return some chunks, each as answers have it, and the one to continue after (empty: no more).
+
+        A page that others follow may have fewer than the limit, even none.
+        """
+        ...
+
+
+class StoredChunks(ChunkPages, Protocol):
+    """The stored chunks of one dataset: paged, counted, by coordinates."""
+
+    async def count(self, selection: Selection | None) -> int:
+        """Return how many chunks a selection meets."""
+        ...
+
+    async def find(self, scaled: Scaled) -> Json | None:
+        """Return one chunk, None where it is not stored."""
+        ...
+
+    async def scaled(self) -> NDArray[np.uint64]:
+        """Return the scaled coordinates of all, (n, rank) uint64."""
+        ...
+
+
+async def defined_chunks(chunks: ChunkPages) -> AsyncGenerator[Json, None]:
+    """Yield every chunk that has defined elements."""
+    rows, marker = await chunks.page(map_query())
+    while True:
+        for row in rows:
+            if row.get("defined", 1):
+                yield row
+        if not marker:
+            return
+        rows, marker = await chunks.page(map_query(marker))
+
+
+def refuse_filter_mask(row: Json) -> None:
+    """Raise `Unsupported` for a chunk with a filter mask, where references have no place for one."""
+    if row.get("filter_mask"):
+        raise Unsupported(
+            f"The chunk {row['scaled']} in {row['key']} was stored without some of its filters (mask "
+            f"{row['filter_mask']}), which references have no word for; read values, or the map in JSON."
+        )
+
+
+class OwnChunks:
+    """The chunks of a dataset that has objects of its own: an object's key is the address."""
+
+    def __init__(self, owners: Owners, dataset: Dataset, bucket: str) -> None:
+        self._owners = owners
+        self._dataset = dataset
+        self._bucket = bucket
+        self.grid = dataset.grid
+
+    async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
+        dataset = self._dataset
+        message = ListChunks(
+            dataset.spec,
+            dataset.extent,
+            wanted.selection,
+            wanted.order is ChunkOrder.COORD,
+            wanted.after,
+            wanted.skip,
+            wanted.limit,
+        )
+        page = await self._owners.ask_owner(map_key(dataset.id), message)
+        found: list[Json] = []
+        for first in range(0, len(page.rows), ROWS_AT_ONCE):
+            found += self._shown(page.rows.take(np.arange(first, min(first + ROWS_AT_ONCE, len(page.rows)))))
+            await asyncio.sleep(0)
+        return found, page.marker
+
+    async def count(self, selection: Selection | None) -> int:
+        message = CountChunks(self._dataset.spec, self._dataset.extent, selection)
+        return await self._owners.ask_owner(map_key(self._dataset.id), message)
+
+    async def find(self, scaled: Scaled) -> Json | None:
+        key = chunk_key(self._dataset.id, scaled)
+        shown = self._shown(await self._owners.ask_owner(key, FindChunk(self._dataset.spec, scaled)))
+        return shown[0] if shown else None
+
+    async def scaled(self) -> NDArray[np.uint64]:
+        found = await list_chunks(self._owners, self._dataset, most=MOST_CHUNKS)
+        counts = np.array(self.grid.counts, np.uint64)
+        return found[(found < counts).all(axis=1)]
+
+    def _shown(self, rows: ChunkRows) -> list[Json]:
+        sparse, prefix = self._dataset.spec.sparse, chunk_prefix(self._dataset.id)
+        offsets = rows.scaled * np.array(self.grid.chunk, np.uint64)
+        columns = (rows.scaled.tolist(), offsets.tolist(), rows.size.tolist(), rows.etags)
+        found: list[Json] = [
+            {
+                "scaled": scaled,
+                "offset": offset,
+                "bucket": self._bucket,
+                "key": prefix + chunk_name(scaled),
+                "address": 0,
+                "size": size,
+                **({} if sparse else {"filter_mask": 0}),
+                "etag": etag,
+            }
+            for scaled, offset, size, etag in zip(*columns, strict=True)
+        ]
+        if sparse:
+            for shown, table, defined in zip(
+                found, rows.sections.tolist(), rows.defined.tolist(), strict=True
+            ):
+                shown["sections"] = sections_json(table)
+                shown["size"] = sum(row[SIZE] for row in table)
+                shown["defined"] = defined
+        return found
+
+
+def chunk_place(grid: Grid, scaled: Sequence[int]) -> Json:
+    """Return how answers say where a chunk is: scaled coordinates, and those of its first element."""
+    return {"scaled": list(scaled), "offset": list(grid.origin(scaled))}
+
+
+def sections_json(table: list[list[int]]) -> list[Json]:
+    """Return the sections of a structured chunk as answers have them; `offset` from the chunk's first byte."""
+    shown, offset = [], 0
+    for kind, row in zip(SECTIONS, table, strict=False):
+        shown.append(
+            {
+                "type": kind,
+                "offset": offset,
+                "size": row[SIZE],
+                "unfiltered_size": row[UNFILTERED],
+                "filter_mask": row[MASK],
+            }
+        )
+        offset += row[SIZE]
+    return shown
+
+
+class SignedChunks:
+    """The chunks of another `StoredChunks`, each with a `url` that is valid for `seconds`.
+
+    Of chunks in files, `rights` are the asker's: `Forbidden` where they do not have the file itself read.
+    """
+
+    def __init__(
+        self, chunks: StoredChunks, owners: Owners, seconds: int, rights: FileRights | None = None
+    ) -> None:
+        self._chunks = chunks
+        self._owners = owners
+        self._seconds = seconds
+        self._rights = rights
+        self.grid = chunks.grid
+
+    async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
+        rows, marker = await self._chunks.page(wanted)
+        return await self._signed(rows), marker
+
+    async def count(self, selection: Selection | None) -> int:
+        return await self._chunks.count(selection)
+
+    async def find(self, scaled: Scaled) -> Json | None:
+        found = await self._chunks.find(scaled)
+        return None if found is None else (await self._signed([found]))[0]
+
+    async def scaled(self) -> NDArray[np.uint64]:
+        return await self._chunks.scaled()
+
+    async def _signed(self, rows: list[Json]) -> list[Json]:
+        keys = tuple(dict.fromkeys(row["key"] for row in rows))
+        if self._rights is not None:
+            await self._rights.require(*(f"s3://{self._rights.bucket}/{key}" for key in keys))
+        signed = await self._owners.ask_any(SignKeys(keys, self._seconds))
+        urls = dict(zip(keys, signed, strict=True))
+        return [{**row, "url": urls[row["key"]]} for row in rows]

@@ -1,0 +1,75 @@
+"""The type in a request: as an item, by a predefined name, or by ids of committed types, at any depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hsparse.errors import BadRequest
+from hsparse.model.datatype import MAX_DEPTH, MAX_PARTS, Datatype, parse_type
+from hsparse.sn.context import Context
+from hsparse.sn.records.object_path import check_member, read_records
+from hsparse.wire.message import Record
+
+PREFIX = "datatypes/"
+
+
+async def read_type(context: Context, body: Record) -> Datatype:
+    """Return the `type` of a body; the item of a committed type, wherever it stands, has the type's `id`."""
+    item = body.get("type")
+    if item is None:
+        raise BadRequest("A type is needed, and none is given.")
+    named: dict[str, None] = {}
+    _collect(item, named, 0)
+    if not named:
+        return parse_type(item)
+    ids = [check_member(id, context.domain, "datatypes") for id in named]
+    outcomes = await read_records(context.service.owners, ids)
+    committed = {
+        id: {**outcome.unwrap()["type"], "id": id} for id, outcome in zip(ids, outcomes, strict=True)
+    }
+    return parse_type(_resolved(item, committed))
+
+
+def committed_id(item: Any) -> str | None:
+    """Return the id of a committed type, where an item is one: `t-...` or `datatypes/t-...`."""
+    if not isinstance(item, str):
+        return None
+    id = item.removeprefix(PREFIX)
+    return id if id.startswith("t-") else None
+
+
+def _collect(item: Any, named: dict[str, None], depth: int) -> None:
+    """Note the ids of committed types in an item that may be anything; the rest is for `parse_type` to judge."""
+    id = committed_id(item)
+    if id is not None:
+        named[id] = None
+        if len(named) > MAX_PARTS:
+            raise BadRequest(f"The type names more than {MAX_PARTS} committed types.")
+    elif isinstance(item, dict) and depth <= MAX_DEPTH:
+        for part in _parts(item):
+            _collect(part, named, depth + 1)
+
+
+def _parts(item: Record) -> list[Any]:
+    fields = item.get("fields")
+    inside = (
+        [field.get("type") for field in fields if isinstance(field, dict)] if isinstance(fields, list) else []
+    )
+    return [item.get("base"), *inside]
+
+
+def _resolved(item: Any, committed: dict[str, Record]) -> Any:
+    id = committed_id(item)
+    if id is not None:
+        return committed.get(id, item)
+    if not isinstance(item, dict):
+        return item
+    result = dict(item)
+    if "base" in item:
+        result["base"] = _resolved(item["base"], committed)
+    if isinstance(item.get("fields"), list):
+        result["fields"] = [
+            {**field, "type": _resolved(field.get("type"), committed)} if isinstance(field, dict) else field
+            for field in item["fields"]
+        ]
+    return result

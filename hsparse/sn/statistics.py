@@ -1,0 +1,296 @@
+"""Statistics of domains and datasets: numbers and bytes of objects in the store, from the listing of keys.
+
+They are counted when they are asked for and kept in `.info.json`; a request waits for a count at most `WAIT` seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from hsparse.clock import Clock
+from hsparse.errors import NOT_THERE
+from hsparse.model.dataspace import num_elements
+from hsparse.model.datatype import parse_type
+from hsparse.model.objid import chunk_of_key, chunk_prefix, domain_prefix, is_map_key, summary_id
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.linked.linked_counts import linked_counts
+from hsparse.sn.records.object_path import READS_AT_ONCE
+from hsparse.sn.service import Service
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import ListKeys, PutRecord
+
+KEYS_AT_ONCE = 10_000
+MAX_LISTED = 10_000
+"""Datasets whose own counts are kept beside the sums."""
+SUMMARY = ".info.json"
+SUMMED = ("num_chunks", "allocated_bytes", "logical_bytes", "linked_bytes", "num_linked_chunks")
+log = logging.getLogger(__name__)
+WAIT = 1.0
+"""Seconds that an answer waits for a count; after that it has the last one."""
+REST = 4.0
+"""A count that took longer than `WAIT` is reused for this many times its duration."""
+SCANS_AT_ONCE = 8
+TIMES = ("scan_start", "scan_complete")
+
+
+@dataclass(slots=True)
+class _DatasetCount:
+    """The keys of one dataset: its id, when it was last written, its chunks and their bytes."""
+
+    id: str
+    modified: float = 0.0
+    chunks: int = 0
+    size: int = 0
+    recorded: bool = False
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts of the keys listed so far; keys come in order, so that a dataset's are together."""
+
+    groups: int = 0
+    datatypes: int = 0
+    metadata: int = 0
+    modified: float = 0.0
+    datasets: list[_DatasetCount] = field(default_factory=list)
+
+    def add(self, key: str, size: int, modified: float) -> None:
+        name = key.rpartition("/")[2]
+        if name == SUMMARY or is_map_key(key):
+            return
+        self.modified = max(self.modified, modified)
+        if name in (".group.json", ".datatype.json"):
+            self.groups += name == ".group.json"
+            self.datatypes += name == ".datatype.json"
+            self.metadata += size
+            return
+        if name != ".dataset.json" and chunk_of_key(key) is None:
+            return
+        id = dataset_of_key(key)
+        if not self.datasets or self.datasets[-1].id != id:
+            self.datasets.append(_DatasetCount(id))
+        stored = self.datasets[-1]
+        stored.modified = max(stored.modified, modified)
+        if name == ".dataset.json":
+            self.metadata += size
+            stored.recorded = True
+        else:
+            stored.chunks += 1
+            stored.size += size
+
+    def finished(self, *, all: bool = False) -> list[_DatasetCount]:
+        """Take out the datasets that no key will follow of: all but the last, or all at the end."""
+        count = len(self.datasets) if all else max(len(self.datasets) - 1, 0)
+        done, self.datasets = self.datasets[:count], self.datasets[count:]
+        return [stored for stored in done if stored.recorded]  # not chunks that are left of a deleted one
+
+
+async def scan_domain(owners: Owners, root: str) -> Record:
+    """Return the summary of a domain as `.info.json` has it, without the times of the scan.
+
+    Numbers of groups, datatypes, datasets and chunks, bytes, a checksum of the listing, and the counts of
+    each dataset, of the first `MAX_LISTED`. In memory is no more than that and one page of keys.
+    """
+    tally, digest = _Tally(), hashlib.md5(usedforsecurity=False)
+    sums: Record = dict.fromkeys(SUMMED, 0)
+    datasets: Record = {}
+    count = 0
+    async for page in _pages(owners, domain_prefix(root)):
+        for key, size, modified in page:
+            tally.add(key, size, modified)
+            if not key.endswith(SUMMARY) and not is_map_key(key):
+                digest.update(f"{key} {size} {modified}\n".encode())
+        count += await _fold(owners, tally.finished(), sums, datasets)
+    count += await _fold(owners, tally.finished(all=True), sums, datasets)
+    return {
+        **sums,
+        "num_groups": tally.groups,
+        "num_datatypes": tally.datatypes,
+        "num_datasets": count,
+        "metadata_bytes": tally.metadata,
+        "lastModified": tally.modified,
+        "md5_sum": digest.hexdigest(),
+        "datasets": datasets,
+    }
+
+
+async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, datasets: Record) -> int:
+    """Add datasets to the sums; return how many there are."""
+    count = 0
+    for first in range(0, len(done), READS_AT_ONCE):
+        some = done[first : first + READS_AT_ONCE]
+        for stored, outcome in zip(some, await owners.read(*(one.id for one in some)), strict=True):
+            if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
+                continue  # deleted since it was listed
+            record = outcome.unwrap()
+            counts = _dataset_counts(record, stored) | await linked_counts(owners, record)
+            count += 1
+            for key in SUMMED:
+                sums[key] += counts[key]
+            if len(datasets) < MAX_LISTED:
+                datasets[stored.id] = counts
+    return count
+
+
+def _dataset_counts(record: Record, stored: _DatasetCount) -> Record:
+    """Return a dataset's counts; of a variable-length type nothing but the stored bytes is known."""
+    datatype = parse_type(record["type"])
+    logical = num_elements(record["shape"]) * datatype.guessed_size
+    return {
+        "lastModified": stored.modified,
+        "num_chunks": stored.chunks,
+        "allocated_bytes": stored.size,
+        "logical_bytes": stored.size if datatype.is_variable else logical,
+    }
+
+
+async def scan_dataset(owners: Owners, id: str) -> tuple[int, int]:
+    """Return a dataset's number of stored chunks, and their bytes."""
+    count = total = 0
+    async for page in _pages(owners, chunk_prefix(id)):
+        for key, size, _ in page:
+            if chunk_of_key(key) is not None:
+                count, total = count + 1, total + size
+    return count, total
+
+
+def dataset_of_key(key: str) -> str:
+    """Return the id of the dataset whose record or chunk `db/<uuid1>/d/<uuid2>/<name>` is."""
+    _, first, _, second, _ = key.split("/")
+    return f"d-{first}-{second}"
+
+
+async def _pages(owners: Owners, prefix: str) -> AsyncIterator[list[tuple[str, int, float]]]:
+    marker = ""
+    while True:
+        listing = await owners.ask_any(ListKeys(prefix, start_after=marker, limit=KEYS_AT_ONCE))
+        yield list(zip(listing.keys, listing.sizes, listing.modified, strict=True))
+        if not listing.more or not listing.keys:
+            return
+        marker = listing.keys[-1]
+
+
+class Statistics:
+    """Counts domains, each at most once at a time, and continues when no request waits any more."""
+
+    def __init__(self, owners: Owners, clock: Clock, bucket: str) -> None:
+        self._owners = owners
+        self._clock = clock
+        self._bucket = bucket
+        self._running: dict[str, asyncio.Task[Record]] = {}
+        self._gate = asyncio.Semaphore(SCANS_AT_ONCE)
+
+    @classmethod
+    def of(cls, service: Service) -> Statistics:
+        """Make the statistics of a service node."""
+        return cls(service.owners, service.clock, service.settings.bucket)
+
+    async def of_domain(self, root: str) -> Record | None:
+        """Return a domain's summary, counted now or, if that takes too long, last; None when it never was."""
+        kept = await self._kept(root)
+        if kept is not None and self._rests(kept):
+            return kept
+        try:
+            async with asyncio.timeout(WAIT):
+                return await self.rescan(root)
+        except TimeoutError:
+            return kept
+
+    async def of_dataset(self, root: str, id: str) -> tuple[int, int] | None:
+        """Return a dataset's number of stored chunks and their bytes, as `of_domain` does."""
+        try:
+            async with asyncio.timeout(WAIT):
+                return await scan_dataset(self._owners, id)
+        except TimeoutError:
+            counts = ((await self._kept(root)) or {}).get("datasets", {}).get(id)
+            return None if counts is None else (counts["num_chunks"], counts["allocated_bytes"])
+
+    async def rescan(self, root: str) -> Record:
+        """Count a domain, all that was stored before this call, and return its summary."""
+        if root in self._running:
+            await asyncio.wait({self._running[root]})  # it may have listed the keys before the last write
+        task = self._running.get(root)
+        if task is None:
+            task = self._running[root] = asyncio.create_task(self._scan(root))
+            task.add_done_callback(lambda done: self._ended(root, done))
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Stop counting."""
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, root: str, task: asyncio.Task[Record]) -> None:
+        del self._running[root]
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("The domain of %s could not be counted: %s", root, task.exception())
+
+    async def _scan(self, root: str) -> Record:
+        async with self._gate:
+            started = self._clock.now()
+            counted = await scan_domain(self._owners, root)
+            summary = counted | {"bucket": self._bucket, "scan_start": started}
+            summary["scan_complete"] = self._clock.now()
+            await self._keep(root, summary)
+            return summary
+
+    async def _keep(self, root: str, summary: Record) -> None:
+        """Keep a summary that says something new, of a domain that is still there."""
+        there, kept = await self._owners.read(root, summary_id(root))
+        known = kept.failure is None and _counts(kept.unwrap()) == _counts(summary)
+        if there.failure is not None or (known and not _slow(summary)):
+            return
+        outcome = (await self._owners.change(PutRecord(summary_id(root), summary)))[0]
+        if outcome.failure is not None:
+            # Only the next answer is slower for it.
+            log.warning("The summary of %s could not be kept: %s", root, outcome.failure.message)
+
+    async def _kept(self, root: str) -> Record | None:
+        outcome = (await self._owners.read(summary_id(root)))[0]
+        if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
+            return None
+        return outcome.unwrap()
+
+    def _rests(self, kept: Record) -> bool:
+        took = _time(kept, "scan_complete") - _time(kept, "scan_start")
+        return _slow(kept) and self._clock.now() < _time(kept, "scan_complete") + REST * took
+
+
+def summary_json(summary: Record | None, modified: float) -> Record:
+    """Return what `verbose` adds to a domain that was `modified`; without a summary all counts are 0."""
+    counts = summary or {}
+    keys = (
+        *(key for key in SUMMED if key != "logical_bytes"),
+        "num_groups",
+        "num_datatypes",
+        "metadata_bytes",
+    )
+    shown: Record = {key: counts.get(key, 0) for key in keys}
+    datasets = counts.get("datasets") or {}
+    shown["num_datasets"] = counts.get("num_datasets", len(datasets))
+    objects = ("num_groups", "num_datatypes", "num_datasets", "num_chunks")
+    shown["num_objects"] = sum(shown[key] for key in objects)
+    shown["total_size"] = shown["metadata_bytes"] + shown["allocated_bytes"]
+    shown["md5_sum"] = counts.get("md5_sum", "")
+    shown["lastModified"] = max(modified, counts.get("lastModified", 0.0))
+    return shown | ({} if summary is None else {"scan_info": summary})
+
+
+def _counts(summary: Record) -> Record:
+    return {key: value for key, value in summary.items() if key not in TIMES}
+
+
+def _slow(summary: Record) -> bool:
+    return _time(summary, "scan_complete") - _time(summary, "scan_start") > WAIT
+
+
+def _time(summary: Record, key: str) -> float:
+    value: Any = summary.get(key)
+    return float(value) if isinstance(value, int | float) else 0.0

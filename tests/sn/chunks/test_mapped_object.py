@@ -1,0 +1,28 @@
+"""What maps go through: groups once, datasets by every hard link."""
+
+from __future__ import annotations
+
+from hsparse.sn.chunks.mapped_object import mapped_objects
+from hsparse.testing.rest_client import RestClient
+
+
+async def test_groups_come_once_and_datasets_by_each_link(rest: RestClient, root: str) -> None:
+    ids = {}
+    for path in ("/one", "/a/two", "/a/b/three"):
+        body = {"type": "H5T_STD_I32LE", "h5path": path}
+        ids[path] = (await rest("POST", "/datasets", body, implicit=1))["id"]
+    group = (await rest("GET", "/groups/", h5path="/a"))["id"]
+    await rest("PUT", f"/groups/{root}/links/loop", {"id": group})
+    await rest("PUT", f"/groups/{group}/links/again", {"id": ids["/one"]})
+    await rest("PUT", f"/groups/{group}/links/soft", {"h5path": "/one"})
+    gone = (await rest("POST", "/datasets", {"type": "H5T_STD_I32LE", "h5path": "/gone"}))["id"]
+    await rest("DELETE", f"/datasets/{gone}")
+    found = [one async for one in mapped_objects(rest.service.owners, root)]
+    assert [one.path for one in found if not one.is_dataset] == ["/", "/a", "/a/b"]
+    datasets = [(one.path, one.record["id"], one.first) for one in found if one.is_dataset]
+    assert datasets == [
+        ("/one", ids["/one"], "/one"),
+        ("/a/again", ids["/one"], "/one"),
+        ("/a/two", ids["/a/two"], "/a/two"),
+        ("/a/b/three", ids["/a/b/three"], "/a/b/three"),
+    ]

@@ -1,0 +1,101 @@
+"""Listing what is in a folder."""
+
+from __future__ import annotations
+
+import pytest
+
+from hsparse.sn.domains import folder_handlers
+from hsparse.testing.rest_client import RestClient
+
+HOME = "/home/test_user1"
+
+
+@pytest.fixture
+async def folder(bare: RestClient) -> RestClient:
+    for name in ("b.h5", "a.h5", "c.h5"):
+        await bare("PUT", "/", {}, domain=f"{HOME}/{name}")
+    await bare("PUT", "/", {"folder": True}, domain=f"{HOME}/sub")
+    await bare("PUT", "/", {}, domain=f"{HOME}/sub/inner.h5")
+    return bare
+
+
+async def names(rest: RestClient, **options: object) -> list[str]:
+    reply = await rest("GET", "/domains", **{"domain": HOME + "/", **options})
+    assert reply.status == 200
+    return [one["name"].removeprefix(HOME + "/") for one in reply["domains"]]
+
+
+async def test_what_is_directly_there_by_name(folder: RestClient) -> None:
+    assert await names(folder) == ["a.h5", "b.h5", "c.h5", "sub"]
+    assert await names(folder, domain=HOME) == ["a.h5", "b.h5", "c.h5", "sub"]
+    assert await names(folder, domain=f"{HOME}/sub/") == ["sub/inner.h5"]
+
+
+async def test_an_entry_is_as_hsds_shows_it(folder: RestClient) -> None:
+    first, *_, last = (await folder("GET", "/domains", domain=HOME + "/"))["domains"]
+    assert set(first) == {"root", "class", "owner", "created", "lastModified", "name", "hrefs"}
+    assert (first["class"], last["class"]) == ("domain", "folder")
+    assert "root" not in last
+    assert first["hrefs"][0]["href"].endswith(f"/?domain={HOME}/a.h5")
+
+
+async def test_in_parts(folder: RestClient) -> None:
+    assert await names(folder, Limit=2) == ["a.h5", "b.h5"]
+    assert await names(folder, Limit=2, Marker=f"{HOME}/b.h5") == ["c.h5", "sub"]
+    assert await names(folder, Marker=f"{HOME}/sub") == []
+
+
+async def test_by_pattern(folder: RestClient) -> None:
+    assert await names(folder, pattern="*.h5") == ["a.h5", "b.h5", "c.h5"]
+    assert await names(folder, pattern="[ab].h?") == ["a.h5", "b.h5"]
+    assert await names(folder, pattern="[ab].h?", Limit=1, Marker=f"{HOME}/a.h5") == ["b.h5"]
+    reply = await folder("GET", "/domains", domain=HOME + "/", pattern="[a")
+    assert reply.status == 400
+
+
+async def test_by_query_on_root_attributes(folder: RestClient) -> None:
+    for name, value in (("a.h5", 1), ("b.h5", 8), ("c.h5", 9)):
+        domain = f"{HOME}/{name}"
+        root = (await folder("GET", "/", domain=domain))["root"]
+        body = {"attributes": {"n": {"type": "H5T_STD_I32LE", "value": value}}}
+        assert (await folder("PUT", f"/groups/{root}/attributes", body, domain=domain)).status == 201
+    assert await names(folder, query="n > 7") == ["b.h5", "c.h5"]
+    assert await names(folder, query="n > 7 AND n != 9") == ["b.h5"]
+    assert await names(folder, query="nope == 1") == []
+    for bad in ("n >", "__import__('os')", "n > 7; n", "lambda: 1", "n == [1]", ""):
+        assert (await folder("GET", "/domains", domain=HOME + "/", query=bad)).status == 400
+
+
+async def test_verbose_counts(folder: RestClient) -> None:
+    entry = (await folder("GET", "/domains", domain=HOME + "/", verbose=1, Limit=1))["domains"][0]
+    assert (entry["num_groups"], entry["num_datasets"]) == (1, 0)
+
+
+async def test_the_top_level(folder: RestClient) -> None:
+    for options in ({"domain": None}, {"domain": "/"}):
+        for path in ("/domains", "/"):
+            reply = await folder("GET", path, **options)
+            assert [one["name"] for one in reply["domains"]] == ["/home"]
+
+
+async def test_many_in_a_folder(bare: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_handlers, "KEYS_AT_ONCE", 16)
+    made = [f"{n:03}.h5" for n in range(60)]
+    for name in made:
+        await bare("PUT", "/", {}, domain=f"{HOME}/{name}")
+    seen: list[str] = []
+    while page := await names(bare, Limit=7, **({"Marker": f"{HOME}/{seen[-1]}"} if seen else {})):
+        seen += page
+    assert seen == made == await names(bare)
+
+
+async def test_a_query_tells_nothing_of_what_one_may_not_read(folder: RestClient) -> None:
+    domain = f"{HOME}/a.h5"
+    root = (await folder("GET", "/", domain=domain))["root"]
+    body = {"type": "H5T_STD_I32LE", "shape": "H5S_SCALAR", "value": 42}
+    assert (await folder("PUT", f"/groups/{root}/attributes/pin", body, domain=domain)).status == 201
+    assert await names(folder, query="pin == 42") == ["a.h5"]
+    assert await names(folder, query="pin == 42", user=None) == []
+    shown = (await folder("GET", "/domains", domain=HOME + "/", verbose=1, user=None))["domains"]
+    assert next(one["name"] for one in shown) == domain
+    assert not any("num_groups" in one for one in shown)

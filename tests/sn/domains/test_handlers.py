@@ -1,0 +1,140 @@
+"""Domains and folders: getting, flushing, deleting; and access control lists."""
+
+from __future__ import annotations
+
+import pytest
+
+from hsparse.testing.rest_client import RestClient
+
+
+async def test_reading_needs_a_right(rest: RestClient) -> None:
+    for user, status in (("test_user1", 200), ("test_user2", 403), (None, 403), ("admin", 200), ("joe", 401)):
+        assert (await rest("GET", "/", user=user)).status == status
+
+
+async def test_deleted_and_created_again(rest: RestClient, root: str) -> None:
+    group = (await rest("POST", "/groups", {"link": {"id": root, "name": "g"}}))["id"]
+    deleted = await rest("DELETE", "/")
+    assert (deleted.status, deleted.body) == (200, None)
+    assert (await rest("GET", "/")).status == 410
+    assert (await rest("DELETE", "/")).status == 410
+    again = await rest("PUT", "/", {})
+    assert again.status == 201
+    assert again["root"] != root
+    assert (await rest("GET", f"/groups/{group}")).status == 400
+    assert (await rest("GET", "/groups"))["groups"] == []
+
+
+async def test_only_an_empty_folder_is_deleted(rest: RestClient) -> None:
+    folder = "/home/test_user1"
+    assert (await rest("DELETE", "/", domain=folder)).status == 409
+    assert (await rest("DELETE", "/", user="test_user2")).status == 403
+    assert (await rest("DELETE", "/")).status == 200
+    assert (await rest("DELETE", "/", domain=folder)).status == 200
+    assert (await rest("GET", "/", domain=folder, user="test_user2")).status == 410
+    assert (await rest("GET", "/", domain=folder)).status == 200, "one's home comes back"
+
+
+@pytest.mark.parametrize(
+    ("body", "params", "status"),
+    [
+        (None, {"flush": 1}, 204),
+        ({"flush": 1, "getdnids": 1}, {}, 200),
+        ({"flush": True}, {"getdnids": 1}, 200),
+        (None, {"rescan": 1}, 204),
+    ],
+)
+async def test_flush(rest: RestClient, body: object, params: dict[str, int], status: int) -> None:
+    reply = await rest("PUT", "/", body, **params)
+    assert reply.status == status
+    if status == 200:
+        assert reply.body == {"dn_ids": ["dn-001"]}
+    assert (await rest("PUT", "/", body, user="test_user2", **params)).status == 403
+
+
+async def test_everything_in_one_answer(rest: RestClient, root: str) -> None:
+    group = (await rest("POST", "/groups", {"link": {"id": root, "name": "g"}}))["id"]
+    body = {"type": "H5T_STD_I32LE", "shape": [4], "link": {"id": group, "name": "d"}}
+    dataset = (await rest("POST", "/datasets", body))["id"]
+    await rest("PUT", f"/datasets/{dataset}/attributes/a", {"type": "H5T_STD_I8LE", "value": 3})
+    got = await rest("GET", "/", getdnids=1, getobjs="T", include_attrs="T")
+    objects = got["domain_objs"]
+    assert set(objects) == {root, group, dataset}
+    assert objects[group]["links"]["d"]["id"] == dataset
+    assert objects[dataset]["attributes"]["a"]["value"] == 3
+    for key in ("id", "root", "created", "type", "shape", "creationProperties"):
+        assert key in objects[dataset]
+
+
+async def test_a_domain_of_any_size_in_one_answer(rest: RestClient, root: str) -> None:
+    made: set[str] = {root}
+    for first in range(0, 12_000, 4000):
+        names = [f"d{n}" for n in range(first, first + 4000)]
+        bodies = [{"type": "H5T_STD_I8LE", "link": {"id": root, "name": name}} for name in names]
+        reply = await rest("POST", "/datasets", bodies)
+        made |= {one["id"] for one in reply["objects"]}
+    got = await rest("GET", "/", getobjs=1, include_attrs=1, getdnids=1)
+    assert set(got["domain_objs"]) == made
+    assert len(got["domain_objs"][root]["links"]) == 12_000
+    assert (got["root"], got["dn_ids"]) == (root, ["dn-001"])
+    assert "Content-Length" not in got.headers
+    assert got.headers["Content-Type"] == "application/json; charset=utf-8"
+    listed = (await rest("GET", "/datasets", Limit=7_000))["datasets"]
+    assert listed == sorted(made - {root})[:7000]
+    assert (await rest("GET", "/datasets", Marker=listed[-1]))["datasets"] == sorted(made - {root})[7000:]
+
+
+ALL = ("create", "read", "update", "delete", "readACL", "updateACL")
+
+
+async def test_the_owner_has_everything(rest: RestClient) -> None:
+    mine = {"userName": "test_user1", **dict.fromkeys(ALL, True)}
+    assert (await rest("GET", "/acls"))["acls"] == [mine]
+    assert (await rest("GET", "/acls/test_user1"))["acl"] == mine
+    assert (await rest("GET", "/acls/joebob")).status == 404
+
+
+async def test_rights_are_given_in_parts(rest: RestClient, root: str) -> None:
+    assert (await rest("GET", "/", user="test_user2")).status == 403
+    assert (await rest("PUT", "/acls/test_user2", {"read": True, "update": False})).status == 201
+    assert (await rest("GET", "/", user="test_user2")).status == 200
+    attribute = {"type": "H5T_STD_I32LE", "value": 1}
+    assert (await rest("PUT", f"/groups/{root}/attributes/w", attribute, user="test_user2")).status == 403
+    await rest("PUT", "/acls/test_user2", {"create": True})
+    assert (await rest("PUT", f"/groups/{root}/attributes/w", attribute, user="test_user2")).status == 201
+    acl = (await rest("GET", "/acls/test_user2"))["acl"]
+    assert {key for key in ALL if acl[key]} == {"read", "create"}
+
+
+async def test_by_group_and_for_all(rest: RestClient) -> None:
+    assert (await rest("PUT", "/acls/g:test_group", {"read": True})).status == 201
+    assert (await rest("GET", "/", user="test_user2")).status == 200
+    assert (await rest("GET", "/", user=None)).status == 403
+    await rest("PUT", "/acls/default", {"read": True})
+    assert (await rest("GET", "/", user=None)).status == 200
+
+
+async def test_reading_ones_own_acl_needs_only_reading(rest: RestClient) -> None:
+    await rest("PUT", "/acls/test_user2", {"read": True})
+    assert (await rest("GET", "/acls/test_user2", user="test_user2")).status == 200
+    assert (await rest("GET", "/acls/default", user="test_user2")).status == 404
+    assert (await rest("GET", "/acls/test_user1", user="test_user2")).status == 403
+    assert (await rest("GET", "/acls", user="test_user2")).status == 403
+    assert (await rest("PUT", "/acls/test_user2", {"create": True}, user="test_user2")).status == 403
+
+
+async def test_what_is_no_right_changes_nothing(rest: RestClient) -> None:
+    before = (await rest("GET", "/acls"))["acls"]
+    bodies: tuple[object, ...] = ({"fly": True}, {"read": "yes"}, [], {"read": 1})
+    for body in bodies:
+        assert (await rest("PUT", "/acls/test_user2", body)).status == 400
+    assert (await rest("GET", "/acls"))["acls"] == before
+
+
+async def test_acls_are_inherited_from_the_folder(bare: RestClient) -> None:
+    folder = "/home/test_user1"
+    await bare("GET", "/", domain=folder)
+    await bare("PUT", "/acls/test_user2", {"read": True}, domain=folder)
+    await bare("PUT", "/acls/joe", {"read": False}, domain=folder)
+    made = await bare("PUT", "/", {}, domain=f"{folder}/x.h5")
+    assert set(made["acls"]) == {"test_user1", "test_user2"}

@@ -1,0 +1,158 @@
+"""Compressed answers."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from hsparse.clock import ManualClock
+from hsparse.dn.service import DataService
+from hsparse.model.principal import Principal
+from hsparse.sn.app import create_app
+from hsparse.sn.http.compression import SMALLEST, STREAMED, Coding, accepted_coding, encode
+from hsparse.sn.settings import Compress, ServiceSettings
+from hsparse.storage.memory import MemoryStore
+from hsparse.testing.rest_client import RestClient
+
+BINARY, ARROW = "application/octet-stream", "application/vnd.apache.arrow.stream"
+DOMAIN = "/home/ann/a.h5"
+DECODERS: dict[str | None, Any] = {
+    None: bytes,
+    "gzip": gzip.decompress,
+    "deflate": zlib.decompress,
+    "zstd": lambda data: bytes(imagecodecs.zstd_decode(data)),
+}
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("", None),
+        ("identity", None),
+        ("gzip", Coding.GZIP),
+        ("deflate, gzip", Coding.GZIP),
+        ("gzip, deflate, br, zstd", Coding.ZSTD),
+        ("GZIP;q=0.5, deflate;q=0.8", Coding.DEFLATE),
+        ("gzip;q=0", None),
+        ("gzip;q=0, *", Coding.ZSTD),
+        ("*;q=0", None),
+        ("br", None),
+        ("gzip;q=0.5, identity;q=0.9", None),
+        ("gzip;q=nan", None),
+        ("gzip;q=2", None),
+        ("gzip;q=", None),
+        (";;;,,,=", None),
+        ("gzip ; q=1.0", Coding.GZIP),
+    ],
+)
+def test_which_coding_a_client_likes_best(header: str, expected: Coding | None) -> None:
+    assert accepted_coding(header) == expected
+
+
+def test_streams_have_no_zstd() -> None:
+    assert accepted_coding("zstd", tuple(STREAMED)) is None
+    assert accepted_coding("zstd, deflate", tuple(STREAMED)) is Coding.DEFLATE
+
+
+@pytest.mark.parametrize("coding", Coding)
+def test_what_is_compressed_decodes(coding: Coding) -> None:
+    data = np.arange(5000).tobytes()
+    assert DECODERS[coding.value](encode(data, coding)) == data
+
+
+class Rig:
+    """A server with a dataset of many numbers; answers as they are on the wire."""
+
+    def __init__(self, policy: Compress) -> None:
+        clock = ManualClock()
+        self.node = DataService(MemoryStore(clock=clock), clock)
+        settings = ServiceSettings(compress=policy, page_size=1 << 18)
+        self.rest = RestClient(self.node, clock, Principal("ann"), settings=settings)
+        self.client: TestClient[web.Request, web.Application] = TestClient(
+            TestServer(create_app(self.rest.service)), auto_decompress=False
+        )
+        self.numbers = np.arange(200_000, dtype="<i4") // 7
+        self.value = self.sparse = ""
+
+    async def fill(self) -> None:
+        await self.client.start_server()
+        await self.rest.open()
+        self.rest.domain = DOMAIN
+        await self.rest("PUT", "/", {})
+        made = await self.rest("POST", "/datasets", {"type": "H5T_STD_I32LE", "shape": 200_000})
+        self.value = f"/datasets/{made['id']}/value"
+        assert (await self.rest("PUT", self.value, self.numbers.tobytes())).status == 200
+        layout = {"class": "H5D_STRUCT_CHUNK", "dims": [20_000], "flags": ["H5D_SPARSE_DATA"]}
+        body = {"type": "H5T_STD_I32LE", "shape": 200_000, "creationProperties": {"layout": layout}}
+        made = await self.rest("POST", "/datasets", body)
+        self.sparse = f"/datasets/{made['id']}/value"
+        assert (await self.rest("PUT", self.sparse, self.numbers.tobytes())).status == 200
+
+    async def get(self, path: str, accept: str, coding: str, **params: str) -> tuple[Any, bytes]:
+        headers = {"Authorization": "ann", "Accept": accept, "Accept-Encoding": coding}
+        async with self.client.get(path, params={"domain": DOMAIN, **params}, headers=headers) as answer:
+            data = await answer.read()
+            assert answer.status == 200
+            used = answer.headers.get("Content-Encoding")
+            if "Content-Length" in answer.headers:
+                assert int(answer.headers["Content-Length"]) == len(data)
+            return answer.headers, DECODERS[used](data)
+
+
+@pytest.fixture(params=list(Compress))
+async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+    made = Rig(request.param)
+    await made.fill()
+    yield made
+    await made.client.close()
+    await made.rest.close()
+    await made.node.close()
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd", ""])
+async def test_every_kind_of_answer_decodes_to_the_same(rig: Rig, coding: str) -> None:
+    policy = rig.rest.service.settings.compress
+    cases = (
+        ("application/json", rig.value, {"select": "[0:20000]"}, policy is not Compress.NONE, False),
+        (BINARY, rig.value, {"select": "[0:20000]"}, policy is Compress.ALL, False),
+        (BINARY, rig.value, {}, policy is Compress.ALL, True),
+        (BINARY, rig.sparse, {"sparse": "1"}, policy is Compress.ALL, False),
+        (ARROW, rig.sparse, {"sparse": "1"}, policy is Compress.ALL, True),
+    )
+    for accept, path, params, compressed, streamed in cases:
+        _, plain = await rig.get(path, accept, "identity", **params)
+        headers, data = await rig.get(path, accept, coding, **params)
+        assert data == plain
+        used = coding if compressed and not (streamed and coding == "zstd") else ""
+        assert headers.get("Content-Encoding", "") == used, (accept, path)
+        assert ("Accept-Encoding" in headers.get("Vary", "")) is compressed
+    _, whole = await rig.get(rig.value, BINARY, coding)
+    np.testing.assert_array_equal(np.frombuffer(whole, "<i4"), rig.numbers)
+
+
+async def test_small_answers_and_errors_are_left_as_they_are(rig: Rig) -> None:
+    headers, data = await rig.get("/about", "application/json", "gzip")
+    assert len(data) < SMALLEST
+    assert "Content-Encoding" not in headers
+
+
+async def test_what_does_not_get_smaller_is_not_compressed() -> None:
+    rig = Rig(Compress.ALL)
+    await rig.fill()
+    noise = np.random.default_rng(0).integers(0, 2**32, 20_000, "u4").astype("<u4")
+    assert (await rig.rest("PUT", rig.value, noise.tobytes(), select="[0:20000]")).status == 200
+    headers, data = await rig.get(rig.value, BINARY, "gzip", select="[0:20000]")
+    assert data == noise.tobytes()
+    assert "Content-Encoding" not in headers
+    assert "Accept-Encoding" in headers["Vary"]
+    await rig.client.close()
+    await rig.rest.close()
+    await rig.node.close()

@@ -1,0 +1,122 @@
+"""Every error in one shape, with a sentence that says what to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from hsparse.errors import StoreFailed, Unauthenticated
+from hsparse.sn.http.error_middleware import ErrorMiddleware, answer_expect
+from hsparse.testing.rest_client import RestClient
+
+Client = TestClient[web.Request, web.Application]
+
+
+async def handle(request: web.Request) -> web.Response:
+    what = request.match_info["what"]
+    if what == "unauthenticated":
+        raise Unauthenticated("Who are you?")
+    if what == "store":
+        raise StoreFailed("The store did not answer.")
+    if what == "defect":
+        raise ZeroDivisionError("a defect")
+    if what == "large":
+        raise web.HTTPRequestEntityTooLarge(max_size=1, actual_size=2)
+    if what == "odd":
+        raise web.HTTPUnprocessableEntity
+    raise web.HTTPServiceUnavailable
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    app = web.Application(middlewares=[ErrorMiddleware(('Basic realm="x"', 'Bearer realm="x"')).middleware])
+    app.router.add_get("/{what}", handle, expect_handler=answer_expect)
+    async with Client(TestServer(app)) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "kind"),
+    [
+        ("unauthenticated", 401, "unauthenticated"),
+        ("store", 500, "store_failed"),
+        ("defect", 500, "internal"),
+        ("large", 413, "too_large"),
+        ("odd", 422, "bad_request"),
+        ("busy", 503, "internal"),
+    ],
+)
+async def test_whatever_is_raised_is_answered_in_one_shape(
+    client: Client, what: str, status: int, kind: str
+) -> None:
+    async with client.get(f"/{what}") as answer:
+        assert answer.status == status
+        body = await answer.json()
+    assert list(body) == ["error"]
+    assert body["error"]["kind"] == kind
+    assert set(body["error"]) == {"kind", "message"}
+    assert body["error"]["message"]
+
+
+async def test_a_401_names_every_scheme(client: Client) -> None:
+    async with client.get("/unauthenticated") as answer:
+        assert answer.headers.getall("WWW-Authenticate") == ['Basic realm="x"', 'Bearer realm="x"']
+    async with client.get("/store") as answer:
+        assert "WWW-Authenticate" not in answer.headers
+
+
+async def test_no_query_and_no_header_is_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        for what in ("store", "defect", "unauthenticated"):
+            async with client.get(f"/{what}?api_key=sesame", headers={"Authorization": "Bearer sesame"}):
+                pass
+    assert "GET /store: The store did not answer." in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+    # aiohttp's own log of requests is switched off in the server, not in a test's
+    ours = [record for record in caplog.records if record.name.startswith("hsparse")]
+    assert len(ours) == 2
+    assert not any("sesame" in logging.Formatter().format(record) for record in ours)
+
+
+async def test_a_new_line_in_a_path_makes_no_new_line_in_the_log(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        async with client.get("/store%0aforged"):
+            pass
+    assert not any("\n" in record.getMessage() for record in caplog.records)
+
+
+async def test_only_100_continue_can_be_expected(client: Client) -> None:
+    async with client.get("/odd", headers={"Expect": "a miracle"}) as answer:
+        assert answer.status == 417
+        assert (await answer.json())["error"]["message"].startswith("The Expect header")
+    async with client.get("/odd", headers={"Expect": "100-Continue"}, data=b"x") as answer:
+        assert answer.status == 422
+
+
+@pytest.mark.parametrize("path", ["/nope", "/groups/a/b/c", "/datasets/d-x/values", "/about/"])
+async def test_an_unknown_path_says_where_to_look(bare: RestClient, path: str) -> None:
+    reply = await bare("GET", path)
+    assert reply.status == 404
+    assert reply["error"]["kind"] == "not_found"
+    assert "/openapi.json" in reply["error"]["message"]
+
+
+async def test_a_compressed_body_is_refused_as_such(rest: RestClient) -> None:
+    reply = await rest("POST", "/groups", b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+    assert reply.status == 400
+    assert "must not be compressed" in reply["error"]["message"]
+    assert (await rest("POST", "/groups", {}, headers={"Content-Encoding": "identity"})).status == 201
+
+
+async def test_a_method_that_is_not_answered_says_which_are(bare: RestClient) -> None:
+    reply = await bare("DELETE", "/about")
+    assert reply.status == 405
+    assert reply.headers["Allow"] == "GET, OPTIONS"
+    assert "it answers GET, OPTIONS" in reply["error"]["message"]
+    assert (await bare("PATCH", "/datasets/d-x/value")).headers["Allow"] == "DELETE, GET, OPTIONS, POST, PUT"

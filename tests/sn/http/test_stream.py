@@ -1,0 +1,80 @@
+"""Streamed answers: pieces in order, failures that break the connection, clients that take nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+from aiohttp import ClientError, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from hsparse.sn.http import stream
+from hsparse.sn.http.stream import respond_stream
+from hsparse.sn.media import Media
+
+
+def serving(pieces: AsyncGenerator[bytes, None], length: int | None = None) -> TestClient:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await respond_stream(request, Media.BINARY, pieces, length)
+
+    app = web.Application()
+    app.router.add_get("/", handle)
+    return TestClient(TestServer(app))
+
+
+async def numbered(count: int, size: int = 10) -> AsyncGenerator[bytes, None]:
+    for number in range(count):
+        yield bytes([number]) * size
+
+
+async def test_pieces_come_in_order() -> None:
+    async with serving(numbered(5), 50) as client, client.get("/") as reply:
+        assert reply.content_length == 50
+        assert await reply.read() == b"".join(bytes([n]) * 10 for n in range(5))
+
+
+async def test_nothing_at_all_is_an_empty_answer() -> None:
+    async with serving(numbered(0)) as client, client.get("/") as reply:
+        assert await reply.read() == b""
+
+
+async def test_a_failure_before_the_first_piece_is_an_error() -> None:
+    async def failing() -> AsyncGenerator[bytes, None]:
+        raise web.HTTPConflict
+        yield b""
+
+    async with serving(failing()) as client, client.get("/") as reply:
+        assert reply.status == 409
+
+
+async def test_a_late_failure_breaks_the_connection() -> None:
+    async def failing() -> AsyncGenerator[bytes, None]:
+        yield b"x" * 10
+        raise ZeroDivisionError
+
+    async with serving(failing()) as client:
+        with pytest.raises(ClientError):
+            async with client.get("/") as reply:
+                await reply.read()
+
+
+async def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "PATIENCE", 0.05)
+    ended = asyncio.Event()
+
+    async def endless() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"x" * stream.PART
+        finally:
+            ended.set()
+
+    async with serving(endless()) as client:
+        reader, writer = await asyncio.open_connection(client.host, client.port, limit=1024)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await writer.drain()
+        await asyncio.wait_for(ended.wait(), 20)  # although we never read what its buffers hold
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await reader.readexactly(1 << 30)
+        writer.close()

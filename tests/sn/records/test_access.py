@@ -1,0 +1,170 @@
+"""Domains of requests, home folders, and rights to files of the store."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hsparse.clock import ManualClock
+from hsparse.cluster.membership import Membership
+from hsparse.errors import BadRequest, Forbidden, StoreFailed, TooLarge
+from hsparse.model.principal import ANONYMOUS, Principal
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.records.access import MOST_FOLDERS, FileRights, domain_path
+from hsparse.testing.dict_data_node import DictDataNode
+from hsparse.testing.rest_client import RestClient
+from hsparse.wire.message import DataNode, Failure
+from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
+from tests.sn.conftest import DOMAIN
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [DOMAIN, DOMAIN + "/", "hdf5:/" + DOMAIN, "hdf5://" + DOMAIN[1:], "hsparse" + DOMAIN],
+)
+async def test_one_domain_has_many_spellings(rest: RestClient, root: str, spelled: str) -> None:
+    assert (await rest("GET", "/", domain=spelled))["root"] == root
+    assert (await rest("GET", f"/groups/{root}", domain=spelled)).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/home/../x",
+        "/home/./x",
+        "/home//x",
+        "/home/a\nb",
+        "/home/" + "x" * 300,
+        "/home" + "/x" * 600,
+        "/db/x",
+        "/db",
+        "file.h5",
+        "/home/.domain.json",
+    ],
+)
+async def test_a_bad_path_is_a_bad_request(rest: RestClient, path: str) -> None:
+    for method in ("GET", "PUT", "DELETE"):
+        reply = await rest(method, "/", {} if method == "PUT" else None, domain=path, user="admin")
+        assert reply.status == 400
+        assert reply["error"]["message"].endswith(".")
+
+
+async def test_host_is_not_a_domain(rest: RestClient) -> None:
+    assert (await rest("GET", "/", host=DOMAIN)).status == 400
+
+
+async def test_only_our_bucket(rest: RestClient) -> None:
+    assert (await rest("GET", "/", bucket="hsparse")).status == 200
+    assert (await rest("GET", "/", bucket="other")).status == 404
+    assert (await rest("GET", "/", headers={"X-Hdf-bucket": "other"})).status == 404
+    assert (await rest("GET", "/", domain="other" + DOMAIN)).status == 404
+
+
+async def test_a_folder_has_no_objects(rest: RestClient, root: str) -> None:
+    assert (await rest("GET", f"/groups/{root}", domain="/home/test_user1")).status == 400
+    assert (await rest("GET", "/groups", domain="/home/test_user1"))["groups"] == []
+    assert (await rest("POST", "/groups", {}, domain="/home/test_user1")).status == 400
+    assert (await rest("GET", "/", domain="/home/test_user1", h5path="/x")).status == 400
+
+
+@pytest.mark.parametrize(("path", "host"), [("/home/\udcff", "localhost"), ("/home", "\udcff")])
+async def test_headers_that_are_not_utf8(rest: RestClient, path: str, host: str) -> None:
+    """As aiohttp gives such bytes to a handler; its own client would not send them."""
+    request: Any = SimpleNamespace(query={}, headers={"X-Hdf-domain": path}, host=host)
+    with pytest.raises(BadRequest, match="UTF-8"):
+        domain_path(rest.service, request)
+
+
+async def test_home_is_there_in_a_new_store(bare: RestClient) -> None:
+    home = await bare("GET", "/", domain="/home")
+    assert (home.status, home["class"], home["owner"]) == (200, "folder", "admin")
+    own = await bare("GET", "/", domain="/home/test_user1")
+    assert (own.status, own["owner"]) == (200, "test_user1")
+    listed = await bare("GET", "/domains", domain="/home/")
+    assert [one["name"] for one in listed["domains"]] == ["/home/test_user1"]
+
+
+async def test_only_ones_own_home_is_made(bare: RestClient) -> None:
+    assert (await bare("GET", "/", domain="/home/test_user2")).status == 404
+    assert (await bare("GET", "/", domain="/home/nobody", user="admin")).status == 404
+    assert (await bare("GET", "/", domain="/home/anonymous", user=None)).status == 404
+
+
+async def test_many_ask_at_once(bare: RestClient) -> None:
+    replies = await asyncio.gather(
+        *(bare("PUT", "/", {}, domain=f"/home/test_user1/{n}.h5") for n in range(8)),
+        *(bare("GET", "/", domain="/home/test_user2", user="test_user2") for _ in range(4)),
+    )
+    assert {reply.status for reply in replies} == {200, 201}
+
+
+ALICE, BOB, ADMIN = Principal("alice"), Principal("bob"), Principal("admin", admin=True)
+
+
+def owners(node: DataNode) -> Owners:
+    return Owners(Membership(1, ("dn-001",)), {"dn-001": node})
+
+
+@pytest.fixture
+async def found() -> Owners:
+    found = owners(DictDataNode(ManualClock()))
+    for path, acls in {
+        "/home": {"default": {"read": True}},
+        "/home/alice": {"alice": {"read": True}},
+        "/home/alice/open": {"default": {"read": True}},
+        "/home/alice/file.h5": {"bob": {"read": True}},
+    }.items():
+        record: dict[str, Any] = {"owner": "alice", "acls": acls, "created": 0, "lastModified": 0}
+        await found.apply(CreateObject(path, record))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("uri", "who"),
+    [
+        ("top.h5", {ALICE, BOB, ADMIN, ANONYMOUS}),
+        ("data/deep/a.h5", {ALICE, BOB, ADMIN, ANONYMOUS}),
+        ("home/a.h5", {ALICE, BOB, ADMIN, ANONYMOUS}),
+        ("home/carol/a.h5", {ALICE, BOB, ADMIN, ANONYMOUS}),
+        ("home/alice/a.h5", {ALICE, ADMIN}),
+        ("s3://bucket/home/alice/a.h5", {ALICE, ADMIN}),
+        ("home/alice/deep/er/a.h5", {ALICE, ADMIN}),
+        ("home/alice/open/a.h5", {ALICE, BOB, ADMIN, ANONYMOUS}),
+        ("home/alice/open/deep/a.h5", {ALICE, BOB, ADMIN, ANONYMOUS}),
+        ("home/alice/file.h5/inside.h5", {BOB, ADMIN}),
+    ],
+)
+async def test_the_nearest_folder_decides(found: Owners, uri: str, who: set[Principal]) -> None:
+    for principal in (ALICE, BOB, ADMIN, ANONYMOUS):
+        rights = FileRights(found, principal, "bucket")
+        if principal in who:
+            await rights.require(uri, "top.h5")
+        else:
+            with pytest.raises(Forbidden, match=principal.name):
+                await rights.require("top.h5", uri)
+
+
+async def test_what_names_no_file(found: Owners) -> None:
+    with pytest.raises(BadRequest):
+        await FileRights(found, ADMIN, "bucket").require("s3://other/a.h5")
+
+
+async def test_files_in_too_many_folders(found: Owners) -> None:
+    with pytest.raises(TooLarge, match=str(MOST_FOLDERS)):
+        await FileRights(found, ADMIN, "bucket").require(*(f"{i}/a.h5" for i in range(MOST_FOLDERS + 1)))
+
+
+class Failing(DictDataNode):
+    """Cannot read records."""
+
+    async def send(self, message: Any) -> Any:
+        assert isinstance(message, ReadObjects)
+        return tuple(Outcome(failure=Failure.of(StoreFailed("The store is gone."))) for _ in message.ids)
+
+
+async def test_a_folder_that_cannot_be_read_is_not_taken_for_none() -> None:
+    with pytest.raises(StoreFailed):
+        await FileRights(owners(Failing(ManualClock())), BOB, "bucket").require("home/alice/a.h5")

@@ -1,0 +1,132 @@
+"""Objects by path, and walks of groups against graphs in a dict."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsparse.clock import ManualClock
+from hsparse.cluster.membership import Membership
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.records import object_path as walking
+from hsparse.sn.records.object_path import paths_to, walk_groups
+from hsparse.testing.dict_data_node import DictDataNode
+from hsparse.testing.rest_client import RestClient
+from hsparse.wire.record_message import ReadObjects
+
+
+async def test_objects_by_path(rest: RestClient, root: str) -> None:
+    group = (await rest("POST", "/groups", {"link": {"id": root, "name": "g1"}}))["id"]
+    inner = (await rest("POST", "/groups", {"link": {"id": group, "name": "in"}}))["id"]
+    await rest("PUT", f"/groups/{root}/links/soft", {"h5path": "/g1"})
+    await rest("PUT", f"/groups/{group}/links/back", {"h5path": "../in"})
+    found = await rest("GET", "/", h5path="/g1/in")
+    assert (found["id"], found["class"]) == (inner, "group")
+    assert (await rest("GET", "/", h5path="in", parent_id=group))["id"] == inner
+    assert (await rest("GET", "/", h5path="/"))["id"] == root
+    assert (await rest("GET", "/", h5path="/soft/in")).status == 400
+    assert (await rest("GET", "/", h5path="soft/in", follow_soft_links=1))["id"] == inner
+    assert (await rest("GET", "/", h5path="/g1/nope")).status == 404
+    assert (await rest("GET", "/groups/", h5path="/g1"))["id"] == group
+    assert (await rest("GET", "/datasets/", h5path="/g1")).status == 404
+    assert (await rest("GET", "/groups/", h5path="g1")).status == 400
+    many = await rest("POST", "/", {"h5paths": ["/g1", "/g1/in"]})
+    assert {path: one["id"] for path, one in many["h5paths"].items()} == {"/g1": group, "/g1/in": inner}
+    assert (await rest("POST", "/", {"h5paths": ["/g1", "/nope"]})).status == 404
+    assert (await rest("POST", "/", {})).status == 400
+
+
+async def test_a_circle_of_soft_links_ends(rest: RestClient, root: str) -> None:
+    await rest("PUT", f"/groups/{root}/links/a", {"h5path": "/b"})
+    await rest("PUT", f"/groups/{root}/links/b", {"h5path": "a"})
+    reply = await rest("GET", "/", h5path="/a", follow_soft_links=1)
+    assert reply.status == 400
+    assert "circle" in reply["error"]["message"]
+
+
+async def test_an_external_link_needs_the_right_to_read(rest: RestClient, root: str) -> None:
+    other = "/home/test_user2/o.h5"
+    there = (await rest("PUT", "/", {}, domain=other, user="test_user2"))["root"]
+    await rest("PUT", f"/groups/{root}/links/ext", {"h5path": "/", "file": "hdf5:/" + other})
+    assert (await rest("GET", "/", h5path="/ext")).status == 400
+    assert (await rest("GET", "/", h5path="/ext", follow_external_links=1)).status == 403
+    await rest("PUT", "/acls/test_user1", {"read": True}, domain=other, user="test_user2")
+    found = await rest("GET", "/", h5path="/ext", follow_external_links=1)
+    assert (found["id"], found["domain"]) == (there, other)
+
+
+Graph = dict[int, dict[str, int]]
+GRAPHS = st.dictionaries(
+    st.integers(0, 7), st.dictionaries(st.sampled_from("abcd"), st.integers(0, 9), max_size=4), min_size=1
+)
+
+
+def name(number: int) -> str:
+    """Return an id: 0 to 7 are groups, 8 and 9 datasets."""
+    return f"{'g' if number < 8 else 'd'}-00000000-00000000-0000-000000-00000{number}"
+
+
+def build(graph: Graph) -> tuple[Owners, DictDataNode]:
+    """Return a node with the groups of `graph` and both datasets; links to other groups lead nowhere."""
+    node = DictDataNode(ManualClock())
+    for number, links in graph.items():
+        stored = {title: {"class": "H5L_TYPE_HARD", "id": name(target)} for title, target in links.items()}
+        stored["soft"] = {"class": "H5L_TYPE_SOFT", "h5path": "/a"}
+        node.records[name(number)] = {"id": name(number), "links": stored}
+    for number in (8, 9):
+        node.records[name(number)] = {"id": name(number)}
+    return Owners(Membership(1, ("dn-001",)), {"dn-001": node}), node
+
+
+def follow(graph: Graph, start: int, path: str) -> int:
+    for title in path.strip("/").split("/") if path != "/" else ():
+        start = graph[start][title]
+    return start
+
+
+def depths(graph: Graph, start: int) -> dict[int, int]:
+    """Return the number of links to each object that is reached."""
+    found, level = {start: 0}, [start]
+    while level:
+        targets = {target for number in level for target in graph.get(number, {}).values()}
+        level = [target for target in targets if target not in found and (target in graph or target > 7)]
+        found |= {target: found[start] + 1 + max(found.values()) for target in level}
+    return found
+
+
+@given(GRAPHS)
+async def test_every_group_that_is_reached_is_met_once(graph: Graph) -> None:
+    start = min(graph)
+    owners, node = build(graph)
+    found = [(record["id"], path) async for path, record in walk_groups(owners, name(start))]
+    expected = {number: depth for number, depth in depths(graph, start).items() if number < 8}
+    assert sorted(id for id, _ in found) == sorted(map(name, expected))
+    for id, path in found:
+        number = follow(graph, start, path)
+        assert name(number) == id
+        assert path.strip("/").count("/") + (path != "/") == expected[number]
+    assert (
+        len([message for message in node.log if isinstance(message, ReadObjects)])
+        <= max(expected.values()) + 2
+    )
+
+
+@given(GRAPHS, st.integers(0, 9))
+async def test_every_path_leads_to_the_object(graph: Graph, target: int) -> None:
+    start = min(graph)
+    owners, _ = build(graph)
+    paths = await paths_to(owners, name(start), name(target))
+    assert len(set(paths)) == len(paths)
+    assert all(follow(graph, start, path) == target for path in paths)
+    assert bool(paths) == (
+        target in depths(graph, start)
+        or any(target in graph[number].values() for number in depths(graph, start) if number in graph)
+    )
+
+
+async def test_a_walk_remembers_so_many_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walking, "MAX_GROUPS", 3)
+    owners, _ = build({0: {"a": 1, "b": 2}, 1: {"a": 3, "d": 8}, 2: {}, 3: {}})
+    assert [path async for path, _ in walk_groups(owners, name(0))] == ["/", "/a", "/b"]
+    assert await paths_to(owners, name(0), name(8)) == ["/a/d"]
