@@ -30,3 +30,14 @@ class OffloadPool:
     def close(self) -> None:
         """Wait for what runs, then end the threads."""
         self._pool.shutdown()
+
+
+INLINE_ELEMENTS = 1 << 14
+"""Elements that are worked on one by one at once; for more the event loop is left to others."""
+
+
+async def offload(count: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return `function(*args)`, which works on `count` elements, computed in a thread when they are many."""
+    if count <= INLINE_ELEMENTS:
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)

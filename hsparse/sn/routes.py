@@ -70,8 +70,7 @@ from hsparse.sn.objects.link_handlers import (
     put_links,
 )
 from hsparse.sn.openapi import get_docs, get_openapi
-from hsparse.sn.values.sparse import delete_value, get_defined, post_erase
-from hsparse.sn.values.values import get_value, post_value, put_value
+from hsparse.sn.values.handlers import delete_value, get_defined, get_value, post_erase, post_value, put_value
 
 Handler: TypeAlias = Callable[[Context], Awaitable[web.StreamResponse]]
 ANY = "/{collection:groups|datasets|datatypes}/{id}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Protocol, Self, TypeVar
 
 from hsparse.clock import Clock
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.http.rate_limit import RateLimit
@@ -51,8 +52,8 @@ class Service:
         self.authenticator = authenticator
         self.metrics = metrics
         self.start_time = start_time
-        self.bodies = Budget(settings.request_memory)
-        self.answers = Budget(settings.answer_memory)
+        self.bodies = MemoryBudget(settings.request_memory)
+        self.answers = MemoryBudget(settings.answer_memory)
         self.rates = RateLimit(settings.rate_limit, settings.rate_burst, clock)
         self._components: dict[type[Component], Any] = {}
 

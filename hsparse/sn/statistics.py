@@ -18,9 +18,10 @@ from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
 from hsparse.model.objid import chunk_of_key, chunk_prefix, domain_prefix, is_map_key, summary_id
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.linked.linked_counts import linked_counts
+from hsparse.sn.file_backed.chunk_info import file_backed_counts
 from hsparse.sn.records.object_path import READS_AT_ONCE
 from hsparse.sn.service import Service
+from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import ListKeys, PutRecord
 
@@ -128,7 +129,9 @@ async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, dataset
             if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
                 continue  # deleted since it was listed
             record = outcome.unwrap()
-            counts = _dataset_counts(record, stored) | await linked_counts(owners, record)
+            counts = _dataset_counts(record, stored) | await file_backed_counts(
+                owners, record, table_reader(owners)
+            )
             count += 1
             for key in SUMMED:
                 sums[key] += counts[key]

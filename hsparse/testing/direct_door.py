@@ -17,13 +17,10 @@ from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
 from hsparse.model.layout import parse_layout
 from hsparse.model.objid import new_id, new_root_id
-from hsparse.model.variable_array import VariableArray
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, finish_trim
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.sparse_read import SparseRead
-from hsparse.sn.values.sparse_variable_read import SparseVariableRead
-from hsparse.sn.values.variable_fanout import VariableFanout
+from hsparse.sn.values.defined_read import DefinedRead
 from hsparse.testing.door import Array, Found, Kind, NotDone, Place, found_elements
 from hsparse.testing.sparse_model import Coord
 from hsparse.wire.message import Record
@@ -49,11 +46,7 @@ class DirectDoor:
         async def write(dataset: Dataset) -> None:
             selection = _selection(place, dataset.extent)
             shaped = values.reshape(selection.shape)
-            if isinstance(shaped, VariableArray):
-                variable = VariableFanout(self._owners, dataset)
-                await variable.write_variable(selection, shaped, drop_fill=drop_fill)
-            else:
-                await ChunkFanout(self._owners, dataset).write(selection, shaped, drop_fill=drop_fill)
+            await ChunkFanout(self._owners, dataset).write(selection, shaped, drop_fill=drop_fill)
 
         await self._do(id, write)
 
@@ -95,10 +88,8 @@ class DirectDoor:
     async def read_dense(self, id: str, place: Place | None = None) -> bytes:
         async def read(dataset: Dataset) -> bytes:
             selection = _selection(place, dataset.extent)
-            if dataset.is_variable:
-                pieces = VariableFanout(self._owners, dataset).pages(selection, self._page_size)
-                return b"".join([piece.heap.tobytes() async for piece in pieces])
-            return (await ChunkFanout(self._owners, dataset).read(selection)).tobytes()
+            pages = ChunkFanout(self._owners, dataset).pages(selection, (), self._page_size)
+            return b"".join([bytes(dataset.arrays.to_bytes(values)) async for values in pages])
 
         return await self._do(id, read)
 
@@ -108,14 +99,11 @@ class DirectDoor:
     async def _whole(self, id: str, place: Place | None, *, places_only: bool) -> tuple[Any, Array]:
         async def read(dataset: Dataset) -> tuple[Any, Array]:
             chosen = _selection(place, dataset.extent)
-            if dataset.is_variable and not places_only:
-                fanout = VariableFanout(self._owners, dataset)
-                found = await SparseVariableRead(dataset, fanout, self._page_size).whole(chosen, LIMIT)
-                assert found is not None
-                return found[0].coords(), found[1]
-            read = SparseRead(dataset, ChunkFanout(self._owners, dataset), self._page_size, LIMIT)
-            selection, values = await read.whole(chosen, places_only=places_only)
-            return selection.coords(), values
+            chunks = ChunkFanout(self._owners, dataset)
+            read = DefinedRead(dataset, chunks, self._page_size, places_only=places_only)
+            found = await read.whole(chosen, LIMIT)
+            assert found is not None
+            return found[0].coords(), found[1]
 
         return await self._do(id, read)
 

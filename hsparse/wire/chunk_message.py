@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from hsparse.format.kinds.chunk_kind import DefinedElements, Found
+from hsparse.format.kinds.chunk_kind import Found
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.json_form import Values
@@ -18,8 +18,8 @@ NO_LIMIT = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class ReadChunks(Message[tuple[Values | int | None, ...]]):
-    """Read values: for each part an array of the selection's shape, None where all is fill value.
+class ReadChunks(Message[tuple[Any, ...]]):
+    """Read values: for each part `Values` of the selection's shape, None where all is fill value.
 
     With `fields` the elements have those alone, packed, in that order. Where variable-length parts together would have
     more than `limit` bytes, some are only their number of bytes, 0 of those that were not looked at any more: ask for
@@ -33,8 +33,8 @@ class ReadChunks(Message[tuple[Values | int | None, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadDefined(Message[tuple[DefinedElements | int | None, ...]]):
-    """Read the defined elements of sparse chunks inside each part's selection, None where there are none.
+class ReadDefined(Message[tuple[Any, ...]]):
+    """Read `DefinedElements` of sparse chunks inside each part's selection, None where there are none.
 
     With `places_only` without their values. `limit` is as for `ReadChunks`, places and values counted; but a single
     element of a single part comes whatever it has.

@@ -20,6 +20,8 @@ import numpy as np
 import orjson
 
 from hsparse.errors import BadRequest
+from hsparse.format.kinds.chunk_kind import DefinedElements, Found
+from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.filter import Filter
@@ -34,7 +36,18 @@ ALIGN = 8
 
 
 def _registered() -> dict[str, type]:
-    found = {Filter, ChunkSpec, Span, Orthogonal, Boxes, Points, VariableArray}
+    found = {
+        Filter,
+        ChunkSpec,
+        Span,
+        Orthogonal,
+        Boxes,
+        Points,
+        VariableArray,
+        ChunkSelection,
+        DefinedElements,
+        Found,
+    }
     for module in MODULES:
         found |= {
             item

@@ -11,7 +11,6 @@ SN = Path(__file__).parents[2] / "hsparse" / "sn"
 
 LAYERS = (
     "settings",
-    "media",
     "metrics",
     "http",
     "auth",
@@ -21,7 +20,7 @@ LAYERS = (
     "about",
     "openapi",
     "records",
-    "linked",
+    "file_backed",
     "values",
     "statistics",
     "objects",
@@ -34,11 +33,6 @@ LAYERS = (
     "server",
 )
 """The folders and modules of `sn`, from the bottom up."""
-KNOWN_UPWARD = {
-    ("linked.linked_counts", "values.chunk_fanout"),
-    ("linked.linked_index", "values.chunk_fanout"),
-}
-"""Imports against the order, to be removed: none may be added."""
 
 
 def name_of(path: Path) -> str:
@@ -79,16 +73,11 @@ def test_every_folder_and_module_has_a_layer() -> None:
 def test_a_module_imports_only_what_stands_below_it(module: str, path: Path) -> None:
     own = module.partition(".")[0]
     for target in imports_of(path):
-        if target.partition(".")[0] != own and (module, target) not in KNOWN_UPWARD:
+        if target.partition(".")[0] != own:
             assert layer_of(target) < layer_of(module), (
                 f"sn.{module} imports sn.{target}, which stands above it"
             )
     assert "TYPE_CHECKING" not in path.read_text(), f"sn.{module} hides an import behind TYPE_CHECKING"
-
-
-@pytest.mark.parametrize(("module", "target"), sorted(KNOWN_UPWARD))
-def test_a_known_import_upward_is_still_there(module: str, target: str) -> None:
-    assert target in imports_of(SN / f"{module.replace('.', '/')}.py"), "remove it from the list"
 
 
 def test_a_dataset_is_a_leaf() -> None:

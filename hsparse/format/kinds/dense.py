@@ -180,7 +180,7 @@ class Dense:
         return chunk.nbytes
 
     def answer_bytes(self, values: Any) -> int:
-        return values.nbytes
+        return int(values.nbytes)
 
     def load_bound(self, selection: Selection) -> int:
         return self._nbytes

@@ -116,7 +116,7 @@ class DenseVlen:
 
         return change
 
-    def replaces(self, at: ChunkSelection, values: VariableArray) -> bool:
+    def replaces(self, at: ChunkSelection, values: Any) -> bool:
         # A chunk that becomes too large is refused, and what there was must stay.
         return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES
 

@@ -1,4 +1,4 @@
-"""Chunks whose bytes a client encoded itself (H5Dwrite_chunk, H5Dwrite_struct_chunk), checked before they are stored."""
+"""Chunks that a client encoded itself (H5Dwrite_chunk, H5Dwrite_struct_chunk), checked before they are stored."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def open_direct_chunk(
     scaled: tuple[int, ...],
     stop: tuple[int, ...],
 ) -> DirectWrite[V]:
-    """Return the chunk that a client's bytes are; `sections: (k, 3)` as in `ChunkRows`, of a dense chunk the mask alone.
+    """Return the chunk that a client's bytes are.
 
-    `stop` are the dimensions of what lies inside the extent. `BadRequest` says what is wrong with the bytes.
+    `sections: (k, 3)` are as in `ChunkRows`, of a dense chunk the mask alone. `stop` are the dimensions of
+    what lies inside the extent. `BadRequest` says what is wrong with the bytes.
     """
     spec = kind.spec
     count = len(spec.filters) if spec.sparse else 1

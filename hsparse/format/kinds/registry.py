@@ -5,6 +5,7 @@ Tests: tests/format/kinds/test_kinds.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hsparse.format.kinds.chunk_kind import ChunkKind
@@ -14,7 +15,7 @@ from hsparse.format.kinds.sparse import Sparse
 from hsparse.format.kinds.sparse_vlen import SparseVlen
 from hsparse.model.chunk_spec import ChunkSpec
 
-KINDS: dict[tuple[bool, bool], type[ChunkKind[Any]]] = {
+KINDS: dict[tuple[bool, bool], Callable[[ChunkSpec], ChunkKind[Any]]] = {
     (False, False): Dense,
     (True, False): Sparse,
     (False, True): DenseVlen,

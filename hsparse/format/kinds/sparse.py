@@ -137,7 +137,7 @@ class Sparse:
         return chunk.nbytes
 
     def answer_bytes(self, values: Any) -> int:
-        return values.nbytes
+        return int(values.nbytes)
 
     def load_bound(self, selection: Selection) -> int:
         return 0
@@ -149,7 +149,8 @@ class Sparse:
         return chunk.nbytes + selection.size
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
-        return sum(sections[:, UNFILTERED].tolist())
+        nbytes: int = sum(sections[:, UNFILTERED].tolist())
+        return nbytes
 
     def _empty(self) -> SparseChunk:
         return SparseChunk.empty(self.spec.dims, self._dtype)

@@ -103,7 +103,7 @@ class SparseVlen:
 
         return change
 
-    def replaces(self, at: ChunkSelection, values: VariableArray) -> bool:
+    def replaces(self, at: ChunkSelection, values: Any) -> bool:
         # A chunk that becomes too large is refused, and what there was must stay.
         references = at.selection.size * self._element.references
         return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES and references <= MAX_REFERENCES

@@ -7,8 +7,8 @@ HSDS keeps such chunks so. Shuffling filters, which need elements of one size, a
 The objects of structured chunks of variable-length types: selection, elements with references, heap.
 
 RFC "File Format Changes for Enabling Sparse Storage in HDF5", section 2.1, tables 6 and 7; the heap in the newest
-form (`hsparse.format.structured.heap`). All sections hold metadata and have checksums. Of a dense chunk, whose elements are
-all defined, the selection is absent: section 0 has no bytes, and section 1 begins at 0.
+form (`hsparse.format.structured.heap`). All sections hold metadata and have checksums. Of a dense chunk, whose
+elements are all defined, the selection is absent: section 0 has no bytes, and section 1 begins at 0.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Sections 0 and 1 of RFC "File Format Changes for Enabling Sparse Storage in HDF5", unfiltered, over a
 dataset's extent instead of a chunk's: an H5Sencode image, its lookup3 checksum (little-endian), then the
 elements, packed, in the selection's order. Of a variable-length type these are elements with references and their
-checksum, and section 2 follows, the heap (`hsparse.format.structured.heap`) and its checksum; either is absent when it is
-empty. This is `application/octet-stream` for sparse reads and writes.
+checksum, and section 2 follows, the heap (`hsparse.format.structured.heap`) and its checksum; either is absent when
+it is empty. This is `application/octet-stream` for sparse reads and writes.
 """
 
 from __future__ import annotations

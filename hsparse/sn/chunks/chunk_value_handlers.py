@@ -13,9 +13,9 @@ from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED
 from hsparse.model.objid import chunk_key, chunk_name
 from hsparse.sn.chunks.handlers import requested_chunk, stored_chunks_of
 from hsparse.sn.context import Context
+from hsparse.sn.file_backed.chunk_info import FileBackedChunkInfo
+from hsparse.sn.http.content_type import BINARY
 from hsparse.sn.http.response import respond
-from hsparse.sn.linked.linked_index import LinkedIndex
-from hsparse.sn.media import Media
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
 from hsparse.wire.file_backed_message import ReadPiece
@@ -31,7 +31,7 @@ async def get_chunk_value(context: Context) -> web.StreamResponse:
     async def read(dataset: Dataset) -> web.StreamResponse:
         chunks = stored_chunks_of(context, dataset)
         scaled = requested_chunk(context, dataset, chunks.grid)
-        if isinstance(chunks, LinkedIndex):
+        if isinstance(chunks, FileBackedChunkInfo):
             return await _answer_piece(context, chunks, dataset, scaled)
         guessed = prod(dataset.spec.dims) * dataset.spec.datatype.guessed_size
         async with context.service.answers.hold(min(guessed, context.service.settings.max_request_size)):
@@ -39,9 +39,7 @@ async def get_chunk_value(context: Context) -> web.StreamResponse:
             found = await context.service.owners.ask_owner(key, ReadDirect(dataset.spec, scaled))
             if found is None:
                 raise _absent(dataset, scaled)
-            return web.Response(
-                body=found.data.tobytes(), content_type=Media.BINARY.value, headers=_headers(found)
-            )
+            return web.Response(body=found.data.tobytes(), content_type=BINARY, headers=_headers(found))
 
     return await until_current(context, read)
 
@@ -64,7 +62,7 @@ async def put_chunk_value(context: Context) -> web.StreamResponse:
 
 
 async def _answer_piece(
-    context: Context, chunks: LinkedIndex, dataset: Dataset, scaled: tuple[int, ...]
+    context: Context, chunks: FileBackedChunkInfo, dataset: Dataset, scaled: tuple[int, ...]
 ) -> web.StreamResponse:
     """Answer with a chunk's bytes in a file."""
     found = await chunks.locate(scaled)
@@ -76,9 +74,7 @@ async def _answer_piece(
         raise TooLarge(f"The chunk has {size} bytes; the limit is {limit} (max_request_size): read values.")
     async with context.service.answers.hold(size):
         data = await context.service.owners.ask_owner(file.uri, ReadPiece(file, offset, size))
-        return web.Response(
-            body=data.tobytes(), content_type=Media.BINARY.value, headers={FILTER_MASK: str(mask)}
-        )
+        return web.Response(body=data.tobytes(), content_type=BINARY, headers={FILTER_MASK: str(mask)})
 
 
 def _absent(dataset: Dataset, scaled: tuple[int, ...]) -> NotFound:

@@ -24,9 +24,9 @@ from hsparse.format.selections.selection_json import selection_json
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import chunk_name
 from hsparse.sn.context import Context
+from hsparse.sn.file_backed.chunk_info import FileBackedChunkInfo
 from hsparse.sn.http.request import MOST_JSON
 from hsparse.sn.http.response import respond
-from hsparse.sn.linked.linked_index import LinkedIndex
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import (
@@ -39,6 +39,7 @@ from hsparse.sn.records.stored_chunks import (
     StoredChunks,
     chunk_place,
 )
+from hsparse.sn.values.chunk_fanout import table_reader
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
@@ -61,10 +62,12 @@ def chunks_of(context: Context, dataset: Dataset) -> StoredChunks:
     return SignedChunks(chunks, owners, seconds, rights)
 
 
-def stored_chunks_of(context: Context, dataset: Dataset) -> OwnChunks | LinkedIndex:
+def stored_chunks_of(context: Context, dataset: Dataset) -> OwnChunks | FileBackedChunkInfo:
     """Return the stored chunks of a dataset without URLs."""
     owners, bucket = context.service.owners, context.service.settings.bucket
-    return (LinkedIndex if is_linked(dataset.record) else OwnChunks)(owners, dataset, bucket)
+    if is_linked(dataset.record):
+        return FileBackedChunkInfo(owners, dataset, bucket, table_reader(owners))
+    return OwnChunks(owners, dataset, bucket)
 
 
 def url_seconds(context: Context) -> int | None:

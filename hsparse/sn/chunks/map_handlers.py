@@ -103,7 +103,7 @@ def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
             for name, pipeline in zip(names, spec.filters, strict=True)
         ],
     }
-    if dataset.is_variable:
+    if not dataset.arrays.is_exact:
         return found
     fill = spec.fill or bytes(spec.dtype.itemsize)
     encoded = {"fillValue": base64.b64encode(fill).decode(), "fillValue_encoding": "base64"}

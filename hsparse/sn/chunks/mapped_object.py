@@ -97,7 +97,7 @@ def check_referable(dataset: Dataset, reader: str, *, made: bool) -> None:
             f"{dataset.id} is sparse, which {reader} is not: read the map in JSON, or take that of the stock file "
             "(addresses=file)."
         )
-    if dataset.is_variable:
+    if not dataset.arrays.is_exact:
         raise Unsupported(f"{dataset.id} has elements of variable length, which {reader} does not refer to.")
     if made and has_places(stored_type(dataset.spec.datatype.item)):
         raise Unsupported(f"{dataset.id} has references, which a file has as addresses: read values.")

@@ -21,9 +21,9 @@ from hsparse.model.dataspace import max_dims_of
 from hsparse.model.linked_file import LinkedFile
 from hsparse.model.linked_layout import CONTIGUOUS_REF, linked_layout
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.linked.linked_read import linked_file
+from hsparse.sn.file_backed.elements import FileBackedElements, linked_file
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.wire.file_backed_message import InspectFile, ReadPiece
 
 RUN = 4 * 1024 * 1024
@@ -43,11 +43,10 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
             f"The data of {dataset.id} is in files that a chunk table names, to which each reader needs rights of his "
             "own: copy the data, or ask for its values."
         )
-    linked = ChunkFanout(owners, dataset).linked()
-    assert linked is not None
+    elements = FileBackedElements(owners, dataset, table_reader(owners))
     file = await _current(owners, dataset)
-    coords = await linked.pieces()
-    entries, _ = await linked.places(coords)
+    coords = await elements.pieces()
+    entries, _ = await elements.places(coords)
     there = entries[:, SIZE] > 0
     coords, entries = coords[there], entries[there]
     if layout["class"] == CONTIGUOUS_REF:
@@ -55,7 +54,7 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
     take(len(coords))
     order = sort_rows(coords.astype(np.uint64))
     coords, entries = coords[order], entries[order]
-    spec = replace(dataset.spec, dims=linked.piece_dims)
+    spec = replace(dataset.spec, dims=elements.piece_dims)
     longest = longest_piece(spec.dims, spec.dtype.itemsize, spec.filters[0])
     if len(entries) and int(entries[:, SIZE].max()) > longest:
         raise Conflict(

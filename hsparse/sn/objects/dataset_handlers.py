@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import numpy as np
 from aiohttp import web
 
+from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
 from hsparse.errors import BadRequest, Conflict
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.model.dataspace import is_extensible, max_dims_of, parse_extent, parse_shape, shown_shape
@@ -17,11 +17,10 @@ from hsparse.model.initial_value import parse_initial_bytes, parse_initial_value
 from hsparse.model.layout import chunk_spec, parse_layout
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.shown_type import shown_type
-from hsparse.model.variable_array import VariableArray
 from hsparse.sn.context import Context
+from hsparse.sn.file_backed.creation import check_backing_file, refuse_locator, refuse_values
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
-from hsparse.sn.linked.link_file import link_file, refuse_locator, refuse_values
 from hsparse.sn.objects.create import post_objects
 from hsparse.sn.objects.handlers import delete_object, get_object, get_object_by_path, list_objects
 from hsparse.sn.records.dataset import Dataset, finish_trim
@@ -29,7 +28,6 @@ from hsparse.sn.records.object_path import requested
 from hsparse.sn.records.type_reference import read_type
 from hsparse.sn.statistics import Statistics
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.variable_fanout import INLINE, VariableFanout, aside
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import SetExtent
 
@@ -103,7 +101,7 @@ async def _fill_dataset(
     record |= {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)
     if layout.grid:
         chunk_spec(record)  # refuses filters and initializers that are not known
-    await link_file(context, record)
+    await check_backing_file(context, record)
     value, text = body.get("value"), body.get("value_base64")
     if value is None and text is None:
         return None
@@ -112,17 +110,13 @@ async def _fill_dataset(
         raise BadRequest("Give value or value_base64, not both.")
     parse = parse_initial_value if text is None else parse_initial_bytes
     # The length of a nested list is not its number of elements.
-    count = len(text) if isinstance(text, str) else INLINE + 1
-    array = await aside(count, parse, value if text is None else text, shape, datatype)
+    count = len(text) if isinstance(text, str) else INLINE_ELEMENTS + 1
+    array = await offload(count, parse, value if text is None else text, shape, datatype)
     dataset = Dataset.of(record)
 
     async def write() -> None:
-        if isinstance(array, VariableArray):
-            variable = VariableFanout(context.service.owners, dataset)
-            await variable.write_variable(Orthogonal.all(dataset.extent), array)
-            return
-        typed = np.ndarray(dataset.extent, dataset.dtype, np.ascontiguousarray(array))
-        await ChunkFanout(context.service.owners, dataset).write(Orthogonal.all(dataset.extent), typed)
+        values = dataset.arrays.stored(array, dataset.extent)
+        await ChunkFanout(context.service.owners, dataset).write(Orthogonal.all(dataset.extent), values)
 
     return write if array.size else None
 

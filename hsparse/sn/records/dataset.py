@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.plan.grid import Grid
+from hsparse.format.value_arrays import FixedArrays, VlenArrays, arrays_of
 from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import chunk_spec
 from hsparse.model.linked_layout import is_linked
 from hsparse.model.objid import check_id, chunk_key, chunk_of_key, chunk_prefix, domain_hex
-from hsparse.model.variable_array import VariableArray
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.access import FileRights
@@ -45,8 +45,7 @@ class Dataset:
     spec: ChunkSpec
     grid: Grid
     dtype: np.dtype[Any]
-    fill: Any
-    """The fill value, an array of no dimensions: `VariableArray` of a variable-length type."""
+    arrays: FixedArrays | VlenArrays
     rights: FileRights | None = None
 
     @classmethod
@@ -59,16 +58,14 @@ class Dataset:
         if shape["class"] == "H5S_NULL":
             raise BadRequest(f"{record['id']} has a null dataspace: it has no values.")
         spec = chunk_spec(record)
-        datatype = spec.datatype
-        fill = spec.variable_fill if datatype.is_variable else spec.fill_value
         extent = tuple(shape.get("dims") or ())
         grid = Grid(extent, spec.dims)
-        return cls(record["id"], record, extent, spec, grid, datatype.stored, fill, rights)
+        return cls(record["id"], record, extent, spec, grid, spec.dtype, arrays_of(spec), rights)
 
     @property
-    def is_variable(self) -> bool:
-        """Say whether elements have no fixed size."""
-        return isinstance(self.fill, VariableArray)
+    def fill(self) -> Any:
+        """The fill value, an array of no dimensions."""
+        return self.arrays.fill
 
     def require_sparse(self) -> None:
         """Raise `BadRequest` when the dataset is dense."""

@@ -1,50 +1,85 @@
-"""Chunk operations on a dataset: planned here, one message an owner, results put into place."""
+"""Chunk operations on a dataset: planned here, one message to each owner, results put into place.
+
+Tests: tests/sn/values/test_chunk_fanout.py, tests/sn/values/test_values.py, tests/test_store_requests.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.offload import offload
 from hsparse.errors import TooLarge
-from hsparse.format.fields import as_type, pick_fields
 from hsparse.format.kinds.chunk_kind import DefinedElements, Found
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan
+from hsparse.format.plan.pages import pages
 from hsparse.format.selections.selection import Selection
+from hsparse.model.json_form import Values
 from hsparse.model.linked_layout import is_linked
-from hsparse.model.objid import chunk_key, chunk_of_key, chunk_prefix
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.linked.linked_question import LinkedQuestion
-from hsparse.sn.linked.linked_read import LinkedRead
+from hsparse.sn.file_backed.chunk_table import ReadTable
+from hsparse.sn.file_backed.elements import FileBackedElements
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.own_elements import OwnElements, parts_of
 from hsparse.wire.chunk_message import (
+    NO_LIMIT,
     CountDefined,
     EraseChunks,
-    FindElements,
-    ReadChunks,
-    ReadDefined,
     UpdateElements,
     WriteChunks,
 )
-from hsparse.wire.record_message import ListKeys
 
 MANY_CHUNKS = 1024
 """A selection that touches more is planned over the chunks that exist: one listing instead of misses."""
 MOST_CHUNKS = 1 << 17
-"""The most chunks one write may meet: one value for all is a short body, and each chunk takes a share."""
+"""The most chunks one write may meet: one value for all is a short body, and each chunk takes a message's part."""
+
+
+class ElementSource(Protocol):
+    """Where a dataset's elements are read: from chunk objects, or from files of the store."""
+
+    async def existing(self) -> NDArray[np.uint64]:
+        """Return the scaled coordinates of the chunks that hold anything, (k, rank) uint64."""
+        ...
+
+    async def read(
+        self, planned: Sequence[PlannedChunk], fields: tuple[str, ...], limit: int
+    ) -> list[Values | int | None]:
+        """Return the values of each planned chunk, see `ReadChunks`."""
+        ...
+
+    async def find(
+        self,
+        planned: Sequence[PlannedChunk],
+        query: str,
+        *,
+        limit: int,
+        in_order: bool,
+        fields: tuple[str, ...],
+        places_only: bool,
+    ) -> list[Found | None]:
+        """Return what a query finds in each planned chunk, see `FindElements`."""
+        ...
 
 
 class ChunkFanout:
-    """The chunks of one dataset, wherever their owners are."""
+    """The chunks of one dataset, wherever they are."""
 
     def __init__(self, owners: Owners, dataset: Dataset) -> None:
         self._owners = owners
         self._dataset = dataset
+        self._own = OwnElements(owners, dataset)
+        self._source: ElementSource = self._own
+        if is_linked(dataset.record):
+            self._source = FileBackedElements(owners, dataset, table_reader(owners))
         self._existing: NDArray[np.uint64] | None = None
+
+    # --- plans --------------------------------------------------------------------------------------
 
     async def batches(self, selection: Selection) -> AsyncIterator[tuple[PlannedChunk, ...]]:
         """Plan a read or an erasure, some chunks at a time: those that certainly do not exist are left out."""
@@ -56,42 +91,111 @@ class ChunkFanout:
         existing = await self.existing()
         for first in range(0, len(existing), MANY_CHUNKS):
             yield plan(selection, grid, existing[first : first + MANY_CHUNKS])
-            await asyncio.sleep(0)  # others have their turn between
+            await asyncio.sleep(0)  # other requests go on between
 
-    async def shares(self, selection: Selection) -> list[PlannedChunk]:
-        """Plan a read or an erasure whole."""
-        return [share async for batch in self.batches(selection) for share in batch]
+    async def planned(self, selection: Selection) -> list[PlannedChunk]:
+        """Plan a read whole."""
+        return [chunk async for batch in self.batches(selection) for chunk in batch]
 
     async def existing(self) -> NDArray[np.uint64]:
-        """Return the scaled coordinates of the stored chunks, (k, rank) uint64."""
+        """Return the scaled coordinates of the chunks that hold anything, (k, rank) uint64."""
         if self._existing is None:
-            linked = self.linked()
-            self._existing = (
-                await list_chunks(self._owners, self._dataset) if linked is None else await linked.existing()
-            )
+            self._existing = await self._source.existing()
         return self._existing
 
-    async def read(self, selection: Selection, fields: Sequence[str] = ()) -> NDArray[Any]:
-        """Return the selected values, in the selection's shape; fill value where there are none.
+    # --- reading ------------------------------------------------------------------------------------
+
+    async def read(self, selection: Selection, fields: Sequence[str] = ()) -> Any:
+        """Return the selected values, in the selection's shape; the fill value where there are none.
 
         With `fields` the elements have those alone, packed, in that order.
         """
-        shares = await self.shares(selection)
-        names = tuple(fields)
-        parts = await self._read(shares, names)
-        fill = pick_fields(self._dataset.fill, names)
-        if len(shares) == 1 and parts[0] is not None and parts[0].size == selection.size:
-            return as_type(parts[0], fill.dtype).reshape(selection.shape)
-        result = np.empty(selection.shape, fill.dtype)
-        if sum(share.selection.size for share in shares) < selection.size:
-            result[...] = fill
-        for share, part in zip(shares, parts, strict=True):
-            result[share.place] = fill if part is None else as_type(part, fill.dtype)
-        return result
+        found = await self.read_within(selection, fields, NO_LIMIT)
+        assert not isinstance(found, int)
+        return found
+
+    async def read_within(
+        self, selection: Selection, fields: Sequence[str] = (), limit: int = NO_LIMIT
+    ) -> Values | int:
+        """Return the same or, where the values have more than `limit` bytes, how many elements to ask for at a time.
+
+        That is at most half of the selection's. Elements of a fixed size always come: their bytes are known before.
+        """
+        arrays = self._dataset.arrays.of_fields(fields)
+        limit = NO_LIMIT if arrays.is_exact else limit
+        planned = await self.planned(selection)
+        parts = await self._source.read(planned, tuple(fields), limit)
+        few = self._few(selection, planned, parts, limit, arrays.nbytes(arrays.fill))
+        if few:
+            return few
+        work = arrays.work(selection.size) if len(planned) != 1 else 0
+        return await offload(work, arrays.assemble, selection, planned, parts)
+
+    async def pages(
+        self, selection: Selection, fields: Sequence[str], limit: int
+    ) -> AsyncGenerator[Values, None]:
+        """Yield the selected values in order, about `limit` bytes at a time; one larger element comes alone."""
+        size = self._dataset.arrays.guessed_size
+        for page in pages(selection, self._dataset.grid, max(1, limit // size)):
+            async for piece in self._page(page, fields, limit):
+                yield piece
+
+    async def _page(self, page: Selection, fields: Sequence[str], limit: int) -> AsyncGenerator[Values, None]:
+        found = await self.read_within(page, fields, limit if page.size > 1 else NO_LIMIT)
+        if not isinstance(found, int):
+            yield found
+            return
+        for part in pages(page, self._dataset.grid, found):
+            async for piece in self._page(part, fields, limit):
+                yield piece
+
+    def _few(
+        self,
+        selection: Selection,
+        planned: Sequence[PlannedChunk],
+        parts: Sequence[Values | int | None],
+        limit: int,
+        fill: int,
+    ) -> int:
+        """Return 0 when all is there and within `limit`, else how many elements to ask for at a time."""
+        if limit == NO_LIMIT:
+            return 0
+        nbytes = self._dataset.arrays.nbytes
+        total = fill * (selection.size - sum(chunk.selection.size for chunk in planned))
+        known = selection.size
+        complete = True
+        for chunk, part in zip(planned, parts, strict=True):
+            if isinstance(part, int):
+                complete = False
+                total += part
+                known -= 0 if part else chunk.selection.size
+            else:
+                total += fill * chunk.selection.size if part is None else nbytes(part)
+        if complete and total <= limit:
+            return 0
+        return max(1, min(selection.size // 2, limit * max(1, known) * 3 // (4 * total)))
+
+    async def read_defined(
+        self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = NO_LIMIT
+    ) -> list[DefinedElements | int | None]:
+        """Return the defined elements of each planned chunk, see `ReadDefined`."""
+        return await self._own.read_defined(planned, places_only, limit)
+
+    async def count(self, selection: Selection) -> int:
+        """Return how many of the selected elements are defined."""
+        spec = self._dataset.spec
+        total = 0
+        async for planned in self.batches(selection):
+            total += sum(
+                await self._owners.gather(
+                    planned, self._own.key, lambda some: CountDefined(spec, parts_of(some))
+                )
+            )
+        return total
 
     async def find(
         self,
-        shares: Sequence[PlannedChunk],
+        planned: Sequence[PlannedChunk],
         query: str,
         *,
         limit: int = 0,
@@ -99,77 +203,25 @@ class ChunkFanout:
         fields: Sequence[str] = (),
         places_only: bool = False,
     ) -> list[Found | None]:
-        """Return what a query finds in each share, see `FindElements`."""
-        spec, names = self._dataset.spec, tuple(fields)
-        linked = self.linked()
-        if linked is not None:
-            question = LinkedQuestion(query, spec.dtype, limit, names, places_only)
-            return [None if part is None else question.answer(part) for part in await linked.read(shares)]
-        return await self._owners.gather(
-            shares,
-            self._key,
-            lambda some: FindElements(spec, parts_of(some), query, limit, in_order, names, places_only),
+        """Return what a query finds in each planned chunk, see `FindElements`."""
+        return await self._source.find(
+            planned, query, limit=limit, in_order=in_order, fields=tuple(fields), places_only=places_only
         )
 
+    # --- changing -----------------------------------------------------------------------------------
+
     async def update(
-        self, shares: Sequence[PlannedChunk], query: str, value: NDArray[Any], fields: Sequence[str]
+        self, planned: Sequence[PlannedChunk], query: str, value: NDArray[Any], fields: Sequence[str]
     ) -> list[Found]:
-        """Change what a query finds in each share, see `UpdateElements`; durable when it returns."""
+        """Change what a query finds in each planned chunk, see `UpdateElements`; durable when it returns."""
         self._dataset.require_writable()
         spec, names = self._dataset.spec, tuple(fields)
         return await self._owners.gather(
-            shares, self._key, lambda some: UpdateElements(spec, parts_of(some), query, value, names)
+            planned, self._own.key, lambda some: UpdateElements(spec, parts_of(some), query, value, names)
         )
-
-    async def _read(
-        self, shares: Sequence[PlannedChunk], fields: tuple[str, ...]
-    ) -> list[NDArray[Any] | None]:
-        """Return each share's values, None where there are none."""
-        linked = self.linked()
-        if linked is not None:
-            whole = await linked.read(shares)
-            return [None if part is None else pick_fields(part, fields) for part in whole]
-        spec = self._dataset.spec
-        return await self._owners.gather(
-            shares, self._key, lambda some: ReadChunks(spec, parts_of(some), fields)
-        )
-
-    def linked(self) -> LinkedRead | None:
-        """Return how the dataset is read when its data stays in a file."""
-        if not is_linked(self._dataset.record):
-            return None
-        return LinkedRead(
-            self._owners,
-            self._dataset,
-            lambda table, selection: ChunkFanout(self._owners, table).read(selection),
-        )
-
-    async def read_sparse(
-        self, shares: Sequence[PlannedChunk], *, places_only: bool = False
-    ) -> list[DefinedElements | None]:
-        """Return the defined elements of each share, None where there are none."""
-        spec = self._dataset.spec
-        return await self._owners.gather(
-            shares, self._key, lambda some: ReadDefined(spec, parts_of(some), places_only)
-        )
-
-    async def count(self, selection: Selection) -> int:
-        """Return how many of the selected elements are defined."""
-        spec = self._dataset.spec
-        total = 0
-        async for shares in self.batches(selection):
-            total += sum(
-                await self._owners.gather(shares, self._key, lambda some: CountDefined(spec, parts_of(some)))
-            )
-        return total
 
     async def write(
-        self,
-        selection: Selection,
-        values: NDArray[Any],
-        *,
-        drop_fill: bool = False,
-        fields: Sequence[str] = (),
+        self, selection: Selection, values: Values, *, drop_fill: bool = False, fields: Sequence[str] = ()
     ) -> None:
         """Write `values`, of the selection's shape or one element for all; durable when it returns.
 
@@ -178,64 +230,46 @@ class ChunkFanout:
         self._dataset.require_writable()
         if selection.size > MOST_CHUNKS and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
             raise TooLarge(f"The selection meets more than {MOST_CHUNKS} chunks; write less at a time.")
-        shares = plan(selection, self._dataset.grid)
-        one = values.size == 1 and selection.size != 1
+        arrays, spec = self._dataset.arrays, self._dataset.spec
+        planned = plan(selection, self._dataset.grid)
+        parts = await offload(arrays.work(selection.size), arrays.cut, selection, planned, values)
         await gather_all(
             [
                 node.send(
                     WriteChunks(
-                        self._dataset.spec,
-                        tuple(self._write_part(shares[i]) for i in some),
-                        tuple(values.reshape(1) if one else values[(*shares[i].place, ...)] for i in some),
+                        spec,
+                        tuple(self._write_part(planned[i]) for i in some),
+                        tuple(parts[i] for i in some),
                         drop_fill,
                         tuple(fields),
                     )
                 )
-                for node, some in self._owners.split(shares, self._key)
+                for node, some in self._owners.split(planned, self._own.key)
             ]
         )
 
     async def erase(self, selection: Selection) -> None:
         """Make the selected elements undefined; durable when it returns."""
-        async for shares in self.batches(selection):
+        spec = self._dataset.spec
+        async for planned in self.batches(selection):
             await gather_all(
                 [
-                    node.send(EraseChunks(self._dataset.spec, parts_of([shares[i] for i in some])))
-                    for node, some in self._owners.split(shares, self._key)
+                    node.send(EraseChunks(spec, parts_of([planned[i] for i in some])))
+                    for node, some in self._owners.split(planned, self._own.key)
                 ]
             )
 
-    def _write_part(self, share: PlannedChunk) -> ChunkSelection:
+    def _write_part(self, chunk: PlannedChunk) -> ChunkSelection:
         """A part is full for the data node only when no element of the chunk lies outside the extent."""
-        stops = zip(share.scaled, self._dataset.spec.dims, self._dataset.extent, strict=True)
+        stops = zip(chunk.scaled, self._dataset.spec.dims, self._dataset.extent, strict=True)
         inside = all((scaled + 1) * dim <= extent for scaled, dim, extent in stops)
-        return ChunkSelection(share.scaled, share.selection, share.full and inside)
-
-    def _key(self, share: PlannedChunk) -> str:
-        return chunk_key(self._dataset.id, share.scaled)
+        return ChunkSelection(chunk.scaled, chunk.selection, chunk.full and inside)
 
 
-def parts_of(shares: Sequence[PlannedChunk]) -> tuple[ChunkSelection, ...]:
-    """Return what a message says of shares to read."""
-    return tuple(ChunkSelection(share.scaled, share.selection, share.full) for share in shares)
+def table_reader(owners: Owners) -> ReadTable:
+    """Return what reads a chunk table, which is a dataset like any other."""
 
+    async def read(table: Dataset, selection: Selection) -> Any:
+        return await ChunkFanout(owners, table).read(selection)
 
-async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None) -> NDArray[np.uint64]:
-    """Return the scaled coordinates of a dataset's stored chunks, (k, rank) uint64, in key order.
-
-    `TooLarge` when there are more than `most`.
-    """
-    found: list[tuple[int, ...]] = []
-    marker = ""
-    rank = len(dataset.extent)
-    while True:
-        listing = await owners.ask_any(ListKeys(chunk_prefix(dataset.id), start_after=marker, limit=10_000))
-        for key in listing.keys:
-            scaled = chunk_of_key(key)
-            if scaled is not None and len(scaled) == max(rank, 1):
-                found.append(scaled[:rank])
-        if most is not None and len(found) > most:
-            raise TooLarge(f"{dataset.id} has more than {most} stored chunks; ask for pages of them.")
-        if not listing.more:
-            return np.array(found, np.uint64).reshape(len(found), rank)
-        marker = listing.keys[-1]
+    return read

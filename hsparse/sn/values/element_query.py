@@ -1,4 +1,6 @@
-"""Queries over a dataset's elements: asked of the chunks' owners page by page, answered in row-major order.
+"""Queries over a dataset's elements: page by page, answered in row-major order.
+
+Tests: tests/sn/values/test_element_query.py, tests/sn/values/test_vlen_query.py.
 
 Only what is found travels. The fill value counts as a value like any other; where it does not answer the
 query, chunks that were never written are not looked at.
@@ -8,25 +10,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from typing import Any, TypeAlias
+from contextlib import aclosing
+from math import prod
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.kinds.chunk_kind import Found
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid
 from hsparse.format.plan.pages import pages
-from hsparse.format.query import bind_query
+from hsparse.format.query import Query, bind_query, queried
 from hsparse.format.selections.extent import check_countable, ravel
 from hsparse.format.selections.selection import Orthogonal, Points, Selection, ascending, coords_at
+from hsparse.model.variable_array import VariableArray, take
+from hsparse.model.variable_fields import Fields
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MOST_CHUNKS, ChunkFanout
 
 Scaled: TypeAlias = tuple[int, ...]
-Rows: TypeAlias = tuple[NDArray[np.uint64], NDArray[Any]]
+Rows: TypeAlias = tuple[NDArray[np.uint64], Any]
 """Row-major offsets in the extent, (n,), and elements, (n,)."""
 
 OFFSET_BYTES = 8
@@ -34,8 +41,22 @@ INLINE = 1 << 16
 """Up to so many elements are put in order at once, more in a thread."""
 
 
+class DatasetQuery(Protocol):
+    """One query over one dataset."""
+
+    def find(
+        self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
+    ) -> AsyncGenerator[Rows, None]:
+        """Yield what is found, page by page and in row-major order, with these fields; at most `limit`."""
+        ...
+
+    async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
+        """Set these fields of what is found to those of `value`, one element; return what was changed."""
+        ...
+
+
 class ElementQuery:
-    """One query over one dataset; `limit` 0 is none."""
+    """`DatasetQuery` of elements of a fixed size: their owners find them."""
 
     def __init__(
         self, dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
@@ -134,6 +155,79 @@ class ElementQuery:
         if sum(len(offsets) for offsets, _ in pieces) <= INLINE:
             return _sorted(pieces, dtype)
         return await asyncio.to_thread(_sorted, pieces, dtype)
+
+
+class VlenQuery:
+    """`DatasetQuery` of compounds with parts of variable length: on their fields of fixed size.
+
+    The elements are read and looked at here: their owners tell how many bytes they are, not what they hold.
+    """
+
+    def __init__(
+        self, dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
+    ) -> None:
+        check_queryable(dataset)
+        self._dataset = dataset
+        self._chunks = chunks
+        self._query: Query = bind_query(text, dataset.dtype)
+        self._looked_at = Fields.named(dataset.spec.datatype.element, sorted(queried(text)))
+        self._takes_fill = bool(self._mask(dataset.fill.reshape((1,)))[0])
+        self._page_size = page_size
+        self._limit = limit
+
+    async def find(
+        self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
+    ) -> AsyncGenerator[Rows, None]:
+        left = self._limit
+        picked = Fields.named(self._dataset.spec.datatype.element, fields) if fields else None
+        assert isinstance(selection, Orthogonal | Points)
+        async for part in self._parts(ascending(selection)):
+            first = 0
+            async with aclosing(self._chunks.pages(part, (), self._page_size)) as pieces:
+                async for values in pieces:
+                    piece: Any = values
+                    positions = np.flatnonzero(await offload(piece.size, self._mask, piece))
+                    if self._limit:
+                        positions = positions[:left]
+                        left -= len(positions)
+                    if len(positions):
+                        offsets = ravel(coords_at(part, first + positions), self._dataset.extent)
+                        rows = await offload(piece.size, take, [piece], positions)
+                        yield offsets, await offload(rows.size, picked.pick, rows) if picked else rows
+                    if self._limit and not left:
+                        return
+                    first += piece.size
+
+    def _mask(self, array: VariableArray) -> NDArray[np.bool_]:
+        return self._query.mask(self._looked_at.columns(array))
+
+    async def _parts(self, selection: Orthogonal | Points) -> AsyncIterator[Selection]:
+        """Yield the selection or, of many chunks, what lies in rows of chunks that are stored."""
+        grid = self._dataset.grid
+        if self._takes_fill or count_chunks(selection, grid) <= MANY_CHUNKS:
+            yield selection
+            return
+        for part, _ in bands(selection, await self._chunks.existing(), grid, prod(grid.chunk)):
+            yield part
+
+    async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
+        raise unchangeable(self._dataset)
+
+
+def unchangeable(dataset: Dataset) -> BadRequest:
+    """Return the error for a change by a query where elements have no fixed size."""
+    return BadRequest(
+        f"Elements of {dataset.id} have no fixed size, so that no query changes them: read which they are "
+        "(POST or GET with the query), and write those."
+    )
+
+
+def query_of(
+    dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
+) -> DatasetQuery:
+    """Return a query over one dataset's elements; `limit` 0 is none. `BadRequest` when it does not fit them."""
+    query = ElementQuery if dataset.arrays.is_exact else VlenQuery
+    return query(dataset, chunks, text, page_size, limit)
 
 
 def check_queryable(dataset: Dataset) -> None:

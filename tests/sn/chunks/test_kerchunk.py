@@ -15,7 +15,7 @@ import zarr
 
 from hsparse.storage.posix import PosixStore
 from hsparse.testing.rest_client import RestClient
-from tests.sn.linked.test_linked_read import File
+from tests.sn.file_backed.test_elements import File
 from tests.sn.value_client import create, sparse, value_client
 
 INT = "H5T_STD_I32LE"

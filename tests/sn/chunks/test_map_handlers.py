@@ -16,7 +16,7 @@ from hsparse.sn.records import stored_chunks
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
 from tests.sn.chunks.test_handlers import listed
-from tests.sn.linked.test_linked_read import PLAIN, URI
+from tests.sn.file_backed.test_elements import PLAIN, URI
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
 
 INT = "H5T_STD_I32LE"

@@ -17,7 +17,7 @@ from hsparse.sn.records.stored_chunks import MAP_PAGE, ChunkOrder, chunk_place, 
 from hsparse.testing.rest_client import RestClient
 from tests.conftest import MakeStore
 from tests.sn.conftest import USERS
-from tests.sn.linked.test_linked_read import PLAIN, URI, link, make_table
+from tests.sn.file_backed.test_elements import PLAIN, URI, link, make_table
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
 
 

@@ -186,7 +186,7 @@ async def test_a_band_of_chunks_larger_than_a_page() -> None:
         model = await fill_in(ChunkFanout(nodes, about), about, every)
         extent = (64 * MANY_CHUNKS, 512)  # the same chunks, among so many that they are listed
         wide = dataset(extent, (64, 4), sparse=True)
-        wide = Dataset(about.id, about.record, extent, about.spec, wide.grid, about.dtype, about.fill)
+        wide = Dataset(about.id, about.record, extent, about.spec, wide.grid, about.dtype, about.arrays)
         coords, rows = await collect(
             ElementQuery(wide, ChunkFanout(nodes, wide), "a > 2", PAGE), Orthogonal.all(extent)
         )

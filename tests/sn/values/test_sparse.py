@@ -14,8 +14,8 @@ from hsparse.errors import BadRequest
 from hsparse.format.selections.encoded_selection import decode_selection
 from hsparse.format.selections.selection import Points
 from hsparse.format.structured.region import decode_region, encode_region
-from hsparse.sn.media import Media
-from hsparse.sn.values.arrow import ArrowWriter, read_arrow
+from hsparse.sn.http.content_type import ARROW as ARROW_TYPE
+from hsparse.sn.values.media.arrow import ArrowWriter, read_arrow
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
 from hsparse.wire.record_message import Forget
@@ -66,7 +66,7 @@ async def points_of(client: RestClient, path: str, select: str) -> dict[str, Mod
     assert reply.status == 200, reply.body
     places = reply["selection"].get("coordinates", [])
     found["json"] = dict(zip(map(tuple, places), reply["value"], strict=True))
-    reply = await client("GET", f"{path}/value", select=select, sparse=1, accept=Media.ARROW.value)
+    reply = await client("GET", f"{path}/value", select=select, sparse=1, accept=ARROW_TYPE)
     coords, values = read_arrow(reply.body, 2, np.dtype(float))
     found["arrow"] = dict(zip(map(tuple, coords.tolist()), values.tolist(), strict=True))
     reply = await client("GET", f"{path}/value", select=select, sparse=1, accept=BINARY)
@@ -377,13 +377,13 @@ async def test_sections_and_their_filters_come_back(client: RestClient) -> None:
     assert shown["filters"] == filters
 
 
-@pytest.mark.parametrize("accept", [BINARY, Media.ARROW.value])
+@pytest.mark.parametrize("accept", [BINARY, ARROW_TYPE])
 async def test_coordinates_around_and_beyond_32_bits(client: RestClient, accept: str) -> None:
     path = await create(client, [2**40], "H5T_STD_I32LE", layout=sparse(1000))
     places = [5, 2**32 - 1, 2**32, 2**32 + 500, 2**40 - 1]
     assert (await client("PUT", f"{path}/value", {"points": places, "value": [1, 2, 3, 4, 5]})).status == 200
     reply = await client("GET", f"{path}/value", accept=accept, sparse=1)
-    if accept == Media.ARROW.value:
+    if accept == ARROW_TYPE:
         coords, values = read_arrow(reply.body, 1, np.dtype("<i4"))
     else:
         selection, values = decode_region(reply.body, np.dtype("<i4"))

@@ -1,4 +1,6 @@
-"""Elements of variable length as Arrow columns.
+"""Numbers that Arrow has, and numbers of one type as another.
+
+Elements of variable length as Arrow columns.
 
 A string is a `utf8` or, where its character set is ASCII, a `binary` element; a sequence of numbers a `list`.
 Anything else is a `binary` element with the bytes of its counted form.
@@ -16,11 +18,27 @@ from hsparse.errors import BadRequest
 from hsparse.model.counted import prefixed, split, unprefixed
 from hsparse.model.element import Element, Fixed, Sequence, Text
 from hsparse.model.variable_array import VariableArray
-from hsparse.sn.values.arrow_number import as_numbers, is_number
-from hsparse.sn.values.arrow_reader import Column
+from hsparse.sn.values.media.arrow_reader import Column
+
+NUMBERS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"})
 
 
-class Kind(Enum):
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Say whether Arrow has numbers of the type, in the machine's byte order."""
+    return dtype.names is None and dtype.subdtype is None and dtype.str[1:] in NUMBERS
+
+
+def as_numbers(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a column's numbers as a dataset's, in the machine's byte order; `BadRequest` where they do not fit."""
+    if values.ndim != 1 or not np.can_cast(values.dtype, dtype, "same_kind"):
+        raise BadRequest(f"Column value has the type {values.dtype}, which does not fit {dtype}.")
+    cast = values.astype(dtype.newbyteorder("="))
+    if dtype.kind in "iu" and not np.array_equal(cast, values):
+        raise BadRequest(f"Column value has numbers that do not fit {dtype}.")
+    return cast
+
+
+class ColumnForm(Enum):
     """What a column's elements are."""
 
     UTF8 = "utf8"
@@ -28,11 +46,11 @@ class Kind(Enum):
     LIST = "list"
 
 
-def variable_kind(element: Element) -> Kind:
+def column_form(element: Element) -> ColumnForm:
     """Return what a column of such elements holds."""
     if isinstance(element, Text):
-        return Kind.UTF8 if dict(element.dtype.metadata or {}).get("vlen") is str else Kind.BINARY
-    return Kind.BINARY if numbers_of(element) is None else Kind.LIST
+        return ColumnForm.UTF8 if dict(element.dtype.metadata or {}).get("vlen") is str else ColumnForm.BINARY
+    return ColumnForm.BINARY if numbers_of(element) is None else ColumnForm.LIST
 
 
 def numbers_of(element: Element) -> np.dtype[Any] | None:
@@ -41,7 +59,7 @@ def numbers_of(element: Element) -> np.dtype[Any] | None:
     return base.dtype if isinstance(base, Fixed) and is_number(base.dtype) else None
 
 
-def variable_buffers(values: VariableArray, element: Element) -> tuple[NDArray[np.int32], NDArray[Any]]:
+def vlen_buffers(values: VariableArray, element: Element) -> tuple[NDArray[np.int32], NDArray[Any]]:
     """Return the offsets, (n + 1,), of elements, (n,), in a column's bytes or numbers, and these.
 
     `BadRequest` for text that is no UTF-8 where it must be.
@@ -53,12 +71,12 @@ def variable_buffers(values: VariableArray, element: Element) -> tuple[NDArray[n
     if numbers is not None:
         return _offsets(sizes // numbers.itemsize), data.view(numbers).astype(numbers.newbyteorder("="))
     offsets = _offsets(sizes)
-    if variable_kind(element) is Kind.UTF8:
+    if column_form(element) is ColumnForm.UTF8:
         _check_utf8(data, offsets)
     return offsets, data
 
 
-def variable_values(column: Column, element: Element) -> VariableArray:
+def vlen_values(column: Column, element: Element) -> VariableArray:
     """Return a column as elements, (n,); `BadRequest` when it does not fit them."""
     if column.values is None or column.offsets is None:
         raise BadRequest(

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.variable_fanout import INLINE, VariableFanout, aside
+from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
@@ -50,8 +51,8 @@ SELECTIONS: list[Selection] = [
 @pytest.mark.parametrize("limit", [1, 100, 1500, 10**6])
 async def test_pieces_are_within_the_limit(selection: Selection, limit: int) -> None:
     async with value_client() as client:
-        fanout = VariableFanout(client.service.owners, await written(client))
-        pieces = [piece async for piece in fanout.pages(selection, limit)]
+        fanout = ChunkFanout(client.service.owners, await written(client))
+        pieces = [piece async for piece in fanout.pages(selection, (), limit)]
         model = [counted(TEXT, WORDS[at]) for at in selection.offsets().tolist()]
         assert [word for piece in pieces for word in piece] == model
         assert all(len(piece.heap) <= limit or piece.size == 1 for piece in pieces)
@@ -61,9 +62,9 @@ async def test_each_chunk_is_got_once() -> None:
     store = CountingStore(MemoryStore())
     async with value_client(store) as client:
         dataset = await written(client)
-        fanout = VariableFanout(client.service.owners, dataset)
+        fanout = ChunkFanout(client.service.owners, dataset)
         store.reset()
-        pieces = [piece async for piece in fanout.pages(SELECTIONS[0], 1000)]
+        pieces = [piece async for piece in fanout.pages(SELECTIONS[0], (), 1000)]
         assert len(pieces) > 20
         gets: Counter[Any] = Counter(
             {
@@ -92,5 +93,5 @@ async def test_a_failure_late_in_an_answer_breaks_the_connection() -> None:
 
 async def test_much_work_is_done_aside() -> None:
     here = threading.get_ident()
-    assert await aside(INLINE, threading.get_ident) == here
-    assert await aside(INLINE + 1, threading.get_ident) != here
+    assert await offload(INLINE_ELEMENTS, threading.get_ident) == here
+    assert await offload(INLINE_ELEMENTS + 1, threading.get_ident) != here

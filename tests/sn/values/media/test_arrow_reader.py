@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from nanoarrow import ipc
 
 from hsparse.errors import BadRequest
-from hsparse.sn.values.arrow import ArrowWriter, read_arrow
-from hsparse.sn.values.arrow_reader import MAX_FIELDS, MAX_NAME, read_batches
+from hsparse.sn.values.media.arrow import ArrowWriter, read_arrow
+from hsparse.sn.values.media.arrow_reader import MAX_FIELDS, MAX_NAME, read_batches
 
 I4 = np.dtype("<i4")
 NASTY = [struct.pack("<q", number) for number in (-1, 0, 1, 2**28, 2**31 - 1, 2**33, 2**62, -(2**63))]

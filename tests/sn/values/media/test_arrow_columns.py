@@ -16,8 +16,8 @@ from hsparse.errors import BadRequest
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Text
 from hsparse.model.variable_array import VariableArray
-from hsparse.sn.values.arrow import ArrowWriter, read_variable_arrow
-from hsparse.sn.values.arrow_variable import Kind, variable_kind
+from hsparse.sn.values.media.arrow import ArrowWriter, read_vlen_arrow
+from hsparse.sn.values.media.arrow_columns import ColumnForm, column_form
 from tests.model.type_strategies import ITEMS, counted, text, values_of
 
 TEXT = text("H5T_VARIABLE")
@@ -40,7 +40,7 @@ def test_what_is_written_is_read(drawn: tuple[Any, list[bytes]]) -> None:
     writer = ArrowWriter((100, 2**40), np.dtype(object), element)
     places = [np.arange(len(values)), np.arange(len(values)) + 2**33]
     data = writer.batch(places, array) + writer.batch(places, array) + writer.end()
-    coords, found = read_variable_arrow(data, 2, element)
+    coords, found = read_vlen_arrow(data, 2, element)
     assert coords.tolist() == [[n, n + 2**33] for n in range(len(values))] * 2
     assert list(found) == values * 2
 
@@ -62,7 +62,7 @@ def test_nanoarrow_reads_what_is_written(item: Any, values: list[Any]) -> None:
     data = writer.batch([np.arange(3)], array) + writer.end()
     rows = na.ArrayStream.from_readable(data).read_all().to_pylist()
     assert [row["dim_0"] for row in rows] == [0, 1, 2]
-    if variable_kind(element) is Kind.BINARY:
+    if column_form(element) is ColumnForm.BINARY:
         plain = isinstance(element, Text)
         values = [value.encode() if plain else counted(item, value) for value in values]
     assert [row["value"] for row in rows] == values
@@ -97,7 +97,7 @@ def list_stream(offsets: Any, numbers: Any, kind: Any = na.list_, child: Any = n
 def test_strings_of_every_form(kind: Any) -> None:
     words = ["ä", "", "text"]
     values = [word.encode() for word in words] if "binary" in kind.__name__ else words
-    _, found = read_variable_arrow(stream(kind(), values), 1, parse_type(TEXT).element)
+    _, found = read_vlen_arrow(stream(kind(), values), 1, parse_type(TEXT).element)
     assert list(found) == [counted(TEXT, word) for word in words]
 
 
@@ -105,7 +105,7 @@ def test_strings_of_every_form(kind: Any) -> None:
 def test_lists_of_every_form(kind: Any, offset: str) -> None:
     """Numbers of another type are taken where they fit; a column may begin inside its numbers."""
     data = list_stream(np.array([1, 3, 3, 4], offset), np.array([9, 1, 2, 65535], "<u4"), kind)
-    _, found = read_variable_arrow(data, 1, parse_type(INTS).element)
+    _, found = read_vlen_arrow(data, 1, parse_type(INTS).element)
     assert list(found) == [counted(INTS, value) for value in ([1, 2], [], [65535])]
 
 
@@ -116,8 +116,8 @@ def test_what_columns_hold() -> None:
         "ints": INTS,
         "lists": LISTS,
     }
-    found = [variable_kind(parse_type(item).element) for item in kinds.values()]
-    assert found == [Kind.UTF8, Kind.BINARY, Kind.LIST, Kind.BINARY]
+    found = [column_form(parse_type(item).element) for item in kinds.values()]
+    assert found == [ColumnForm.UTF8, ColumnForm.BINARY, ColumnForm.LIST, ColumnForm.BINARY]
 
 
 BAD: list[tuple[Any, bytes, str]] = [
@@ -135,7 +135,7 @@ BAD: list[tuple[Any, bytes, str]] = [
 @pytest.mark.parametrize(("item", "data", "reason"), BAD, ids=range(len(BAD)))
 def test_a_column_that_does_not_fit(item: Any, data: bytes, reason: str) -> None:
     with pytest.raises(BadRequest, match=reason):
-        read_variable_arrow(data, 1, parse_type(item).element)
+        read_vlen_arrow(data, 1, parse_type(item).element)
 
 
 @given(st.data())
@@ -155,6 +155,6 @@ def test_changed_bytes_are_refused_or_other_values(data: st.DataObject) -> None:
 
 def told(body: bytes, element: Any) -> int:
     try:
-        return read_variable_arrow(body, 1, element)[1].nbytes
+        return read_vlen_arrow(body, 1, element)[1].nbytes
     except BadRequest:
         return 0

@@ -18,11 +18,12 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.media import Media
+from hsparse.sn.http.content_type import ARROW as ARROW_TYPE
+from hsparse.sn.http.content_type import JSON
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.arrow import ArrowWriter, read_variable_arrow
-from hsparse.sn.values.sparse_variable_read import SparseVariableRead
-from hsparse.sn.values.variable_fanout import VariableFanout
+from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.sn.values.defined_read import DefinedRead
+from hsparse.sn.values.media.arrow import ArrowWriter, read_vlen_arrow
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.direct_door import dataset_record
@@ -73,20 +74,20 @@ def column(item: Any, values: list[Any]) -> VariableArray:
     return VariableArray.of([counted(item, value) for value in values])
 
 
-def body(item: Any, points: list[tuple[int, ...]], values: list[Any], media: Media) -> Any:
+def body(item: Any, points: list[tuple[int, ...]], values: list[Any], media: str) -> Any:
     """Return what is sent to write values at points."""
-    if media is Media.JSON:
+    if media == JSON:
         return {"points": points, "value": values}
     array, element, coords = column(item, values), parse_type(item).element, np.array(points, np.uint64)
-    if media is Media.BINARY:
+    if media == BINARY:
         return encode_vlen_region(Points(SHAPE, coords), array, element)
     writer = ArrowWriter(SHAPE, np.dtype(object), element)
     return writer.batch(list(coords.T), array) + writer.end()
 
 
-async def put(client: RestClient, path: str, sent: Any, media: Media, **query: Any) -> None:
-    headers = {} if media is Media.JSON else {"Content-Type": media.value}
-    more = {"sparse": 1} if media is Media.BINARY else {}
+async def put(client: RestClient, path: str, sent: Any, media: str, **query: Any) -> None:
+    headers = {} if media == JSON else {"Content-Type": media}
+    more = {"sparse": 1} if media == BINARY else {}
     reply = await client("PUT", f"{path}/value", sent, headers=headers, **more, **query)
     assert reply.status == 200, reply.body
 
@@ -101,8 +102,8 @@ async def everything(client: RestClient, path: str, item: Any, **query: Any) -> 
     reply = await client("GET", f"{path}/value", sparse=1, accept=BINARY, **query)
     selection, values = decode_vlen_region(reply.body, element)
     found.append((selection.coords().tolist(), to_json(values, element)))
-    reply = await client("GET", f"{path}/value", sparse=1, accept=Media.ARROW.value, **query)
-    coords, values = read_variable_arrow(reply.body, 2, element)
+    reply = await client("GET", f"{path}/value", sparse=1, accept=ARROW_TYPE, **query)
+    coords, values = read_vlen_arrow(reply.body, 2, element)
     found.append((coords.tolist(), to_json(values, element)))
     for places, _ in found:
         assert len(set(map(tuple, places))) == len(places)
@@ -122,7 +123,7 @@ async def test_programs_of_writes_reads_and_erasures(client: RestClient, kind: s
     model: Model = {}
     extent = SHAPE
     for step in range(9):
-        media = list(Media)[step % 3]
+        media = (JSON, BINARY, ARROW_TYPE)[step % 3]
         points = [tuple(rng.integers(0, SHAPE).tolist()) for _ in range(120)]
         values = [a_value(kind, rng) for _ in points]
         drop = bool(step % 2)
@@ -197,16 +198,14 @@ async def test_elements_larger_than_a_page(client: RestClient) -> None:
     model = {(at,): chr(97 + n) * 9_000 for n, at in enumerate((5, 6, 50_000, 99_999))}
     sent = {"points": [at for (at,) in model], "value": list(model.values())}
     assert (await client("PUT", f"{path}/value", sent)).status == 200
-    reply = await client("GET", f"{path}/value", sparse=1, accept=Media.ARROW.value)
-    coords, values = read_variable_arrow(reply.body, 1, parse_type(TEXT).element)
+    reply = await client("GET", f"{path}/value", sparse=1, accept=ARROW_TYPE)
+    coords, values = read_vlen_arrow(reply.body, 1, parse_type(TEXT).element)
     assert (
         dict(zip(map(tuple, coords.tolist()), to_json(values, parse_type(TEXT).element), strict=True))
         == model
     )
-    reply = await client(
-        "POST", f"{path}/value", {"points": [6, 5, 6, 7]}, sparse=1, accept=Media.ARROW.value
-    )
-    coords, _ = read_variable_arrow(reply.body, 1, parse_type(TEXT).element)
+    reply = await client("POST", f"{path}/value", {"points": [6, 5, 6, 7]}, sparse=1, accept=ARROW_TYPE)
+    coords, _ = read_vlen_arrow(reply.body, 1, parse_type(TEXT).element)
     assert coords.tolist() == [[5], [6]]
 
 
@@ -230,11 +229,11 @@ async def test_pieces_are_within_a_page_and_in_order(nodes: int, selection: Sele
     record = dataset_record(Kind(TEXT, (400,), (16,), 400))
     await owners.apply(CreateObject(record["id"], record))
     dataset = Dataset.of(record)
-    fanout = VariableFanout(owners, dataset)
+    fanout = ChunkFanout(owners, dataset)
     words = {2 * n: counted(TEXT, "w" * size) for n, size in enumerate(SIZES)}
     places = Points((400,), np.array(list(words), np.uint64)[:, None])
-    await fanout.write_variable(places, VariableArray.of(words.values()))
-    read = SparseVariableRead(dataset, fanout, page)
+    await fanout.write(places, VariableArray.of(words.values()))
+    read = DefinedRead(dataset, fanout, page)
     pieces = [piece async for piece in read.pieces(selection)]
     found = [(int(at), word) for (column,), values in pieces for at, word in zip(column, values, strict=True)]
     wanted = sorted(set(selection.offsets().tolist()) & set(words))
@@ -255,15 +254,15 @@ async def test_answers_have_limits(client: RestClient) -> None:
         assert reply.status == 413
         assert "arrow" in reply["error"]["message"]
     assert len((await client("GET", f"{path}/value", sparse=1, select="[0:15]"))["value"]) == 15
-    reply = await client("GET", f"{path}/value", sparse=1, accept=Media.ARROW.value)
-    assert len(read_variable_arrow(reply.body, 1, parse_type(TEXT).element)[0]) == 30
+    reply = await client("GET", f"{path}/value", sparse=1, accept=ARROW_TYPE)
+    assert len(read_vlen_arrow(reply.body, 1, parse_type(TEXT).element)[0]) == 30
 
 
 async def test_text_that_is_no_utf8_is_told_where_arrow_is_asked(client: RestClient) -> None:
     path = await create(client, [10], TEXT, layout=sparse(10))
     data = b"\2\0\0\0\xc3\xa4" + b"\1\0\0\0\xc3" + b"\1\0\0\0\xa4"
     assert (await client("PUT", f"{path}/value", data, select="[0:3]")).status == 200
-    reply = await client("GET", f"{path}/value", sparse=1, accept=Media.ARROW.value)
+    reply = await client("GET", f"{path}/value", sparse=1, accept=ARROW_TYPE)
     assert reply.status == 400
     assert "octet-stream" in reply["error"]["message"]
     reply = await client("GET", f"{path}/value", sparse=1, accept=BINARY)
@@ -367,7 +366,7 @@ async def test_store_requests_are_as_many_as_chunks() -> None:
         assert sum(method.startswith("put") for method, _ in chunks) == 2 * 3
         await client.service.owners.ask_all(Forget(path.rpartition("/")[2]))
         store.reset()
-        for accept in (BINARY, Media.ARROW.value, "application/json"):
+        for accept in (BINARY, ARROW_TYPE, "application/json"):
             assert (await client("GET", f"{path}/value", sparse=1, accept=accept)).status == 200
         gets = [store.keys["get", key] for _, key in store.keys if not key.endswith(".json")]
         assert gets == [1] * 4, "each chunk once, and one that is not there"

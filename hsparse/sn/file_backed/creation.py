@@ -5,7 +5,7 @@ from __future__ import annotations
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.model.linked_layout import CHUNKED_REF_INDIRECT, linked_layout
 from hsparse.sn.context import Context
-from hsparse.sn.linked.chunk_table import check_table
+from hsparse.sn.file_backed.chunk_table import check_table
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import check_member
@@ -15,7 +15,7 @@ from hsparse.wire.message import Record
 LOCATOR = "chunklocator"
 
 
-async def link_file(context: Context, record: Record) -> None:
+async def check_backing_file(context: Context, record: Record) -> None:
     """Check what a new dataset's record is linked to, and note in it what the file is like.
 
     The file must be there. Its data becomes readable by all who may read the domain, so the principal must have

@@ -13,8 +13,8 @@ from hsparse.format.selections.selection import Selection, gather
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
 from hsparse.model.layout import parse_layout
-from hsparse.sn.linked import chunk_table
-from hsparse.sn.linked.chunk_table import ChunkTable
+from hsparse.sn.file_backed import chunk_table
+from hsparse.sn.file_backed.chunk_table import ChunkTable
 from hsparse.sn.records.dataset import Dataset
 
 ID = "d-00000000-00000001-0000-000000-000001"

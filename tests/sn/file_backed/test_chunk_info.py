@@ -12,7 +12,7 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.rest_client import RestClient
 from tests.sn.chunks.test_handlers import listed, scaled
-from tests.sn.linked.test_linked_read import FILE, PLAIN, URI, File, link, make_table
+from tests.sn.file_backed.test_elements import FILE, PLAIN, URI, File, link, make_table
 from tests.sn.value_client import SETTINGS, create, value_client
 
 SHAPE, CHUNK = (25, 14), (4, 3)

@@ -1,42 +1,45 @@
-"""The chunks of a dataset whose data stays in HDF5 files: where each is in which file.
+"""Chunk queries of file-backed datasets: where each chunk is in which file, and how much of a dataset is in files.
 
 They are the file's own chunks, not those that reads put together of several; contiguous data counts as one.
+
+Tests: tests/sn/file_backed/test_chunk_info.py, tests/sn/file_backed/test_chunk_counts.py.
 """
 
 from __future__ import annotations
 
 from itertools import compress
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import NotFound
+from hsparse.errors import ErrorKind, HsparseError, NotFound
 from hsparse.format.chunk_rows import row_names
 from hsparse.format.plan.chunk_plan import met
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.model.linked_file import LinkedFile, file_key
+from hsparse.model.linked_layout import CHUNKED_REF, CONTIGUOUS_REF, linked_layout
 from hsparse.model.objid import chunk_name
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.linked.linked_read import linked_file
+from hsparse.sn.file_backed.chunk_table import ChunkTable, ReadTable
+from hsparse.sn.file_backed.elements import FileBackedElements, linked_file
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import ChunkOrder, ChunkQuery, Json, Scaled, chunk_place
-from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.wire.message import Record
 
 OFFSET, SIZE, MASK = range(3)
 
 
-class LinkedIndex:
+class FileBackedChunkInfo:
     """The chunks in files of one dataset, see `StoredChunks`."""
 
-    def __init__(self, owners: Owners, dataset: Dataset, bucket: str) -> None:
-        linked = ChunkFanout(owners, dataset).linked()
-        assert linked is not None
-        self._linked = linked
+    def __init__(self, owners: Owners, dataset: Dataset, bucket: str, read_table: ReadTable) -> None:
+        self._elements = FileBackedElements(owners, dataset, read_table)
         self._dataset = dataset
         self._bucket = bucket
         # A dimension of no elements has no chunks, but a chunk has some in each.
-        self.grid = Grid(dataset.extent, tuple(max(1, dim) for dim in linked.piece_dims))
+        self.grid = Grid(dataset.extent, tuple(max(1, dim) for dim in self._elements.piece_dims))
 
     async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
         coords = await self._met(wanted.selection)
@@ -60,12 +63,12 @@ class LinkedIndex:
         return shown[0] if shown else None
 
     async def scaled(self) -> NDArray[np.uint64]:
-        coords, _, _ = await self._places(await self._linked.pieces())
+        coords, _, _ = await self._places(await self._elements.pieces())
         return coords.astype(np.uint64)
 
     async def locate(self, scaled: Scaled) -> tuple[LinkedFile, int, int, int] | None:
         """Return the file a chunk is in, its offset there, size and filter mask; None where there is none."""
-        entries, uris = await self._linked.places(np.array([scaled], np.int64))
+        entries, uris = await self._elements.places(np.array([scaled], np.int64))
         offset, size, mask = entries[0].tolist()
         if not size:
             return None
@@ -73,14 +76,14 @@ class LinkedIndex:
         return file, offset, size, mask
 
     async def _met(self, selection: Selection | None) -> NDArray[np.int64]:
-        coords = await self._linked.pieces()
+        coords = await self._elements.pieces()
         return coords if selection is None else coords[met(selection, self.grid, coords.astype(np.uint64))]
 
     async def _places(
         self, coords: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
         """Return those of the pieces that there are: coordinates, offset, size and mask, and files' keys."""
-        entries, uris = await self._linked.places(coords)
+        entries, uris = await self._elements.places(coords)
         there = entries[:, SIZE] > 0
         found = [linked_file(self._dataset).uri] * len(coords) if uris is None else uris
         known = {uri: file_key(uri, self._bucket) for uri in set(compress(found, there.tolist()))}
@@ -105,3 +108,35 @@ class LinkedIndex:
             | {"bucket": self._bucket, "key": key, "address": offset, "size": size, "filter_mask": mask}
             for scaled, (offset, size, mask), key in zip(coords.tolist(), entries.tolist(), keys, strict=True)
         ]
+
+
+UNREADABLE = (
+    ErrorKind.NOT_FOUND,
+    ErrorKind.GONE,
+    ErrorKind.BAD_REQUEST,
+    ErrorKind.CONFLICT,
+    ErrorKind.UNSUPPORTED,
+    ErrorKind.TOO_LARGE,
+)
+"""What is wrong with a chunk table is told by a read; here it counts as having none."""
+
+
+async def file_backed_counts(owners: Owners, record: Record, read_table: ReadTable) -> Record:
+    """Return `linked_bytes`, as they are in files, and `num_linked_chunks`, as the files have them."""
+    layout = linked_layout(record)
+    if layout is None:
+        return {"linked_bytes": 0, "num_linked_chunks": 0}
+    if layout["class"] == CONTIGUOUS_REF:
+        count = prod(Dataset.of(record).grid.counts) if layout["size"] else 0
+        return {"linked_bytes": layout["size"], "num_linked_chunks": count}
+    if layout["class"] == CHUNKED_REF:
+        sizes = [entry[1] for entry in layout["chunks"].values() if entry[1]]
+        return {"linked_bytes": sum(sizes), "num_linked_chunks": len(sizes)}
+    try:
+        table = await ChunkTable.open(owners, Dataset.of(record), read_table)
+        count, size = await table.totals()
+    except HsparseError as error:
+        if error.kind not in UNREADABLE:
+            raise
+        count = size = 0
+    return {"linked_bytes": size, "num_linked_chunks": count}

@@ -1,28 +1,46 @@
-"""Sparse values as an Arrow IPC stream: columns `dim_0 ... dim_{n-1}` and `value`."""
+"""Sparse values as an Arrow IPC stream: columns `dim_0 ... dim_{n-1}` and `value`.
+
+Tests: tests/sn/values/media/test_arrow_reader.py, tests/sn/values/media/test_arrow_columns.py.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import nanoarrow as na
 import numpy as np
+from aiohttp import web
 from nanoarrow import ipc
 from numpy.typing import NDArray
 
+from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.selection import Selection
 from hsparse.model.element import Element
+from hsparse.model.json_form import Values
 from hsparse.model.variable_array import VariableArray, join
-from hsparse.sn.values.arrow_number import as_numbers, is_number
-from hsparse.sn.values.arrow_reader import Column, read_batches
-from hsparse.sn.values.arrow_variable import (
-    Kind,
+from hsparse.sn.context import Context
+from hsparse.sn.http.content_type import ARROW as ARROW_TYPE
+from hsparse.sn.http.stream import respond_stream
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.defined_read import DefinedRead
+from hsparse.sn.values.media.arrow_columns import (
+    ColumnForm,
+    as_numbers,
+    column_form,
+    is_number,
     numbers_of,
-    variable_buffers,
-    variable_kind,
-    variable_values,
+    vlen_buffers,
+    vlen_values,
 )
+from hsparse.sn.values.media.arrow_reader import Column, read_batches
+from hsparse.sn.values.media.binary import refuse_fields
+from hsparse.sn.values.media.medium import PAGES_AT_ONCE, Append, Medium, ValueRead
+from hsparse.sn.values.request_selection import parse_append
 
 VALUE = "value"
 Array = NDArray[Any]
@@ -41,7 +59,7 @@ TYPES: dict[str, Any] = {
     "f4": na.float32,
     "f8": na.float64,
 }
-RUNS = {Kind.UTF8: na.string, Kind.BINARY: na.binary}
+RUNS = {ColumnForm.UTF8: na.string, ColumnForm.BINARY: na.binary}
 
 
 class ArrowWriter:
@@ -49,7 +67,7 @@ class ArrowWriter:
 
     Numbers are columns of their own type; anything else (compound, string, boolean) is a
     fixed-size binary column of the elements' bytes. Of variable length, given as `element`, are the columns of
-    `hsparse.sn.values.arrow_variable`.
+    `hsparse.sn.values.media.arrow_columns`.
     """
 
     def __init__(self, extent: tuple[int, ...], dtype: np.dtype[Any], element: Element | None = None) -> None:
@@ -111,11 +129,11 @@ def _fixed_type(dtype: np.dtype[Any]) -> Any:
 
 def _variable_type(element: Element) -> Any:
     numbers = numbers_of(element)
-    return RUNS[variable_kind(element)]() if numbers is None else na.list_(_kind(numbers))
+    return RUNS[column_form(element)]() if numbers is None else na.list_(_kind(numbers))
 
 
 def _variable_column(schema: Any, values: VariableArray, element: Element) -> Any:
-    offsets, data = variable_buffers(values, element)
+    offsets, data = vlen_buffers(values, element)
     numbers = numbers_of(element)
     if numbers is None:
         return na.c_array_from_buffers(schema, values.size, [None, offsets, data])
@@ -135,14 +153,14 @@ def read_arrow(data: bytes | bytearray, rank: int, dtype: np.dtype[Any]) -> tupl
     return np.concatenate(coords), np.concatenate(values).astype(dtype, copy=False)
 
 
-def read_variable_arrow(
+def read_vlen_arrow(
     data: bytes | bytearray, rank: int, element: Element
 ) -> tuple[NDArray[np.uint64], VariableArray]:
     """Return the same of elements of variable length."""
     coords, values = [np.zeros((0, rank), np.uint64)], [VariableArray.of([])]
     for length, columns in read_batches(data):
         coords.append(_coords(length, columns, rank))
-        values.append(variable_values(_column(columns, VALUE), element))
+        values.append(vlen_values(_column(columns, VALUE), element))
     return np.concatenate(coords), join(values)
 
 
@@ -181,3 +199,56 @@ def _column(columns: dict[str, Column], name: str) -> Column:
     if column.nulls:
         raise BadRequest(f"Column {name!r} has nulls; an undefined element is simply not sent.")
     return column
+
+
+# --- the medium -------------------------------------------------------------------------------------
+
+
+async def answer_defined(read: ValueRead) -> web.StreamResponse:
+    """Answer with the defined elements as a stream, not limited in size."""
+    context, page_size = read.context, read.context.service.settings.page_size
+    async with context.service.answers.hold(PAGES_AT_ONCE * page_size):
+        return await respond_stream(context.request, ARROW_TYPE, _batches(read, page_size))
+
+
+async def _batches(read: ValueRead, page_size: int) -> AsyncGenerator[bytes, None]:
+    dataset, arrays = read.dataset, read.arrays
+    element = None if arrays.is_exact else dataset.spec.datatype.element
+    writer = ArrowWriter(dataset.extent, dataset.dtype, element)
+    async for places, values in DefinedRead(dataset, read.chunks, page_size).pieces(read.selection):
+        if values.size:
+            yield await offload(arrays.work(values.size), writer.batch, places, values)
+    yield writer.end()
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowBody:
+    """`WriteBody` of a stream: coordinates and values."""
+
+    data: bytes | bytearray
+    append: Append | None
+    fields: str | None
+    sparse: bool = True
+
+    def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
+        refuse_fields(self.fields, dataset)
+        coords: NDArray[np.uint64]
+        values: Values
+        rank = len(dataset.extent)
+        if dataset.arrays.is_exact:
+            coords, values = read_arrow(self.data, rank, dataset.dtype)
+        else:
+            coords, values = read_vlen_arrow(self.data, rank, dataset.spec.datatype.element)
+        return Points(dataset.extent, coords), values
+
+    def work(self) -> int:
+        return len(self.data)
+
+
+async def read_body(context: Context) -> ArrowBody:
+    """Read a write's body whole: one cut short applies nothing."""
+    append = parse_append(context.number("append"), context.number("append_dim"))
+    return ArrowBody(await context.body(), append, context.arg("fields"))
+
+
+ARROW = Medium(ARROW_TYPE, read_body, answer_defined=answer_defined)

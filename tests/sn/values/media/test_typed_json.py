@@ -12,7 +12,6 @@ from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.json_form import to_json
 from hsparse.model.variable_array import VariableArray
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.typed_json import is_plain, typed_json
 from tests.model.type_strategies import text
 
 TEXT = text("H5T_VARIABLE")
@@ -20,6 +19,10 @@ PAIR = {
     "class": "H5T_COMPOUND",
     "fields": [{"name": "n", "type": "H5T_STD_I8LE"}, {"name": "t", "type": TEXT}],
 }
+
+
+def typed_json(value: Any, one: Dataset, selection: Orthogonal, fields: tuple[str, ...] = ()) -> Any:
+    return one.arrays.of_fields(fields).from_json(value, selection.shape)
 
 
 def dataset(item: Any, *dims: int) -> Dataset:
@@ -45,7 +48,7 @@ def test_of_variable_length(item: Any, fields: tuple[str, ...], value: Any, stor
     found = typed_json(value, one, Orthogonal.all(one.extent), fields)
     assert isinstance(found, VariableArray)
     assert to_json(found, one.spec.datatype.element) == stored
-    assert not is_plain(one)
+    assert not one.arrays.is_exact
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,11 @@ def test_some_fields(fields: tuple[str, ...], value: Any, pieces: list[bytes]) -
 
 def test_an_array_is_one_element() -> None:
     one = dataset({"class": "H5T_ARRAY", "dims": [2], "base": "H5T_STD_I16LE"}, 3)
-    found = typed_json([[1, 2], [3, 4], [5, 6]], one, Orthogonal.all(one.extent))
+    found = typed_json(
+        [[1, 2], [3, 4], [5, 6]],
+        one,
+        Orthogonal.all(one.extent),
+    )
     assert isinstance(found, np.ndarray)
     assert (found.dtype, found.shape) == (np.dtype("V4"), (3,))
     assert found.tobytes() == np.arange(1, 7, dtype="<i2").tobytes()
@@ -77,4 +84,8 @@ def test_an_array_is_one_element() -> None:
 def test_what_does_not_fit(value: Any) -> None:
     one = dataset(TEXT, 2)
     with pytest.raises(BadRequest):
-        typed_json(value, one, Orthogonal.all(one.extent))
+        typed_json(
+            value,
+            one,
+            Orthogonal.all(one.extent),
+        )

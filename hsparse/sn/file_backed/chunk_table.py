@@ -140,7 +140,7 @@ def check_table(table: Dataset, layout: Record, rank: int) -> Fields:
     """Return the fields of a table; `BadRequest` when it cannot be that of a layout with `rank` dimensions."""
     if linked_layout(table.record) is not None or table.spec.sparse:
         raise BadRequest(f"The chunk table {table.id} must have dense chunks of its own.")
-    if table.is_variable:
+    if not table.arrays.is_exact:
         raise BadRequest(
             f"The chunk table {table.id} has fields of variable length: a file_uri in it must be a string of fixed "
             "size."

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from hsparse.errors import BadRequest
+from hsparse.format.value_arrays import is_finite, number_json
 from hsparse.sn.http.response import respond
-from hsparse.sn.values.value_json import is_finite, json_form
 
 ROW = np.dtype([("n", ">i4"), ("x", "<f8"), ("v", "<f4", (2,)), ("in", [("y", "<f2")])])
 
 
 def shown(values: Any) -> Any:
-    body = respond({"value": json_form(values)}).body
+    body = respond({"value": number_json(values)}).body
     assert isinstance(body, bytes)
     return json.loads(body)["value"]
 
@@ -58,4 +58,4 @@ def test_every_float_is_looked_at() -> None:
 
 def test_bytes_that_are_no_text_are_not_shown() -> None:
     with pytest.raises(BadRequest, match="octet-stream"):
-        json_form(np.array([b"\xff"]))
+        number_json(np.array([b"\xff"]))

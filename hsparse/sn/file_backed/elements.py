@@ -1,4 +1,4 @@
-"""Reading datasets whose data stays in files: where each chunk's pieces are, and one message an owner.
+"""The elements of a file-backed dataset: where each chunk's pieces are in which file, and one message to each owner.
 
 Chunks that lie close together in a file have one owner, so that it can read them in one request.
 """
@@ -14,13 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Conflict, TooLarge
+from hsparse.format.fields import pick_fields
 from hsparse.format.file_backed import LONGEST, Pieces
+from hsparse.format.kinds.chunk_kind import Found, Search
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
 from hsparse.format.plan.grid import Grid
+from hsparse.format.query import bind_query
+from hsparse.model.json_form import Values
 from hsparse.model.linked_file import LinkedFile
 from hsparse.model.linked_layout import CHUNKED_REF, CONTIGUOUS_REF, linked_layout, piece_dims
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.linked.chunk_table import ChunkTable, ReadTable
+from hsparse.sn.file_backed.chunk_table import ChunkTable, ReadTable
 from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.file_backed_message import ReadFileBacked
 
@@ -29,8 +33,8 @@ MOST_PIECES = 1 << 20
 MOST_FILES = 10_000
 
 
-class LinkedRead:
-    """The chunks of one dataset whose data stays in a file."""
+class FileBackedElements:
+    """`ElementSource` of one dataset whose data stays in a file."""
 
     def __init__(self, owners: Owners, dataset: Dataset, read_table: ReadTable) -> None:
         layout = linked_layout(dataset.record)
@@ -41,13 +45,34 @@ class LinkedRead:
         self._read_table = read_table
         self._piece = piece_dims(layout, dataset.spec.dims)
 
-    async def read(self, shares: Sequence[PlannedChunk]) -> list[NDArray[Any] | None]:
-        """Return what each share selects, None where there is nothing in the file."""
-        count = len(shares)
+    async def read(
+        self, planned: Sequence[PlannedChunk], fields: tuple[str, ...] = (), limit: int = 0
+    ) -> list[Values | int | None]:
+        """Return what each planned chunk selects, None where there is nothing in the file."""
+        found = await self._read(planned)
+        return [None if values is None else pick_fields(values, fields) for values in found]
+
+    async def find(
+        self,
+        planned: Sequence[PlannedChunk],
+        query: str,
+        *,
+        limit: int,
+        in_order: bool,
+        fields: tuple[str, ...],
+        places_only: bool,
+    ) -> list[Found | None]:
+        """Return what a query finds; the owners of the pieces read them, and the search is done here."""
+        search = Search(bind_query(query, self._dataset.dtype), limit, fields, places_only)
+        found = await self._read(planned)
+        return [None if values is None else search.among(values) for values in found]
+
+    async def _read(self, planned: Sequence[PlannedChunk]) -> list[NDArray[Any] | None]:
+        count = len(planned)
         result: list[NDArray[Any] | None] = [None] * count
         if not count:
             return result
-        pieces, files = await self._locate(np.array([share.scaled for share in shares], np.int64))
+        pieces, files = await self._locate(np.array([share.scaled for share in planned], np.int64))
         there = np.flatnonzero(pieces.counts(count)).tolist()
         first, offset = pieces.firsts(count)
         regions = list(zip(first.tolist(), (offset // np.uint64(LONGEST)).tolist(), strict=True))
@@ -55,7 +80,9 @@ class LinkedRead:
         spec = self._dataset.spec
 
         def message(some: list[int]) -> ReadFileBacked:
-            parts = tuple(ChunkSelection(shares[i].scaled, shares[i].selection, shares[i].full) for i in some)
+            parts = tuple(
+                ChunkSelection(planned[i].scaled, planned[i].selection, planned[i].full) for i in some
+            )
             return ReadFileBacked(spec, parts, pieces.of(np.array(some, np.intp)), files, piece)
 
         values: list[NDArray[Any] | None] = await self._owners.gather(

@@ -1,0 +1,397 @@
+"""Arrays of a dataset's values: one protocol over elements of a fixed size and of variable length.
+
+A service node plans, pages, gathers and converts values through it, and never asks which of the two it has. Elements
+of a fixed size are numpy arrays; variable-length ones are offsets and a heap (`hsparse.model.variable_array`).
+`ValueArrays.of_fields` gives the arrays of some fields of a compound, so that fields need no second way either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+from h5json.array_util import jsonToArray
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest
+from hsparse.format.buffer import Buffer
+from hsparse.format.fields import as_type, packed_type, pick_fields
+from hsparse.format.plan.chunk_plan import PlannedChunk
+from hsparse.format.selections.selection import Selection
+from hsparse.format.structured.region import (
+    decode_region,
+    decode_vlen_region,
+    encode_region,
+    encode_vlen_region,
+)
+from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.model.counted import split
+from hsparse.model.element import Element, Fixed, Record
+from hsparse.model.json_form import Values, array_json, from_json, to_json
+from hsparse.model.variable_array import VariableArray, join, take
+from hsparse.model.variable_fields import Fields
+
+SMALL = 16 * 1024
+"""Bytes that an answer of variable-length elements is first expected to take, at least."""
+
+
+class ValueArrays(Protocol):
+    """What is done with arrays of one dataset's values, or of some fields of them."""
+
+    fill: Any
+    """The fill value, an array of no dimensions."""
+    guessed_size: int
+    """Bytes of an element: exact where it has a fixed size, else a guess to plan by."""
+    is_exact: bool
+    """Whether `guessed_size` is exact."""
+
+    def of_fields(self, names: Sequence[str]) -> ValueArrays:
+        """Return the arrays of compounds of these fields alone, packed, in that order; itself without names."""
+        ...
+
+    # --- sizes, in bytes ----------------------------------------------------------------------------
+
+    def expected(self, count: int) -> int:
+        """Return what `count` elements most likely take at most."""
+        ...
+
+    def least(self, count: int) -> int:
+        """Return what `count` elements take at least."""
+        ...
+
+    def nbytes(self, values: Values) -> int:
+        """Return what elements take as bytes."""
+        ...
+
+    def work(self, count: int) -> int:
+        """Return how many of `count` elements are looked at one by one: whether that is worth a thread."""
+        ...
+
+    # --- putting together and taking apart ------------------------------------------------------------
+
+    def received(self, values: Values) -> Values:
+        """Return values that came from a data node as what they are: compounds travel as opaque bytes."""
+        ...
+
+    def stored(self, values: Values, shape: tuple[int, ...]) -> Values:
+        """Return values that were parsed as what is stored, in a shape: of an array type each is one opaque element."""
+        ...
+
+    def join(self, parts: Sequence[Values]) -> Values:
+        """Return the elements of all parts, (n,)."""
+        ...
+
+    def assemble(
+        self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Values | None]
+    ) -> Values:
+        """Put each part into its place in the selection's shape, the fill value where there is none."""
+        ...
+
+    def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Values) -> list[Values]:
+        """Return each planned chunk's own values; `values` are of the selection's shape or one for all."""
+        ...
+
+    def squeeze(self, values: Values) -> Values:
+        """Return values without dimensions of length 1."""
+        ...
+
+    # --- other forms --------------------------------------------------------------------------------
+
+    def to_json(self, values: Values) -> tuple[Any, bool]:
+        """Return JSON's form, and whether floats that JSON does not have may be in it."""
+        ...
+
+    def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
+        """Return JSON values in `shape`, or one for all; of a single field they may be bare.
+
+        `BadRequest` for what does not fit.
+        """
+        ...
+
+    def to_bytes(self, values: Values) -> memoryview:
+        """Return the elements as bytes in C order, not copied where they already are."""
+        ...
+
+    def from_bytes(self, data: Buffer, count: int, shape: tuple[int, ...]) -> Values:
+        """Return the elements in such bytes, `count` of them: in `shape`, or one for all.
+
+        `BadRequest` when there are more or fewer.
+        """
+        ...
+
+    def to_region(self, selection: Selection, values: Values) -> bytes:
+        """Return structured-chunk bytes of values (n,) in the selection's order, see `format.structured.region`."""
+        ...
+
+    def from_region(self, data: Buffer) -> tuple[Selection, Values]:
+        """Return what such bytes hold; `Corrupt` names what is wrong."""
+        ...
+
+
+class FixedArrays:
+    """`ValueArrays` of numpy arrays of `dtype`, the type that is stored; `element` is what they are made of."""
+
+    is_exact = True
+
+    def __init__(
+        self, dtype: np.dtype[Any], fill: NDArray[Any], element: Element, *, is_picked: bool = False
+    ) -> None:
+        self.dtype = dtype
+        self.fill = fill
+        self.guessed_size = dtype.itemsize
+        self._element = element
+        self._is_picked = is_picked
+
+    def of_fields(self, names: Sequence[str]) -> FixedArrays:
+        if not names:
+            return self
+        dtype = packed_type(self.dtype, names)
+        return FixedArrays(dtype, pick_fields(self.fill, names), Fixed(dtype), is_picked=True)
+
+    def expected(self, count: int) -> int:
+        return count * self.dtype.itemsize
+
+    def least(self, count: int) -> int:
+        return count * self.dtype.itemsize
+
+    def nbytes(self, values: Any) -> int:
+        return int(values.nbytes)
+
+    def work(self, count: int) -> int:
+        return 0
+
+    def received(self, values: Any) -> NDArray[Any]:
+        return as_type(values, self.dtype)
+
+    def stored(self, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+        return np.ndarray(shape, self.dtype, np.ascontiguousarray(values))
+
+    def join(self, parts: Sequence[Any]) -> NDArray[Any]:
+        if len(parts) == 1:
+            return self.received(parts[0]).reshape(-1)
+        result = np.empty(sum(part.size for part in parts), self.dtype)
+        first = 0
+        for part in parts:
+            result[first : first + part.size] = self.received(part).reshape(-1)
+            first += part.size
+        return result
+
+    def assemble(
+        self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Any]
+    ) -> NDArray[Any]:
+        if len(planned) == 1 and parts[0] is not None and parts[0].size == selection.size:
+            return self.received(parts[0]).reshape(selection.shape)
+        result = np.empty(selection.shape, self.dtype)
+        if sum(chunk.selection.size for chunk in planned) < selection.size:
+            result[...] = self.fill
+        for chunk, part in zip(planned, parts, strict=True):
+            result[chunk.place] = self.fill if part is None else self.received(part)
+        return result
+
+    def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Any) -> list[Values]:
+        if values.size == 1 and selection.size != 1:
+            return [values.reshape(1)] * len(planned)
+        return [values[(*chunk.place, ...)] for chunk in planned]
+
+    def squeeze(self, values: Any) -> NDArray[Any]:
+        squeezed: NDArray[Any] = values.squeeze()
+        return squeezed
+
+    def to_json(self, values: Any) -> tuple[Any, bool]:
+        shown = self._element.dtype
+        if shown.subdtype is not None:  # opaque until here
+            values = np.ndarray(values.shape, shown, np.ascontiguousarray(values))
+        return number_json(values), not is_finite(values)
+
+    def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
+        if self.dtype.kind in "iuf":
+            return numbers_from_json(value, self.dtype, shape)
+        forms: list[Element] = [self._element]
+        if self._is_picked and len(self.dtype.names or ()) == 1:
+            forms.append(Fixed(self.dtype[0]))
+        return elements_from_json(self, value, shape, forms)
+
+    def to_bytes(self, values: Any) -> memoryview:
+        flat = np.ascontiguousarray(values).reshape(-1)
+        return flat.view(np.uint8).data if flat.size else memoryview(b"")
+
+    def from_bytes(self, data: Buffer, count: int, shape: tuple[int, ...]) -> NDArray[Any]:
+        if len(data) != count * self.dtype.itemsize:
+            raise BadRequest(
+                f"The body has {len(data)} bytes; {count} elements of {self.dtype.itemsize} bytes need "
+                f"{count * self.dtype.itemsize}."
+            )
+        values = np.frombuffer(data, np.uint8).view(self.dtype)
+        return values.reshape(shape) if count == prod(shape) else values
+
+    def to_region(self, selection: Selection, values: Any) -> bytes:
+        return encode_region(selection, values)
+
+    def from_region(self, data: Buffer) -> tuple[Selection, Values]:
+        return decode_region(data, self.dtype)
+
+
+class VlenArrays:
+    """`ValueArrays` of `VariableArray`s of `element`."""
+
+    is_exact = False
+
+    def __init__(
+        self, element: Element, fill: VariableArray, guessed_size: int, *, is_picked: bool = False
+    ) -> None:
+        self._is_picked = is_picked
+        self.element = element
+        self.fill = fill
+        self.guessed_size = guessed_size
+
+    def of_fields(self, names: Sequence[str]) -> VlenArrays:
+        if not names:
+            return self
+        fields = Fields.named(self.element, names)
+        return VlenArrays(fields.element, fields.pick(self.fill), self.guessed_size, is_picked=True)
+
+    def expected(self, count: int) -> int:
+        return max(SMALL, 4 * count * self.guessed_size)
+
+    def least(self, count: int) -> int:
+        return count * self.element.least
+
+    def nbytes(self, values: Any) -> int:
+        return len(values.heap)
+
+    def work(self, count: int) -> int:
+        return count
+
+    def received(self, values: Any) -> VariableArray:
+        found: VariableArray = values
+        return found
+
+    def stored(self, values: Any, shape: tuple[int, ...]) -> VariableArray:
+        if isinstance(values, VariableArray):
+            return values
+        size = values.dtype.itemsize  # a field of fixed size, of a compound that is not
+        data = values.tobytes()
+        return VariableArray.of((data[at : at + size] for at in range(0, len(data), size)), values.shape)
+
+    def join(self, parts: Sequence[Any]) -> VariableArray:
+        return join(parts) if parts else VariableArray.of([])
+
+    def assemble(
+        self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Any]
+    ) -> VariableArray:
+        if len(planned) == 1 and parts[0] is not None and parts[0].size == selection.size:
+            return self.received(parts[0]).reshape(selection.shape)
+        there: list[VariableArray] = [self.fill]
+        index = np.zeros(selection.shape, np.intp)
+        first = 1
+        for chunk, part in zip(planned, parts, strict=True):
+            if part is not None:
+                there.append(part)
+                numbers = np.arange(first, first + part.size).reshape(chunk.selection.shape)
+                index[chunk.place] = numbers
+                first += part.size
+        return take(there, index)
+
+    def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Any) -> list[Values]:
+        if values.size == 1 and selection.size != 1:
+            return [values.reshape((1,))] * len(planned)
+        if len(planned) == 1 and planned[0].selection.shape == selection.shape and selection.is_all:
+            return [values]
+        index = np.arange(values.size).reshape(values.shape)
+        return [take([values], np.asarray(index[chunk.place])) for chunk in planned]
+
+    def squeeze(self, values: Any) -> VariableArray:
+        return self.received(values).reshape(tuple(dim for dim in values.shape if dim != 1))
+
+    def to_json(self, values: Any) -> tuple[Any, bool]:
+        return to_json(values, self.element), True
+
+    def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
+        forms = [self.element]
+        if self._is_picked and isinstance(self.element, Record) and len(self.element.parts) == 1:
+            forms += self.element.parts
+        return elements_from_json(self, value, shape, forms)
+
+    def to_bytes(self, values: Any) -> memoryview:
+        data: memoryview = values.heap.data
+        return data
+
+    def from_bytes(self, data: Buffer, count: int, shape: tuple[int, ...]) -> VariableArray:
+        return split(data, self.element, shape if count == prod(shape) else (1,))
+
+    def to_region(self, selection: Selection, values: Any) -> bytes:
+        return encode_vlen_region(selection, values, self.element)
+
+    def from_region(self, data: Buffer) -> tuple[Selection, Values]:
+        return decode_vlen_region(data, self.element)
+
+
+def arrays_of(spec: ChunkSpec) -> FixedArrays | VlenArrays:
+    """Return what is done with arrays of the values that a specification describes."""
+    datatype = spec.datatype
+    if datatype.is_variable:
+        return VlenArrays(datatype.element, spec.variable_fill, datatype.guessed_size)
+    return FixedArrays(datatype.stored, spec.fill_value, datatype.element)
+
+
+def elements_from_json(
+    arrays: ValueArrays, value: Any, shape: tuple[int, ...], forms: Sequence[Element]
+) -> Values:
+    """Return JSON values whose elements have one of these forms, the likeliest first, in `shape` or one for all."""
+    failure: BadRequest | None = None
+    for form in forms:
+        for dims in (shape, (1,)):
+            try:
+                return arrays.stored(from_json(value, dims, form), dims)
+            except BadRequest as error:
+                failure = failure or error
+    assert failure is not None
+    raise failure
+
+
+def numbers_from_json(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return JSON numbers in `shape`, or one for all; `BadRequest` for what does not fit."""
+    size = prod(shape)
+    dims = shape
+    if not isinstance(value, list):
+        dims = () if size != 1 else shape
+        value = value if not dims else [value]
+    try:
+        _check_fit(value, dtype)
+        with np.errstate(over="raise", invalid="raise"):
+            array: NDArray[Any] = np.asarray(jsonToArray(dims, dtype, value))
+    except (ValueError, TypeError, KeyError, IndexError, ArithmeticError) as error:
+        raise BadRequest(f"The value does not fit {prod(dims)} elements of type {dtype}: {error}.") from error
+    if array.dtype != dtype or array.size not in (1, size):
+        raise BadRequest(f"The value has {array.size} elements; {size} are selected.")
+    return array.reshape(shape) if array.size == size else array.reshape(1)
+
+
+def _check_fit(value: Any, dtype: np.dtype[Any]) -> None:
+    """Raise `ValueError` for fractions for integers, which numpy would cut to fit."""
+    natural = np.array(value)
+    if dtype.kind in "iu" and natural.size and natural.dtype.kind not in "iub":
+        raise ValueError(f"{natural.dtype} values are not integers")
+
+
+def number_json(values: NDArray[Any]) -> Any:
+    """Return values as JSON has them, see `hsparse.model.json_form`.
+
+    Plain numbers stay an array, which is written many times faster than a list.
+    """
+    if values.dtype.kind in "iufb" and values.dtype.names is None:
+        if not values.ndim:
+            return values.item()
+        # As float64, whose digits Python's own floats have: orjson would write the fewest that tell a float32.
+        kind = np.dtype(np.float64) if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
+        return np.ascontiguousarray(values, kind)
+    return array_json(values)
+
+
+def is_finite(values: NDArray[Any]) -> bool:
+    """Say whether no float, in whatever field, is NaN or infinite."""
+    if values.dtype.names is not None:
+        return all(is_finite(values[name]) for name in values.dtype.names)
+    return values.dtype.kind not in "fc" or bool(np.isfinite(values).all())

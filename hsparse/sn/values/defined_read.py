@@ -1,0 +1,159 @@
+"""Reading places and values at once: the defined elements of a selection, piece by piece.
+
+Tests: tests/sn/values/test_sparse.py, tests/sn/values/test_defined_vlen_read.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.format.kinds.chunk_kind import DefinedElements
+from hsparse.format.plan.chunk_plan import PlannedChunk
+from hsparse.format.plan.grid import Grid
+from hsparse.format.plan.pages import pages
+from hsparse.format.selections.boxes import Boxes
+from hsparse.format.selections.extent import columns
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.selection import Selection, ascending
+from hsparse.model.json_form import Values
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.wire.chunk_message import NO_LIMIT
+
+Array = NDArray[Any]
+Piece: TypeAlias = tuple[list[Array], Values]
+"""Coordinates, one (n,) array a dimension, and values (n,)."""
+OFFSET_BYTES = 4
+MOST_PAGES = 16
+"""A run of chunks read together has at most so many pages of selected elements, however few are defined."""
+MOST_UNDEFINED = 1 << 20
+"""The same where answers are cut by bytes: no piece is larger than a page then."""
+
+
+class DefinedRead:
+    """The defined elements of a selection: chunk after chunk, row-major inside each.
+
+    With `places_only` the values are empty.
+    """
+
+    def __init__(
+        self, dataset: Dataset, chunks: ChunkFanout, page_size: int, *, places_only: bool = False
+    ) -> None:
+        self._dataset = dataset
+        self._arrays = dataset.arrays
+        self._chunks = chunks
+        self._page_size = page_size
+        self._places_only = places_only
+
+    async def pieces(self, selection: Selection) -> AsyncIterator[Piece]:
+        """Yield the defined elements, about a page of bytes at a time; one larger element comes alone."""
+        async for planned in self._chunks.batches(selection):
+            async for piece in self._pieces(planned):
+                yield piece
+
+    async def whole(self, selection: Selection, limit: int) -> tuple[Points, Values] | None:
+        """Return all of it: points over the extent, and values; None where they have more than `limit` bytes."""
+        extent = self._dataset.extent
+        places: list[Array] = [np.zeros((0, len(extent)), np.uint64)]
+        values: list[Values] = []
+        total = 0
+        async for columns_, some in self.pieces(selection):
+            count = len(columns_[0]) if columns_ else some.size
+            total += 8 * len(extent) * count + self._arrays.nbytes(some)
+            if total > limit:
+                return None
+            places.append(coords_of(columns_))
+            values.append(some)
+        return Points(extent, np.concatenate(places)), self._arrays.join(values)
+
+    def bound(self, selection: Selection, limit: int) -> int:
+        """Return how many bytes `whole` most likely returns at most."""
+        places = 8 * len(self._dataset.extent) * selection.size
+        values = 0 if self._places_only else self._arrays.expected(selection.size)
+        return min(limit, places + values)
+
+    async def _pieces(self, planned: Sequence[PlannedChunk]) -> AsyncIterator[Piece]:
+        """Read run after run of chunks, each of about a page; ask again in pieces for what was too much."""
+        cut = not self._arrays.is_exact and not self._places_only
+        page = max(1, self._page_size // (self._arrays.guessed_size + (0 if cut else OFFSET_BYTES)))
+        limit, most = (self._page_size, MOST_UNDEFINED) if cut else (NO_LIMIT, MOST_PAGES)
+        room, first = page, 0
+        while first < len(planned):
+            until = run_of(planned, first, room)
+            found = await self._chunks.read_defined(
+                planned[first:until], places_only=self._places_only, limit=limit
+            )
+            # What comes behind a part that was too much would be out of order: it is asked for again.
+            good = next((n for n, item in enumerate(found) if isinstance(item, int)), len(found))
+            there = [
+                (chunk, item)
+                for chunk, item in zip(planned[first : first + good], found, strict=False)
+                if isinstance(item, DefinedElements)
+            ]
+            if there:
+                yield self._piece(there)
+            if good < len(found):
+                room = page
+                too_much = found[good]
+                if not good and isinstance(too_much, int):
+                    async for piece in self._split(planned[first], too_much):
+                        yield piece
+                    good = 1
+            else:
+                # How many elements are defined is not known before; the run just read is the best guess.
+                selected = sum(chunk.selection.size for chunk in planned[first:until])
+                guess = page * selected // max(1, sum(len(item.offsets) for _, item in there))
+                room = max(page, min(guess, room * 4, page * most))
+            first += good
+
+    async def _split(self, chunk: PlannedChunk, nbytes: int) -> AsyncIterator[Piece]:
+        """Yield the elements of a chunk that has `nbytes` of them, more than a page."""
+        dims = self._dataset.spec.dims
+        # Once each and in order: what a list names twice must not come twice, in two pages.
+        selection = chunk.selection if isinstance(chunk.selection, Boxes) else ascending(chunk.selection)
+        size = selection.size
+        few = max(1, min(size // 2, size * self._page_size * 3 // (4 * max(1, nbytes))))
+        for part in pages(selection, Grid(dims, dims), few):
+            async for piece in self._pieces([replace(chunk, selection=part)]):
+                yield piece
+
+    def _piece(self, there: Sequence[tuple[PlannedChunk, DefinedElements]]) -> Piece:
+        """Put chunk offsets into the dataset's coordinates."""
+        places = coordinates(self._dataset, [(chunk, item.offsets) for chunk, item in there])
+        parts = [] if self._places_only else [item.values for _, item in there]
+        return places, self._arrays.join(parts)
+
+
+def coordinates(dataset: Dataset, there: Sequence[tuple[PlannedChunk, NDArray[np.uint32]]]) -> list[Array]:
+    """Return the dataset's coordinates of chunk offsets, one (n,) array a dimension."""
+    extent, dims = dataset.extent, dataset.spec.dims
+    total = sum(len(offsets) for _, offsets in there)
+    places: list[Array] = [np.empty(total, np.uint32 if n <= 2**32 else np.uint64) for n in extent]
+    at = 0
+    for chunk, offsets in there:
+        until = at + len(offsets)
+        for dim, column in enumerate(columns(offsets, dims)):
+            # In the coordinates' own type: a chunk's offsets have 32 bits, and beyond 2^32 they would wrap.
+            origin = places[dim].dtype.type(chunk.scaled[dim] * dims[dim])
+            np.add(column, origin, out=places[dim][at:until], casting="unsafe")
+        at = until
+    return places
+
+
+def coords_of(places: list[Array]) -> NDArray[np.uint64]:
+    """Return coordinates as rows, (n, rank)."""
+    return np.stack(places, axis=1).astype(np.uint64) if places else np.zeros((0, 0), np.uint64)
+
+
+def run_of(planned: Sequence[PlannedChunk], first: int, room: int) -> int:
+    """Return the end of the run of chunks from `first` that select at most `room` elements, one chunk at least."""
+    total = planned[first].selection.size
+    until = first + 1
+    while until < len(planned) and (total := total + planned[until].selection.size) <= room:
+        until += 1
+    return until

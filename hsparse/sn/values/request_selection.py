@@ -1,0 +1,130 @@
+"""Which elements a value request names: select strings, points, hyperslabs, and what is appended.
+
+Tests: tests/sn/test_value_selections.py, tests/sn/values/test_values.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hsparse.errors import BadRequest
+from hsparse.format.selections.axis import Span
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.selection import Selection
+from hsparse.sn.context import Context
+from hsparse.sn.values.media.medium import Append
+
+
+@dataclass(frozen=True, slots=True)
+class BodySelection:
+    """The elements that a write names, beside or in its body, before it is known which extent it meets."""
+
+    append: Append | None
+    select: Any
+    points: Any
+    hyperslab: dict[str, Any]
+    count: Any
+    """How many elements the values are, 1 for all alike; None: as many as are selected."""
+
+    @classmethod
+    def of(cls, context: Context, append: Append | None, body: dict[str, Any]) -> BodySelection:
+        """Return what the keys of a body say, and else the parameters."""
+        hyperslab: dict[str, Any] = {key: body[key] for key in ("start", "stop", "step") if key in body}
+        select = body.get("select", context.arg("select"))
+        if append is not None and (context.arg("select") or hyperslab or set(body) & {"select", "points"}):
+            raise BadRequest("What is appended goes to the end: leave out select and points.")
+        count = body.get("element_count", context.number("element_count"))
+        return cls(append, select, body.get("points"), hyperslab, count)
+
+    def resolve(self, extent: tuple[int, ...]) -> Selection:
+        """Return the selection in an extent: that grown by what is appended."""
+        if self.append is not None:
+            return _appended(extent, self.append)
+        given = {"select": self.select, "points": self.points, "start/stop/step": self.hyperslab or None}
+        named = [key for key, value in given.items() if value is not None]
+        if len(named) > 1:
+            raise BadRequest(f"Name the elements once: {' and '.join(named)} are given.")
+        if named == ["points"]:
+            return points_selection(self.points, extent)
+        if named == ["start/stop/step"]:
+            return stepped_selection(self.hyperslab, extent)
+        return select_selection(self.select, extent)
+
+
+def parse_append(count: Any, dim: Any) -> Append | None:
+    """Return what is appended; `BadRequest` unless count and dimension are non-negative integers."""
+    if count is None or count is False:
+        return None
+    for name, value in (("append", count), ("append_dim", dim or 0)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise BadRequest(f"{name} must be a non-negative integer, not {value!r}.")
+    return Append(count, dim or 0)
+
+
+def wanted_count(count: Any, selection: Selection) -> int:
+    """Return how many elements a write's bytes are: as many as selected, or one for all."""
+    wanted = selection.size if count is None else count
+    if type(wanted) is not int or wanted not in (1, selection.size):
+        raise BadRequest(
+            f"element_count is {wanted}; it must be 1 or the {selection.size} elements selected."
+        )
+    return wanted
+
+
+def select_selection(select: Any, extent: tuple[int, ...]) -> Selection:
+    """Return the selection of a body's or a query's `select`: all when it is not given."""
+    if select is not None and not isinstance(select, str):
+        raise BadRequest("select must be a string like '[0:10,5]'.")
+    return parse_select(select, extent)
+
+
+def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
+    """Return the points of a body: a list of numbers (rank 1) or of lists of `rank` numbers."""
+    try:
+        coords = np.array(points)
+    except ValueError as error:
+        raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.") from error
+    if coords.ndim < 2 and len(extent) != 1 and (coords.size or not extent):
+        raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.")
+    return Points(extent, coords.reshape(-1, len(extent)) if coords.ndim < 2 else coords)
+
+
+def binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:
+    """Return the points of a binary body: `rank` little-endian u64 coordinates each."""
+    rank = len(extent)
+    if not rank or len(data) % (8 * rank):
+        raise BadRequest(f"A point is {rank} little-endian u8 coordinates; the body has {len(data)} bytes.")
+    return Points(extent, np.frombuffer(data, "<u8").astype(np.uint64).reshape(-1, rank))
+
+
+def stepped_selection(body: dict[str, Any], extent: tuple[int, ...]) -> Selection:
+    """Return the hyperslab of a body's `start`, `stop` and `step`, each a number a dimension or left out."""
+    rank = len(extent)
+    start, stop, step = (
+        _numbers(body.get(key), default, key)
+        for key, default in (("start", (0,) * rank), ("stop", extent), ("step", (1,) * rank))
+    )
+    if not len(start) == len(stop) == len(step) == rank:
+        raise BadRequest(f"start, stop and step need {rank} numbers each, as the dataset has dimensions.")
+    axes = ",".join(f"{first}:{last}:{by}" for first, last, by in zip(start, stop, step, strict=True))
+    return parse_select(f"[{axes}]", extent)
+
+
+def _numbers(value: Any, default: tuple[int, ...], key: str) -> tuple[int, ...]:
+    if value is None:
+        return default
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, int) and not isinstance(item, bool) and item >= 0 for item in items):
+        raise BadRequest(f"{key} must be a list of non-negative integers.")
+    return tuple(items)
+
+
+def _appended(extent: tuple[int, ...], append: Append) -> Selection:
+    axes = [Span.range(0, length) for length in extent]
+    axes[append.dim] = Span.range(extent[append.dim] - append.count, extent[append.dim])
+    return Orthogonal(extent, tuple(axes))
