@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from hsparse.dn.chunk_codec import DenseCodec, SparseCodec
 
-from hsparse.model.layout import chunk_spec
-from hsparse.model.objid import chunk_of_key, chunk_prefix
+from hsparse.format.chunk_spec import chunk_spec
+from hsparse.model.ids import chunk_of_key, chunk_prefix
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.posix_listing import TEMPORARY
 from hsparse.testing.door import Door, Kind, NotDone, Place

@@ -14,12 +14,12 @@ from hsparse import __version__
 from hsparse.cli.main import main
 from hsparse.config import Settings
 from hsparse.errors import ErrorKind
-from hsparse.format.filters import CODECS
+from hsparse.format.filters.pipeline import CODECS
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, encode_sparse_vlen
 from hsparse.format.structured.footer import MAX_FOOTER, footer_size
 from hsparse.model.datatype import parse_type
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.metrics import METRICS
 from hsparse.sn.routes import ROUTES
 from hsparse.wire.http import STATUS
@@ -162,7 +162,7 @@ def test_the_bytes_on_the_format_page_are_those_of_the_chunk_it_tells_of() -> No
     element = parse_type(
         {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
     ).element
-    values = VariableArray.of([b"\2\0\0\0cd", bytes(4)])
+    values = VlenArray.of([b"\2\0\0\0cd", bytes(4)])
     variable = SparseVlenChunk((4, 4), np.array([1, 6], np.uint32), values)
     assert encode_sparse_vlen(variable, element, ((), (), ())) == words
     text = " ".join(page("docs/format.md").split())

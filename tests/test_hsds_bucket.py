@@ -19,7 +19,7 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import BINARY, RestClient
 

@@ -11,9 +11,9 @@ import nanoarrow as na
 import numpy as np
 import pytest
 
+from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.dense import encode_dense
-from hsparse.model.filter import Filter
-from hsparse.model.objid import chunk_key
+from hsparse.model.ids import chunk_key
 from hsparse.sn.http.content_type import ARROW
 from hsparse.storage.posix import PosixStore
 from hsparse.testing.server_process import ServerProcess, server_process

@@ -13,7 +13,7 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.chunks import FIRST_WAVE
 from hsparse.dn.service import DataService
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore

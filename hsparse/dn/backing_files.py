@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from hsparse.errors import BadRequest, Conflict, Moved, NotFound
 from hsparse.format.checksum import crc32
-from hsparse.model.linked_file import LinkedFile, file_key
+from hsparse.model.file_backed import BackingFile, file_key
 from hsparse.storage.object_store import ObjectStore
 
 HEAD_BYTES = 4096
@@ -24,7 +24,7 @@ class BackingFiles:
         self._heads: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._looks: dict[str, asyncio.Task[tuple[str, int]]] = {}
 
-    async def inspect(self, uri: str) -> LinkedFile:
+    async def inspect(self, uri: str) -> BackingFile:
         """Return a file as it is now; `NotFound` when there is none, `BadRequest` when it cannot be linked to.
 
         All who ask at once, as for the datasets of one file, share one look.
@@ -37,7 +37,7 @@ class BackingFiles:
                 lambda look: self._looks.pop(key) and (look.cancelled() or look.exception())
             )
         etag, head = await asyncio.shield(look)
-        return LinkedFile(uri, etag, head)
+        return BackingFile(uri, etag, head)
 
     async def _look(self, key: str) -> tuple[str, int]:
         """Return a file's etag and the checksum of its head."""
@@ -49,7 +49,7 @@ class BackingFiles:
             ) from error
         return stored.etag, self._remember(key, stored.etag, stored.data)
 
-    async def read(self, file: LinkedFile, start: int, stop: int, *, exact: bool = False) -> bytes:
+    async def read(self, file: BackingFile, start: int, stop: int, *, exact: bool = False) -> bytes:
         """Return bytes `start` up to and without `stop`; `Conflict` names the file that does not have them.
 
         With `exact`, `Moved` where the file has another etag.
@@ -76,7 +76,7 @@ class BackingFiles:
             )
         return stored.data
 
-    async def _compare(self, file: LinkedFile, key: str, etag: str) -> None:
+    async def _compare(self, file: BackingFile, key: str, etag: str) -> None:
         """Raise `Conflict` when the file's state `etag` does not begin as the file did when it was linked to."""
         head = self._heads.get((key, etag))
         if head is None:

@@ -24,12 +24,12 @@ from hsparse.dn.fences import Fences
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.format.chunk_map import ChunkMap, digests
 from hsparse.format.chunk_rows import ChunkRows, row_names
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import met
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.format.structured.footer import MAX_FOOTER, Footer, read_footer
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.objid import MAP_FOLDER, chunk_key, chunk_of_key, chunk_prefix, map_key
+from hsparse.model.ids import MAP_FOLDER, chunk_key, chunk_of_key, chunk_prefix, map_key
 from hsparse.storage.object_store import Entry, ObjectStore, Stored
 from hsparse.wire.chunk_info_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 

@@ -14,9 +14,9 @@ from hsparse.dn.fences import Fences
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import Change, ChunkKind
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.objid import chunk_key, chunk_prefix
+from hsparse.model.ids import chunk_key, chunk_prefix
 from hsparse.storage.object_store import ObjectStore
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from hsparse.format.kinds.chunk_kind import ChunkKind, DefinedElements, Found, S
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
-from hsparse.model.json_form import Values
+from hsparse.model.json_values import Values
 from hsparse.wire.chunk_message import (
     CountDefined,
     EraseChunks,

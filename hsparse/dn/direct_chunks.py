@@ -15,7 +15,7 @@ from hsparse.format.kinds.direct_chunk import open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.grid import Grid
 from hsparse.format.structured.footer import unseal
-from hsparse.model.objid import chunk_key
+from hsparse.model.ids import chunk_key
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
 

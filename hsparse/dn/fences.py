@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
 from hsparse.errors import Gone, HsparseError, Moved, NotFound
-from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.format.chunk_spec import ChunkSpec
 
 LIMIT = 100_000
 """How many datasets are remembered; one that is forgotten is learnt again from its record."""

@@ -30,8 +30,8 @@ from hsparse.format.file_backed import (
 )
 from hsparse.format.kinds.dense import read_array
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.model.linked_file import LinkedFile
-from hsparse.model.objid import chunk_key
+from hsparse.model.file_backed import BackingFile
+from hsparse.model.ids import chunk_key
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.file_backed_message import ReadFileBacked, ReadPiece
 
@@ -85,7 +85,7 @@ class FileBackedChunks:
         self._fences = fences
         self._working = MemoryBudget(WORK_AT_ONCE)
 
-    async def inspect(self, uri: str) -> LinkedFile:
+    async def inspect(self, uri: str) -> BackingFile:
         """Answer `InspectFile`."""
         return await self._files.inspect(uri)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from hsparse.model.objid import domain_prefix
+from hsparse.model.ids import domain_prefix
 from hsparse.storage.object_store import ObjectStore
 
 NAME = ".summary.json"

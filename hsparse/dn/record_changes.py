@@ -8,10 +8,10 @@ from typing import Any
 
 from hsparse.dn.fences import DeletedNames
 from hsparse.errors import BadRequest, Conflict, Gone, HsparseError
+from hsparse.model.acl import Right
 from hsparse.model.dataspace import MAX_EXTENT
+from hsparse.model.datatype import type_json
 from hsparse.model.link import same_link
-from hsparse.model.right import Right
-from hsparse.model.shown_type import shown_type
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
     Change,
@@ -213,7 +213,7 @@ def _content(item: Record) -> Record:
     h5pyd 1.0.0 sends back what it was shown, in which an enum has its names in both of two forms.
     """
     content = {key: value for key, value in item.items() if key not in ("created", "lastModified")}
-    return content | {"type": shown_type(content["type"])} if "type" in content else content
+    return content | {"type": type_json(content["type"])} if "type" in content else content
 
 
 def _without(items: Record, names: tuple[str, ...], missing: Any, *, again: bool) -> Record:

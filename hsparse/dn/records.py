@@ -20,8 +20,7 @@ from hsparse.dn.fences import DeletedNames
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.record_changes import change_record
 from hsparse.errors import Corrupt, HsparseError, NotFound
-from hsparse.model.job_id import is_job
-from hsparse.model.objid import is_root, storage_key, tree_prefix
+from hsparse.model.ids import is_job_id, is_root, storage_key, tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import Failure, Record
 from hsparse.wire.record_message import (
@@ -166,7 +165,7 @@ class Records:
     async def _outdate(self, change: Change) -> None:
         """See that HSDS has no summary of the changed object's domain; domains, jobs and our own are not in it."""
         id = change.id
-        if id.startswith(("/", "s-")) or is_job(id):
+        if id.startswith(("/", "s-")) or is_job_id(id):
             return
         if isinstance(change, CreateObject) and is_root(id):
             self._summaries.know_none(id)

@@ -18,7 +18,7 @@ from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.records import Records
 from hsparse.dn.settings import DataSettings
 from hsparse.errors import BadRequest
-from hsparse.model.objid import tree_prefix
+from hsparse.model.ids import tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.chunk_info_message import (
     CountChunks,

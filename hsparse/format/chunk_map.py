@@ -31,8 +31,8 @@ from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.checksum import crc32
 from hsparse.format.chunk_rows import row_names
-from hsparse.format.filters import decode, encode
-from hsparse.model.filter import Filter
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.pipeline import decode, encode
 
 MAGIC = b"hsparsem"
 VERSION = 1

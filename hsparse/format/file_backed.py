@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
-from hsparse.format.bitshuffle_filter import LZ4, ZSTD
 from hsparse.format.buffer import Buffer
-from hsparse.format.filters import codec_of, decode
-from hsparse.model.filter import Filter
+from hsparse.format.filters.bitshuffle import LZ4, ZSTD
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.pipeline import codec_of, decode
 
 CLOSE = 128 * 1024
 """Bytes between two pieces that are read and thrown away rather than asking twice.

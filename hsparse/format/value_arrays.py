@@ -1,7 +1,7 @@
 """Arrays of a dataset's values: one protocol over elements of a fixed size and of variable length.
 
 A service node plans, pages, gathers and converts values through it, and never asks which of the two it has. Elements
-of a fixed size are numpy arrays; variable-length ones are offsets and a heap (`hsparse.model.variable_array`).
+of a fixed size are numpy arrays; variable-length ones are offsets and a heap (`hsparse.model.vlen_array`).
 `ValueArrays.of_fields` gives the arrays of some fields of a compound, so that fields need no second way either.
 """
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
 from hsparse.format.buffer import Buffer
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.selections.selection import Selection
@@ -26,12 +27,11 @@ from hsparse.format.structured.region import (
     encode_region,
     encode_vlen_region,
 )
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.counted import split
-from hsparse.model.element import Element, Fixed, Record
-from hsparse.model.json_form import Values, array_json, from_json, to_json
-from hsparse.model.variable_array import VariableArray, join, take
-from hsparse.model.variable_fields import Fields
+from hsparse.model.element import Compound, Element, Fixed
+from hsparse.model.json_values import Values, array_json, from_json, to_json
+from hsparse.model.length_prefixed import split_elements
+from hsparse.model.vlen_array import VlenArray, join, take
+from hsparse.model.vlen_fields import VlenFields
 
 SMALL = 16 * 1024
 """Bytes that an answer of variable-length elements is first expected to take, at least."""
@@ -234,12 +234,12 @@ class FixedArrays:
 
 
 class VlenArrays:
-    """`ValueArrays` of `VariableArray`s of `element`."""
+    """`ValueArrays` of `VlenArray`s of `element`."""
 
     is_exact = False
 
     def __init__(
-        self, element: Element, fill: VariableArray, guessed_size: int, *, is_picked: bool = False
+        self, element: Element, fill: VlenArray, guessed_size: int, *, is_picked: bool = False
     ) -> None:
         self._is_picked = is_picked
         self.element = element
@@ -249,14 +249,14 @@ class VlenArrays:
     def of_fields(self, names: Sequence[str]) -> VlenArrays:
         if not names:
             return self
-        fields = Fields.named(self.element, names)
+        fields = VlenFields.named(self.element, names)
         return VlenArrays(fields.element, fields.pick(self.fill), self.guessed_size, is_picked=True)
 
     def expected(self, count: int) -> int:
         return max(SMALL, 4 * count * self.guessed_size)
 
     def least(self, count: int) -> int:
-        return count * self.element.least
+        return count * self.element.min_size
 
     def nbytes(self, values: Any) -> int:
         return len(values.heap)
@@ -264,26 +264,26 @@ class VlenArrays:
     def work(self, count: int) -> int:
         return count
 
-    def received(self, values: Any) -> VariableArray:
-        found: VariableArray = values
+    def received(self, values: Any) -> VlenArray:
+        found: VlenArray = values
         return found
 
-    def stored(self, values: Any, shape: tuple[int, ...]) -> VariableArray:
-        if isinstance(values, VariableArray):
+    def stored(self, values: Any, shape: tuple[int, ...]) -> VlenArray:
+        if isinstance(values, VlenArray):
             return values
         size = values.dtype.itemsize  # a field of fixed size, of a compound that is not
         data = values.tobytes()
-        return VariableArray.of((data[at : at + size] for at in range(0, len(data), size)), values.shape)
+        return VlenArray.of((data[at : at + size] for at in range(0, len(data), size)), values.shape)
 
-    def join(self, parts: Sequence[Any]) -> VariableArray:
-        return join(parts) if parts else VariableArray.of([])
+    def join(self, parts: Sequence[Any]) -> VlenArray:
+        return join(parts) if parts else VlenArray.of([])
 
     def assemble(
         self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Any]
-    ) -> VariableArray:
+    ) -> VlenArray:
         if len(planned) == 1 and parts[0] is not None and parts[0].size == selection.size:
             return self.received(parts[0]).reshape(selection.shape)
-        there: list[VariableArray] = [self.fill]
+        there: list[VlenArray] = [self.fill]
         index = np.zeros(selection.shape, np.intp)
         first = 1
         for chunk, part in zip(planned, parts, strict=True):
@@ -302,7 +302,7 @@ class VlenArrays:
         index = np.arange(values.size).reshape(values.shape)
         return [take([values], np.asarray(index[chunk.place])) for chunk in planned]
 
-    def squeeze(self, values: Any) -> VariableArray:
+    def squeeze(self, values: Any) -> VlenArray:
         return self.received(values).reshape(tuple(dim for dim in values.shape if dim != 1))
 
     def to_json(self, values: Any) -> tuple[Any, bool]:
@@ -310,7 +310,7 @@ class VlenArrays:
 
     def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
         forms = [self.element]
-        if self._is_picked and isinstance(self.element, Record) and len(self.element.parts) == 1:
+        if self._is_picked and isinstance(self.element, Compound) and len(self.element.parts) == 1:
             forms += self.element.parts
         return elements_from_json(self, value, shape, forms)
 
@@ -318,8 +318,8 @@ class VlenArrays:
         data: memoryview = values.heap.data
         return data
 
-    def from_bytes(self, data: Buffer, count: int, shape: tuple[int, ...]) -> VariableArray:
-        return split(data, self.element, shape if count == prod(shape) else (1,))
+    def from_bytes(self, data: Buffer, count: int, shape: tuple[int, ...]) -> VlenArray:
+        return split_elements(data, self.element, shape if count == prod(shape) else (1,))
 
     def to_region(self, selection: Selection, values: Any) -> bytes:
         return encode_vlen_region(selection, values, self.element)
@@ -331,9 +331,9 @@ class VlenArrays:
 def arrays_of(spec: ChunkSpec) -> FixedArrays | VlenArrays:
     """Return what is done with arrays of the values that a specification describes."""
     datatype = spec.datatype
-    if datatype.is_variable:
-        return VlenArrays(datatype.element, spec.variable_fill, datatype.guessed_size)
-    return FixedArrays(datatype.stored, spec.fill_value, datatype.element)
+    if datatype.is_vlen:
+        return VlenArrays(datatype.element, spec.vlen_fill, datatype.guessed_size)
+    return FixedArrays(datatype.element_dtype, spec.fill_value, datatype.element)
 
 
 def elements_from_json(
@@ -377,7 +377,7 @@ def _check_fit(value: Any, dtype: np.dtype[Any]) -> None:
 
 
 def number_json(values: NDArray[Any]) -> Any:
-    """Return values as JSON has them, see `hsparse.model.json_form`.
+    """Return values as JSON has them, see `hsparse.model.json_values`.
 
     Plain numbers stay an array, which is written many times faster than a list.
     """

@@ -1,24 +1,28 @@
 """Access control lists: who may do what in a domain.
 
 A domain's ACLs are stored in its record as `{who: {right: bool}}`, where `who` is a user's name, `default`
-or `g:` and a group's name, and the rights are the six of `hsparse.model.right`. A right that is not named,
+or `g:` and a group's name, and the rights are the six of `hsparse.model.acl`. A right that is not named,
 or whose value is not true, is not given.
+
+The six rights of a domain's ACL.
+
+Who is asking.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from hsparse.errors import BadRequest
-from hsparse.model.principal import Principal
-from hsparse.model.right import Right
 
 DEFAULT = "default"
 GROUP_PREFIX = "g:"
 
 
-def allowed(acls: Mapping[str, Any], principal: Principal, right: Right) -> bool:
+def is_allowed(acls: Mapping[str, Any], principal: Principal, right: Right) -> bool:
     """Say whether `principal` has `right` under a domain's `acls`.
 
     An admin has every right. Else the user's own entry decides, if there is one, granting or not; else
@@ -57,3 +61,33 @@ def check_rights(body: Mapping[str, Any]) -> dict[str, bool]:
 def _grants(entry: Any, right: Right) -> bool:
     # Stored entries may come from another server: anything but a true value of the right key denies.
     return isinstance(entry, Mapping) and entry.get(right.value) is True
+
+
+class Right(StrEnum):
+    """A right, by its key in an ACL."""
+
+    CREATE = "create"
+    READ = "read"
+    UPDATE = "update"
+    DELETE = "delete"
+    READ_ACL = "readACL"
+    UPDATE_ACL = "updateACL"
+
+
+ANONYMOUS_NAME = "anonymous"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """An authenticated user, or the anonymous one; an admin has every right in every domain."""
+
+    name: str
+    admin: bool = False
+    groups: frozenset[str] = frozenset()
+
+    @property
+    def anonymous(self) -> bool:
+        return self.name == ANONYMOUS_NAME
+
+
+ANONYMOUS = Principal(ANONYMOUS_NAME)

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.model.counted import split
 from hsparse.model.dataspace import dims_of, num_elements, parse_shape
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.element import Fixed
-from hsparse.model.json_form import Values, from_json, to_json
-from hsparse.model.not_finite import finite, has_floats, with_floats
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.json_values import Values, from_json, to_json
+from hsparse.model.length_prefixed import split_elements
+from hsparse.model.non_finite import has_floats, name_non_finite, restore_non_finite
+from hsparse.model.vlen_array import VlenArray
 
 MAX_ATTRIBUTE_BYTES = 32 * 1024 * 1024
 MAX_NAME = 1024
@@ -60,19 +60,19 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
     if encoding is None or isinstance(value, list):
         values = from_json(value, dims_of(shape) or (), datatype.element)
         plain = isinstance(datatype.element, Fixed) and datatype.dtype.names is None
-        return stored | {"value": finite(value if plain else to_json(values, datatype.element))}
-    return store_bytes(decode_base64(value), shape, datatype)
+        return stored | {"value": name_non_finite(value if plain else to_json(values, datatype.element))}
+    return attribute_from_bytes(decode_base64(value), shape, datatype)
 
 
-def store_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Json:
+def attribute_from_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Json:
     """Return the stored form of an attribute given as its elements' bytes, counted where they vary."""
     check_size(shape, datatype)
     if len(data) > MAX_ATTRIBUTE_BYTES:
         raise TooLarge(f"The value has {len(data)} bytes; the limit is {MAX_ATTRIBUTE_BYTES}.")
-    values = read_bytes(data, shape, datatype)
+    values = unpack_elements(data, shape, datatype)
     stored: Json = {"type": datatype.item, "shape": shape}
     try:
-        return stored | {"value": finite(to_json(values, datatype.element))}
+        return stored | {"value": name_non_finite(to_json(values, datatype.element))}
     except BadRequest:  # bytes that are no text
         return stored | {"value": base64.b64encode(data).decode(), "encoding": "base64"}
 
@@ -87,16 +87,16 @@ def attribute_values(stored: Json) -> Values:
     if value is None:
         if isinstance(datatype.element, Fixed):
             return np.zeros(dims, datatype.dtype)
-        return VariableArray.of([bytes(datatype.element.least)] * num_elements(shape), dims)
+        return VlenArray.of([bytes(datatype.element.min_size)] * num_elements(shape), dims)
     if stored.get("encoding") == "base64" and isinstance(value, str):
-        return read_bytes(decode_base64(value), shape, datatype)
+        return unpack_elements(decode_base64(value), shape, datatype)
     return from_json(value, dims, datatype.element)
 
 
 def attribute_bytes(stored: Json) -> bytes:
     """Return the bytes of an attribute's elements, as a binary answer has them."""
     values = attribute_values(stored)
-    return values.heap.tobytes() if isinstance(values, VariableArray) else values.tobytes()
+    return values.heap.tobytes() if isinstance(values, VlenArray) else values.tobytes()
 
 
 def attribute_size(stored: Json) -> int:
@@ -104,7 +104,7 @@ def attribute_size(stored: Json) -> int:
     return num_elements(stored["shape"]) * parse_type(stored["type"]).guessed_size
 
 
-def shown_floats(stored: Json, *, ignore_nan: bool = False) -> Any:
+def attribute_value_json(stored: Json, *, ignore_nan: bool = False) -> Any:
     """Return the stored value, in it floats that are not finite as such again or, ignored, as None."""
     value, item = stored.get("value"), stored["type"]
     if not isinstance(value, str | list) or "encoding" in stored:
@@ -114,7 +114,7 @@ def shown_floats(stored: Json, *, ignore_nan: bool = False) -> Any:
     element = parse_type(item).element
     if not has_floats(element):
         return value
-    return with_floats(value, element, len(dims_of(stored["shape"]) or ()), ignore_nan=ignore_nan)
+    return restore_non_finite(value, element, len(dims_of(stored["shape"]) or ()), ignore_nan=ignore_nan)
 
 
 def check_size(shape: Json, datatype: Datatype) -> None:
@@ -126,11 +126,11 @@ def check_size(shape: Json, datatype: Datatype) -> None:
         )
 
 
-def read_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Values:
+def unpack_elements(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Values:
     """Return packed elements, counted where they vary, in the dataspace's shape; `BadRequest` for another number."""
     dims = dims_of(shape) or ()
     if not isinstance(datatype.element, Fixed):
-        return split(data, datatype.element, dims)
+        return split_elements(data, datatype.element, dims)
     expected = num_elements(shape) * datatype.dtype.itemsize
     if len(data) != expected:
         raise BadRequest(f"The value has {len(data)} bytes; its type and dataspace need {expected}.")

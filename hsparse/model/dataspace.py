@@ -65,7 +65,7 @@ def num_elements(shape: Shape) -> int:
     return 0 if dims is None else prod(dims)
 
 
-def shown_shape(shape: Shape) -> Shape:
+def shape_json(shape: Shape) -> Shape:
     """Return the dataspace as clients see it: unlimited dimensions by name, though older records have 0."""
     if "maxdims" not in shape:
         return shape

@@ -1,4 +1,7 @@
-"""HDF5/JSON type items and the numpy dtypes they describe."""
+"""HDF5/JSON type items and the numpy dtypes they describe.
+
+Types as answers show them: what clients of either dialect look for is in.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from hsparse.model.element import Element, Fixed, element_of
 MAX_DEPTH = 32
 MAX_PARTS = 10_000
 MAX_ITEM_SIZE = 2**31 - 1
-MAX_LEAST = 2**20
+MAX_EMPTY_SIZE = 2**20
 """Bytes that an element of a variable-length type may take with nothing in it: arrays of many such parts do."""
-VARIABLE_SIZE = 128
+VLEN_GUESSED_SIZE = 128
 """Bytes a variable-length element is taken to have where a size must be guessed, as in HSDS."""
 
 
@@ -38,25 +41,25 @@ class Datatype:
         return self.element.dtype
 
     @property
-    def stored(self) -> np.dtype[Any]:
+    def element_dtype(self) -> np.dtype[Any]:
         """The numpy type of an element as one thing: numpy would make an array's dimensions those of the data."""
         dtype = self.element.dtype
         return dtype if dtype.subdtype is None else np.dtype(f"V{dtype.itemsize}")
 
     @property
-    def is_variable(self) -> bool:
+    def is_vlen(self) -> bool:
         """Say whether an element, or a part of one, has no fixed size."""
         return not isinstance(self.element, Fixed)
 
     @property
     def item_size(self) -> int | None:
         """Return the bytes of one element as HDF5 stores it, None when they vary."""
-        return None if self.is_variable else self.dtype.itemsize
+        return None if self.is_vlen else self.dtype.itemsize
 
     @property
     def guessed_size(self) -> int:
         """Return the bytes of one element, a guess when they vary."""
-        return self.item_size or max(VARIABLE_SIZE, self.element.least)
+        return self.item_size or max(VLEN_GUESSED_SIZE, self.element.min_size)
 
 
 def parse_type(item: Any) -> Datatype:
@@ -81,10 +84,10 @@ def _parse(text: str) -> Datatype:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         reason = str(error.args[0]) if error.args else type(error).__name__
         raise BadRequest(f"The type {_short(text)} is not valid: {_short(reason)}.") from error
-    most = MAX_ITEM_SIZE if isinstance(element, Fixed) else MAX_LEAST
-    if not 0 < element.least <= most:
+    most = MAX_ITEM_SIZE if isinstance(element, Fixed) else MAX_EMPTY_SIZE
+    if not 0 < element.min_size <= most:
         raise BadRequest(
-            f"An element of type {_short(text)} would have at least {element.least} bytes, not 1 to {most}."
+            f"An element of type {_short(text)} would have at least {element.min_size} bytes, not 1 to {most}."
         )
     if isinstance(item, str):
         kind = "H5T_BITFIELD" if item.startswith("H5T_STD_B") else "H5T_INTEGER"
@@ -192,3 +195,27 @@ def _is_positive(value: Any) -> bool:
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def type_json(item: Any) -> Any:
+    """Return a type's JSON with an enum's names both as `mapping` (0.9: an object, which H5Web needs) and as
+    `members` (1.0: a list), at any depth; the same object when it holds no enum."""
+    if not isinstance(item, dict):
+        return item
+    shown = item
+    if item.get("class") == "H5T_ENUM":
+        shown = item | _names(item.get("mapping", item.get("members")))
+    if (base := item.get("base")) is not None and (inner := type_json(base)) is not base:
+        shown = shown | {"base": inner}
+    if isinstance(fields := item.get("fields"), list):
+        types = [type_json(field["type"]) for field in fields]
+        if any(one is not field["type"] for one, field in zip(types, fields, strict=True)):
+            pairs = zip(types, fields, strict=True)
+            shown = shown | {"fields": [field | {"type": one} for one, field in pairs]}
+    return shown
+
+
+def _names(names: Any) -> dict[str, Any]:
+    if isinstance(names, list):
+        names = {member["name"]: member["value"] for member in names}
+    return {"mapping": names, "members": [{"name": name, "value": value} for name, value in names.items()]}

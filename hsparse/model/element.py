@@ -17,9 +17,9 @@ from h5json.hdf5dtype import Reference, RegionReference, special_dtype
 
 MAX_ARRAY_RANK = 32
 """Dimensions that arrays in arrays may have together: numpy has 64, a dataspace 32."""
-COUNT = 4
+PREFIX_SIZE = 4
 """Bytes of the count before a variable-length part."""
-REFERENCE = 16
+HEAP_REFERENCE_SIZE = 16
 """Bytes of the reference to a heap that an HDF5 file has in place of a variable-length part."""
 Dtype: TypeAlias = np.dtype[Any]
 
@@ -31,8 +31,8 @@ class Fixed:
     dtype: Dtype
 
     @property
-    def least(self) -> int:
-        """The fewest bytes it may take in counted form."""
+    def min_size(self) -> int:
+        """The fewest bytes it may take in length-prefixed form."""
         return self.dtype.itemsize
 
     @property
@@ -47,12 +47,12 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class VlenString:
     """A string of variable length."""
 
     dtype: Dtype
-    least: int = COUNT
-    file_size: int = REFERENCE
+    min_size: int = PREFIX_SIZE
+    file_size: int = HEAP_REFERENCE_SIZE
     references: int = 1
 
 
@@ -61,24 +61,24 @@ class Region:
     """A region reference, as h5json writes one; empty when null."""
 
     dtype: Dtype
-    least: int = COUNT
-    file_size: int = REFERENCE
+    min_size: int = PREFIX_SIZE
+    file_size: int = HEAP_REFERENCE_SIZE
     references: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class VlenSequence:
     """Any number of `base`."""
 
     dtype: Dtype
     base: Element
-    least: int = COUNT
-    file_size: int = REFERENCE
+    min_size: int = PREFIX_SIZE
+    file_size: int = HEAP_REFERENCE_SIZE
     references: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
+class ArrayOfVlen:
     """`dims` of a `base` that is not fixed."""
 
     dtype: Dtype
@@ -86,8 +86,8 @@ class Array:
     base: Element
 
     @property
-    def least(self) -> int:
-        return prod(self.dims) * self.base.least
+    def min_size(self) -> int:
+        return prod(self.dims) * self.base.min_size
 
     @property
     def file_size(self) -> int:
@@ -99,7 +99,7 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Compound:
     """A compound of which a part is not fixed."""
 
     dtype: Dtype
@@ -107,8 +107,8 @@ class Record:
     parts: tuple[Element, ...]
 
     @property
-    def least(self) -> int:
-        return sum(part.least for part in self.parts)
+    def min_size(self) -> int:
+        return sum(part.min_size for part in self.parts)
 
     @property
     def file_size(self) -> int:
@@ -119,7 +119,7 @@ class Record:
         return sum(part.references for part in self.parts)
 
 
-Element: TypeAlias = Fixed | Text | Region | Sequence | Array | Record
+Element: TypeAlias = Fixed | VlenString | Region | VlenSequence | ArrayOfVlen | Compound
 
 
 def element_of(item: Any) -> Element:
@@ -129,13 +129,13 @@ def element_of(item: Any) -> Element:
     return _BUILDERS[item["class"]](item)
 
 
-def record_of(fields: Iterable[tuple[str, Element]]) -> Element:
+def compound_of(fields: Iterable[tuple[str, Element]]) -> Element:
     """Return the compound of named parts; `ValueError` for a name given twice."""
     pairs = list(fields)
     dtype = np.dtype([(name, part.dtype) for name, part in pairs])
     if all(isinstance(part, Fixed) for _, part in pairs):
         return Fixed(dtype)
-    return Record(dtype, tuple(name for name, _ in pairs), tuple(part for _, part in pairs))
+    return Compound(dtype, tuple(name for name, _ in pairs), tuple(part for _, part in pairs))
 
 
 def _predefined(name: str) -> Fixed:
@@ -174,7 +174,7 @@ def _string(item: dict[str, Any]) -> Element:
         raise ValueError("a string's charSet must be H5T_CSET_ASCII or H5T_CSET_UTF8")
     utf8 = charset == "H5T_CSET_UTF8"
     if item["length"] == "H5T_VARIABLE":
-        return Text(special_dtype(vlen=str if utf8 else bytes))
+        return VlenString(special_dtype(vlen=str if utf8 else bytes))
     kind = f"S{item['length']}"
     return Fixed(np.dtype(kind, metadata={"h5py_encoding": "utf-8"}) if utf8 else np.dtype(kind))
 
@@ -207,9 +207,9 @@ def _enum(item: dict[str, Any]) -> Fixed:
     return Fixed(special_dtype(enum=(base.dtype, values)))
 
 
-def _sequence(item: dict[str, Any]) -> Sequence:
+def _sequence(item: dict[str, Any]) -> VlenSequence:
     base = element_of(item["base"])
-    return Sequence(special_dtype(vlen=base.dtype), base)
+    return VlenSequence(special_dtype(vlen=base.dtype), base)
 
 
 def _array(item: dict[str, Any]) -> Element:
@@ -222,11 +222,11 @@ def _array(item: dict[str, Any]) -> Element:
         rank, inner = rank + len(inner.shape), inner.subdtype[0]
     if rank > MAX_ARRAY_RANK:
         raise ValueError(f"arrays can have {MAX_ARRAY_RANK} dimensions together, not {rank}")
-    return Fixed(dtype) if isinstance(base, Fixed) else Array(dtype, dims, base)
+    return Fixed(dtype) if isinstance(base, Fixed) else ArrayOfVlen(dtype, dims, base)
 
 
 def _compound(item: dict[str, Any]) -> Element:
-    return record_of((field["name"], element_of(field["type"])) for field in item["fields"])
+    return compound_of((field["name"], element_of(field["type"])) for field in item["fields"])
 
 
 _NUMBERS = (

@@ -8,33 +8,25 @@ follows from what was asked, because HSDS 1.0 looks there; `record["askedLayout"
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from typing import Any
 
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.model.auto_chunk import auto_chunk, enlarge
-from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.dataspace import Shape, dims_of, is_extensible, max_dims_of
 from hsparse.model.datatype import Datatype, parse_type
-from hsparse.model.fill_value import fill_bytes
-from hsparse.model.filter_json import parse_filters, record_size, without_shuffles
-from hsparse.model.initializer import parse_initializer
-from hsparse.model.linked_layout import (
+from hsparse.model.file_backed import (
     CHUNKED_REF,
     CONTIGUOUS_REF,
-    LINKED,
-    group,
-    is_linked,
-    linked_layout,
+    FILE_BACKED,
+    file_backed_layout,
+    grouped_dims,
     parse_chunked_ref,
     parse_contiguous_ref,
-    parse_indirect,
-    slab,
+    parse_indirect_ref,
+    slab_dims,
 )
-from hsparse.model.stored_pipeline import parse_stored
 
 CHUNKED = "H5D_CHUNKED"
 CONTIGUOUS = "H5D_CONTIGUOUS"
@@ -92,7 +84,7 @@ def parse_layout(
     if asked is not None and kind == STRUCTURED:
         layout = _structured(asked, shape, datatype)
         return Layout(layout, layout)
-    if asked is not None and kind in LINKED:
+    if asked is not None and kind in FILE_BACKED:
         return _linked(asked, shape, datatype, filtered)
     if kind not in (None, CHUNKED, CONTIGUOUS, COMPACT):
         raise BadRequest(
@@ -114,16 +106,16 @@ def chunk_dims(record: Json) -> tuple[int, ...]:
     dims = dims_of(record["shape"])
     if dims is None:
         raise BadRequest(f"{record.get('id')} has a null dataspace: it has no values.")
-    linked = linked_layout(record)
+    linked = file_backed_layout(record)
     if dims and linked is not None and linked["class"] == CONTIGUOUS_REF:
-        return slab(dims, parse_type(record["type"]).guessed_size)
+        return slab_dims(dims, parse_type(record["type"]).guessed_size)
     for layout in (record.get("layout"), record.get("creationProperties", {}).get("layout")):
         if dims and layout and layout.get("dims"):
             return tuple(layout["dims"])
     return tuple(max(1, dim) for dim in dims)
 
 
-def shown_layout(record: Json) -> Json:
+def layout_json(record: Json) -> Json:
     """Return the layout as clients see it in creation properties."""
     layout = (
         record.get("askedLayout")
@@ -143,45 +135,6 @@ def is_structured(record: Json) -> bool:
     """Say whether the dataset's chunks are structured chunks, sparse or dense."""
     layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
     return bool(layout.get("class") == STRUCTURED)
-
-
-def chunk_spec(record: Json) -> ChunkSpec:
-    """Return what a data node must know of a dataset's chunks; `BadRequest` names what is wrong."""
-    properties = record.get("creationProperties") or {}
-    fixed = [
-        chunk_dims(record),
-        is_sparse(record),
-        is_structured(record),
-        is_linked(record),
-        record["type"],
-        properties.get("filters") or [],
-        properties.get("initializer"),
-    ]
-    fill = {key: properties[key] for key in ("fillValue", "fillValue_encoding") if key in properties}
-    text = json.dumps([*fixed, fill], separators=(",", ":"))
-    return _chunk_spec(record["id"], text, record.get("generation", 0))
-
-
-@lru_cache(maxsize=4096)
-def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
-    dims, sparse, structured, linked, item, filters, initializer, fill = json.loads(text)
-    datatype = parse_type(item)
-    chunk_bytes = prod(dims) * datatype.guessed_size
-    if structured or linked:  # what lies in a file has gone through HDF5's own filters
-        pipelines = parse_filters(
-            filters,
-            datatype.element.file_size,
-            sparse=sparse,
-            chunk_bytes=chunk_bytes,
-            record_size=record_size(dims),
-            heap=structured and datatype.is_variable,
-        )
-    else:
-        pipelines = (parse_stored(filters, datatype.guessed_size, chunk_bytes),)
-        if datatype.is_variable:
-            pipelines = tuple(without_shuffles(pipeline) for pipeline in pipelines)
-    arange = parse_initializer(initializer, len(dims), datatype.element, sparse=sparse)
-    return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation, arange)
 
 
 def _undivided(asked: Json | None, shape: Shape, filtered: bool) -> Layout:
@@ -207,7 +160,7 @@ def _chunked(asked: Json | None, shape: Shape, datatype: Datatype, min_bytes: in
             f"A chunk of {list(wanted)} has {prod(wanted) * size} bytes; the limit is {MAX_CHUNK_BYTES}."
         )
     # What elements of a variable-length type will take is not known here; who asked for chunks may know.
-    grid = wanted if datatype.is_variable else enlarge(wanted, limits, size, min_bytes)
+    grid = wanted if datatype.is_vlen else enlarge(wanted, limits, size, min_bytes)
     return Layout({"class": CHUNKED, "dims": list(wanted)}, {"class": CHUNKED, "dims": list(grid)})
 
 
@@ -239,7 +192,7 @@ def _linked(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) -> La
         if any(limit != dim for limit, dim in zip(max_dims_of(shape), dims, strict=True)):
             raise BadRequest(f"A dataset that can grow needs chunks, not {CONTIGUOUS_REF}.")
         stored = parse_contiguous_ref(asked, dims, datatype, filtered=filtered)
-        return Layout(stored, {"class": CHUNKED, "dims": list(slab(dims, size))}, follows=True)
+        return Layout(stored, {"class": CHUNKED, "dims": list(slab_dims(dims, size))}, follows=True)
     chunk = _chunk(asked, shape)
     if prod(chunk) * size > MAX_CHUNK_BYTES:
         raise BadRequest(
@@ -248,9 +201,9 @@ def _linked(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) -> La
     if asked["class"] == CHUNKED_REF:
         stored = parse_chunked_ref(asked, chunk, datatype, filtered=filtered)
     else:
-        stored = parse_indirect(asked, chunk, datatype)
+        stored = parse_indirect_ref(asked, chunk, datatype)
     piece = tuple(stored.get("hyper_dims", chunk))
-    grid = group(piece, max_dims_of(shape), size)
+    grid = grouped_dims(piece, max_dims_of(shape), size)
     return Layout(stored, {"class": CHUNKED, "dims": list(grid)}, follows=True)
 
 
@@ -260,9 +213,9 @@ def _structured(asked: Json, shape: Shape, datatype: Datatype) -> Json:
         raise BadRequest(f"The flags of {STRUCTURED} are {SPARSE_DATA} and {VL_DATA}, not {flags!r}.")
     if not dims_of(shape):
         raise BadRequest(f"A scalar or null dataspace cannot have the layout {STRUCTURED}.")
-    if VL_DATA in flags and not datatype.is_variable:
+    if VL_DATA in flags and not datatype.is_vlen:
         raise BadRequest(f"The flag {VL_DATA} needs a variable-length type.")
-    if not flags or (SPARSE_DATA not in flags and not datatype.is_variable):
+    if not flags or (SPARSE_DATA not in flags and not datatype.is_vlen):
         raise Unsupported(f"Structured chunks without {SPARSE_DATA} are not supported; use {CHUNKED}.")
     dims = _chunk(asked, shape)
     if prod(dims) > MAX_CHUNK_ELEMENTS:

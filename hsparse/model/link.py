@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hsparse.errors import BadRequest
-from hsparse.model.objid import check_id, collection_of
+from hsparse.model.ids import check_id, collection_of
 
 HARD = "H5L_TYPE_HARD"
 SOFT = "H5L_TYPE_SOFT"
@@ -40,7 +40,7 @@ def parse_link(body: Any) -> Json:
     return link
 
 
-def shown_link(title: str, link: Json) -> Json:
+def link_json(title: str, link: Json) -> Json:
     """Return a link as `GET .../links/{title}` shows it."""
     shown = {"title": title, "class": link["class"]}
     if link["class"] == HARD:
@@ -48,18 +48,18 @@ def shown_link(title: str, link: Json) -> Json:
     return shown | _target(link)
 
 
-def listed_link(title: str, link: Json) -> Json:
+def listed_link_json(title: str, link: Json) -> Json:
     """Return a link as lists of links show it."""
-    return {**bare_link(link), "title": title}
+    return {**group_link_json(link), "title": title}
 
 
-def bare_link(link: Json) -> Json:
+def group_link_json(link: Json) -> Json:
     """Return a link as a group's `links` show it, by title."""
     target = {"id": link["id"]} if link["class"] == HARD else _target(link)
     return {**target, "class": link["class"], "created": link.get("created", 0)}
 
 
-def link_file(link: Json) -> str:
+def external_file(link: Json) -> str:
     """Return an external link's domain: records of HSDS 1.0 call it `file`, others `h5domain`."""
     return str(link.get("h5domain") or link.get("file"))
 
@@ -70,7 +70,7 @@ def same_link(one: Json, other: Json) -> bool:
 
 
 def _essence(link: Json) -> tuple[Any, ...]:
-    file = link_file(link) if link["class"] == EXTERNAL else None
+    file = external_file(link) if link["class"] == EXTERNAL else None
     return link["class"], link.get("id"), link.get("h5path"), file
 
 
@@ -101,5 +101,5 @@ def _text(body: Json, key: str) -> str | None:
 def _target(link: Json) -> Json:
     target = {"h5path": link.get("h5path")}
     if link["class"] == EXTERNAL:
-        target |= {"file": link_file(link), "h5domain": link_file(link)}
+        target |= {"file": external_file(link), "h5domain": external_file(link)}
     return target

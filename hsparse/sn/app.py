@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
 from hsparse.errors import BadRequest, Unauthenticated
-from hsparse.model.principal import ANONYMOUS_NAME, Principal
+from hsparse.model.acl import ANONYMOUS_NAME, Principal
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.compression import POLICY, compress_body

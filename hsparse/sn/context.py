@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.http.request import RequestReader
 from hsparse.sn.service import Service
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from hsparse.model.objid import COLLECTIONS
-from hsparse.model.right import Right
+from hsparse.model.acl import Right
+from hsparse.model.ids import COLLECTIONS
 from hsparse.sn.about import get_about, get_info, get_metrics
 from hsparse.sn.chunks.chunk_value_handlers import get_chunk_value, put_chunk_value
 from hsparse.sn.chunks.handlers import get_chunk, get_chunk_selection, get_chunks

@@ -16,7 +16,7 @@ from hsparse.clock import Clock
 from hsparse.errors import NOT_THERE
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
-from hsparse.model.objid import chunk_of_key, chunk_prefix, domain_prefix, is_map_key, summary_id
+from hsparse.model.ids import chunk_of_key, chunk_prefix, domain_prefix, is_map_key, summary_id
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.chunk_info import file_backed_counts
 from hsparse.sn.records.object_path import READS_AT_ONCE
@@ -148,7 +148,7 @@ def _dataset_counts(record: Record, stored: _DatasetCount) -> Record:
         "lastModified": stored.modified,
         "num_chunks": stored.chunks,
         "allocated_bytes": stored.size,
-        "logical_bytes": stored.size if datatype.is_variable else logical,
+        "logical_bytes": stored.size if datatype.is_vlen else logical,
     }
 
 

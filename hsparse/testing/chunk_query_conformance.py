@@ -13,10 +13,10 @@ import pytest
 
 from hsparse.errors import BadRequest, Gone, Moved
 from hsparse.format.chunk_rows import SIZE, UNFILTERED
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal, Points
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.objid import map_key, tree_prefix
+from hsparse.model.ids import map_key, tree_prefix
 from hsparse.testing.node_conformance import DIMS, spec
 from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks, ReadDirect, WriteDirect
 from hsparse.wire.chunk_message import FenceDeleted, ReadChunks, TrimChunks, WriteChunks

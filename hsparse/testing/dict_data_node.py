@@ -12,9 +12,9 @@ from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
 from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, NotFound, Unsupported
-from hsparse.model.objid import storage_key, tree_prefix
-from hsparse.model.right import Right
-from hsparse.model.shown_type import shown_type
+from hsparse.model.acl import Right
+from hsparse.model.datatype import type_json
+from hsparse.model.ids import storage_key, tree_prefix
 from hsparse.wire.chunk_message import FenceDeleted, TrimChunks
 from hsparse.wire.message import Failure, GetInfo, Message, NodeInfo, Record
 from hsparse.wire.record_message import (
@@ -206,7 +206,7 @@ def _same(new: Record, there: Record | None) -> bool:
     if there is None:
         return False
     one, other = ({k: v for k, v in item.items() if k not in TIMES} for item in (new, there))
-    return one | {"type": shown_type(one.get("type"))} == other | {"type": shown_type(other.get("type"))}
+    return one | {"type": type_json(one.get("type"))} == other | {"type": type_json(other.get("type"))}
 
 
 def _set_extent(record: Record, change: SetExtent) -> bool:

@@ -15,8 +15,8 @@ from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
+from hsparse.model.ids import new_id, new_root_id
 from hsparse.model.layout import parse_layout
-from hsparse.model.objid import new_id, new_root_id
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, finish_trim
 from hsparse.sn.values.chunk_fanout import ChunkFanout

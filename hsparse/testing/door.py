@@ -9,10 +9,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.sparse_model import Coord, element_bytes
 
-Array: TypeAlias = NDArray[Any] | VariableArray
+Array: TypeAlias = NDArray[Any] | VlenArray
 Found: TypeAlias = dict[Coord, bytes]
 """Defined elements: one element's bytes by coordinates."""
 

@@ -16,12 +16,19 @@ from numpy.typing import NDArray
 
 from hsparse.clock import ManualClock, SystemClock
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Gone, Moved
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, Span, gather, scatter
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.filter import Filter
-from hsparse.model.job_id import job_of_key, new_job_id, owner_keys
-from hsparse.model.objid import chunk_key, chunk_prefix, new_id, new_root_id
+from hsparse.model.ids import (
+    chunk_key,
+    chunk_prefix,
+    job_id_of_key,
+    job_key_prefix,
+    new_id,
+    new_job_id,
+    new_root_id,
+)
 from hsparse.wire.chunk_message import (
     CountDefined,
     EraseChunks,
@@ -149,10 +156,10 @@ async def test_jobs_of_a_user_are_listed_by_age(node: DataNode) -> None:
         clock.time += 1
         made[clock.time] = new_job_id(owner, clock)
         await change(node, CreateObject(made[clock.time], {"owner": owner}))
-    listing = await node.send(ListKeys(owner_keys("ada")))
-    assert [job_of_key(key) for key in listing.keys] == [id for _, id in sorted(made.items())][::2]
-    (await change(node, DeleteObject(job_of_key(listing.keys[0])))).unwrap()
-    assert len((await node.send(ListKeys(owner_keys("ada")))).keys) == 1
+    listing = await node.send(ListKeys(job_key_prefix("ada")))
+    assert [job_id_of_key(key) for key in listing.keys] == [id for _, id in sorted(made.items())][::2]
+    (await change(node, DeleteObject(job_id_of_key(listing.keys[0])))).unwrap()
+    assert len((await node.send(ListKeys(job_key_prefix("ada")))).keys) == 1
 
 
 async def test_attributes(node: DataNode) -> None:

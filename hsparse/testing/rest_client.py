@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from hsparse.clock import Clock
 from hsparse.cluster.membership import Membership
 from hsparse.errors import Unauthenticated
-from hsparse.model.principal import ANONYMOUS, Principal
+from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.metrics import Metrics

@@ -17,7 +17,7 @@ from hsparse.format.structured.region import (
     encode_vlen_region,
 )
 from hsparse.model.datatype import parse_type
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.door import Array, Found, Kind, NotDone, Place, found_elements
 from hsparse.testing.rest_client import BINARY, Reply
 from hsparse.testing.sparse_model import Coord
@@ -72,7 +72,7 @@ class RestDoor:
 
     async def write(self, id: str, place: Place, values: Array, drop_fill: bool) -> None:
         options: dict[str, Any] = {"drop_fill": 1} if drop_fill else {}
-        data = values.heap.tobytes() if isinstance(values, VariableArray) else values.tobytes()
+        data = values.heap.tobytes() if isinstance(values, VlenArray) else values.tobytes()
         body: Any = data
         if place.points is None:
             options["select"] = place.select
@@ -116,7 +116,7 @@ class RestDoor:
     async def read_sparse(self, id: str, place: Place | None = None) -> Found:
         reply = await self._read(id, place, sparse=1)
         datatype = parse_type(self._kinds[id].type)
-        if datatype.is_variable:
+        if datatype.is_vlen:
             places, elements = decode_vlen_region(reply.body, datatype.element)
             return found_elements(places.coords(), elements)
         selection, values = decode_region(reply.body, datatype.dtype)
@@ -137,7 +137,7 @@ class RestDoor:
         return _checked(await self._rest("POST", path, body, accept=BINARY, headers=JSON, **options))
 
     def _region(self, id: str, points: Points, values: Array) -> bytes:
-        if isinstance(values, VariableArray):
+        if isinstance(values, VlenArray):
             return encode_vlen_region(points, values, parse_type(self._kinds[id].type).element)
         return encode_region(points, values)
 

@@ -13,15 +13,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.model.json_form import Values
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.json_values import Values
+from hsparse.model.vlen_array import VlenArray
 
 Coord: TypeAlias = tuple[int, ...]
 
 
 def element_bytes(values: Values) -> list[bytes]:
     """Return each element's bytes."""
-    if isinstance(values, VariableArray):
+    if isinstance(values, VlenArray):
         return list(values)
     return [value.tobytes() for value in values.reshape(-1, 1)]
 

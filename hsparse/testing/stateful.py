@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from hsparse.clock import SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
+from hsparse.model.acl import Principal
 from hsparse.model.datatype import parse_type
-from hsparse.model.principal import Principal
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.settings import ServiceSettings
 from hsparse.storage.object_store import ObjectStore

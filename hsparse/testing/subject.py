@@ -10,9 +10,9 @@ from typing import TypeAlias
 import numpy as np
 from hypothesis import strategies as st
 
-from hsparse.model.counted import split
 from hsparse.model.datatype import parse_type
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.length_prefixed import split_elements
+from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.door import Array, Door, Kind, Place
 from hsparse.testing.random_element import random_element
 from hsparse.testing.sparse_model import Coord, SparseModel, element_bytes
@@ -157,8 +157,8 @@ class Subject:
             return await door.read_sparse(self.id)
         data, datatype = await door.read_dense(self.id), parse_type(self.kind.type)
         values: Array
-        if datatype.is_variable:
-            values = split(data, datatype.element, (math.prod(self.model.extent),))
+        if datatype.is_vlen:
+            values = split_elements(data, datatype.element, (math.prod(self.model.extent),))
         else:
             values = np.frombuffer(data, np.uint8).view(self.model.dtype)
         places = itertools.product(*map(range, self.model.extent))
@@ -208,8 +208,8 @@ def writes(draw: st.DrawFn, subject: Subject) -> Write:
     column = [
         subject.model.fill if same else random_element(datatype.element, generator) for same in like_fill
     ]
-    if datatype.is_variable:
-        return Write(place, VariableArray.of(column), drop_fill)
+    if datatype.is_vlen:
+        return Write(place, VlenArray.of(column), drop_fill)
     return Write(place, np.frombuffer(b"".join(column), np.uint8).view(datatype.dtype), drop_fill)
 
 

@@ -13,13 +13,13 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.errors import Moved, TooLarge
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, Span
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.filter import Filter
-from hsparse.model.objid import new_id, new_root_id
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.ids import new_id, new_root_id
+from hsparse.model.vlen_array import VlenArray
 from hsparse.wire.chunk_message import (
     CountDefined,
     EraseChunks,
@@ -60,16 +60,16 @@ def about(
     return ChunkSpec(dataset, kind, DIMS, sparse, fill, pipelines)
 
 
-def words(selection: Selection, mark: str) -> VariableArray:
+def words(selection: Selection, mark: str) -> VlenArray:
     """Return a word for each element, of 0 to 9 times the mark."""
-    return VariableArray.of([text(mark * (n % 10)) for n in range(selection.size)], selection.shape)
+    return VlenArray.of([text(mark * (n % 10)) for n in range(selection.size)], selection.shape)
 
 
 async def read(node: DataNode, spec: ChunkSpec, selection: Selection) -> list[bytes]:
     (got,) = await node.send(ReadChunks(spec, (ChunkSelection((0, 0), selection),), limit=ROOM))
     if got is None:
         return [spec.fill or bytes(4)] * selection.size
-    assert isinstance(got, VariableArray)
+    assert isinstance(got, VlenArray)
     assert got.shape == selection.shape
     return list(got)
 
@@ -97,7 +97,7 @@ async def test_what_is_too_much_is_told_in_bytes(node: DataNode) -> None:
     await node.send(WriteChunks(spec, parts[:19], (values,) * 19))
     full = len(values.heap)
     got = await node.send(ReadChunks(spec, parts, limit=19 * full))
-    assert [isinstance(part, VariableArray) for part in got] == [True] * 19 + [False]
+    assert [isinstance(part, VlenArray) for part in got] == [True] * 19 + [False]
     assert got[19] is None
     got = await node.send(ReadChunks(spec, parts, limit=full - 1))
     told = [part for part in got if isinstance(part, int)]
@@ -108,15 +108,13 @@ async def test_what_is_too_much_is_told_in_bytes(node: DataNode) -> None:
 async def test_one_word_for_all_and_fields(node: DataNode) -> None:
     spec = about(PAIR, fill=b"\7" + text("f"))
     box = WANTED[1]
-    one = VariableArray.of([b"\1" + text("one")])
+    one = VlenArray.of([b"\1" + text("one")])
     await node.send(WriteChunks(spec, (ChunkSelection((0, 0), box),), (one,)))
     await node.send(
-        WriteChunks(spec, (ChunkSelection((0, 0), WANTED[0]),), (VariableArray.of([b"\2"]),), fields=("n",))
+        WriteChunks(spec, (ChunkSelection((0, 0), WANTED[0]),), (VlenArray.of([b"\2"]),), fields=("n",))
     )
     last = ChunkSelection((0, 0), Points(DIMS, np.array([[1, 2]], np.uint64)))
-    await node.send(
-        WriteChunks(spec, (last,), (VariableArray.of([text("last") + b"\3"]),), fields=("t", "n"))
-    )
+    await node.send(WriteChunks(spec, (last,), (VlenArray.of([text("last") + b"\3"]),), fields=("t", "n")))
     inside = set(box.offsets().tolist())
     model = [b"\2" + text("one" if n in inside else "f") for n in range(20)]
     model[7] = b"\3" + text("last")
@@ -128,7 +126,7 @@ async def test_words_written_at_once_all_stay(node: DataNode) -> None:
 
     async def write(n: int) -> None:
         part = ChunkSelection((0, 0), Points(DIMS, np.array([divmod(n, 5)], np.uint64)))
-        await node.send(WriteChunks(spec, (part,), (VariableArray.of([text(str(n) * n)]),)))
+        await node.send(WriteChunks(spec, (part,), (VlenArray.of([text(str(n) * n)]),)))
 
     await asyncio.gather(*map(write, range(20)))
     assert await read(node, spec, WANTED[0]) == [text(str(n) * n) for n in range(20)]
@@ -155,7 +153,7 @@ async def test_a_chunk_beyond_the_limit_is_refused(node: DataNode) -> None:
     spec = about()
     part = ChunkSelection((0, 0), WANTED[0])
     with pytest.raises(TooLarge, match="chunk"):
-        await node.send(WriteChunks(spec, (part,), (VariableArray.of([text("x" * (16 << 20))]),)))
+        await node.send(WriteChunks(spec, (part,), (VlenArray.of([text("x" * (16 << 20))]),)))
     assert await node.send(ReadChunks(spec, (part,), limit=ROOM)) == (None,)
 
 
@@ -166,8 +164,8 @@ async def test_what_is_refused_leaves_what_was_there(node: DataNode, sparse: boo
     part = ChunkSelection((0, 0), WANTED[0], full=True)
     values = words(WANTED[0], "x")
     await node.send(WriteChunks(spec, (part,), (values,)))
-    large = VariableArray.of([text("x" * (16 << 20))])
-    one = VariableArray.of([text("one")])
+    large = VlenArray.of([text("x" * (16 << 20))])
+    one = VlenArray.of([text("one")])
     refused, done = await asyncio.gather(
         node.send(WriteChunks(spec, (part,), (large,))),
         node.send(WriteChunks(spec, (ChunkSelection((0, 0), at(3)),), (one,))),
@@ -202,7 +200,7 @@ async def places_and_words(
 async def define(
     node: DataNode, spec: ChunkSpec, selection: Selection, *words: str, drop_fill: bool = False
 ) -> None:
-    values = VariableArray.of([text(word) for word in words])
+    values = VlenArray.of([text(word) for word in words])
     values = values if values.size == 1 else values.reshape(selection.shape)
     await node.send(WriteChunks(spec, (ChunkSelection((0, 0), selection),), (values,), drop_fill))
 
@@ -256,7 +254,7 @@ async def test_fields_of_sparse_pairs(node: DataNode) -> None:
 
     async def write(selection: Selection, *values: bytes, fields: tuple[str, ...] = ()) -> None:
         part = ChunkSelection((0, 0), selection)
-        await node.send(WriteChunks(spec, (part,), (VariableArray.of(values),), fields=fields))
+        await node.send(WriteChunks(spec, (part,), (VlenArray.of(values),), fields=fields))
 
     await write(at(3, 4), b"\1" + text("a"), b"\2" + text("b"))
     await write(at(4, 6), b"\5", fields=("n",))

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.format.chunk_rows import ChunkRows
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.selections.selection import Selection
-from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.wire.message import Message
 
 

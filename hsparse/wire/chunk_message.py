@@ -7,10 +7,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import Found
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.json_form import Values
+from hsparse.model.json_values import Values
 from hsparse.wire.message import Message
 
 NO_LIMIT = 2**63 - 1

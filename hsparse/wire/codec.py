@@ -20,12 +20,12 @@ import numpy as np
 import orjson
 
 from hsparse.errors import BadRequest
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DefinedElements, Found
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.filter import Filter
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 from hsparse.wire import chunk_info_message, chunk_message, file_backed_message, message, record_message
 from hsparse.wire.message import Record
 
@@ -43,7 +43,7 @@ def _registered() -> dict[str, type]:
         Orthogonal,
         Boxes,
         Points,
-        VariableArray,
+        VlenArray,
         ChunkSelection,
         DefinedElements,
         Found,

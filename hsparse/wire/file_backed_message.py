@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.file_backed import Pieces
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.linked_file import LinkedFile
+from hsparse.model.file_backed import BackingFile
 from hsparse.wire.message import Message
 
 
@@ -27,7 +27,7 @@ class ReadFileBacked(Message[tuple[NDArray[Any] | None, ...]]):
     spec: ChunkSpec
     parts: tuple[ChunkSelection, ...]
     pieces: Pieces
-    files: tuple[LinkedFile, ...]
+    files: tuple[BackingFile, ...]
     piece: tuple[int, ...]
 
 
@@ -38,14 +38,14 @@ class ReadPiece(Message[NDArray[np.uint8]]):
     With `exact` the file must have its etag still: `Moved` where it begins as it did, but has another.
     """
 
-    file: LinkedFile
+    file: BackingFile
     offset: int
     size: int
     exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class InspectFile(Message[LinkedFile]):
+class InspectFile(Message[BackingFile]):
     """Look at a file that is to be linked to; `NotFound` when there is none. Any data node can."""
 
     uri: str

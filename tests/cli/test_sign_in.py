@@ -9,7 +9,7 @@ from hsparse.cli.sign_in import make_authenticator
 from hsparse.clock import ManualClock
 from hsparse.config import load_settings
 from hsparse.errors import Misconfigured
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.auth.api_key import KeyFile, Role, new_key
 from hsparse.sn.auth.authenticator import BASIC, BEARER
 

@@ -8,7 +8,7 @@ import pytest
 
 from hsparse.dn.backing_files import HEAD_BYTES, BackingFiles
 from hsparse.errors import BadRequest, Conflict, Moved, NotFound
-from hsparse.model.linked_file import LinkedFile
+from hsparse.model.file_backed import BackingFile
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 
@@ -61,7 +61,7 @@ async def test_a_file_that_is_gone_is_named(store: CountingStore, files: Backing
 @pytest.mark.parametrize("end", [10, 5000, 10239])
 async def test_a_file_that_is_too_short_is_named(store: CountingStore, files: BackingFiles, end: int) -> None:
     await store.put(KEY, DATA[:end])
-    for known in (LinkedFile(KEY), await files.inspect(KEY)):
+    for known in (BackingFile(KEY), await files.inspect(KEY)):
         with pytest.raises(Conflict, match=r"data/a\.h5"):
             await files.read(known, end - 5, end + 5)
         with pytest.raises(Conflict, match=r"data/a\.h5"):
@@ -84,7 +84,7 @@ async def test_a_file_that_was_changed_is_refused(store: CountingStore, files: B
     for _ in range(2):
         with pytest.raises(Conflict, match=r"data/a\.h5.* was changed"):
             await files.read(file, 5000, 6000)
-    assert await files.read(LinkedFile(KEY), 5000, 6000) == DATA[5000:6000], "nobody knows what it was"
+    assert await files.read(BackingFile(KEY), 5000, 6000) == DATA[5000:6000], "nobody knows what it was"
     await store.put(KEY, DATA)
     assert await files.read(file, 5000, 6000) == DATA[5000:6000]
 

@@ -17,11 +17,11 @@ from hsparse.dn.service import DataService
 from hsparse.dn.settings import DataSettings
 from hsparse.errors import Corrupt, StoreFailed
 from hsparse.format import chunk_map
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
 from hsparse.format.structured.footer import MAX_FOOTER
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.objid import chunk_key, map_key
+from hsparse.model.ids import chunk_key, map_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Entry, Page
 from hsparse.testing.counting_store import CountingStore

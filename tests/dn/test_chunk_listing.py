@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hsparse.dn.chunk_index import listed_chunks
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Orthogonal
-from hsparse.model.objid import chunk_key, chunk_prefix, map_key, storage_key
+from hsparse.model.ids import chunk_key, chunk_prefix, map_key, storage_key
 from hsparse.storage.memory import MemoryStore
 
 DATASET = "d-00000000-00000001-0000-000000-000001"

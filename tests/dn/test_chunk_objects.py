@@ -14,8 +14,8 @@ from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.fences import Fences
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.errors import Gone, Moved
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.registry import kind_of
-from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.testing.counting_store import CountingStore
 
 ITEM = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}

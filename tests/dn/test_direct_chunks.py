@@ -11,11 +11,11 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, Corrupt, Gone
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.filter import Filter
-from hsparse.model.objid import chunk_key
+from hsparse.model.ids import chunk_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore

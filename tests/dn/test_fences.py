@@ -8,7 +8,7 @@ import pytest
 
 from hsparse.dn.fences import Fences
 from hsparse.errors import Gone, Moved
-from hsparse.model.chunk_spec import ChunkSpec
+from hsparse.format.chunk_spec import ChunkSpec
 
 SPEC = ChunkSpec("d-1", "H5T_STD_I8LE", (1,), False, b"", ((),))
 

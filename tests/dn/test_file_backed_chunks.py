@@ -14,12 +14,12 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.dn.settings import DataSettings
 from hsparse.errors import Conflict, Gone
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.file_backed import CLOSE, LONGEST, Pieces
+from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.filter import Filter
-from hsparse.model.linked_file import LinkedFile
+from hsparse.model.file_backed import BackingFile
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.counting_store import CountingStore
@@ -86,7 +86,7 @@ def message(
     dims: tuple[int, ...], count: int, found: Pieces, piece: tuple[int, ...], **options: Any
 ) -> ReadFileBacked:
     parts = tuple(whole(dims, i, *(0,) * (len(dims) - 1)) for i in range(count))
-    sent = ReadFileBacked(spec(dims, **options), parts, found, (LinkedFile(FILE),), piece)
+    sent = ReadFileBacked(spec(dims, **options), parts, found, (BackingFile(FILE),), piece)
     received: ReadFileBacked = decode(b"".join(encode(sent)))
     return received
 

@@ -9,10 +9,10 @@ from hsparse.clock import SystemClock
 from hsparse.dn.hsds_summaries import NAME, HsdsSummaries
 from hsparse.dn.service import DataService
 from hsparse.errors import NotFound
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.objid import domain_prefix, new_id, new_root_id, summary_id
+from hsparse.model.ids import domain_prefix, new_id, new_root_id, summary_id
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.wire.chunk_message import WriteChunks

@@ -14,9 +14,9 @@ from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
 from hsparse.dn.settings import DataSettings
 from hsparse.errors import Moved, StoreFailed, Unauthenticated
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
-from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.sn.data_nodes import RemoteNode
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer

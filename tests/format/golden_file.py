@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.chunk_index import read_index
 from hsparse.format.hdf5.chunk_records import ChunkRecords
 from hsparse.format.hdf5.reads import run_reads
 from hsparse.format.hdf5.section_pipelines import decode_section_pipelines, is_section_pipelines
 from hsparse.format.hdf5.structured_layout import StructuredLayout, decode_structured_layout
 from hsparse.format.structured.container import Section
-from hsparse.model.filter import Filter
 from tests.format.hdf5.host_file import fetch_from, messages
 
 Pipelines = tuple[tuple[Filter, ...], ...]

@@ -18,9 +18,9 @@ from hsparse.format.file_backed import (
     place_piece,
     place_start,
 )
-from hsparse.format.filters import decode
-from hsparse.model.filter import Filter
-from tests.format.filter_cases import CASES, pipeline
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.pipeline import decode
+from tests.format.filters.filter_cases import CASES, pipeline
 
 SHAPE = (30, 20)
 DTYPES = ("<u1", ">i2", "<f8")

@@ -8,7 +8,7 @@ from typing import Any
 import h5pyd
 import numpy as np
 
-from hsparse.model.shown_type import shown_type
+from hsparse.model.datatype import type_json
 from tests.interchange.place import HOME, Json, Peer
 
 RIGHTS = ("create", "read", "update", "delete", "readACL", "updateACL")
@@ -38,7 +38,7 @@ def rest(peer: Peer, domain: str) -> Json:
     for id in ids:
         collection = {"g": "groups", "d": "datasets", "t": "datatypes"}[id[0]]
         record = peer.send("GET", f"/{collection}/{id}", path, include_attrs=1, include_links=1)
-        seen[id] = {key: record.get(key) for key in KEPT} | {"type": shown_type(record.get("type"))}
+        seen[id] = {key: record.get(key) for key in KEPT} | {"type": type_json(record.get("type"))}
         if "maxdims" in (record.get("shape") or {}):  # 0 in HSDS 0.9, a name in 1.0
             limits = [limit or "H5S_UNLIMITED" for limit in record["shape"]["maxdims"]]
             seen[id]["shape"] = {**record["shape"], "maxdims": limits}
@@ -49,7 +49,7 @@ def rest(peer: Peer, domain: str) -> Json:
             seen[id]["layouts"] = Layouts(record.get("layout"), properties.get("layout"))
         seen[id]["attributes"] = {
             name: {key: named(one.get(key)) for key in ("shape", "value", "created")}
-            | {"type": shown_type(one.get("type"))}
+            | {"type": type_json(one.get("type"))}
             for name, one in (record.get("attributes") or {}).items()
         }
         seen[id]["links"] = {

@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
-from hsparse.model.acl import allowed, check_rights, full_rights
-from hsparse.model.principal import ANONYMOUS, Principal
-from hsparse.model.right import Right
+from hsparse.model.acl import ANONYMOUS, Principal, Right, check_rights, full_rights, is_allowed
 
 RIGHTS = ["create", "read", "update", "delete", "readACL", "updateACL"]
 NAMES = ["ada", "bob", "default", "anonymous", "g:staff", "g:ada"]
@@ -33,40 +31,40 @@ def test_own_entry_then_groups_then_default(
     acls: dict[str, dict[str, bool]], name: str, groups: list[str], right: Right
 ) -> None:
     principal = Principal(name, groups=frozenset(groups))
-    assert allowed(acls, principal, right) is expected(acls, name, groups, right.value)
+    assert is_allowed(acls, principal, right) is expected(acls, name, groups, right.value)
 
 
 @given(acl_maps, rights)
 def test_admin_has_every_right(acls: dict[str, dict[str, bool]], right: Right) -> None:
-    assert allowed(acls, Principal("ada", admin=True), right)
+    assert is_allowed(acls, Principal("ada", admin=True), right)
 
 
 @given(acl_maps, rights)
 def test_anonymous_has_only_what_default_grants(acls: dict[str, dict[str, bool]], right: Right) -> None:
-    assert allowed(acls, ANONYMOUS, right) is acls.get("default", {}).get(right.value, False)
+    assert is_allowed(acls, ANONYMOUS, right) is acls.get("default", {}).get(right.value, False)
 
 
 def test_own_entry_denies_what_group_and_default_grant() -> None:
     acls = {"ada": {"read": False}, "g:staff": full_rights(), "default": full_rights()}
     ada = Principal("ada", groups=frozenset({"staff"}))
-    assert not allowed(acls, ada, Right.READ)
-    assert not allowed(acls, ada, Right.UPDATE)
+    assert not is_allowed(acls, ada, Right.READ)
+    assert not is_allowed(acls, ada, Right.UPDATE)
 
 
 def test_group_that_does_not_grant_leaves_it_to_default() -> None:
     acls = {"g:staff": {"read": False}, "default": {"read": True}}
-    assert allowed(acls, Principal("ada", groups=frozenset({"staff"})), Right.READ)
+    assert is_allowed(acls, Principal("ada", groups=frozenset({"staff"})), Right.READ)
 
 
 def test_a_group_of_a_users_name_is_not_that_user() -> None:
-    assert not allowed({"g:ada": full_rights()}, Principal("ada"), Right.READ)
+    assert not is_allowed({"g:ada": full_rights()}, Principal("ada"), Right.READ)
 
 
 @pytest.mark.parametrize("entry", [None, True, [], "read", {"read": 1}, {"read": "true"}, {"read": None}])
 def test_malformed_stored_entries_deny(entry: Any) -> None:
     acls = {"ada": entry, "default": entry}
-    assert not allowed(acls, Principal("ada"), Right.READ)
-    assert not allowed(acls, ANONYMOUS, Right.READ)
+    assert not is_allowed(acls, Principal("ada"), Right.READ)
+    assert not is_allowed(acls, ANONYMOUS, Right.READ)
 
 
 def test_full_rights_is_every_right_and_a_new_dict_each_time() -> None:

@@ -17,11 +17,11 @@ from hypothesis.extra import numpy as hnp
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.attribute import (
     attribute_bytes,
+    attribute_from_bytes,
     attribute_size,
     attribute_values,
     check_name,
     parse_attribute,
-    store_bytes,
 )
 from hsparse.model.datatype import parse_type
 
@@ -49,7 +49,7 @@ TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIAB
 def test_bytes_survive(array: np.ndarray[Any, Any]) -> None:
     datatype = parse_type(getTypeItem(array.dtype))
     shape = {"class": "H5S_SIMPLE", "dims": list(array.shape)} if array.shape else {"class": "H5S_SCALAR"}
-    stored = store_bytes(array.tobytes(), shape, datatype)
+    stored = attribute_from_bytes(array.tobytes(), shape, datatype)
     json.dumps(stored, allow_nan=False)
     assert attribute_values(stored).shape == array.shape
     assert repr(attribute_values(stored).tolist()) == repr(array.tolist()), "as text, in which nan is nan"
@@ -115,7 +115,7 @@ def test_limits() -> None:
     with pytest.raises(BadRequest):
         attribute_values(parse_attribute({"shape": "H5S_NULL"}, integer))
     with pytest.raises(BadRequest):
-        store_bytes(b"", {"class": "H5S_SCALAR"}, parse_type(TEXT))
+        attribute_from_bytes(b"", {"class": "H5S_SCALAR"}, parse_type(TEXT))
 
 
 @pytest.mark.parametrize("name", ["", "x" * 2000, 7, None])

@@ -16,7 +16,7 @@ from hsparse.model.dataspace import (
     num_elements,
     parse_extent,
     parse_shape,
-    shown_shape,
+    shape_json,
 )
 
 EXTENTS = st.lists(st.integers(0, 2**15), min_size=1, max_size=4)
@@ -34,7 +34,7 @@ def test_a_simple_dataspace(dims: list[int], data: st.DataObject) -> None:
     )
     assert num_elements(shape) == prod(dims)
     assert is_extensible(shape)
-    assert parse_shape({"shape": shape}) == shape == shown_shape(shape)
+    assert parse_shape({"shape": shape}) == shape == shape_json(shape)
     assert not is_extensible(parse_shape({"shape": dims}))
     assert max_dims_of(parse_shape({"shape": dims})) == tuple(dims)
 
@@ -59,7 +59,7 @@ def test_spellings(body: dict[str, object], shape: object) -> None:
 
 def test_older_records_have_0_for_unlimited() -> None:
     shape = {"class": "H5S_SIMPLE", "dims": [1], "maxdims": [0]}
-    assert shown_shape(shape)["maxdims"] == ["H5S_UNLIMITED"]
+    assert shape_json(shape)["maxdims"] == ["H5S_UNLIMITED"]
     assert max_dims_of(shape) == (None,)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hsparse.errors import BadRequest
-from hsparse.model.datatype import parse_type
+from hsparse.model.datatype import parse_type, type_json
 
 DTYPES = st.recursive(
     hnp.integer_dtypes(endianness="?")
@@ -31,7 +31,7 @@ def test_every_dtype_survives(dtype: np.dtype[Any]) -> None:
     parsed = parse_type(getTypeItem(dtype))
     assert parsed.dtype == dtype
     assert parsed.item_size == parsed.guessed_size == dtype.itemsize
-    assert not parsed.is_variable
+    assert not parsed.is_vlen
     assert parse_type(parsed.item) == parsed
 
 
@@ -66,7 +66,7 @@ TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIAB
 )
 def test_variable_types(item: object) -> None:
     parsed = parse_type(item)
-    assert parsed.is_variable
+    assert parsed.is_vlen
     assert parsed.item_size is None
     assert parsed.guessed_size == 128
 
@@ -164,3 +164,27 @@ def test_a_wide_type_is_refused() -> None:
     fields = [{"name": f"f{n}", "type": "H5T_STD_I8LE"} for n in range(20_000)]
     with pytest.raises(BadRequest, match="parts"):
         parse_type({"class": "H5T_COMPOUND", "fields": fields})
+
+
+BASE = {"class": "H5T_INTEGER", "base": "H5T_STD_I8LE"}
+LIST = [{"name": "FALSE", "value": 0}, {"name": "TRUE", "value": 1}]
+MAPPING = {"FALSE": 0, "TRUE": 1}
+BOTH = {"class": "H5T_ENUM", "base": BASE, "mapping": MAPPING, "members": LIST}
+PLAIN = ["H5T_STD_I8LE", BASE, {"class": "H5T_ARRAY", "base": BASE, "dims": [2]}]
+
+
+@pytest.mark.parametrize("names", [{"mapping": MAPPING}, {"members": LIST}, {"mapping": LIST}])
+def test_an_enum_has_its_names_in_both_forms(names: dict[str, Any]) -> None:
+    enum = {"class": "H5T_ENUM", "base": BASE, **names}
+    assert type_json(enum) == BOTH
+    array = {"class": "H5T_ARRAY", "base": enum, "dims": [2]}
+    assert type_json(array) == array | {"base": BOTH}
+    fields = [{"name": "n", "type": BASE}, {"name": "e", "type": array}]
+    compound = {"class": "H5T_COMPOUND", "fields": fields}
+    assert type_json(compound)["fields"] == [fields[0], {"name": "e", "type": array | {"base": BOTH}}]
+    assert enum.keys() == {"class", "base", *names}
+
+
+@pytest.mark.parametrize("item", [*PLAIN, {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": BASE}]}])
+def test_what_holds_no_enum_is_the_same_object(item: Any) -> None:
+    assert type_json(item) is item

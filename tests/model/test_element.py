@@ -10,8 +10,8 @@ import pytest
 from h5json.hdf5dtype import check_dtype, createDataType
 from hypothesis import given
 
-from hsparse.model.element import Array, Fixed, Record, Region, Sequence, Text, element_of
-from tests.model.type_strategies import BOOLEAN, ENUM, ITEMS, OBJECT, REGION, counted, text
+from hsparse.model.element import ArrayOfVlen, Compound, Fixed, Region, VlenSequence, VlenString, element_of
+from tests.model.type_strategies import BOOLEAN, ENUM, ITEMS, OBJECT, REGION, length_prefixed, text
 
 TEXT = text("H5T_VARIABLE")
 
@@ -36,25 +36,25 @@ def test_the_dtypes_of_h5json(item: Any) -> None:
 @given(ITEMS)
 def test_the_least_bytes_of_an_element(item: Any) -> None:
     element = element_of(item)
-    empty = {Fixed: None, Text: "", Sequence: [], Region: None}.get(type(element))
+    empty = {Fixed: None, VlenString: "", VlenSequence: [], Region: None}.get(type(element))
     if empty is not None or isinstance(element, Region):
-        assert len(counted(item, empty)) == element.least
+        assert len(length_prefixed(item, empty)) == element.min_size
     elif isinstance(element, Fixed):
-        assert element.least == element.dtype.itemsize
+        assert element.min_size == element.dtype.itemsize
 
 
 @pytest.mark.parametrize(
     ("item", "kind"),
     [
-        (TEXT, Text),
+        (TEXT, VlenString),
         (REGION, Region),
         (OBJECT, Fixed),
-        ({"class": "H5T_VLEN", "base": "H5T_STD_I8LE"}, Sequence),
-        ({"class": "H5T_ARRAY", "dims": 2, "base": TEXT}, Array),
+        ({"class": "H5T_VLEN", "base": "H5T_STD_I8LE"}, VlenSequence),
+        ({"class": "H5T_ARRAY", "dims": 2, "base": TEXT}, ArrayOfVlen),
         ({"class": "H5T_ARRAY", "dims": [2], "base": BOOLEAN}, Fixed),
         ({"class": "H5T_ARRAY", "dims": [2], "base": OBJECT}, Fixed),
         ({"class": "H5T_COMPOUND", "fields": [{"name": "größe", "type": ENUM}]}, Fixed),
-        ({"class": "H5T_COMPOUND", "fields": [{"name": "größe", "type": TEXT}]}, Record),
+        ({"class": "H5T_COMPOUND", "fields": [{"name": "größe", "type": TEXT}]}, Compound),
     ],
 )
 def test_the_kinds(item: Any, kind: type) -> None:

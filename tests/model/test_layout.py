@@ -10,16 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Unsupported
+from hsparse.format.chunk_spec import chunk_spec
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
-from hsparse.model.layout import (
-    chunk_dims,
-    chunk_spec,
-    is_sparse,
-    is_structured,
-    parse_layout,
-    shown_layout,
-)
+from hsparse.model.layout import chunk_dims, is_sparse, is_structured, layout_json, parse_layout
 
 MIN, MAX = 1 << 20, 1 << 22
 ID = "d-00000000-00000001-0000-000000-000001"
@@ -43,7 +37,7 @@ def test_the_grid_is_known_from_the_record(dims: list[int], extensible: bool) ->
     assert prod(chunk) * 4 <= MAX
     assert all(dim >= 1 for dim in chunk)
     small = prod(dims) * 4 < MIN and not extensible
-    assert shown_layout(record)["class"] == ("H5D_CONTIGUOUS" if small else "H5D_CHUNKED")
+    assert layout_json(record)["class"] == ("H5D_CONTIGUOUS" if small else "H5D_CHUNKED")
     assert chunk_spec(record).dims == chunk
     for older in (
         {key: record[key] for key in ("id", "shape", "layout")},
@@ -61,7 +55,7 @@ def test_a_client_sees_what_it_asked_for(dims: list[int], data: st.DataObject) -
     chunk = [data.draw(st.integers(1, dim)) for dim in dims]
     asked = {"class": "H5D_CHUNKED", "dims": chunk}
     record = made(asked, {"shape": dims})
-    assert shown_layout(record) == asked
+    assert layout_json(record) == asked
     assert all(
         small <= large <= dim for small, large, dim in zip(chunk, chunk_dims(record), dims, strict=True)
     )
@@ -70,7 +64,7 @@ def test_a_client_sees_what_it_asked_for(dims: list[int], data: st.DataObject) -
 
 def test_a_large_contiguous_dataset_is_chunked_inside() -> None:
     record = made({"class": "H5D_CONTIGUOUS"}, {"shape": [4096, 4096]})
-    assert shown_layout(record) == {"class": "H5D_CONTIGUOUS"}
+    assert layout_json(record) == {"class": "H5D_CONTIGUOUS"}
     assert MIN <= prod(chunk_dims(record)) * 4 <= MAX
 
 
@@ -78,12 +72,12 @@ def test_a_scalar_has_one_chunk_of_no_dimensions() -> None:
     record = made(None, {})
     assert chunk_dims(record) == ()
     assert chunk_spec(record).dims == ()
-    assert shown_layout(record) == {"class": "H5D_CONTIGUOUS"}
+    assert layout_json(record) == {"class": "H5D_CONTIGUOUS"}
 
 
 def test_a_null_dataspace_has_none() -> None:
     record = made(None, {"shape": "H5S_NULL"})
-    assert shown_layout(record) == {}
+    assert layout_json(record) == {}
     with pytest.raises(BadRequest, match="null"):
         chunk_dims(record)
 
@@ -97,7 +91,7 @@ def test_structured_chunks_are_never_changed(dims: list[int]) -> None:
             made(asked, body)
         return
     record = made(asked, body)
-    assert shown_layout(record) == record["layout"] == asked
+    assert layout_json(record) == record["layout"] == asked
     assert chunk_dims(record) == tuple(dims)
     assert is_sparse(record)
     assert chunk_spec(record).sparse
@@ -113,7 +107,7 @@ def test_structured_chunks_of_variable_length_types() -> None:
         record = made(SPARSE | {"flags": flags}, {"shape": [9, 9]}, TEXT)
         spec = chunk_spec(record)
         assert (spec.sparse, spec.structured, len(spec.filters)) == (True, True, 3)
-        assert shown_layout(record)["flags"] == flags
+        assert layout_json(record)["flags"] == flags
     record = made(VL, {"shape": [9, 9]}, TEXT)
     assert (is_structured(record), is_sparse(record)) == (True, False)
     spec = chunk_spec(record)
@@ -146,7 +140,7 @@ def test_a_fixed_dimension_bounds_the_chunk() -> None:
 
 def test_filters_need_chunks() -> None:
     deflate = [{"class": "H5Z_FILTER_DEFLATE", "level": 1}]
-    assert shown_layout(made(None, {"shape": [10]}, filters=deflate))["class"] == "H5D_CHUNKED"
+    assert layout_json(made(None, {"shape": [10]}, filters=deflate))["class"] == "H5D_CHUNKED"
     for asked, body in (
         ({"class": "H5D_CONTIGUOUS"}, {"shape": [10]}),
         (None, {}),

@@ -6,13 +6,13 @@ import pytest
 
 from hsparse.errors import BadRequest
 from hsparse.model.link import (
-    bare_link,
     check_title,
-    link_file,
-    listed_link,
+    external_file,
+    group_link_json,
+    link_json,
+    listed_link_json,
     parse_link,
     same_link,
-    shown_link,
 )
 
 ID = "g-00000000-00000001-0000-000000-000001"
@@ -37,9 +37,9 @@ ID = "g-00000000-00000001-0000-000000-000001"
 def test_stored_forms(body: object, stored: dict[str, object]) -> None:
     assert parse_link(body) == stored
     created = stored | {"created": 3.0}
-    bare = bare_link(created)
-    assert listed_link("t", created) == bare | {"title": "t"}
-    shown = shown_link("t", created)
+    bare = group_link_json(created)
+    assert listed_link_json("t", created) == bare | {"title": "t"}
+    shown = link_json("t", created)
     assert {key: shown[key] for key in shown if key in bare} == {
         key: bare[key] for key in bare if key in shown
     }
@@ -49,8 +49,8 @@ def test_stored_forms(body: object, stored: dict[str, object]) -> None:
 def test_both_dialects_see_the_file() -> None:
     for stored in ({"h5domain": "/f"}, {"file": "/f"}):
         link = {"class": "H5L_TYPE_EXTERNAL", "h5path": "/x", **stored}
-        assert link_file(link) == "/f"
-        assert (shown_link("t", link)["file"], shown_link("t", link)["h5domain"]) == ("/f", "/f")
+        assert external_file(link) == "/f"
+        assert (link_json("t", link)["file"], link_json("t", link)["h5domain"]) == ("/f", "/f")
         assert same_link(parse_link({"h5path": "/x", "file": "/f"}), link | {"created": 1.0})
         assert not same_link(parse_link({"h5path": "/x", "file": "/g"}), link)
         assert not same_link(parse_link({"h5path": "/x"}), link)

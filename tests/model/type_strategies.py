@@ -1,4 +1,4 @@
-"""Random type items, nested, with values of theirs as JSON; and the counted form written down once more."""
+"""Random type items, nested, with values of theirs as JSON; and the length-prefixed form written down once more."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def nested(values: st.SearchStrategy[Any], dims: list[int] | tuple[int, ...]) ->
     return values
 
 
-def counted(item: Item, value: Any) -> bytes:
-    """Return the counted form of one element: the model that the codec is compared with."""
+def length_prefixed(item: Item, value: Any) -> bytes:
+    """Return the length-prefixed form of one element: the model that the codec is compared with."""
     if isinstance(item, str):
         return np.array(value, NUMBERS[item]).tobytes()
     match item["class"]:
@@ -145,13 +145,15 @@ def counted(item: Item, value: Any) -> bytes:
         case "H5T_REFERENCE":
             return value.encode().ljust(48, b"\0") if item == OBJECT else _run(region_bytes(value))
         case "H5T_VLEN":
-            return _run(b"".join(counted(item["base"], one) for one in value))
+            return _run(b"".join(length_prefixed(item["base"], one) for one in value))
         case "H5T_ARRAY":
             for _ in item["dims"][1:]:
                 value = [one for row in value for one in row]
             assert len(value) == prod(item["dims"])
-            return b"".join(counted(item["base"], one) for one in value)
-    return b"".join(counted(field["type"], one) for field, one in zip(item["fields"], value, strict=True))
+            return b"".join(length_prefixed(item["base"], one) for one in value)
+    return b"".join(
+        length_prefixed(field["type"], one) for field, one in zip(item["fields"], value, strict=True)
+    )
 
 
 def _run(data: bytes) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn import statistics
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.dict_data_node import DictDataNode

@@ -11,7 +11,7 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
-from hsparse.model.objid import chunk_key, storage_key, summary_id
+from hsparse.model.ids import chunk_key, storage_key, summary_id
 from hsparse.sn import statistics
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.statistics import dataset_of_key

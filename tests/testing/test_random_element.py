@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hsparse.model.counted import split
 from hsparse.model.datatype import parse_type
+from hsparse.model.length_prefixed import split_elements
 from hsparse.testing.random_element import random_element
 from hsparse.testing.subject import COMPOUND, LISTS, WORDS
 
@@ -16,7 +16,7 @@ def test_random_elements(item: object) -> None:
     datatype, generator = parse_type(item), np.random.default_rng(1)
     found = [random_element(datatype.element, generator) for _ in range(50)]
     assert len(set(found)) > 25
-    if datatype.is_variable:
-        assert list(split(b"".join(found), datatype.element, (50,))) == found
+    if datatype.is_vlen:
+        assert list(split_elements(b"".join(found), datatype.element, (50,))) == found
     else:
         assert {len(one) for one in found} == {datatype.dtype.itemsize}

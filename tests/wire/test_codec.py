@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from hsparse.errors import BadRequest
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.filter import Filter
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 from hsparse.wire.chunk_message import FindElements, ReadDefined, TrimChunks, WriteChunks
 from hsparse.wire.codec import TYPES, decode, encode
 from hsparse.wire.message import Failure
@@ -149,7 +149,7 @@ def test_every_change_is_registered() -> None:
 
 
 def test_variable_arrays_come_back() -> None:
-    array = VariableArray.of([b"a", b"", b"bcd", b"efgh"], (2, 2))
+    array = VlenArray.of([b"a", b"", b"bcd", b"efgh"], (2, 2))
     back = same((array, array.sizes))
     assert isinstance(back, list)
     assert back[0].shape == (2, 2)
@@ -158,7 +158,7 @@ def test_variable_arrays_come_back() -> None:
 
 
 def test_a_variable_array_that_lies_is_no_frame() -> None:
-    data = framed(VariableArray.of([b"abc", b"d"]))
+    data = framed(VlenArray.of([b"abc", b"d"]))
     cut = data.replace((4).to_bytes(4, "little"), (5).to_bytes(4, "little"))
     assert cut != data
     with pytest.raises(BadRequest):
@@ -166,6 +166,6 @@ def test_a_variable_array_that_lies_is_no_frame() -> None:
 
 
 def test_sparse_values_of_variable_length_come_back() -> None:
-    values = VariableArray.of([b"a", b"bcd"])
+    values = VlenArray.of([b"a", b"bcd"])
     back, told = same((DefinedElements(np.array([3, 9], np.uint32), values), 77))  # type: ignore[misc]
     assert (back.offsets.tolist(), list(back.values), told) == ([3, 9], list(values), 77)

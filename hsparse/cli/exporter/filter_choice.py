@@ -8,9 +8,9 @@ from math import prod
 from typing import Any
 
 from hsparse.errors import BadRequest
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import NAMES, parse_filters, record_size
 from hsparse.format.hdf5.section_pipelines import Pipelines
-from hsparse.model.filter import Filter
-from hsparse.model.filter_json import NAMES, parse_filters, record_size
 
 NONE = "none"
 

@@ -17,7 +17,8 @@ from hsparse.cli.exporter.relocation import Relocation
 from hsparse.cli.importer.stored_data import StoredData
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import Buffer
-from hsparse.format.filters import decode, encode
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.pipeline import decode, encode
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_index import plan_index
 from hsparse.format.hdf5.chunk_records import dense_records
@@ -31,7 +32,6 @@ from hsparse.format.hdf5.planned_object import plan_layout
 from hsparse.format.hdf5.stored_type import has_places
 from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import max_dims_of
-from hsparse.model.filter import Filter
 
 RUN = 4 * 1024 * 1024
 """Bytes that one request asks for, if a chunk has no more."""

@@ -25,8 +25,8 @@ from hsparse.cli.s3_url import SCHEME
 from hsparse.cli.server_flags import add_server_flags, connecting
 from hsparse.clock import SystemClock
 from hsparse.errors import Conflict, HsparseError
+from hsparse.model.ids import derived_id, new_root_id
 from hsparse.model.link import check_title
-from hsparse.model.objid import derived_id, new_root_id
 
 ABOUT = """\
 Import a file into a new domain of a running server.

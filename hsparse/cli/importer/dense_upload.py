@@ -22,14 +22,13 @@ from hsparse.cli.importer.source import naming
 from hsparse.cli.importer.stored_data import Dims, StoredData
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import TooLarge
+from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import DEFLATE
 from hsparse.format.hdf5.layout_message import Chunked
 from hsparse.format.plan.grid import Grid
-from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.dataspace import dims_of
-from hsparse.model.filter import Filter
-from hsparse.model.filter_json import DEFLATE
-from hsparse.model.layout import chunk_spec
-from hsparse.model.objid import chunk_name
+from hsparse.model.ids import chunk_name
 
 LARGEST = 64 * 1024 * 1024
 """Bytes of values that one request has, unless an element has more."""

@@ -19,7 +19,7 @@ from hsparse.format.hdf5.stored_name import name_bytes
 from hsparse.format.hdf5.stored_object import ObjectKind, StoredObject, read_object
 from hsparse.format.hdf5.superblock import read_superblock
 from hsparse.model.dataspace import dims_of
-from hsparse.model.objid import collection_of, derived_id
+from hsparse.model.ids import collection_of, derived_id
 
 COLLECTIONS = {
     ObjectKind.GROUP: "groups",

@@ -28,7 +28,7 @@ from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.stored_elements import check_known
 from hsparse.format.hdf5.stored_object import ObjectKind, StoredDataset, StoredObject
 from hsparse.format.hdf5.stored_type import has_references
-from hsparse.model.objid import collection_of
+from hsparse.model.ids import collection_of
 
 Json = dict[str, Any]
 LINKS = 5000

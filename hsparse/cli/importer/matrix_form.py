@@ -18,7 +18,7 @@ from hsparse.format.hdf5.stored_file import StoredFile
 from hsparse.format.hdf5.stored_object import StoredAttribute, StoredObject
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import element_of
-from hsparse.model.json_form import to_json
+from hsparse.model.json_values import to_json
 
 ANNDATA = {"csr_matrix": "csr", "csc_matrix": "csc", "csr": "csr", "csc": "csc"}
 BINSPARSE = {"CSR": "csr", "CSC": "csc", "COO": "coo", "COOR": "coo", "COOC": "coo"}

@@ -10,7 +10,9 @@ from hsparse.cli.importer.file_objects import FileObjects, is_ordered
 from hsparse.cli.importer.source import naming
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.buffer import byte_view
-from hsparse.format.filters import CODECS
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import DEFLATE, SECTIONS
+from hsparse.format.filters.pipeline import CODECS
 from hsparse.format.hdf5.layout_message import Chunked, Compact, Contiguous
 from hsparse.format.hdf5.link_message import External, Hard, Soft, StoredLink
 from hsparse.format.hdf5.stored_elements import check_known, read_elements
@@ -18,18 +20,16 @@ from hsparse.format.hdf5.stored_object import StoredAttribute, StoredDataset, St
 from hsparse.format.hdf5.stored_type import StoredType
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import element_of
-from hsparse.model.filter import Filter
-from hsparse.model.filter_json import DEFLATE, SECTIONS
-from hsparse.model.json_form import Values, to_json
+from hsparse.model.json_values import Values, to_json
 from hsparse.model.layout import MAX_CHUNK_BYTES
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 
 Json = dict[str, Any]
 
 
 def values_bytes(values: Values) -> memoryview:
     """Return values as requests have them, not copied: packed, counted where their size varies."""
-    return byte_view(values.heap if isinstance(values, VariableArray) else values)
+    return byte_view(values.heap if isinstance(values, VlenArray) else values)
 
 
 def type_body(objects: FileObjects, stored: StoredType, committed: int | None) -> Any:

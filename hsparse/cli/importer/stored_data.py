@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
-from hsparse.format.filters import decode
+from hsparse.format.filters.pipeline import decode
 from hsparse.format.hdf5.chunk_index import read_index
 from hsparse.format.hdf5.chunk_records import ChunkRecords
 from hsparse.format.hdf5.index_kind import IndexKind
@@ -35,7 +35,7 @@ from hsparse.format.hdf5.stored_type import StoredType, is_packed
 from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.element import Fixed, element_of
-from hsparse.model.json_form import Values
+from hsparse.model.json_values import Values
 
 Dims = tuple[int, ...]
 MAX_CHUNK = 1024 * 1024 * 1024

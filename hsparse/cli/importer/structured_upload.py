@@ -17,6 +17,7 @@ from hsparse.cli.importer.stored_data import Dims, is_raw
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import byte_view
+from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.hdf5.chunk_index import read_index
 from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.section_pipelines import Pipelines, decode_section_pipelines, is_section_pipelines
@@ -41,9 +42,8 @@ from hsparse.format.structured.region import encode_region, encode_vlen_region
 from hsparse.format.structured.vlen_sections import decode_elements, revision_of_heap
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.element import Fixed, element_of
-from hsparse.model.layout import chunk_spec
-from hsparse.model.objid import chunk_name
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.ids import chunk_name
+from hsparse.model.vlen_array import VlenArray
 
 Json = dict[str, Any]
 FLAGS = {2: ["H5D_SPARSE_DATA"], 3: ["H5D_SPARSE_DATA", "H5D_VL_DATA"]}
@@ -166,7 +166,7 @@ class StructuredUpload:
         values = objects.source.run(
             read_elements(objects.file, stored, bytes(raw), (len(chunk.offsets),), objects.find)
         )
-        assert not isinstance(values, VariableArray)
+        assert not isinstance(values, VlenArray)
         body = encode_region(self._points(scaled, chunk.offsets), values)
         self._server.json("PUT", f"{self._url}/value", body, sparse=1)
 

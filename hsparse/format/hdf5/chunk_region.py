@@ -9,11 +9,11 @@ from math import prod
 import numpy as np
 
 from hsparse.format.chunk_rows import UNFILTERED
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.hdf5.addressed import Key
 from hsparse.format.hdf5.file_plan import ALIGNMENT
 from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.planned_chunks import Column, PlannedChunks
-from hsparse.model.chunk_spec import ChunkSpec
 
 CONVERSION = 8
 """Bytes that converting a chunk takes, for each byte of its unfiltered sections: elements are objects meanwhile."""

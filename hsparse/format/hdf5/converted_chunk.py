@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import sections_of
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
 from hsparse.format.hdf5.heap_plan import HeapPlan
@@ -22,12 +23,11 @@ from hsparse.format.hdf5.stored_type import has_references, stored_type
 from hsparse.format.kinds.vlen_chunk import NAMES
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, build, open_chunk
 from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
-from hsparse.model.chunk_spec import ChunkSpec
 
 
 def is_converted(spec: ChunkSpec, revision: FormatRevision) -> bool:
     """Say whether a sparse dataset's chunks differ from those of a file of this revision."""
-    if spec.datatype.is_variable:
+    if spec.datatype.is_vlen:
         return revision is not NEWEST
     return has_references(stored_type(spec.datatype.item))
 
@@ -37,7 +37,7 @@ def check_convertible(spec: ChunkSpec) -> None:
 
     References of variable length are on a heap of the whole file, or would be addresses inside of a filtered heap.
     """
-    if spec.datatype.is_variable and has_references(stored_type(spec.datatype.item)):
+    if spec.datatype.is_vlen and has_references(stored_type(spec.datatype.item)):
         raise Unsupported(
             f"{spec.dataset} is sparse and has references to regions, or references beside parts of variable length, "
             "for which structured chunks have no place: ask for layout=stock."
@@ -49,7 +49,7 @@ def filters_in_file(spec: ChunkSpec) -> Pipelines:
 
     References are not filtered: sizes must be known before addresses are.
     """
-    if not spec.datatype.is_variable and has_references(stored_type(spec.datatype.item)):
+    if not spec.datatype.is_vlen and has_references(stored_type(spec.datatype.item)):
         return spec.filters[0], ()
     return spec.filters
 
@@ -70,7 +70,7 @@ def convert_chunk(
     `data` and `sections` are those stored; `Corrupt` when they do not decode.
     """
     try:
-        if spec.datatype.is_variable:
+        if spec.datatype.is_vlen:
             return _convert_heap(spec, data, sections, revision)
         return _convert_references(spec, data, sections, key_of)
     except Corrupt as error:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hsparse.errors import Corrupt, TooLarge
+from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_index import index_info, plan_index
 from hsparse.format.hdf5.chunk_records import ChunkRecords, dense_records
@@ -34,11 +35,10 @@ from hsparse.format.hdf5.section_pipelines import MESSAGES, encode_section_pipel
 from hsparse.format.hdf5.stored_type import StoredType, has_places, stored_type
 from hsparse.format.hdf5.structured_layout import StructuredLayout, plan_structured_layout
 from hsparse.format.plan.grid import Grid
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of, shown_shape
-from hsparse.model.layout import CHUNKED, chunk_spec, shown_layout
-from hsparse.model.objid import chunk_name
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of, shape_json
+from hsparse.model.ids import chunk_name
+from hsparse.model.layout import CHUNKED, layout_json
+from hsparse.model.vlen_array import VlenArray
 
 MOST_INDEX = 64 * 1024 * 1024
 """The longest chunk index of a file, in bytes: it is made in one piece."""
@@ -99,7 +99,7 @@ def plan_dataset(
     planned = PlannedDataset(
         key,
         stored,
-        shown_shape(record["shape"]),
+        shape_json(record["shape"]),
         Addressed(b""),
         fill,
         attributes=attributes,
@@ -149,7 +149,7 @@ def _completed(record: Json, spec: ChunkSpec, chunks: PlannedChunks, key_of: Key
     That is so for an initializer, and for elements of variable length: libhdf5 puts these to a heap of the file, which
     it cannot when the file is open for reading alone.
     """
-    if not (spec.arange or (spec.datatype.is_variable and spec.fill)):
+    if not (spec.arange or (spec.datatype.is_vlen and spec.fill)):
         return chunks
     counts = Grid(dims_of(record["shape"]) or (), spec.dims).counts
     missing = prod(counts) - len(chunks)
@@ -182,8 +182,8 @@ def _fill(
     """Return the fill value, and the places of addresses in it."""
     if not spec.fill:
         return ZEROS, ()
-    if spec.datatype.is_variable:
-        found = plan_elements(stored, VariableArray.of([spec.fill]), heap, key_of)
+    if spec.datatype.is_vlen:
+        found = plan_elements(stored, VlenArray.of([spec.fill]), heap, key_of)
     else:
         found = plan_elements(stored, np.frombuffer(spec.fill, np.uint8), heap, key_of)
     return StoredFill(found.data), found.places
@@ -196,7 +196,7 @@ def _is_contiguous(record: Json, spec: ChunkSpec, form: ChunkForm) -> bool:
         return True
     if spec.sparse or is_extensible(record["shape"]) or (spec.filters[0] and form is ChunkForm.STORED):
         return False
-    return not prod(dims) or (spec.dims == dims and shown_layout(record).get("class") != CHUNKED)
+    return not prod(dims) or (spec.dims == dims and layout_json(record).get("class") != CHUNKED)
 
 
 def _chunked(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:

@@ -38,11 +38,11 @@ from hsparse.format.hdf5.planned_object import (
 )
 from hsparse.format.hdf5.stored_type import stored_type
 from hsparse.model.attribute import attribute_values
-from hsparse.model.dataspace import dims_of, shown_shape
+from hsparse.model.dataspace import dims_of, shape_json
 from hsparse.model.datatype import parse_type
+from hsparse.model.ids import collection_of
 from hsparse.model.layout import is_sparse
-from hsparse.model.link import HARD, SOFT, link_file
-from hsparse.model.objid import collection_of
+from hsparse.model.link import HARD, SOFT, external_file
 
 DEFINED = "DEFINED_SET"
 """The attribute of a sparse dataset that leads to its defined set."""
@@ -184,7 +184,7 @@ class _Planning:
         return PlannedDataset(
             record["id"],
             stored_type(parse_type(record["type"]).item),
-            shown_shape(record["shape"]),
+            shape_json(record["shape"]),
             plan_layout(Contiguous(None, 0)),
             attributes=attributes,
             committed=self._committed(record["type"]),
@@ -203,7 +203,7 @@ class _Planning:
             elif link["class"] == SOFT:
                 found.append(PlannedLink(title, Soft(link["h5path"])))
             else:
-                found.append(PlannedLink(title, External(link_file(link), link["h5path"])))
+                found.append(PlannedLink(title, External(external_file(link), link["h5path"])))
         sets = self._beside.get(group["id"], {})
         return found + [PlannedLink(title, LeadsTo((id, "defined"))) for title, id in sets.items()]
 
@@ -230,7 +230,7 @@ class _Planning:
         if dims_of(stored["shape"]) is None:
             return PlannedAttribute(name, kind, stored["shape"], Addressed(b""), committed)
         data = plan_elements(kind, attribute_values(stored), self._heap, self._key_of)
-        return PlannedAttribute(name, kind, shown_shape(stored["shape"]), data, committed)
+        return PlannedAttribute(name, kind, shape_json(stored["shape"]), data, committed)
 
     def _committed(self, item: Any) -> Key | None:
         """Return the committed type that an item is of, where that is in the file."""

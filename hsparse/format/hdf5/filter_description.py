@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 
 from hsparse.format.dataspace_message import Reader
-from hsparse.model.filter import Filter
-from hsparse.model.filter_json import NAMES
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import NAMES
 
 OPTIONAL = 1
 PREFIX = "H5Z_FILTER_"

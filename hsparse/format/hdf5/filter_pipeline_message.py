@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import Reader
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import MAX_FILTERS
 from hsparse.format.hdf5.filter_description import decode_filter, encode_filter
-from hsparse.model.filter import Filter
-from hsparse.model.filter_json import MAX_FILTERS
 
 
 def decode_pipeline(message: Reader) -> tuple[Filter, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import sections_of
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.file_plan import ALIGNMENT
 from hsparse.format.hdf5.heap_plan import HeapPlan
@@ -22,9 +23,8 @@ from hsparse.format.hdf5.stored_type import stored_type
 from hsparse.format.kinds.dense import decode_dense
 from hsparse.format.kinds.sparse_chunk import open_sparse
 from hsparse.format.kinds.vlen_chunk import decode_bare_vlen, decode_dense_vlen, open_sparse_vlen
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.json_form import Values
-from hsparse.model.variable_array import VariableArray, take
+from hsparse.model.json_values import Values
+from hsparse.model.vlen_array import VlenArray, take
 
 HEAP = "collections of a chunk"
 """The name of a chunk's own heap: no other key begins with it."""
@@ -64,7 +64,7 @@ def make_defined(spec: ChunkSpec, data: Buffer, sections: Column) -> bytes:
     found = np.zeros(prod(spec.dims), np.uint8)
     element = spec.datatype.element
     parts = sections_of(sections)
-    if spec.datatype.is_variable:
+    if spec.datatype.is_vlen:
         found[open_sparse_vlen(data, parts, spec.dims, element, spec.filters).offsets] = 1
     else:
         found[open_sparse(data, parts, spec.dims, spec.dtype, spec.filters).offsets] = 1
@@ -104,8 +104,8 @@ def _laid_out(elements: Addressed, heap: HeapPlan, address: int, address_of: Add
 
 def _unwritten(spec: ChunkSpec, scaled: tuple[int, ...]) -> Values:
     """Return the elements of a chunk to which nothing was written."""
-    if spec.datatype.is_variable:
-        return take([VariableArray.of([bytes(spec.variable_fill.heap)])], np.zeros(prod(spec.dims), np.intp))
+    if spec.datatype.is_vlen:
+        return take([VlenArray.of([bytes(spec.vlen_fill.heap)])], np.zeros(prod(spec.dims), np.intp))
     return np.ascontiguousarray(np.broadcast_to(spec.fill_of(scaled), spec.dims))
 
 
@@ -115,12 +115,10 @@ def _values(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
     try:
         if spec.sparse:
             return (
-                _filled_variable(spec, data, sections)
-                if datatype.is_variable
-                else _filled(spec, data, sections)
+                _filled_variable(spec, data, sections) if datatype.is_vlen else _filled(spec, data, sections)
             )
-        if not datatype.is_variable:
-            return decode_dense(data, spec.dims, datatype.stored, spec.filters[0])
+        if not datatype.is_vlen:
+            return decode_dense(data, spec.dims, datatype.element_dtype, spec.filters[0])
         if spec.structured:
             return decode_dense_vlen(data, spec.dims, datatype.element, spec.filters)
         return decode_bare_vlen(data, spec.dims, datatype.element, spec.filters[0])
@@ -142,7 +140,7 @@ def _filled_variable(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
     chunk = open_sparse_vlen(data, sections_of(sections), spec.dims, element, spec.filters)
     numbers = np.zeros(prod(spec.dims), np.intp)
     numbers[chunk.offsets] = np.arange(1, len(chunk.offsets) + 1)
-    return take([VariableArray.of([bytes(spec.variable_fill.heap)]), chunk.values], numbers)
+    return take([VlenArray.of([bytes(spec.vlen_fill.heap)]), chunk.values], numbers)
 
 
 def _aligned(size: int) -> int:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.hdf5.matrix_encoding import index_type
 from hsparse.format.hdf5.planned_chunks import Column, PlannedChunks
-from hsparse.model.chunk_spec import ChunkSpec
 
 MOST_LINES = 2**32
 """The most rows, or columns, that pointers are written for."""

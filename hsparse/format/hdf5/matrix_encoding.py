@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.hdf5.stored_type import is_plain, names_of_enum, stored_type
-from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.dataspace import dims_of
-from hsparse.model.layout import chunk_spec, is_sparse
+from hsparse.model.layout import is_sparse
 
 INT64 = {"class": "H5T_INTEGER", "base": "H5T_STD_I64LE"}
 TEXT = {
@@ -62,7 +62,7 @@ class MatrixEncoding(StrEnum):
         if not is_sparse(record) or len(dims := dims_of(record["shape"]) or ()) != 2 or 0 in dims:
             return False
         spec = chunk_spec(record)
-        if spec.datatype.is_variable or not is_plain(stored_type(spec.datatype.item)):
+        if spec.datatype.is_vlen or not is_plain(stored_type(spec.datatype.item)):
             return False
         return not self.is_binsparse or binsparse_type(spec) is not None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.hdf5.addressed import AddressOf, Key
 from hsparse.format.hdf5.file_plan import Piece
 from hsparse.format.hdf5.fill_value_message import ZEROS, StoredFill
@@ -25,7 +26,6 @@ from hsparse.format.hdf5.planned_object import (
 )
 from hsparse.format.hdf5.stored_type import StoredType, stored_type
 from hsparse.model.dataspace import dims_of
-from hsparse.model.layout import chunk_spec
 
 ANNDATA_NAMES = {
     MatrixPart.VALUES: "data",

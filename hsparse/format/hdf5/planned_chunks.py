@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from hsparse.format.chunk_map import digests
 from hsparse.format.chunk_rows import ChunkRows
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.hdf5.chunk_order import sort_rows
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.linked_file import LinkedFile
+from hsparse.model.file_backed import BackingFile
 
 Column = NDArray[np.uint64]
 
@@ -27,7 +27,7 @@ class LinkedPlaces:
     `contiguous` says that the pieces are one run of elements, cut anywhere.
     """
 
-    file: LinkedFile
+    file: BackingFile
     spec: ChunkSpec
     offset: Column
     mask: NDArray[np.uint32]
@@ -45,7 +45,7 @@ class PlannedChunks:
     `digest: (n,) uint64` is of each object's etag (`hsparse.format.chunk_map`), `size: (n,) uint64` the bytes that the
     chunk takes in the file, with what only it refers to. `sections: (n, k, 3)` and `defined: (n,)` are as in
     `ChunkRows`. `stored: (n,) bool` is False of chunks that have no object: those are the fill value's. `foreign` says
-    that chunks are compressed as HSDS does it (`hsparse.format.blosc_frame`), which no file can have.
+    that chunks are compressed as HSDS does it (`hsparse.format.filters.hsds`), which no file can have.
 
     `linked` are the places of chunks that stay in another file; their digests are 0.
     """

@@ -21,9 +21,9 @@ from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.stored_type import OBJECT, StoredType, dims_of_array, is_plain
 from hsparse.format.selections.serialized_selection import ALL, encode_blocks, encode_points, encode_simple
 from hsparse.model.element import element_of
-from hsparse.model.json_form import Values
+from hsparse.model.json_values import Values
 from hsparse.model.region_reference import region_json
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 
 KeyOf: TypeAlias = Callable[[str], Key | None]
 """Returns the planned object that a reference (`datasets/d-...`) leads to, None where it leads nowhere."""
@@ -37,10 +37,10 @@ def plan_elements(stored: StoredType, values: Values, heap: HeapPlan, key_of: Ke
 
     Raises `Unsupported` for a type that hsparse has not and a reference to a region that cannot be written.
     """
-    data = values.heap.data if isinstance(values, VariableArray) else byte_view(values)
+    data = values.heap.data if isinstance(values, VlenArray) else byte_view(values)
     if is_plain(stored):
         return Addressed(bytes(data))
-    count = values.size if isinstance(values, VariableArray) else len(data) // element_of(stored.item).least
+    count = values.size if isinstance(values, VlenArray) else len(data) // element_of(stored.item).min_size
     writing = _Writing(heap, key_of, data)
     result = bytearray(count * stored.size)
     for number in range(count):

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from hsparse.errors import BadRequest
 from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import encode_shape
+from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.addressed import Addressed, Key
 from hsparse.format.hdf5.attribute_message import encode_attribute
 from hsparse.format.hdf5.datatype_message import encode_datatype
@@ -42,7 +43,6 @@ from hsparse.format.hdf5.shared_message import encode_shared
 from hsparse.format.hdf5.stored_name import name_bytes
 from hsparse.format.hdf5.stored_type import StoredType
 from hsparse.model.dataspace import Shape
-from hsparse.model.filter import Filter
 
 MAX_COMPACT = 8
 """Links, or attributes, kept in the header: HDF5's default."""

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.dataspace_message import Reader
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import MAX_FILTERS
 from hsparse.format.hdf5.filter_description import decode_filter, encode_filter
 from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
-from hsparse.model.filter import Filter
-from hsparse.model.filter_json import MAX_FILTERS
 
 MESSAGES = {
     FormatRevision.RFC_2023_07: (0x19, 0),

@@ -32,9 +32,9 @@ from hsparse.format.selections.serialized_selection import (
     decode_serialized,
 )
 from hsparse.model.element import Fixed, element_of
-from hsparse.model.json_form import Values
+from hsparse.model.json_values import Values
 from hsparse.model.region_reference import MAX_POINTS, region_bytes
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Column: TypeAlias = Bytes | list[bytes]
@@ -69,7 +69,7 @@ def read_elements(
     if isinstance(element, Fixed):
         joined = b"".join(column) if isinstance(column, list) else column.tobytes()
         return np.ndarray(shape, element.dtype, joined)  # an array type adds its dimensions
-    return VariableArray.of(column if isinstance(column, list) else map(bytes, column), shape)
+    return VlenArray.of(column if isinstance(column, list) else map(bytes, column), shape)
 
 
 def check_known(stored: StoredType) -> None:

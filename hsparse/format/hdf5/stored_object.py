@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader, decode_shape
+from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.attribute_message import AttributeMessage, decode_attribute
 from hsparse.format.hdf5.datatype_message import decode_datatype
 from hsparse.format.hdf5.dense_links import read_dense_attributes, read_dense_links
@@ -36,7 +37,6 @@ from hsparse.format.hdf5.symbol_table import read_symbol_table
 from hsparse.format.hdf5.symbol_table_message import decode_symbol_table
 from hsparse.format.hdf5.together import together
 from hsparse.model.dataspace import Shape
-from hsparse.model.filter import Filter
 
 Found = TypeVar("Found")
 

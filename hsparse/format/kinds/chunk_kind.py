@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.format.buffer import Buffer
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import pick_fields
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import Query
 from hsparse.format.selections.selection import Selection
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.json_form import Values
+from hsparse.model.json_values import Values
 
 V = TypeVar("V")
 T = TypeVar("T")

@@ -2,8 +2,8 @@
 
 The object is what an HDF5 file holds. It has no place for a filter mask, so every filter counts as mandatory. Where
 HDF5 would skip a filter because the data cannot be made smaller (lzf, blosc), the filter's own form for such data is
-stored, which HDF5 decodes like any other. `hsparse.model.stored_pipeline` says which pipeline that is; what HSDS wrote
-is read as well (`hsparse.format.blosc_frame`).
+stored, which HDF5 decodes like any other. `hsparse.format.filters.hsds` says which pipeline that is; what HSDS wrote
+is read as well (`hsparse.format.filters.hsds`).
 
 Tests: tests/format/kinds/test_dense_chunk.py, tests/format/kinds/test_kinds.py.
 """
@@ -18,18 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Unsupported
-from hsparse.format.blosc_frame import decode_frame
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_rows import MASK
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
-from hsparse.format.filters import decode, encode
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.hsds import decode_hsds_frame
+from hsparse.format.filters.pipeline import decode, encode
 from hsparse.format.kinds.chunk_kind import Change, DirectWrite, Found, Search
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import ravel
 from hsparse.format.selections.selection import Selection, coords_at, gather, is_regular, scatter
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.filter import Filter
 
 Array = NDArray[Any]
 
@@ -56,7 +56,7 @@ def decode_dense(
     if dtype.hasobject:
         raise Unsupported("Dense chunks of a variable-length datatype are not supported.")
     size = math.prod(dims) * dtype.itemsize
-    content = decode_frame(data, pipeline, size)
+    content = decode_hsds_frame(data, pipeline, size)
     if content is None or len(content) != size:
         content = decode(pipeline, data, 0, size)
     return np.ndarray(dims, dtype, content)

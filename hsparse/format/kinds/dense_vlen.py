@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import MASK
-from hsparse.format.filters import decode
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters.pipeline import decode
 from hsparse.format.kinds.chunk_kind import Change, DirectWrite, Found, Search
 from hsparse.format.kinds.dense import filled_beyond, not_sparse
 from hsparse.format.kinds.vlen_chunk import (
@@ -28,15 +29,14 @@ from hsparse.format.kinds.vlen_chunk import (
 )
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Selection
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.counted import split
 from hsparse.model.layout import MAX_CHUNK_BYTES
-from hsparse.model.variable_array import VariableArray, take, taken_sizes
-from hsparse.model.variable_fields import Fields
+from hsparse.model.length_prefixed import split_elements
+from hsparse.model.vlen_array import VlenArray, take, taken_sizes
+from hsparse.model.vlen_fields import VlenFields
 
 
 class DenseVlen:
-    """`ChunkKind` of `VariableArray` of shape `spec.dims`."""
+    """`ChunkKind` of `VlenArray` of shape `spec.dims`."""
 
     chunks_at_once = 8
     """Fewer than of fixed-size elements: how large the chunks are is known when they are loaded."""
@@ -44,29 +44,31 @@ class DenseVlen:
     def __init__(self, spec: ChunkSpec) -> None:
         self.spec = spec
         self._element = spec.datatype.element
-        self._fill = spec.variable_fill
+        self._fill = spec.vlen_fill
         self._nbytes = math.prod(spec.dims) * spec.datatype.guessed_size
 
-    def decode(self, data: bytes) -> VariableArray:
+    def decode(self, data: bytes) -> VlenArray:
         spec = self.spec
         if spec.structured:
             return decode_dense_vlen(data, spec.dims, self._element, spec.filters)
         return decode_bare_vlen(data, spec.dims, self._element, spec.filters[0])
 
-    def encode(self, chunk: VariableArray) -> Buffer:
+    def encode(self, chunk: VlenArray) -> Buffer:
         if self.spec.structured:
             return encode_dense_vlen(chunk, self._element, self.spec.filters)
         return encode_bare_vlen(chunk, self.spec.filters[0])
 
     def open_direct(
         self, data: bytes, sections: NDArray[np.uint64], scaled: tuple[int, ...], stop: tuple[int, ...]
-    ) -> DirectWrite[VariableArray]:
+    ) -> DirectWrite[VlenArray]:
         if self.spec.structured:
             raise no_direct_vlen(self.spec)
         spec, pipeline, mask = self.spec, self.spec.filters[0], int(sections[0, MASK])
-        given: DirectWrite[VariableArray]
+        given: DirectWrite[VlenArray]
         if mask:
-            given = DirectWrite(split(decode(pipeline, data, mask, None), self._element, spec.dims), None)
+            given = DirectWrite(
+                split_elements(decode(pipeline, data, mask, None), self._element, spec.dims), None
+            )
         else:
             given = DirectWrite(decode_bare_vlen(data, spec.dims, self._element, pipeline), data)
         if stop != spec.dims:
@@ -81,8 +83,8 @@ class DenseVlen:
         return None
 
     def read(
-        self, chunk: VariableArray, selection: Selection, fields: tuple[str, ...], limit: int
-    ) -> VariableArray | int:
+        self, chunk: VlenArray, selection: Selection, fields: tuple[str, ...], limit: int
+    ) -> VlenArray | int:
         if selection.is_all:
             found = chunk.reshape(selection.shape) if len(chunk.heap) <= limit or fields else len(chunk.heap)
         else:
@@ -90,23 +92,23 @@ class DenseVlen:
         return picked(found, self._element, fields, limit)
 
     def defined(
-        self, chunk: VariableArray, selection: Selection, places_only: bool, limit: int, alone: bool
+        self, chunk: VlenArray, selection: Selection, places_only: bool, limit: int, alone: bool
     ) -> None:
         raise not_sparse(self.spec)
 
-    def count(self, chunk: VariableArray, selection: Selection) -> int:
+    def count(self, chunk: VlenArray, selection: Selection) -> int:
         raise not_sparse(self.spec)
 
-    def find(self, chunk: VariableArray, selection: Selection, search: Search) -> Found:
+    def find(self, chunk: VlenArray, selection: Selection, search: Search) -> Found:
         raise no_vlen_search()
 
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
-    ) -> Change[VariableArray, None]:
+    ) -> Change[VlenArray, None]:
         dims, fill = self.spec.dims, self._fill
-        named = Fields.named(self._element, fields) if fields else None
+        named = VlenFields.named(self._element, fields) if fields else None
 
-        def change(array: VariableArray | None) -> tuple[VariableArray, None]:
+        def change(array: VlenArray | None) -> tuple[VlenArray, None]:
             old = fill if array is None else array
             index = np.arange(old.size) if array is not None else np.zeros(math.prod(dims), np.intp)
             where = places(at.selection)
@@ -120,14 +122,14 @@ class DenseVlen:
         # A chunk that becomes too large is refused, and what there was must stay.
         return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES
 
-    def update(self, at: ChunkSelection, search: Search, value: NDArray[Any]) -> Change[VariableArray, Found]:
+    def update(self, at: ChunkSelection, search: Search, value: NDArray[Any]) -> Change[VlenArray, Found]:
         raise no_vlen_search()
 
-    def erase(self, selection: Selection) -> Change[VariableArray, None]:
+    def erase(self, selection: Selection) -> Change[VlenArray, None]:
         raise not_sparse(self.spec)
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[VariableArray, None]:
-        def change(array: VariableArray | None) -> tuple[VariableArray | None, None]:
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[VlenArray, None]:
+        def change(array: VlenArray | None) -> tuple[VlenArray | None, None]:
             if array is None:
                 return None, None
             index = np.arange(array.size).reshape(array.shape)
@@ -137,7 +139,7 @@ class DenseVlen:
 
         return change
 
-    def nbytes(self, chunk: VariableArray) -> int:
+    def nbytes(self, chunk: VlenArray) -> int:
         return chunk.nbytes
 
     def answer_bytes(self, values: Any) -> int:
@@ -149,7 +151,7 @@ class DenseVlen:
     def change_bound(self, selection: Selection) -> int:
         return self._nbytes
 
-    def read_work(self, chunk: VariableArray, selection: Selection, fields: tuple[str, ...]) -> int:
+    def read_work(self, chunk: VlenArray, selection: Selection, fields: tuple[str, ...]) -> int:
         return chunk.nbytes + selection.size
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
@@ -165,8 +167,8 @@ def places(selection: Selection) -> NDArray[np.intp]:
 
 
 def taken(
-    parts: list[VariableArray], index: NDArray[np.intp], limit: int, fields: tuple[str, ...]
-) -> VariableArray | int:
+    parts: list[VlenArray], index: NDArray[np.intp], limit: int, fields: tuple[str, ...]
+) -> VlenArray | int:
     """Return the elements at `index` or, where they have more than `limit` bytes, how many; `fields` have no limit."""
     if not fields:
         nbytes = int(taken_sizes(parts, index).sum(dtype=np.int64))
@@ -175,17 +177,15 @@ def taken(
     return take(parts, index)
 
 
-def picked(
-    found: VariableArray | int, element: Any, fields: tuple[str, ...], limit: int
-) -> VariableArray | int:
+def picked(found: VlenArray | int, element: Any, fields: tuple[str, ...], limit: int) -> VlenArray | int:
     """Return elements with only these fields, or how many bytes that is beyond the limit."""
     if isinstance(found, int) or not fields:
         return found
-    values = Fields.named(element, fields).pick(found)
+    values = VlenFields.named(element, fields).pick(found)
     return values if len(values.heap) <= limit else len(values.heap)
 
 
-def heap_bytes(values: VariableArray, selection: Selection) -> int:
+def heap_bytes(values: VlenArray, selection: Selection) -> int:
     """Return the bytes of the selected elements' heap, where `values` are one each or one for all."""
     return len(values.heap) * (1 if values.size == selection.size else selection.size)
 
@@ -203,7 +203,7 @@ def no_direct_vlen(spec: ChunkSpec) -> BadRequest:
     )
 
 
-def _checked(parts: list[VariableArray], index: NDArray[np.intp]) -> VariableArray:
+def _checked(parts: list[VlenArray], index: NDArray[np.intp]) -> VlenArray:
     nbytes = int(taken_sizes(parts, index).sum(dtype=np.int64))
     if nbytes > MAX_CHUNK_BYTES:
         raise TooLarge(

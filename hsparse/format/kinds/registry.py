@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import ChunkKind
 from hsparse.format.kinds.dense import Dense
 from hsparse.format.kinds.dense_vlen import DenseVlen
 from hsparse.format.kinds.sparse import Sparse
 from hsparse.format.kinds.sparse_vlen import SparseVlen
-from hsparse.model.chunk_spec import ChunkSpec
 
 KINDS: dict[tuple[bool, bool], Callable[[ChunkSpec], ChunkKind[Any]]] = {
     (False, False): Dense,
@@ -26,4 +26,4 @@ KINDS: dict[tuple[bool, bool], Callable[[ChunkSpec], ChunkKind[Any]]] = {
 
 def kind_of(spec: ChunkSpec) -> ChunkKind[Any]:
     """Return what is done with the chunks that a specification describes."""
-    return KINDS[spec.sparse, spec.datatype.is_variable](spec)
+    return KINDS[spec.sparse, spec.datatype.is_vlen](spec)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import UNFILTERED
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
 from hsparse.format.kinds.chunk_kind import Change, DefinedElements, DirectWrite, Found, Search
 from hsparse.format.kinds.direct_chunk import checked_sections, sealed
@@ -25,7 +26,6 @@ from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import ravel
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.selection import Selection, coords_at, is_regular, lookup
-from hsparse.model.chunk_spec import ChunkSpec
 
 Array = NDArray[Any]
 Chunk = TypeVar("Chunk", SparseChunk, SparseVlenChunk)

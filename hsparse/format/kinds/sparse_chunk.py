@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.filters.definition import Filter
 from hsparse.format.selections.encoded_selection import decode_offsets, encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, Section, build, open_chunk
 from hsparse.format.structured.footer import seal, unseal
-from hsparse.model.filter import Filter
 
 Offsets = NDArray[np.uint32]
 Values = NDArray[Any]

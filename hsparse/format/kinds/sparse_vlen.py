@@ -14,16 +14,16 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from hsparse.format.buffer import Buffer
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import Change, DefinedElements, DirectWrite, Found, Search
 from hsparse.format.kinds.dense_vlen import heap_bytes, no_direct_vlen, no_vlen_search, picked, taken
 from hsparse.format.kinds.sparse import OFFSETS_BYTES, count_defined, erase, trim
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, decode_sparse_vlen, encode_sparse_vlen
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Selection, lookup
-from hsparse.model.chunk_spec import ChunkSpec
 from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
-from hsparse.model.variable_array import VariableArray, take
-from hsparse.model.variable_fields import Fields
+from hsparse.model.vlen_array import VlenArray, take
+from hsparse.model.vlen_fields import VlenFields
 
 
 class SparseVlen:
@@ -35,7 +35,7 @@ class SparseVlen:
     def __init__(self, spec: ChunkSpec) -> None:
         self.spec = spec
         self._element = spec.datatype.element
-        self._fill = spec.variable_fill
+        self._fill = spec.vlen_fill
         self._itemsize = spec.dtype.itemsize
 
     def decode(self, data: bytes) -> SparseVlenChunk:
@@ -54,7 +54,7 @@ class SparseVlen:
 
     def read(
         self, chunk: SparseVlenChunk, selection: Selection, fields: tuple[str, ...], limit: int
-    ) -> VariableArray | int | None:
+    ) -> VlenArray | int | None:
         parts, index = self._selected(chunk, selection)
         if not index.any():
             return None
@@ -69,7 +69,7 @@ class SparseVlen:
         if not count:
             return None
         if places_only:
-            return DefinedElements(chunk.offsets[mask], VariableArray.of([]))
+            return DefinedElements(chunk.offsets[mask], VlenArray.of([]))
         nbytes = int(chunk.values.sizes[mask].sum(dtype=np.int64)) + chunk.offsets.itemsize * count
         if nbytes > limit and not (alone and count == 1):
             return nbytes
@@ -86,7 +86,7 @@ class SparseVlen:
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
     ) -> Change[SparseVlenChunk, None]:
         selection, fill = at.selection, self._fill
-        named = Fields.named(self._element, fields) if fields else None
+        named = VlenFields.named(self._element, fields) if fields else None
 
         def change(chunk: SparseVlenChunk | None) -> tuple[SparseVlenChunk | None, None]:
             base = SparseVlenChunk.empty(self.spec.dims) if chunk is None else chunk
@@ -139,13 +139,13 @@ class SparseVlen:
 
     def _selected(
         self, chunk: SparseVlenChunk, selection: Selection
-    ) -> tuple[list[VariableArray], NDArray[np.intp]]:
+    ) -> tuple[list[VlenArray], NDArray[np.intp]]:
         """Return what `take` is given to read the selection, flat; 0 stands for the fill value."""
         there, found = lookup(selection, chunk.offsets)
         return [self._fill, chunk.values], np.where(there, found + 1, 0)
 
 
-def _equal(values: VariableArray, one: VariableArray) -> NDArray[np.bool_]:
+def _equal(values: VlenArray, one: VlenArray) -> NDArray[np.bool_]:
     """Return which elements, (n,), are byte by byte the one."""
     size = len(one.heap)
     equal: NDArray[np.bool_] = values.sizes == size

@@ -1,6 +1,6 @@
 """A sparse chunk of a variable-length type: the places of its defined elements and their values.
 
-The object of a dense chunk of a variable-length type: its elements in counted form, C order, filtered.
+The object of a dense chunk of a variable-length type: its elements in length-prefixed form, C order, filtered.
 
 HSDS keeps such chunks so. Shuffling filters, which need elements of one size, are never in the pipeline.
 
@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, TooLarge
-from hsparse.format.blosc_frame import decode_frame
 from hsparse.format.buffer import Buffer
-from hsparse.format.filters import decode, encode
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.hsds import decode_hsds_frame
+from hsparse.format.filters.pipeline import decode, encode
 from hsparse.format.kinds.sparse_chunk import IMAGE_LIMIT, RECORD_LIMIT, Offsets, SparseChunk
 from hsparse.format.selections.encoded_selection import decode_offsets, encode_offsets
 from hsparse.format.structured.container import (
@@ -37,11 +38,10 @@ from hsparse.format.structured.container import (
 )
 from hsparse.format.structured.footer import seal, unseal
 from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
-from hsparse.model.counted import split
 from hsparse.model.element import Element
-from hsparse.model.filter import Filter
 from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
-from hsparse.model.variable_array import VariableArray, take, taken_sizes
+from hsparse.model.length_prefixed import split_elements
+from hsparse.model.vlen_array import VlenArray, take, taken_sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ class SparseVlenChunk:
 
     dims: tuple[int, ...]
     offsets: Offsets
-    values: VariableArray
+    values: VlenArray
 
     def __post_init__(self) -> None:
         for array in (self.offsets, self.values.offsets, self.values.heap):
@@ -63,14 +63,14 @@ class SparseVlenChunk:
     @classmethod
     def empty(cls, dims: tuple[int, ...]) -> SparseVlenChunk:
         """Return a chunk with nothing defined."""
-        return cls(dims, np.empty(0, np.uint32), VariableArray.of([]))
+        return cls(dims, np.empty(0, np.uint32), VlenArray.of([]))
 
     @property
     def nbytes(self) -> int:
         """The memory the columns take, in bytes."""
         return self.offsets.nbytes + self.values.nbytes
 
-    def merge(self, offsets: NDArray[Any], values: VariableArray, references: int = 1) -> SparseVlenChunk:
+    def merge(self, offsets: NDArray[Any], values: VlenArray, references: int = 1) -> SparseVlenChunk:
         """Define elements: `offsets: (m,)` in any order, `values` one each or one for all; of a repeated offset
         the last wins.
 
@@ -97,7 +97,7 @@ class SparseVlenChunk:
         return SparseVlenChunk(self.dims, self.offsets[mask], self.values[mask])
 
 
-def encode_bare_vlen(array: VariableArray, pipeline: tuple[Filter, ...]) -> Buffer:
+def encode_bare_vlen(array: VlenArray, pipeline: tuple[Filter, ...]) -> Buffer:
     """Return the object of a chunk; without filters a view of its heap. `BadRequest` when a filter fails."""
     data, mask = encode(tuple(replace(filter, optional=False) for filter in pipeline), array.heap.data)
     assert mask == 0
@@ -106,13 +106,13 @@ def encode_bare_vlen(array: VariableArray, pipeline: tuple[Filter, ...]) -> Buff
 
 def decode_bare_vlen(
     data: Buffer, dims: tuple[int, ...], element: Element, pipeline: tuple[Filter, ...]
-) -> VariableArray:
+) -> VlenArray:
     """Return a chunk's elements, shape `dims`; `Corrupt` when the object does not decode to exactly these."""
-    content = decode_frame(data, pipeline)
+    content = decode_hsds_frame(data, pipeline)
     if content is None:
         content = decode(pipeline, data, 0, None)
     try:
-        return split(content, element, dims)
+        return split_elements(content, element, dims)
     except BadRequest as error:
         raise Corrupt(error.message) from error
 
@@ -138,12 +138,12 @@ def encode_sparse_vlen(
     return _encode(selection, chunk.values, element, pipelines)
 
 
-def encode_dense_vlen(array: VariableArray, element: Element, pipelines: Pipelines) -> bytes:
+def encode_dense_vlen(array: VlenArray, element: Element, pipelines: Pipelines) -> bytes:
     """Return the object of a chunk all of whose elements are defined, without a selection; as above."""
     return _encode(b"", array, element, pipelines)
 
 
-def _encode(selection: bytes, values: VariableArray, element: Element, pipelines: Pipelines) -> bytes:
+def _encode(selection: bytes, values: VlenArray, element: Element, pipelines: Pipelines) -> bytes:
     stored = build((selection, *encode_elements(values, element)), METADATA_VL, pipelines)
     return seal(stored, values.size)
 
@@ -179,7 +179,7 @@ def open_sparse_vlen(
 
 def decode_dense_vlen(
     data: Buffer, dims: tuple[int, ...], element: Element, pipelines: Pipelines
-) -> VariableArray:
+) -> VlenArray:
     """Read the object of a dense chunk, shape `dims`; `Corrupt` as above."""
     content, footer = unseal(data)
     selection, values = _open(content, footer.sections, dims, element, pipelines)
@@ -197,7 +197,7 @@ def _open(
     dims: tuple[int, ...],
     element: Element,
     pipelines: Pipelines,
-) -> tuple[Buffer, VariableArray]:
+) -> tuple[Buffer, VlenArray]:
     """Return the selection's section, and the values."""
     _check_sizes(sections, dims, element)
     selection, fixed, heap = open_chunk(content, sections, METADATA_VL, pipelines)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.checksum import lookup3
-from hsparse.format.filters import decode, encode
-from hsparse.model.filter import Filter
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.pipeline import decode, encode
 
 CHECKSUM = struct.Struct("<I")
 SECTION_NAMES = ("selection", "fixed-size values", "variable-length heap")

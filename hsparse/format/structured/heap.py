@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.buffer import Buffer
-from hsparse.model.element import REFERENCE
+from hsparse.model.element import HEAP_REFERENCE_SIZE
 from hsparse.model.layout import MAX_REFERENCES
 
 Places = NDArray[np.int64]
@@ -94,7 +94,7 @@ class PackedHeap:
     def draft(self, sizes: Places, counts: Places) -> HeapDraft:
         """Return the heap's framing, without unused bytes; `TooLarge` beyond what offsets can tell."""
         count = len(sizes)
-        pairs = np.zeros((count, REFERENCE // self.width), f"<u{self.width}")
+        pairs = np.zeros((count, HEAP_REFERENCE_SIZE // self.width), f"<u{self.width}")
         if not count:
             return HeapDraft(np.zeros(0, np.uint8), np.zeros(0, np.int64), _as_bytes(pairs))
         ends = UNUSED + np.cumsum(sizes)
@@ -143,7 +143,7 @@ class OpenPackedHeap:
 
 
 def _as_bytes(pairs: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
-    return pairs.view(np.uint8).reshape(len(pairs), REFERENCE)
+    return pairs.view(np.uint8).reshape(len(pairs), HEAP_REFERENCE_SIZE)
 
 
 HEAD = struct.Struct("<4sB3xI")

@@ -24,7 +24,7 @@ from hsparse.format.structured.container import METADATA_VL, Section, build, ope
 from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
 from hsparse.model.element import Element
 from hsparse.model.layout import MAX_REFERENCES
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 
 CHECKSUM_BYTES = 4
 
@@ -50,7 +50,7 @@ def decode_region(data: Buffer, dtype: np.dtype[Any]) -> tuple[Selection, NDArra
     return selection, np.frombuffer(values, np.uint8).view(dtype)
 
 
-def encode_vlen_region(selection: Selection, values: VariableArray, element: Element) -> bytes:
+def encode_vlen_region(selection: Selection, values: VlenArray, element: Element) -> bytes:
     """Return the bytes of elements of a variable-length type, (n,), in the order of `selection`.
 
     `TooLarge` for more references than a chunk may have.
@@ -69,7 +69,7 @@ def encode_vlen_region(selection: Selection, values: VariableArray, element: Ele
     return build((encode_selection(selection), *sections), METADATA_VL, ((), (), ())).data
 
 
-def decode_vlen_region(data: Buffer, element: Element) -> tuple[Selection, VariableArray]:
+def decode_vlen_region(data: Buffer, element: Element) -> tuple[Selection, VlenArray]:
     """Return the selection and its values, (n,); `Corrupt` names what is wrong."""
     selection, rest = _selection(data)
     size = selection.size * element.file_size

@@ -21,10 +21,19 @@ from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.structured.heap import MAGIC, HeapForm, HeapSet, OpenHeap, PackedHeap, Places
-from hsparse.model.counted import prefixed, skipper
-from hsparse.model.element import COUNT, Array, Element, Fixed, Record, Region, Sequence, Text
+from hsparse.model.element import (
+    PREFIX_SIZE,
+    ArrayOfVlen,
+    Compound,
+    Element,
+    Fixed,
+    Region,
+    VlenSequence,
+    VlenString,
+)
 from hsparse.model.layout import MAX_REFERENCES
-from hsparse.model.variable_array import VariableArray, ends, runs_mask, take
+from hsparse.model.length_prefixed import add_prefixes, skipper
+from hsparse.model.vlen_array import VlenArray, ends, runs_mask, take
 
 Bytes = NDArray[np.uint8]
 
@@ -50,7 +59,7 @@ def revision_of_heap(heap: Buffer, told: FormatRevision) -> FormatRevision:
 
 
 def encode_elements(
-    array: VariableArray, element: Element, revision: FormatRevision = FormatRevision.LIB_2026_09
+    array: VlenArray, element: Element, revision: FormatRevision = FormatRevision.LIB_2026_09
 ) -> tuple[Buffer, Buffer]:
     """Return the elements with their references, and the heap, both without checksums.
 
@@ -70,7 +79,7 @@ def decode_elements(
     element: Element,
     names: tuple[str, str],
     revision: FormatRevision = FormatRevision.LIB_2026_09,
-) -> VariableArray:
+) -> VlenArray:
     """Return the elements, (n,), of the two sections; `Corrupt` begins with the section's name of `names`.
 
     Memory is taken for what the sections hold: payloads that several references share are refused when together
@@ -94,7 +103,7 @@ def decode_elements(
 class _Payloads:
     """The payloads of one part of all elements; a null one is not among them.
 
-    `keys: (k,)` are where the parts end in the counted form, `begins`, `sizes` where the payloads are in
+    `keys: (k,)` are where the parts end in the length-prefixed form, `begins`, `sizes` where the payloads are in
     `source`, `counts` their numbers of elements. `references[rows]` are to be set.
     """
 
@@ -123,17 +132,17 @@ class _Walk:
             size = element.dtype.itemsize
             rows[...] = sliding_window_view(self.counted, size)[at]
             return at + size
-        if isinstance(element, Record):
+        if isinstance(element, Compound):
             first = 0
             for part in element.parts:
                 at = self.fill(part, at, rows[:, first : first + part.file_size])
                 first += part.file_size
             return at
-        if isinstance(element, Array):
+        if isinstance(element, ArrayOfVlen):
             return self._fill_arrays(element, at, rows)
         return self._fill_runs(element, at, rows)
 
-    def _fill_arrays(self, element: Array, at: Places, rows: Bytes) -> Places:
+    def _fill_arrays(self, element: ArrayOfVlen, at: Places, rows: Bytes) -> Places:
         count, size = prod(element.dims), element.base.file_size
         starts, stops = self._members(element.base, at, count)
         # All elements in one go would need a copy of `rows`: its first two axes cannot be joined in a view.
@@ -157,13 +166,13 @@ class _Walk:
             starts[row] = places
         return starts[:, :-1], starts[:, -1]
 
-    def _fill_runs(self, element: Text | Region | Sequence, at: Places, rows: Bytes) -> Places:
+    def _fill_runs(self, element: VlenString | Region | VlenSequence, at: Places, rows: Bytes) -> Places:
         """Note the payloads of strings or sequences, for which `rows` are the references."""
-        lengths = sliding_window_view(self.counted, COUNT)[at].view("<u4")[:, 0].astype(np.int64)
-        begins = at + COUNT
+        lengths = sliding_window_view(self.counted, PREFIX_SIZE)[at].view("<u4")[:, 0].astype(np.int64)
+        begins = at + PREFIX_SIZE
         stops = begins + lengths
         source, counts = self.counted, lengths
-        if isinstance(element, Sequence):
+        if isinstance(element, VlenSequence):
             base = element.base
             if isinstance(base, Fixed):
                 counts = lengths // base.dtype.itemsize
@@ -174,7 +183,7 @@ class _Walk:
                 self.fill(base, starts, inner)
                 source, lengths = inner.reshape(-1), counts * base.file_size
                 begins = np.cumsum(lengths) - lengths
-        some = np.arange(len(at)) if isinstance(element, Text) else np.flatnonzero(counts)
+        some = np.arange(len(at)) if isinstance(element, VlenString) else np.flatnonzero(counts)
         self.found.append(
             _Payloads(stops[some], source, begins[some], lengths[some], counts[some], rows, some)
         )
@@ -224,7 +233,7 @@ class _Walk:
             for some, where in zip(self.found, places, strict=True)
             if some.source is self.counted
         ]
-        if plain:  # bytes as they came follow each other in the heap as they do in the counted form
+        if plain:  # bytes as they came follow each other in the heap as they do in the length-prefixed form
             begins, sizes, where = (
                 np.concatenate(columns)
                 for columns in zip(*((some.begins, some.sizes, where) for some, where in plain), strict=True)
@@ -268,27 +277,27 @@ class _Reader:
     read: int = 0
     references: int = 0
 
-    def counted(self, element: Element, rows: Bytes, depth: int) -> VariableArray:
-        """Return the counted form of `rows: (k, file size)`, (k,)."""
+    def counted(self, element: Element, rows: Bytes, depth: int) -> VlenArray:
+        """Return the length-prefixed form of `rows: (k, file size)`, (k,)."""
         if isinstance(element, Fixed):
             offsets = ends(np.full(len(rows), element.dtype.itemsize))
-            return VariableArray((len(rows),), offsets, np.ascontiguousarray(rows).reshape(-1))
-        if isinstance(element, Record):
+            return VlenArray((len(rows),), offsets, np.ascontiguousarray(rows).reshape(-1))
+        if isinstance(element, Compound):
             return self._record(element, rows, depth)
-        if isinstance(element, Array):
+        if isinstance(element, ArrayOfVlen):
             count = prod(element.dims)
             whole = np.ascontiguousarray(rows).reshape(len(rows) * count, element.base.file_size)
             return _grouped(self.counted(element.base, whole, depth), count)
-        base = element.base if isinstance(element, Sequence) else None
+        base = element.base if isinstance(element, VlenSequence) else None
         if base is None or isinstance(base, Fixed):
             heap, sizes = self._payloads(rows, 1 if base is None else base.file_size, depth)
-            return prefixed(heap, sizes)
+            return add_prefixes(heap, sizes)
         heap, sizes = self._payloads(rows, base.file_size, depth)
         inner = self.counted(base, heap.reshape(-1, base.file_size), depth + 1)
         edges = np.append(0, np.cumsum(sizes // base.file_size))
-        return prefixed(inner.heap, np.diff(inner.offsets[edges].astype(np.int64)))
+        return add_prefixes(inner.heap, np.diff(inner.offsets[edges].astype(np.int64)))
 
-    def _record(self, element: Record, rows: Bytes, depth: int) -> VariableArray:
+    def _record(self, element: Compound, rows: Bytes, depth: int) -> VlenArray:
         columns = []
         first = 0
         for part in _merged(element.parts):
@@ -342,6 +351,6 @@ def _merged(parts: Iterable[Element]) -> list[Element]:
     return merged
 
 
-def _grouped(array: VariableArray, count: int) -> VariableArray:
+def _grouped(array: VlenArray, count: int) -> VlenArray:
     """Return each `count` neighbours as one element."""
-    return VariableArray((array.size // count,), array.offsets.reshape(-1)[::count], array.heap)
+    return VlenArray((array.size // count,), array.offsets.reshape(-1)[::count], array.heap)

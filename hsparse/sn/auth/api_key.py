@@ -21,7 +21,7 @@ from pathlib import Path
 
 from hsparse.clock import Clock
 from hsparse.errors import BadRequest, Conflict, NotFound, Unauthenticated
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.auth.line_file import LineFile, LineFormat, is_blank
 from hsparse.sn.auth.password_file import PasswordFile
 from hsparse.sn.auth.roles import NAME, check_group_name, check_user_name

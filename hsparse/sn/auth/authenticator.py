@@ -10,7 +10,7 @@ import binascii
 from typing import Protocol
 
 from hsparse.errors import Unauthenticated
-from hsparse.model.principal import ANONYMOUS, Principal
+from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.auth.api_key import PREFIX, KeyAuthenticator, is_api_key
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.roles import Roles

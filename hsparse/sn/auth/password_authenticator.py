@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 from hsparse.clock import Clock
 from hsparse.errors import Busy, RateLimited, Unauthenticated
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash
 from hsparse.sn.auth.roles import is_user_name
 

@@ -25,7 +25,7 @@ from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatc
 
 from hsparse.clock import Clock
 from hsparse.errors import BadRequest, Misconfigured, NotFound
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.auth.line_file import LineFile, LineFormat, is_blank
 from hsparse.sn.auth.roles import check_group_name, check_user_name
 

@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hsparse.errors import BadRequest
-from hsparse.model.acl import DEFAULT, GROUP_PREFIX
-from hsparse.model.principal import ANONYMOUS_NAME, Principal
+from hsparse.model.acl import ANONYMOUS_NAME, DEFAULT, GROUP_PREFIX, Principal
 from hsparse.sn.auth.line_file import LineFile, LineFormat
 
 NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}", re.ASCII)

@@ -10,7 +10,7 @@ from typing import Any
 
 from hsparse.clock import Clock
 from hsparse.errors import Misconfigured, Unauthenticated
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.auth.issuer import Issuer
 from hsparse.sn.auth.roles import is_user_name
 from hsparse.sn.auth.signed_token import read_header, verified_claims

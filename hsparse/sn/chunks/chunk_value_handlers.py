@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, NotFound, TooLarge
 from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED
-from hsparse.model.objid import chunk_key, chunk_name
+from hsparse.model.ids import chunk_key, chunk_name
 from hsparse.sn.chunks.handlers import requested_chunk, stored_chunks_of
 from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_info import FileBackedChunkInfo

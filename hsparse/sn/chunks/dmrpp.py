@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 from hsparse.errors import BadRequest, Conflict, HsparseError, Unsupported
 from hsparse.format.hdf5.chunk_region import ChunkForm
-from hsparse.model.dap_variable import DapVariable, dap_attribute, is_xml, xml_text
 from hsparse.model.dataspace import dims_of
-from hsparse.model.linked_layout import is_linked
-from hsparse.model.objid import collection_of
-from hsparse.model.zarr_array import is_scale, plain_attributes, scales_of
+from hsparse.model.file_backed import is_file_backed
+from hsparse.model.ids import collection_of
+from hsparse.sn.chunks.dap_variable import DapVariable, dap_attribute, is_xml, xml_text
 from hsparse.sn.chunks.mapped_object import (
     REPORTED_KINDS,
     MappedObject,
@@ -25,6 +24,7 @@ from hsparse.sn.chunks.mapped_object import (
     datasets_of_group,
     path_components,
 )
+from hsparse.sn.chunks.zarr_array import is_scale, plain_attributes, scales_of
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.records.dataset import Dataset
@@ -196,7 +196,7 @@ class Dmrpp:
         if dims is None or tuple(size for _, size in dims) != dataset.extent:
             raise Conflict(f"{dataset.id} was changed while the map was made. Ask for the map again.")
         title = xml_text(name)
-        if is_linked(record):  # others have no masks
+        if is_file_backed(record):  # others have no masks
             async for row in defined_chunks(chunks):
                 refuse_filter_mask(row)
         rows = defined_chunks(chunks)

@@ -21,8 +21,8 @@ from hsparse.format.selections.points import Points
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import selection_json
-from hsparse.model.linked_layout import is_linked
-from hsparse.model.objid import chunk_name
+from hsparse.model.file_backed import is_file_backed
+from hsparse.model.ids import chunk_name
 from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_info import FileBackedChunkInfo
 from hsparse.sn.http.request import MOST_JSON
@@ -58,14 +58,14 @@ def chunks_of(context: Context, dataset: Dataset) -> StoredChunks:
         return chunks
     owners, bucket = context.service.owners, context.service.settings.bucket
     # A URL opens the whole file, of which the right to the domain gives what is linked.
-    rights = FileRights(owners, context.principal, bucket) if is_linked(dataset.record) else None
+    rights = FileRights(owners, context.principal, bucket) if is_file_backed(dataset.record) else None
     return SignedChunks(chunks, owners, seconds, rights)
 
 
 def stored_chunks_of(context: Context, dataset: Dataset) -> OwnChunks | FileBackedChunkInfo:
     """Return the stored chunks of a dataset without URLs."""
     owners, bucket = context.service.owners, context.service.settings.bucket
-    if is_linked(dataset.record):
+    if is_file_backed(dataset.record):
         return FileBackedChunkInfo(owners, dataset, bucket, table_reader(owners))
     return OwnChunks(owners, dataset, bucket)
 

@@ -14,9 +14,9 @@ import orjson
 
 from hsparse.errors import HsparseError
 from hsparse.format.hdf5.chunk_region import ChunkForm
-from hsparse.model.linked_layout import is_linked
-from hsparse.model.zarr_array import GROUP, is_scale, scales_of, zarr_array, zarr_attributes
+from hsparse.model.file_backed import is_file_backed
 from hsparse.sn.chunks.mapped_object import REPORTED_KINDS, MappedObject, check_referable
+from hsparse.sn.chunks.zarr_array import GROUP, is_scale, scales_of, zarr_array, zarr_attributes
 from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.dataset import Dataset
@@ -46,7 +46,7 @@ class References:
         `Unsupported` when zarr cannot have it, before anything is yielded.
         """
         described = self._described(dataset, chunks)
-        if is_linked(dataset.record):  # others have no masks
+        if is_file_backed(dataset.record):  # others have no masks
             async for row in defined_chunks(chunks):
                 refuse_filter_mask(row)
         rows = defined_chunks(chunks)

@@ -16,12 +16,12 @@ import orjson
 from aiohttp import web
 
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.format.filters import codec_of
-from hsparse.model.dataspace import shown_shape
-from hsparse.model.filter import Filter
-from hsparse.model.filter_json import SECTIONS
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import SECTIONS
+from hsparse.format.filters.pipeline import codec_of
+from hsparse.model.dataspace import shape_json
+from hsparse.model.datatype import type_json
 from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
-from hsparse.model.shown_type import shown_type
 from hsparse.sn.chunks import dmrpp
 from hsparse.sn.chunks.dmrpp import Dmrpp
 from hsparse.sn.chunks.handlers import chunks_of, url_seconds
@@ -95,8 +95,8 @@ def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
     found: Json = {
         "version": VERSION,
         "id": dataset.id,
-        "type": shown_type(dataset.record["type"]),
-        "shape": shown_shape(dataset.record["shape"]),
+        "type": type_json(dataset.record["type"]),
+        "shape": shape_json(dataset.record["shape"]),
         "layout": kind | {"dims": list(chunks.grid.chunk)},
         "pipelines": [
             ({"section": name} if name else {}) | {"filters": list(map(_filter, pipeline))}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hsparse.errors import NOT_THERE, ErrorKind, Unsupported
 from hsparse.format.hdf5.stored_type import has_places, stored_type
-from hsparse.model.objid import collection_of
+from hsparse.model.ids import collection_of
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import READS_AT_ONCE, hard_links, join_path, walk_groups

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseError, NotFound
-from hsparse.model.acl import DEFAULT, full_rights
-from hsparse.model.objid import check_id, is_root, new_root_id
-from hsparse.model.right import Right
+from hsparse.model.acl import DEFAULT, Right, full_rights
+from hsparse.model.ids import check_id, is_root, new_root_id
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.records.access import (
     TOP_FOLDER,

@@ -9,8 +9,7 @@ from aiohttp import web
 
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import NOT_THERE
-from hsparse.model.acl import allowed
-from hsparse.model.right import Right
+from hsparse.model.acl import Right, is_allowed
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.attribute_query import AttributeQuery, parse_query
 from hsparse.sn.http.response import Href, encode_json, href, hrefs
@@ -105,7 +104,7 @@ async def _answering(context: Context, domains: list[Domain], query: AttributeQu
 
 
 def _may_read(context: Context, domain: Domain) -> bool:
-    return allowed(domain.record.get("acls") or {}, context.principal, Right.READ)
+    return is_allowed(domain.record.get("acls") or {}, context.principal, Right.READ)
 
 
 async def _entry(context: Context, domain: Domain) -> Record:

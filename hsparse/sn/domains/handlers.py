@@ -7,8 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.errors import BadRequest, Conflict, Forbidden, NotFound
-from hsparse.model.acl import DEFAULT, check_rights
-from hsparse.model.right import Right
+from hsparse.model.acl import DEFAULT, Right, check_rights
 from hsparse.sn.about import server_facts
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_creation import create_domain

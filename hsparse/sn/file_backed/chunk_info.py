@@ -18,9 +18,8 @@ from hsparse.format.chunk_rows import row_names
 from hsparse.format.plan.chunk_plan import met
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
-from hsparse.model.linked_file import LinkedFile, file_key
-from hsparse.model.linked_layout import CHUNKED_REF, CONTIGUOUS_REF, linked_layout
-from hsparse.model.objid import chunk_name
+from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, file_key
+from hsparse.model.ids import chunk_name
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.chunk_table import ChunkTable, ReadTable
 from hsparse.sn.file_backed.elements import FileBackedElements, linked_file
@@ -66,13 +65,13 @@ class FileBackedChunkInfo:
         coords, _, _ = await self._places(await self._elements.pieces())
         return coords.astype(np.uint64)
 
-    async def locate(self, scaled: Scaled) -> tuple[LinkedFile, int, int, int] | None:
+    async def locate(self, scaled: Scaled) -> tuple[BackingFile, int, int, int] | None:
         """Return the file a chunk is in, its offset there, size and filter mask; None where there is none."""
         entries, uris = await self._elements.places(np.array([scaled], np.int64))
         offset, size, mask = entries[0].tolist()
         if not size:
             return None
-        file = linked_file(self._dataset) if uris is None else LinkedFile(uris[0])
+        file = linked_file(self._dataset) if uris is None else BackingFile(uris[0])
         return file, offset, size, mask
 
     async def _met(self, selection: Selection | None) -> NDArray[np.int64]:
@@ -123,7 +122,7 @@ UNREADABLE = (
 
 async def file_backed_counts(owners: Owners, record: Record, read_table: ReadTable) -> Record:
     """Return `linked_bytes`, as they are in files, and `num_linked_chunks`, as the files have them."""
-    layout = linked_layout(record)
+    layout = file_backed_layout(record)
     if layout is None:
         return {"linked_bytes": 0, "num_linked_chunks": 0}
     if layout["class"] == CONTIGUOUS_REF:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Conflict, TooLarge
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
-from hsparse.model.linked_layout import linked_layout
+from hsparse.model.file_backed import file_backed_layout
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.message import Record
@@ -50,7 +50,7 @@ class ChunkTable:
     @classmethod
     async def open(cls, owners: Owners, dataset: Dataset, read: ReadTable) -> ChunkTable:
         """Return the table that the layout of `dataset` names; `NotFound` when there is none."""
-        layout = linked_layout(dataset.record) or {}
+        layout = file_backed_layout(dataset.record) or {}
         return cls(Dataset.of(await owners.record(layout["chunk_table"])), layout, len(dataset.extent), read)
 
     async def entries(self, coords: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str] | None]:
@@ -138,7 +138,7 @@ class ChunkTable:
 
 def check_table(table: Dataset, layout: Record, rank: int) -> Fields:
     """Return the fields of a table; `BadRequest` when it cannot be that of a layout with `rank` dimensions."""
-    if linked_layout(table.record) is not None or table.spec.sparse:
+    if file_backed_layout(table.record) is not None or table.spec.sparse:
         raise BadRequest(f"The chunk table {table.id} must have dense chunks of its own.")
     if not table.arrays.is_exact:
         raise BadRequest(

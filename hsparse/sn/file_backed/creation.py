@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hsparse.errors import BadRequest, Unsupported
-from hsparse.model.linked_layout import CHUNKED_REF_INDIRECT, linked_layout
+from hsparse.model.file_backed import CHUNKED_REF_INDIRECT, file_backed_layout
 from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_table import check_table
 from hsparse.sn.records.access import FileRights
@@ -21,7 +21,7 @@ async def check_backing_file(context: Context, record: Record) -> None:
     The file must be there. Its data becomes readable by all who may read the domain, so the principal must have
     the right to read where it is.
     """
-    layout = linked_layout(record)
+    layout = file_backed_layout(record)
     if layout is None:
         return
     if record["creationProperties"].get("initializer"):
@@ -53,5 +53,5 @@ def refuse_locator(properties: Record) -> None:
 
 def refuse_values(record: Record) -> None:
     """Raise `BadRequest` for values that a linked dataset is to be created with."""
-    if linked_layout(record) is not None:
+    if file_backed_layout(record) is not None:
         raise BadRequest("A dataset whose data stays in a file cannot be given values; leave them out.")

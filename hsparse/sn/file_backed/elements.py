@@ -20,9 +20,8 @@ from hsparse.format.kinds.chunk_kind import Found, Search
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
 from hsparse.format.plan.grid import Grid
 from hsparse.format.query import bind_query
-from hsparse.model.json_form import Values
-from hsparse.model.linked_file import LinkedFile
-from hsparse.model.linked_layout import CHUNKED_REF, CONTIGUOUS_REF, linked_layout, piece_dims
+from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, piece_dims
+from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.chunk_table import ChunkTable, ReadTable
 from hsparse.sn.records.dataset import Dataset
@@ -37,7 +36,7 @@ class FileBackedElements:
     """`ElementSource` of one dataset whose data stays in a file."""
 
     def __init__(self, owners: Owners, dataset: Dataset, read_table: ReadTable) -> None:
-        layout = linked_layout(dataset.record)
+        layout = file_backed_layout(dataset.record)
         assert layout is not None
         self._owners = owners
         self._dataset = dataset
@@ -141,7 +140,7 @@ class FileBackedElements:
 
     # --- where pieces are -------------------------------------------------------------------------
 
-    async def _locate(self, scaled: NDArray[np.int64]) -> tuple[Pieces, tuple[LinkedFile, ...]]:
+    async def _locate(self, scaled: NDArray[np.int64]) -> tuple[Pieces, tuple[BackingFile, ...]]:
         """Return the pieces of the chunks at `scaled`, (k, rank), and the files they are in."""
         if self._layout["class"] == CONTIGUOUS_REF:
             return self._slabs(scaled), (linked_file(self._dataset),)
@@ -159,7 +158,7 @@ class FileBackedElements:
             entries, uris = await (await self._table()).entries(coords[rows])
         keep = entries[:, 1] > 0
         rows, entries = rows[keep], entries[keep]
-        files: tuple[LinkedFile, ...]
+        files: tuple[BackingFile, ...]
         if uris is None:
             file, files = np.zeros(len(rows), np.uint32), (linked_file(self._dataset),)
         else:
@@ -174,7 +173,7 @@ class FileBackedElements:
         )
         return pieces, files
 
-    async def _files(self, uris: list[str]) -> tuple[NDArray[np.uint32], tuple[LinkedFile, ...]]:
+    async def _files(self, uris: list[str]) -> tuple[NDArray[np.uint32], tuple[BackingFile, ...]]:
         """Return which file each of `uris` is, and the files; the reader must have the right to read them.
 
         Whoever filled the table named them, so nobody has looked at them or at the rights to them before.
@@ -186,7 +185,7 @@ class FileBackedElements:
             raise BadRequest(f"{self._dataset.id} can be read by requests for its values only.")
         await self._dataset.rights.require(*files)
         number = {uri: place for place, uri in enumerate(files)}
-        return np.array([number[uri] for uri in uris], np.uint32), tuple(map(LinkedFile, files))
+        return np.array([number[uri] for uri in uris], np.uint32), tuple(map(BackingFile, files))
 
     def _slabs(self, scaled: NDArray[np.int64]) -> Pieces:
         """Return the one range of each chunk of a contiguous dataset; nothing when it was not allocated."""
@@ -247,14 +246,14 @@ class FileBackedElements:
         return Grid(self._dataset.extent, self._piece)
 
 
-def linked_file(dataset: Dataset) -> LinkedFile:
+def linked_file(dataset: Dataset) -> BackingFile:
     """Return the file a dataset is linked to, as it was when that was done, where that is known."""
-    layout = linked_layout(dataset.record) or {}
+    layout = file_backed_layout(dataset.record) or {}
     known = dataset.record.get("linkedFile") or {}
     uri = layout.get("file_uri")
     if not isinstance(uri, str):
         raise BadRequest(f"{dataset.id} is linked to no file: its layout has no file_uri.")
-    return LinkedFile(uri, known.get("etag", ""), known.get("head", 0))
+    return BackingFile(uri, known.get("etag", ""), known.get("head", 0))
 
 
 def _all_places(counts: Sequence[int]) -> NDArray[np.int64]:

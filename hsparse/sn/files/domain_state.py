@@ -13,8 +13,8 @@ from hsparse.concurrency.gather import gather_each
 from hsparse.errors import Moved, TooLarge
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
-from hsparse.model.linked_layout import is_linked
-from hsparse.model.objid import collection_of, map_key
+from hsparse.model.file_backed import is_file_backed
+from hsparse.model.ids import collection_of, map_key
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.file_backed_pieces import file_backed_chunks
 from hsparse.sn.records.crawl import Batch, Crawl
@@ -114,7 +114,7 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
             raise TooLarge(f"The domain has more than {MOST_CHUNKS} chunks, the limit of a file.")
 
     async def read(dataset: Dataset) -> PlannedChunks:
-        if is_linked(dataset.record):
+        if is_file_backed(dataset.record):
             return await file_backed_chunks(owners, dataset.record, take)
         parts: list[ChunkRows] = []
         after: tuple[int, ...] = ()

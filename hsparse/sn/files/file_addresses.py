@@ -6,8 +6,8 @@ from hsparse.errors import BadRequest, Conflict, PreconditionFailed, Unsupported
 from hsparse.format.hdf5.chunk_region import ChunkForm
 from hsparse.format.hdf5.dataset_plan import form_of
 from hsparse.format.hdf5.file_form import FileForm
-from hsparse.model.linked_layout import is_linked
-from hsparse.model.objid import collection_of
+from hsparse.model.file_backed import is_file_backed
+from hsparse.model.ids import collection_of
 from hsparse.sn.context import Context
 from hsparse.sn.files.domain_state import record_digest
 from hsparse.sn.files.file_chunks import FileChunks
@@ -76,7 +76,7 @@ class FileAddresses:
                 f"No hard link leads to {dataset.id}, so the domain's file does not have it: link it."
             )
         self.check(dataset.record)
-        if is_linked(dataset.record):
+        if is_file_backed(dataset.record):
             raise Unsupported(
                 f"The data of {dataset.id} stays in a file: its chunks are there, ask without addresses=file."
             )

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.file_backed import longest_piece, mask_of, pipeline_of
-from hsparse.format.filters import decode
+from hsparse.format.filters.pipeline import decode
 from hsparse.format.hdf5.chunk_order import sort_rows
 from hsparse.format.hdf5.planned_chunks import LinkedPlaces, PlannedChunks
 from hsparse.model.dataspace import max_dims_of
-from hsparse.model.linked_file import LinkedFile
-from hsparse.model.linked_layout import CONTIGUOUS_REF, linked_layout
+from hsparse.model.file_backed import CONTIGUOUS_REF, BackingFile, file_backed_layout
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.elements import FileBackedElements, linked_file
 from hsparse.sn.records.dataset import Dataset
@@ -37,7 +36,7 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
 
     `Unsupported` where a file cannot have them, `Conflict` where the backing file was changed.
     """
-    layout, dataset = linked_layout(record) or {}, Dataset.of(record)
+    layout, dataset = file_backed_layout(record) or {}, Dataset.of(record)
     if "file_uri" not in layout:
         raise Unsupported(
             f"The data of {dataset.id} is in files that a chunk table names, to which each reader needs rights of his "
@@ -66,7 +65,7 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
     return PlannedChunks.linked_to(places, coords.astype(np.uint64), entries[:, SIZE].astype(np.uint64))
 
 
-async def _current(owners: Owners, dataset: Dataset) -> LinkedFile:
+async def _current(owners: Owners, dataset: Dataset) -> BackingFile:
     """Return the backing file as it is now; `Conflict` where it is not the one that was linked to."""
     known = linked_file(dataset)
     try:
@@ -84,7 +83,7 @@ async def _current(owners: Owners, dataset: Dataset) -> LinkedFile:
 
 
 def _run(
-    dataset: Dataset, file: LinkedFile, entries: NDArray[np.int64], take: Callable[[int], None]
+    dataset: Dataset, file: BackingFile, entries: NDArray[np.int64], take: Callable[[int], None]
 ) -> PlannedChunks:
     """Return contiguous data as parts of `RUN` bytes."""
     extent, nbytes = dataset.extent, prod(dataset.extent) * dataset.dtype.itemsize

@@ -12,8 +12,8 @@ import numpy as np
 
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import Moved, PreconditionFailed, Unsupported
-from hsparse.format.blosc_frame import is_frame
 from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.filters.hsds import is_hsds_frame
 from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
 from hsparse.format.hdf5.converted_chunk import convert_chunk
 from hsparse.format.hdf5.domain_plan import DomainPlan
@@ -145,7 +145,7 @@ class FilePieces:
             return await self._converted(region, row, weight)
         data = await read_planned(self._owners, spec, chunks, row)
         if region.form is ChunkForm.STORED:
-            if not spec.sparse and is_frame(data, spec.filters[0]):
+            if not spec.sparse and is_hsds_frame(data, spec.filters[0]):
                 raise Unsupported(
                     f"HSDS compressed some chunks of {spec.dataset} in a form that no HDF5 file has, and others were "
                     "written since: write the first one anew, or all."

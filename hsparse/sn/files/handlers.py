@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, PreconditionFailed
 from hsparse.format.buffer import Buffer
-from hsparse.model.right import Right
+from hsparse.model.acl import Right
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.format.blosc_frame import is_frame
 from hsparse.format.chunk_rows import UNFILTERED
+from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
+from hsparse.format.filters.hsds import is_hsds_frame
 from hsparse.format.hdf5.addressed import Key
 from hsparse.format.hdf5.chunk_region import CONVERSION, ChunkForm
 from hsparse.format.hdf5.converted_chunk import check_convertible, convert_chunk, referring_chunks
@@ -24,8 +25,6 @@ from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.made_chunk import made_size
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.format.hdf5.stored_type import stored_type
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.layout import chunk_spec
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.chunk_reads import read_planned
 from hsparse.sn.files.domain_state import DomainState
@@ -61,7 +60,7 @@ class SizedChunks:
                 found[id] = await self._converted(spec, chunks, form.revision)
             elif kind is not ChunkForm.MADE:
                 continue
-            elif spec.datatype.is_variable:
+            elif spec.datatype.is_vlen:
                 found[id] = await self._measured(spec, chunks, ids)
             else:
                 found[id] = chunks.sized(prod(spec.dims) * stored_type(spec.datatype.item).size)
@@ -79,7 +78,7 @@ class SizedChunks:
             return chunks
         async with self._answers.hold(int(chunks.size[0])):
             first = await read_planned(self._owners, spec, chunks, 0)
-        return replace(chunks, foreign=is_frame(first, spec.filters[0]))
+        return replace(chunks, foreign=is_hsds_frame(first, spec.filters[0]))
 
     async def _converted(
         self, spec: ChunkSpec, chunks: PlannedChunks, revision: FormatRevision
@@ -87,7 +86,7 @@ class SizedChunks:
         """Return chunks with the sections that they have in a file of another form."""
         check_convertible(spec)
         chunks = chunks.take(chunks.defined > 0)
-        if not spec.datatype.is_variable:
+        if not spec.datatype.is_vlen:
             return referring_chunks(spec, chunks)
 
         async def convert(row: int) -> NDArray[np.uint64]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 
 from hsparse.errors import NOT_THERE, BadRequest, Conflict, NotFound, Unauthenticated
-from hsparse.model.job_id import FOLDER, check_job_id, job_key, job_of_key, new_job_id, owner_keys
-from hsparse.model.right import Right
+from hsparse.model.acl import Right
+from hsparse.model.ids import JOB_FOLDER, check_job_id, job_id_of_key, job_key, job_key_prefix, new_job_id
 from hsparse.sn.context import Context
 from hsparse.sn.domains.domain_creation import require_creation
 from hsparse.sn.http.request import read_json_object
@@ -44,12 +44,12 @@ async def get_jobs(context: Context) -> web.StreamResponse:
     marker = context.arg("Marker")
     listing = await owners.ask_any(
         ListKeys(
-            FOLDER if principal.admin else owner_keys(principal.name),
+            JOB_FOLDER if principal.admin else job_key_prefix(principal.name),
             start_after=job_key(check_job_id(marker)) if marker else "",
             limit=min(context.number("Limit") or MOST_LISTED, MOST_LISTED),
         )
     )
-    outcomes = await owners.read(*map(job_of_key, listing.keys))
+    outcomes = await owners.read(*map(job_id_of_key, listing.keys))
     records = [
         outcome.unwrap()
         for outcome in outcomes

@@ -7,7 +7,7 @@ import logging
 
 from hsparse.clock import Clock
 from hsparse.errors import Busy, HsparseError, Unsupported
-from hsparse.model.job_id import job_of_key, owner_keys
+from hsparse.model.ids import job_id_of_key, job_key_prefix
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.jobs.job import Job, JobKind, JobStatus, job_status
 from hsparse.sn.jobs.job_places import JobPlaces
@@ -122,8 +122,8 @@ class JobQueue:
 
     async def _forget_old(self, owner: str) -> None:
         """Delete the oldest records of a user that are too many, but for those of jobs that have not ended."""
-        listing = await self._owners.ask_any(ListKeys(owner_keys(owner)))
-        oldest = [job_of_key(key) for key in listing.keys][:-KEPT]
+        listing = await self._owners.ask_any(ListKeys(job_key_prefix(owner)))
+        oldest = [job_id_of_key(key) for key in listing.keys][:-KEPT]
         if not oldest:
             return
         now = self._clock.now()

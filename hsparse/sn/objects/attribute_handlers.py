@@ -11,10 +11,11 @@ from aiohttp import hdrs, web
 from hsparse.errors import BadRequest
 from hsparse.model.attribute import (
     attribute_bytes,
+    attribute_from_bytes,
+    attribute_value_json,
     attribute_values,
     check_name,
     parse_attribute,
-    store_bytes,
 )
 from hsparse.model.datatype import parse_type
 from hsparse.sn.context import Context
@@ -31,7 +32,7 @@ from hsparse.sn.records.listing import (
     page_of,
     split_names,
 )
-from hsparse.sn.records.object_json import attribute_json, attribute_value_json
+from hsparse.sn.records.object_json import attribute_json
 from hsparse.sn.records.object_path import check_member, requested, requested_id
 from hsparse.sn.records.type_reference import read_type
 from hsparse.wire.message import Record
@@ -144,7 +145,7 @@ async def put_attribute_value(context: Context) -> web.StreamResponse:
         raise BadRequest("An attribute with a null dataspace has no value.")
     datatype = parse_type(stored["type"])
     if BINARY in context.request.headers.get(hdrs.CONTENT_TYPE, ""):
-        attribute = store_bytes(await context.body(), stored["shape"], datatype)
+        attribute = attribute_from_bytes(await context.body(), stored["shape"], datatype)
     else:
         body = await read_json_object(context)
         if "value" not in body:

@@ -15,8 +15,8 @@ from aiohttp import web
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
 from hsparse.model.attribute import check_name, parse_attribute
+from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, check_title, parse_link
-from hsparse.model.objid import collection_of, is_root, new_id
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.http.request import read_json

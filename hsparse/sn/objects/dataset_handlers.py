@@ -9,14 +9,14 @@ from aiohttp import web
 
 from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
 from hsparse.errors import BadRequest, Conflict
+from hsparse.format.chunk_spec import chunk_spec
+from hsparse.format.filters.filters_json import filters_to_json
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.model.dataspace import is_extensible, max_dims_of, parse_extent, parse_shape, shown_shape
-from hsparse.model.fill_value import parse_fill_value
-from hsparse.model.filter_spelling import spelled_filters
-from hsparse.model.initial_value import parse_initial_bytes, parse_initial_value
-from hsparse.model.layout import chunk_spec, parse_layout
-from hsparse.model.linked_layout import is_linked
-from hsparse.model.shown_type import shown_type
+from hsparse.model.dataspace import is_extensible, max_dims_of, parse_extent, parse_shape, shape_json
+from hsparse.model.datatype import type_json
+from hsparse.model.file_backed import is_file_backed
+from hsparse.model.initial_values import parse_fill_value, parse_initial_bytes, parse_initial_value
+from hsparse.model.layout import parse_layout
 from hsparse.sn.context import Context
 from hsparse.sn.file_backed.creation import check_backing_file, refuse_locator, refuse_values
 from hsparse.sn.http.request import read_json_object
@@ -60,7 +60,7 @@ async def get_dataset_type(context: Context) -> web.StreamResponse:
     record = await requested(context, "datasets")
     own = f"/datasets/{record['id']}"
     links = hrefs(context, self=f"{own}/type", owner=own, root=f"/groups/{record['root']}")
-    return respond({"type": shown_type(record["type"]), "hrefs": links})
+    return respond({"type": type_json(record["type"]), "hrefs": links})
 
 
 async def post_datasets(context: Context) -> web.StreamResponse:
@@ -83,7 +83,7 @@ async def _fill_dataset(
     if not isinstance(filters, list):
         raise BadRequest("filters must be a list.")
     if filters:
-        properties["filters"] = spelled_filters(filters)
+        properties["filters"] = filters_to_json(filters)
     # HDF5 clients of the 0.9 dialect send the layout beside the creation properties.
     asked = properties.pop("layout", None) or body.get("layout")
     refuse_locator(properties)
@@ -126,7 +126,7 @@ async def get_shape(context: Context) -> web.StreamResponse:
     record = await requested(context, "datasets")
     own = f"/datasets/{record['id']}"
     answer = {
-        "shape": shown_shape(record["shape"]),
+        "shape": shape_json(record["shape"]),
         "created": record["created"],
         "lastModified": record["lastModified"],
     }
@@ -181,7 +181,7 @@ def _extent_change(record: Record, body: Record) -> SetExtent:
     for dim, (extent, limit) in enumerate(zip(dims, limits, strict=True)):
         if limit is not None and extent > limit:
             raise Conflict(f"Dimension {dim} of {id} can have at most {limit} elements, not {extent}.")
-    if is_linked(record) and any(new < old for new, old in zip(dims, shape["dims"], strict=True)):
+    if is_file_backed(record) and any(new < old for new, old in zip(dims, shape["dims"], strict=True)):
         raise BadRequest(f"{id} cannot shrink: its data stays in a file, from which nothing is erased.")
     return SetExtent(id, dims)
 

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.errors import BadRequest, Forbidden, NotFound
-from hsparse.model.objid import collection_of, is_root
+from hsparse.model.ids import collection_of, is_root
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.http.response import Href, hrefs, respond, respond_floats
 from hsparse.sn.objects.create import post_objects, remove

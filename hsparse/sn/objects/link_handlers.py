@@ -8,8 +8,8 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.errors import BadRequest
-from hsparse.model.link import HARD, check_title, listed_link, parse_link, shown_link
-from hsparse.model.objid import collection_of
+from hsparse.model.ids import collection_of
+from hsparse.model.link import HARD, check_title, link_json, listed_link_json, parse_link
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import href, hrefs, respond
@@ -64,7 +64,7 @@ async def post_links(context: Context) -> web.StreamResponse:
     id = groups[0]
     stored = (await owners.record(id)).get("links") or {}
     titles = matching_names(context, await _titles(context, id, stored, wanted[id]))
-    return respond({"links": [listed_link(title, stored[title]) for title in titles]})
+    return respond({"links": [listed_link_json(title, stored[title]) for title in titles]})
 
 
 async def put_links(context: Context) -> web.StreamResponse:
@@ -92,7 +92,7 @@ async def get_link(context: Context) -> web.StreamResponse:
     paths = {"self": f"{own}/links/{title}", "home": "/", "owner": own}
     if link["class"] == HARD:
         paths["target"] = f"/{collection_of(link['id'])}/{link['id']}"
-    answer = {"link": shown_link(title, link), "created": created, "lastModified": created}
+    answer = {"link": link_json(title, link), "created": created, "lastModified": created}
     return respond(answer | {"hrefs": hrefs(context, **paths)})
 
 
@@ -150,7 +150,7 @@ def _of_group(context: Context, wanted: dict[str, list[str] | None]) -> Callable
         titles = (
             ordered_names(context, links) if titles is None else [title for title in titles if title in links]
         )
-        return [listed_link(title, links[title]) for title in matching_names(context, titles)]
+        return [listed_link_json(title, links[title]) for title in matching_names(context, titles)]
 
     return show
 
@@ -164,7 +164,7 @@ async def _reachable(
 
 
 def _browsable(context: Context, id: str, title: str, link: Record) -> Record:
-    listed = listed_link(title, link)
+    listed = listed_link_json(title, link)
     if link["class"] == HARD:
         collection = collection_of(link["id"])
         listed |= {"collection": collection, "target": href(context, f"/{collection}/{link['id']}")}

@@ -12,10 +12,8 @@ from functools import lru_cache
 from aiohttp import web
 
 from hsparse.errors import BadRequest, ErrorKind, Forbidden, NotFound, TooLarge
-from hsparse.model.acl import DEFAULT, allowed, full_rights
-from hsparse.model.linked_file import file_key
-from hsparse.model.principal import Principal
-from hsparse.model.right import Right
+from hsparse.model.acl import DEFAULT, Principal, Right, full_rights, is_allowed
+from hsparse.model.file_backed import file_key
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.service import Service
@@ -114,7 +112,7 @@ async def require_domain(context: Context, right: Right) -> Domain:
 
 async def require_right(context: Context, domain: Domain, right: Right) -> None:
     """Raise `Forbidden` when the principal does not have `right` in `domain`."""
-    if not allowed(domain.record.get("acls") or {}, context.principal, right):
+    if not is_allowed(domain.record.get("acls") or {}, context.principal, right):
         raise Forbidden(f"{context.principal.name} does not have the right {right.value} in {domain.path}.")
 
 
@@ -188,7 +186,7 @@ class FileRights:
         paths = ["/" + "/".join(components[:depth]) for depth in range(len(components), 0, -1)]
         for path, outcome in zip(paths, await self.owners.read(*paths), strict=True):
             if outcome.failure is None:
-                if not allowed(outcome.unwrap().get("acls") or {}, self.principal, Right.READ):
+                if not is_allowed(outcome.unwrap().get("acls") or {}, self.principal, Right.READ):
                     raise Forbidden(
                         f"{self.principal.name} does not have the right read in {path}, where the file is."
                     )

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import BadRequest, Moved, TooLarge
+from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.plan.grid import Grid
 from hsparse.format.value_arrays import FixedArrays, VlenArrays, arrays_of
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.layout import chunk_spec
-from hsparse.model.linked_layout import is_linked
-from hsparse.model.objid import check_id, chunk_key, chunk_of_key, chunk_prefix, domain_hex
+from hsparse.model.file_backed import is_file_backed
+from hsparse.model.ids import check_id, chunk_key, chunk_of_key, chunk_prefix, domain_hex
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.access import FileRights
@@ -74,7 +73,7 @@ class Dataset:
 
     def require_writable(self) -> None:
         """Raise `BadRequest` when the data stays in a file, where nothing is ever written."""
-        if is_linked(self.record):
+        if is_file_backed(self.record):
             raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")
 
 

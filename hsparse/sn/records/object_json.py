@@ -6,12 +6,12 @@ from collections import OrderedDict
 from math import prod
 from typing import Any
 
-from hsparse.model.attribute import attribute_size, shown_floats
-from hsparse.model.dataspace import dims_of, shown_shape
-from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, shown_layout
-from hsparse.model.link import bare_link
-from hsparse.model.objid import collection_of
-from hsparse.model.shown_type import shown_type
+from hsparse.model.attribute import attribute_size, attribute_value_json
+from hsparse.model.dataspace import dims_of, shape_json
+from hsparse.model.datatype import type_json
+from hsparse.model.ids import collection_of
+from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, layout_json
+from hsparse.model.link import group_link_json
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
@@ -30,11 +30,11 @@ def object_json(
     collection = collection_of(record["id"])
     shown: Record = {"id": record["id"], "root": record["root"]}
     if collection == "datasets":
-        shown["shape"] = shown_shape(record["shape"])
-        shown["type"] = shown_type(record["type"])
+        shown["shape"] = shape_json(record["shape"])
+        shown["type"] = type_json(record["type"])
         shown |= _dataset_properties(record)
     elif collection == "datatypes":
-        shown["type"] = shown_type(record["type"])
+        shown["type"] = type_json(record["type"])
     shown["created"] = record["created"]
     shown["lastModified"] = record["lastModified"]
     if collection == "groups":
@@ -52,7 +52,7 @@ def object_json(
 
 def links_json(record: Record) -> Record:
     """Return a group's links by title."""
-    return {title: bare_link(link) for title, link in (record.get("links") or {}).items()}
+    return {title: group_link_json(link) for title, link in (record.get("links") or {}).items()}
 
 
 def attributes_json(record: Record, *, ignore_nan: bool = False) -> Record:
@@ -62,7 +62,7 @@ def attributes_json(record: Record, *, ignore_nan: bool = False) -> Record:
     for name, stored in attributes.items():
         shown[name] = {
             **stored,
-            "type": shown_type(stored["type"]),
+            "type": type_json(stored["type"]),
             "value": attribute_value_json(stored, ignore_nan=ignore_nan),
         }
         shown[name].pop("lastModified", None)
@@ -76,7 +76,7 @@ def attribute_json(
     shown = {
         "name": name,
         "created": stored.get("created", 0),
-        "type": shown_type(stored["type"]),
+        "type": type_json(stored["type"]),
         "shape": stored["shape"],
     }
     if data and not 0 < max_size < attribute_size(stored):
@@ -86,14 +86,9 @@ def attribute_json(
     return shown
 
 
-def attribute_value_json(stored: Record, *, ignore_nan: bool = False) -> Any:
-    """Return an attribute's value; floats that are not finite are floats or, with `ignore_nan`, None."""
-    return shown_floats(stored, ignore_nan=ignore_nan)
-
-
 def _dataset_properties(record: Record) -> Record:
     """Return creation properties with the layout asked for (1.0), and the chunk grid beside them (0.9)."""
-    properties = {**(record.get("creationProperties") or {}), "layout": shown_layout(record)}
+    properties = {**(record.get("creationProperties") or {}), "layout": layout_json(record)}
     dims = dims_of(record["shape"])
     if dims is None:
         return {"creationProperties": properties}

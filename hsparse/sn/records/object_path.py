@@ -8,9 +8,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from hsparse.errors import NOT_THERE, BadRequest, NotFound
-from hsparse.model.link import HARD, SOFT, link_file
-from hsparse.model.objid import check_id, collection_of, domain_hex
-from hsparse.model.right import Right
+from hsparse.model.acl import Right
+from hsparse.model.ids import check_id, collection_of, domain_hex
+from hsparse.model.link import HARD, SOFT, external_file
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.access import find_domain, normal_path, require_right
@@ -128,7 +128,7 @@ class _Path:
             return await self.follow(place, link["h5path"])
         if not self._external:
             raise BadRequest(f"{title!r} is an external link; follow it by follow_external_links=1.")
-        return await self._enter(link_file(link), link["h5path"])
+        return await self._enter(external_file(link), link["h5path"])
 
     async def _enter(self, file: str, h5path: str) -> ResolvedPath:
         """Continue in another domain, where the principal must have the right to read."""

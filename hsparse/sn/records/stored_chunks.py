@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
 from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED, ChunkRows
+from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
-from hsparse.model.filter_json import SECTIONS
-from hsparse.model.objid import chunk_key, chunk_name, chunk_prefix, map_key
+from hsparse.model.ids import chunk_key, chunk_name, chunk_prefix, map_key
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset, list_chunks

@@ -19,8 +19,8 @@ from hsparse.format.kinds.chunk_kind import DefinedElements, Found
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan
 from hsparse.format.plan.pages import pages
 from hsparse.format.selections.selection import Selection
-from hsparse.model.json_form import Values
-from hsparse.model.linked_layout import is_linked
+from hsparse.model.file_backed import is_file_backed
+from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.chunk_table import ReadTable
 from hsparse.sn.file_backed.elements import FileBackedElements
@@ -75,7 +75,7 @@ class ChunkFanout:
         self._dataset = dataset
         self._own = OwnElements(owners, dataset)
         self._source: ElementSource = self._own
-        if is_linked(dataset.record):
+        if is_file_backed(dataset.record):
             self._source = FileBackedElements(owners, dataset, table_reader(owners))
         self._existing: NDArray[np.uint64] | None = None
 

@@ -20,7 +20,7 @@ from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import columns
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection, ascending
-from hsparse.model.json_form import Values
+from hsparse.model.json_values import Values
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.chunk_message import NO_LIMIT

@@ -27,8 +27,8 @@ from hsparse.format.plan.pages import pages
 from hsparse.format.query import Query, bind_query, queried
 from hsparse.format.selections.extent import check_countable, ravel
 from hsparse.format.selections.selection import Orthogonal, Points, Selection, ascending, coords_at
-from hsparse.model.variable_array import VariableArray, take
-from hsparse.model.variable_fields import Fields
+from hsparse.model.vlen_array import VlenArray, take
+from hsparse.model.vlen_fields import VlenFields
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MOST_CHUNKS, ChunkFanout
 
@@ -170,7 +170,7 @@ class VlenQuery:
         self._dataset = dataset
         self._chunks = chunks
         self._query: Query = bind_query(text, dataset.dtype)
-        self._looked_at = Fields.named(dataset.spec.datatype.element, sorted(queried(text)))
+        self._looked_at = VlenFields.named(dataset.spec.datatype.element, sorted(queried(text)))
         self._takes_fill = bool(self._mask(dataset.fill.reshape((1,)))[0])
         self._page_size = page_size
         self._limit = limit
@@ -179,7 +179,7 @@ class VlenQuery:
         self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
     ) -> AsyncGenerator[Rows, None]:
         left = self._limit
-        picked = Fields.named(self._dataset.spec.datatype.element, fields) if fields else None
+        picked = VlenFields.named(self._dataset.spec.datatype.element, fields) if fields else None
         assert isinstance(selection, Orthogonal | Points)
         async for part in self._parts(ascending(selection)):
             first = 0
@@ -198,7 +198,7 @@ class VlenQuery:
                         return
                     first += piece.size
 
-    def _mask(self, array: VariableArray) -> NDArray[np.bool_]:
+    def _mask(self, array: VlenArray) -> NDArray[np.bool_]:
         return self._query.mask(self._looked_at.columns(array))
 
     async def _parts(self, selection: Orthogonal | Points) -> AsyncIterator[Selection]:

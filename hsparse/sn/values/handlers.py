@@ -18,7 +18,7 @@ from hsparse.format.selections.axis import as_span
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.format.selections.selection_json import parse_selection_json
-from hsparse.model.json_form import Values
+from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json, read_json_object
 from hsparse.sn.http.response import respond

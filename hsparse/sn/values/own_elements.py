@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from hsparse.format.kinds.chunk_kind import DefinedElements, Found
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
-from hsparse.model.json_form import Values
-from hsparse.model.objid import chunk_key
+from hsparse.model.ids import chunk_key
+from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.dataset import Dataset, list_chunks
 from hsparse.wire.chunk_message import FindElements, ReadChunks, ReadDefined

@@ -15,8 +15,8 @@ from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Points, Selection
 from hsparse.format.value_arrays import FixedArrays
 from hsparse.model.element import Fixed
-from hsparse.model.json_form import from_json
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.json_values import from_json
+from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
@@ -99,7 +99,7 @@ def _element(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def _fixed(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     array = from_json(value, (1,), Fixed(dtype))
-    assert not isinstance(array, VariableArray)
+    assert not isinstance(array, VlenArray)
     return array
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from hsparse.cli.exporter.filter_choice import FilterChoice
 from hsparse.errors import HsparseError
-from hsparse.model.filter import Filter
+from hsparse.format.filters.definition import Filter
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from hsparse.client.connection import Connection
+from hsparse.format.chunk_spec import chunk_spec
+from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.stored_type import StoredType, has_places, has_references, names_of_enum, stored_type
 from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.datatype import parse_type
-from hsparse.model.filter import Filter
-from hsparse.model.layout import chunk_spec
 
 COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
 SPELLED = re.compile(r"(?:(?:groups|datasets|datatypes)/)?[gdt]?-?[0-9a-f]{8}(?:-[0-9a-f]+)+")
@@ -116,7 +116,7 @@ def _object(connection: Connection, id: str) -> dict[str, Any]:
         datatype = parse_type(record["type"])
         stored = stored_type(datatype.item)
         seen["has places"] = has_places(stored)
-        seen["has references on heaps"] = datatype.is_variable and has_references(stored)
+        seen["has references on heaps"] = datatype.is_vlen and has_references(stored)
         seen["layout"] = properties.get("layout")
         seen["grid"] = record.get("layout")
         if record["shape"]["class"] != "H5S_NULL":

@@ -18,13 +18,13 @@ from hsparse.cli.importer.source import Source
 from hsparse.cli.importer.stored_data import StoredData
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
 from hsparse.cli.importer.uploads import Uploads
+from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.format.hdf5.stored_elements import check_known
 from hsparse.format.hdf5.stored_object import StoredObject
 from hsparse.format.plan.grid import Grid
-from hsparse.model.layout import chunk_spec
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 
 ROOT = "g-1c2d3e4f-00112233-4455-667788-99aabb"
 SECTIONS = ("section_size", "section_unfiltered_size", "filter_mask")
@@ -150,4 +150,4 @@ def _structured(data: StructuredData, path: str) -> Iterator[Any]:
 
 
 def _bytes(values: Any) -> bytes:
-    return bytes(values.heap.tobytes() if isinstance(values, VariableArray) else values.tobytes())
+    return bytes(values.heap.tobytes() if isinstance(values, VlenArray) else values.tobytes())

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.chunk_index import index_info, plan_index
 from hsparse.format.hdf5.chunk_records import structured_records
@@ -20,7 +21,6 @@ from hsparse.format.hdf5.structured_layout import StructuredLayout, encode_struc
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.encoded_selection import encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, StoredChunk, build
-from hsparse.model.filter import Filter
 
 INDEX = 4096
 """Where the index begins, behind everything else."""

@@ -20,7 +20,7 @@ from hsparse.cli.importer.uploads import Uploads
 from hsparse.clock import SystemClock
 from hsparse.errors import TooLarge
 from hsparse.format.hdf5.stored_object import ObjectKind
-from hsparse.model.objid import new_root_id
+from hsparse.model.ids import new_root_id
 
 MIB = 1024 * 1024
 

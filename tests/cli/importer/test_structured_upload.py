@@ -10,6 +10,7 @@ import pytest
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.index_kind import IndexKind
 from hsparse.format.hdf5.stored_type import StoredType, stored_type
@@ -17,9 +18,8 @@ from hsparse.format.selections.encoded_selection import decode_offsets
 from hsparse.format.structured.container import open_chunk
 from hsparse.format.structured.vlen_sections import decode_elements
 from hsparse.model.element import element_of
-from hsparse.model.filter import Filter
-from hsparse.model.json_form import to_json
-from hsparse.model.objid import chunk_name
+from hsparse.model.ids import chunk_name
+from hsparse.model.json_values import to_json
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.structured_file import structured_file
 from tests.format.golden_file import golden_chunks, golden_datasets

@@ -18,7 +18,7 @@ from hsparse.format.hdf5.stored_type import StoredType
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Fixed
-from hsparse.model.json_form import to_json
+from hsparse.model.json_values import to_json
 from tests.format.hdf5.file_walk import FileBytes, walk
 
 KINDS = {h5py.Group: ObjectKind.GROUP, h5py.Dataset: ObjectKind.DATASET, h5py.Datatype: ObjectKind.DATATYPE}
@@ -111,7 +111,7 @@ def raw(stored: StoredType) -> np.dtype[Any]:
 
 def compare_type(stored: StoredType, type_id: h5py.h5t.TypeID) -> None:
     datatype = parse_type(stored.item)
-    if not datatype.is_variable:  # what varies is of another size in memory
+    if not datatype.is_vlen:  # what varies is of another size in memory
         assert stored.size == type_id.get_size()
         assert type_id.dtype.hasobject or packed(type_id.dtype) == packed(datatype.dtype)
 

@@ -16,7 +16,7 @@ from hsparse.format.hdf5.planned_elements import plan_elements
 from hsparse.format.hdf5.planned_object import LeadsTo, PlannedAttribute, PlannedLink
 from hsparse.format.hdf5.stored_type import stored_type
 from hsparse.model.datatype import parse_type
-from hsparse.model.json_form import from_json
+from hsparse.model.json_values import from_json
 
 SCALAR = {"class": "H5S_SCALAR"}
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}

@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.filter import Filter
 
 SPEC = ChunkSpec("d-x", "H5T_STD_U8LE", (4,), False, b"", ((),))
 

@@ -9,6 +9,8 @@ import pytest
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.chunk_rows import sections_of
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.converted_chunk import (
     check_convertible,
     convert_chunk,
@@ -21,11 +23,9 @@ from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
 from hsparse.format.kinds.vlen_chunk import NAMES, SparseVlenChunk, encode_sparse_vlen
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, open_chunk
 from hsparse.format.structured.vlen_sections import decode_elements, revision_of_heap
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.filter import Filter
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 from tests.format.hdf5.test_dataset_plan import chunks
-from tests.format.hdf5.test_made_chunk import DEFLATE, TEXT, counted, opened
+from tests.format.hdf5.test_made_chunk import DEFLATE, TEXT, length_prefixed, opened
 
 SHUFFLED = (Filter(2, (16,)), *DEFLATE)
 REFERENCE = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
@@ -49,7 +49,7 @@ def sequence(item: Any) -> Any:
 @pytest.mark.parametrize("filters", [((), (), ()), (DEFLATE, SHUFFLED, DEFLATE)])
 def test_heaps_of_older_revisions(revision: FormatRevision, filters: Any) -> None:
     spec = spec_of(TEXT, *filters)
-    values = VariableArray.of([counted(text) for text in ("", "größe", "x" * 3000)])
+    values = VlenArray.of([length_prefixed(text) for text in ("", "größe", "x" * 3000)])
     element = spec.datatype.element
     chunk = SparseVlenChunk(spec.dims, np.array([1, 5, 15], np.uint32), values)
     data, sections = opened(encode_sparse_vlen(chunk, element, spec.filters))
@@ -68,7 +68,7 @@ def test_heaps_of_older_revisions(revision: FormatRevision, filters: Any) -> Non
 
 def test_the_newest_heap_is_known() -> None:
     spec = spec_of(TEXT, (), (), ())
-    chunk = SparseVlenChunk(spec.dims, np.array([1], np.uint32), VariableArray.of([counted("a")]))
+    chunk = SparseVlenChunk(spec.dims, np.array([1], np.uint32), VlenArray.of([length_prefixed("a")]))
     data, sections = opened(encode_sparse_vlen(chunk, spec.datatype.element, spec.filters))
     heap = open_chunk(data, sections_of(sections), METADATA_VL, spec.filters)[2]
     assert revision_of_heap(heap, NEWEST) is NEWEST
@@ -104,7 +104,7 @@ def test_what_structured_chunks_have_no_place_for(item: Any) -> None:
 
 def test_corrupt() -> None:
     spec = spec_of(TEXT, (), (), ())
-    chunk = SparseVlenChunk(spec.dims, np.array([1], np.uint32), VariableArray.of([counted("abc")]))
+    chunk = SparseVlenChunk(spec.dims, np.array([1], np.uint32), VlenArray.of([length_prefixed("abc")]))
     data, sections = opened(encode_sparse_vlen(chunk, spec.datatype.element, spec.filters))
     changed = data[:-9] + bytes((data[-9] ^ 1,)) + data[-8:]
     with pytest.raises(Corrupt, match=r"A chunk of d-1 is corrupt: Section 2"):

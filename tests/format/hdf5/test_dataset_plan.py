@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt, TooLarge, Unsupported
+from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.hdf5.chunk_region import ChunkForm
 from hsparse.format.hdf5.dataset_plan import DatasetPlan, check_made, form_of, plan_dataset
 from hsparse.format.hdf5.file_form import STOCK, STRUCTURED, FileForm
@@ -15,7 +16,6 @@ from hsparse.format.hdf5.file_layout import FileLayout
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.heap_plan import HeapPlan
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
-from hsparse.model.layout import chunk_spec
 
 ID = "d-1c2d3e4f-00112233-4455-667788-99aabb"
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
+from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.hdf5.chunk_index import read_index
 from hsparse.format.hdf5.chunk_region import ChunkForm
 from hsparse.format.hdf5.dataset_plan import form_of
@@ -31,9 +32,8 @@ from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
 from hsparse.format.structured.footer import unseal
 from hsparse.model.datatype import parse_type
-from hsparse.model.json_form import Values, from_json, to_json
-from hsparse.model.layout import chunk_spec
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.json_values import Values, from_json, to_json
+from hsparse.model.vlen_array import VlenArray
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.model.type_strategies import ID, ITEMS, nested, values_of
 
@@ -168,11 +168,11 @@ def file_of(found: dict[str, Any], values: Values, path: Path) -> Path:
     """Write a file whose dataset `MADE` has one chunk of these values."""
     spec = chunk_spec(found[MADE])
     codec = codec_for("k", spec, spec.datatype)
-    places = np.arange(values.size if isinstance(values, VariableArray) else len(values), dtype=np.uint32)
+    places = np.arange(values.size if isinstance(values, VlenArray) else len(values), dtype=np.uint32)
     chunk: Any = values
-    if not isinstance(values, VariableArray):
+    if not isinstance(values, VlenArray):
         chunk = np.ascontiguousarray(values).reshape(-1).view(spec.dtype).reshape(-1)[: len(places)]
-    if spec.sparse and isinstance(values, VariableArray):
+    if spec.sparse and isinstance(values, VlenArray):
         chunk = SparseVlenChunk(spec.dims, places, values)
     elif spec.sparse:
         chunk = SparseChunk(spec.dims, places, chunk)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.filter_pipeline_message import decode_pipeline, encode_pipeline
-from hsparse.model.filter import Filter
 from tests.format.hdf5.sample_messages import messages, reader
 
 FILTERS = st.builds(

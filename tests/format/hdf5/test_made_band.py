@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy import sparse as sp
 
 from hsparse.errors import Corrupt, Moved
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.hdf5.made_band import BandMaker, MadeBand, add_pointers, column_bytes, known_pointers
 from hsparse.format.hdf5.matrix_bands import MatrixBands, MatrixPart
 from hsparse.format.hdf5.planned_chunks import PlannedChunks
 from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
 from hsparse.format.structured.footer import unseal
-from hsparse.model.chunk_spec import ChunkSpec
 
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
 Stored = dict[tuple[int, ...], bytes]

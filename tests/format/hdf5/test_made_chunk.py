@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
 from hsparse.format.chunk_rows import sections_of
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.made_chunk import made_size, make_chunk, make_defined
 from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
 from hsparse.format.kinds.vlen_chunk import (
@@ -20,9 +22,7 @@ from hsparse.format.kinds.vlen_chunk import (
     encode_sparse_vlen,
 )
 from hsparse.format.structured.footer import unseal
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.filter import Filter
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 
 TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
 DEFLATE = (Filter(1, (3,)),)
@@ -37,7 +37,7 @@ def opened(data: bytes) -> tuple[bytes, np.ndarray]:
     return bytes(content), np.array(table, np.uint64)
 
 
-def counted(text: str) -> bytes:
+def length_prefixed(text: str) -> bytes:
     data = text.encode()
     return len(data).to_bytes(4, "little") + data
 
@@ -85,10 +85,10 @@ def test_sparse_numbers(places: list[int]) -> None:
 
 @given(PLACES, st.lists(st.text(max_size=9), min_size=12, max_size=12))
 def test_sparse_text(places: list[int], words: list[str]) -> None:
-    spec = ChunkSpec("d-x", TEXT, (12,), True, counted("?"), (DEFLATE, (), ()))
+    spec = ChunkSpec("d-x", TEXT, (12,), True, length_prefixed("?"), (DEFLATE, (), ()))
     some = [words[place] for place in places]
     chunk = SparseVlenChunk(
-        (12,), np.array(places, np.uint32), VariableArray.of([counted(one) for one in some])
+        (12,), np.array(places, np.uint32), VlenArray.of([length_prefixed(one) for one in some])
     )
     data, table = opened(encode_sparse_vlen(chunk, spec.datatype.element, spec.filters))
     made = make_chunk(spec, data, table, 4096, nowhere, lambda _: None)
@@ -102,7 +102,7 @@ def test_sparse_text(places: list[int], words: list[str]) -> None:
 def test_dense_text(words: list[str], structured: bool) -> None:
     filters = ((), (), DEFLATE) if structured else (DEFLATE,)
     spec = ChunkSpec("d-x", TEXT, (3, 4), False, b"", filters)
-    array = VariableArray.of([counted(word) for word in words], (3, 4))
+    array = VlenArray.of([length_prefixed(word) for word in words], (3, 4))
     if structured:
         data = encode_dense_vlen(array, spec.datatype.element, filters)
     else:

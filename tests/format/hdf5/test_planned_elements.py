@@ -32,7 +32,7 @@ from hsparse.format.hdf5.stored_type import stored_type
 from hsparse.model.attribute import check_name
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type
-from hsparse.model.json_form import from_json, to_json
+from hsparse.model.json_values import from_json, to_json
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import plain
 from tests.format.hdf5.plan_strategies import INT, attribute, simple, write

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
+from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.file_plan import Piece
 from hsparse.format.hdf5.fill_value_message import StoredFill
@@ -31,7 +32,6 @@ from hsparse.format.hdf5.planned_object import (
     plan_layout,
 )
 from hsparse.format.hdf5.stored_type import StoredType, stored_type
-from hsparse.model.filter import Filter
 from tests.format.hdf5.file_walk import walk
 from tests.format.hdf5.h5py_judge import compare
 from tests.format.hdf5.plan_strategies import (

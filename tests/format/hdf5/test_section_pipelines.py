@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.section_pipelines import (
     MESSAGES,
@@ -14,7 +15,6 @@ from hsparse.format.hdf5.section_pipelines import (
     encode_section_pipelines,
     is_section_pipelines,
 )
-from hsparse.model.filter import Filter
 from tests.format.hdf5.test_structured_layout import DATASETS, golden
 
 DEFLATE, SHUFFLE = Filter(1, (6,)), Filter(2, (4,))

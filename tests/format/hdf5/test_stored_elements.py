@@ -24,7 +24,7 @@ from hsparse.format.selections.serialized_selection import (
     encode_simple,
 )
 from hsparse.model.datatype import parse_type
-from hsparse.model.json_form import to_json
+from hsparse.model.json_values import to_json
 from tests.format.hdf5.file_walk import FileBytes
 from tests.format.hdf5.plan_strategies import INT
 from tests.model.type_strategies import ID, OBJECT, REGION, text

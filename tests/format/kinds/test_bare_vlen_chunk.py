@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
+from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.vlen_chunk import decode_bare_vlen, encode_bare_vlen
 from hsparse.model.datatype import parse_type
-from hsparse.model.filter import Filter
-from hsparse.model.json_form import from_json, to_json
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.json_values import from_json, to_json
+from hsparse.model.vlen_array import VlenArray
 from tests.model.type_strategies import ITEMS, nested, text, values_of
 
 DIMS = (2, 3)
@@ -27,7 +27,7 @@ PIPELINES = [
 
 @st.composite
 def chunks(draw: st.DrawFn) -> tuple[Any, Any]:
-    item = draw(ITEMS.filter(lambda item: parse_type(item).is_variable))
+    item = draw(ITEMS.filter(lambda item: parse_type(item).is_vlen))
     return item, draw(nested(values_of(item), DIMS))
 
 
@@ -36,7 +36,7 @@ def test_what_is_stored_is_loaded(drawn: tuple[Any, Any], pipeline: tuple[Filter
     item, value = drawn
     element = parse_type(item).element
     array = from_json(value, DIMS, element)
-    assert isinstance(array, VariableArray)
+    assert isinstance(array, VlenArray)
     data = bytes(encode_bare_vlen(array, pipeline))
     if not pipeline:
         assert data == array.heap.tobytes()

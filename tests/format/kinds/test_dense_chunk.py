@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
+from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.dense import decode_dense, encode_dense
-from hsparse.model.filter import Filter
-from tests.format.filter_cases import CASES, pipeline
+from tests.format.filters.filter_cases import CASES, pipeline
 
 DTYPES = ["<i4", ">f8", "u1", "S3", [("a", ">i2"), ("b", "<f8")], (">i2", (2,)), "?"]
 dims_lists = st.lists(st.integers(1, 6), max_size=3).map(tuple)

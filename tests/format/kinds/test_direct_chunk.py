@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DirectWrite
 from hsparse.format.kinds.dense import encode_dense
 from hsparse.format.kinds.direct_chunk import MOST_UNFILTERED, open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
 from hsparse.format.structured.footer import unseal
-from hsparse.model.chunk_spec import ChunkSpec
-from hsparse.model.filter import Filter
 
 DIMS = (6, 7)
 PIPELINES: list[tuple[tuple[Filter, ...], ...]] = [

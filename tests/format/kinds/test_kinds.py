@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import Change, Found, Search
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import Query, bind_query
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
-from hsparse.model.chunk_spec import ChunkSpec
 
 DIMS = (2**16, 2**16 - 1)
 WHOLE = Orthogonal.all(DIMS)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 
 DIMS = (4, 6)
 WRITES = st.lists(st.tuples(st.integers(0, 23), st.binary(max_size=9)), max_size=12)
@@ -22,7 +22,7 @@ def as_dict(chunk: SparseVlenChunk) -> dict[int, bytes]:
 
 def written(chunk: SparseVlenChunk, pairs: list[tuple[int, bytes]]) -> SparseVlenChunk:
     offsets = np.array([offset for offset, _ in pairs], np.uint32)
-    return chunk.merge(offsets, VariableArray.of([value for _, value in pairs]))
+    return chunk.merge(offsets, VlenArray.of([value for _, value in pairs]))
 
 
 @given(st.lists(WRITES, max_size=4), st.sets(st.integers(0, 23)))
@@ -40,7 +40,7 @@ def test_merging_and_selecting(writes: list[list[tuple[int, bytes]]], gone: set[
 
 def test_one_value_for_all() -> None:
     chunk = written(SparseVlenChunk.empty(DIMS), [(3, b"old"), (9, b"stays")])
-    chunk = chunk.merge(np.array([5, 3, 3]), VariableArray.of([b"one"]))
+    chunk = chunk.merge(np.array([5, 3, 3]), VlenArray.of([b"one"]))
     assert as_dict(chunk) == {3: b"one", 5: b"one", 9: b"stays"}
     assert chunk.nbytes == 3 * 4 + 4 * 4 + 11
 
@@ -50,8 +50,8 @@ def test_what_does_not_fit() -> None:
     with pytest.raises(BadRequest, match="inside"):
         written(empty, [(24, b"")])
     with pytest.raises(TooLarge, match="smaller"):
-        empty.merge(np.arange(24), VariableArray.of([bytes(6 << 20)]))
+        empty.merge(np.arange(24), VlenArray.of([bytes(6 << 20)]))
     with pytest.raises(TooLarge, match="4194305 strings"):
-        SparseVlenChunk.empty((2**23,)).merge(np.arange(2**22 + 1), VariableArray.of([bytes(4)]))
+        SparseVlenChunk.empty((2**23,)).merge(np.arange(2**22 + 1), VlenArray.of([bytes(4)]))
     with pytest.raises(TooLarge, match="strings"):
-        empty.merge(np.arange(24), VariableArray.of([bytes(4)]), references=2**20)
+        empty.merge(np.arange(24), VlenArray.of([bytes(4)]), references=2**20)

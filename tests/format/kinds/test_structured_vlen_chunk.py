@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
+from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.vlen_chunk import (
     SparseVlenChunk,
     decode_dense_vlen,
@@ -22,10 +23,9 @@ from hsparse.format.structured.container import METADATA_VL, StoredChunk, build,
 from hsparse.format.structured.footer import seal
 from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
 from hsparse.model.datatype import parse_type
-from hsparse.model.filter import Filter
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.vlen_array import VlenArray
 from tests.format.golden_file import GoldenChunk, golden_chunks
-from tests.model.type_strategies import ITEMS, counted, text, values_of
+from tests.model.type_strategies import ITEMS, length_prefixed, text, values_of
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "lib-2026-09-vlen.h5"
 TEXT = parse_type(text("H5T_VARIABLE")).element
@@ -83,9 +83,9 @@ def test_the_librarys_bytes_are_written_again() -> None:
 
 @st.composite
 def columns(draw: st.DrawFn, size: int) -> tuple[Any, list[bytes]]:
-    item = draw(ITEMS.filter(lambda item: parse_type(item).is_variable))
+    item = draw(ITEMS.filter(lambda item: parse_type(item).is_vlen))
     values = draw(st.lists(values_of(item), min_size=size, max_size=size))
-    return item, [counted(item, value) for value in values]
+    return item, [length_prefixed(item, value) for value in values]
 
 
 @given(columns(12), st.sets(st.integers(0, 11)), st.sampled_from(PIPELINES))
@@ -95,12 +95,12 @@ def test_what_is_stored_is_loaded(
     item, values = drawn
     element = parse_type(item).element
     offsets = np.array(sorted(places), np.uint32)
-    column = VariableArray.of([values[offset] for offset in offsets])
+    column = VlenArray.of([values[offset] for offset in offsets])
     data = encode_sparse_vlen(SparseVlenChunk(DIMS, offsets, column), element, pipelines)
     chunk = decode_sparse_vlen(data, DIMS, element, pipelines)
     assert chunk.offsets.tolist() == offsets.tolist()
     assert list(chunk.values) == list(column)
-    dense = encode_dense_vlen(VariableArray.of(values, DIMS), element, pipelines)
+    dense = encode_dense_vlen(VlenArray.of(values, DIMS), element, pipelines)
     whole = decode_dense_vlen(dense, DIMS, element, pipelines)
     assert (whole.shape, list(whole)) == (DIMS, values)
 
@@ -112,7 +112,7 @@ def test_a_chunk_with_nothing_defined_has_a_selection_alone() -> None:
 
 
 def example(pipelines: tuple[tuple[Filter, ...], ...]) -> bytes:
-    values = VariableArray.of([counted(text("H5T_VARIABLE"), "w" * n) for n in range(4)])
+    values = VlenArray.of([length_prefixed(text("H5T_VARIABLE"), "w" * n) for n in range(4)])
     return encode_sparse_vlen(
         SparseVlenChunk(DIMS, np.array([1, 2, 7, 11], np.uint32), values), TEXT, pipelines
     )
@@ -131,7 +131,7 @@ def test_every_changed_bit_is_found(pipelines: tuple[tuple[Filter, ...], ...]) -
 @given(st.data())
 def test_sections_that_lie_are_named(data: st.DataObject) -> None:
     """Damage under right checksums, as another program's error would leave it."""
-    values = VariableArray.of([counted(text("H5T_VARIABLE"), "w" * n) for n in range(4)])
+    values = VlenArray.of([length_prefixed(text("H5T_VARIABLE"), "w" * n) for n in range(4)])
     sections = [bytearray(part) for part in encode_elements(values, TEXT)]
     number = data.draw(st.integers(0, 1))
     place = data.draw(st.integers(0, len(sections[number]) - 1))
@@ -156,7 +156,7 @@ def test_what_is_of_another_kind() -> None:
     sparse = example(PIPELINES[0])
     with pytest.raises(Corrupt, match="dense chunk"):
         decode_dense_vlen(sparse, DIMS, TEXT, PIPELINES[0])
-    dense = encode_dense_vlen(VariableArray.of([bytes(4)] * 12, DIMS), TEXT, PIPELINES[0])
+    dense = encode_dense_vlen(VlenArray.of([bytes(4)] * 12, DIMS), TEXT, PIPELINES[0])
     with pytest.raises(Corrupt, match="Section 0"):
         decode_sparse_vlen(dense, DIMS, TEXT, PIPELINES[0])
     with pytest.raises(Corrupt, match="Section 1"):

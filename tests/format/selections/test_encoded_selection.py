@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import encode_image
+from hsparse.format.filters.filters_json import record_size
 from hsparse.format.selections.axis import Span
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.encoded_selection import (
@@ -34,7 +35,6 @@ from hsparse.format.selections.serialized_selection import (
     encode_points,
     points_size,
 )
-from hsparse.model.filter_json import record_size
 from tests.format.selection_strategies import (
     any_selections,
     boxes,

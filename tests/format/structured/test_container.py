@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.checksum import lookup3
-from hsparse.format.filters import decode
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.pipeline import decode
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, Section, build, open_chunk
-from hsparse.model.filter import Filter
 
 DEFLATE = (Filter(2, (4,)), Filter(1, (4,)))
 LZF = (Filter(32000, (4, 0x0105, 100)),)

@@ -17,8 +17,8 @@ from hsparse.format.structured.region import (
     encode_vlen_region,
 )
 from hsparse.model.datatype import parse_type
-from hsparse.model.variable_array import VariableArray
-from tests.model.type_strategies import ITEMS, counted, text, values_of
+from hsparse.model.vlen_array import VlenArray
+from tests.model.type_strategies import ITEMS, length_prefixed, text, values_of
 
 EXTENT = (70000, 9)
 points = st.lists(st.tuples(*(st.integers(0, length - 1) for length in EXTENT)), max_size=20)
@@ -69,17 +69,17 @@ def test_values_must_be_one_a_point(values: np.ndarray) -> None:
 WORDS = parse_type(text("H5T_VARIABLE")).element
 
 
-def words(*found: str) -> VariableArray:
-    return VariableArray.of([counted(text("H5T_VARIABLE"), word) for word in found])
+def words(*found: str) -> VlenArray:
+    return VlenArray.of([length_prefixed(text("H5T_VARIABLE"), word) for word in found])
 
 
 @given(points, st.data())
 def test_elements_of_variable_length(found: list[tuple[int, int]], data: st.DataObject) -> None:
-    item = data.draw(ITEMS.filter(lambda item: parse_type(item).is_variable))
+    item = data.draw(ITEMS.filter(lambda item: parse_type(item).is_vlen))
     element = parse_type(item).element
-    values = [counted(item, data.draw(values_of(item))) for _ in found]
+    values = [length_prefixed(item, data.draw(values_of(item))) for _ in found]
     coords = np.array(found, np.uint64).reshape(-1, 2)
-    whole = encode_vlen_region(Points(EXTENT, coords), VariableArray.of(values), element)
+    whole = encode_vlen_region(Points(EXTENT, coords), VlenArray.of(values), element)
     selection, read = decode_vlen_region(whole, element)
     assert np.array_equal(selection.coords(), coords)
     assert list(read) == values

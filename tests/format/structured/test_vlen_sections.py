@@ -16,8 +16,8 @@ from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
 from hsparse.model.datatype import parse_type
-from hsparse.model.variable_array import VariableArray
-from tests.model.type_strategies import ITEMS, counted, text, values_of
+from hsparse.model.vlen_array import VlenArray
+from tests.model.type_strategies import ITEMS, length_prefixed, text, values_of
 
 NAMES = ("Section 1", "Section 2")
 TEXT = text("H5T_VARIABLE")
@@ -36,15 +36,15 @@ PAIR = {
 
 @st.composite
 def columns(draw: st.DrawFn) -> tuple[Any, list[Any]]:
-    item = draw(ITEMS.filter(lambda item: parse_type(item).is_variable))
+    item = draw(ITEMS.filter(lambda item: parse_type(item).is_vlen))
     return item, draw(st.lists(values_of(item), max_size=6))
 
 
-def array_of(item: Any, values: list[Any]) -> VariableArray:
-    return VariableArray.of([counted(item, value) for value in values])
+def array_of(item: Any, values: list[Any]) -> VlenArray:
+    return VlenArray.of([length_prefixed(item, value) for value in values])
 
 
-def recoded(item: Any, array: VariableArray, revision: FormatRevision) -> VariableArray:
+def recoded(item: Any, array: VlenArray, revision: FormatRevision) -> VlenArray:
     element = parse_type(item).element
     fixed, heap = encode_elements(array, element, revision)
     assert len(fixed) == array.size * element.file_size

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock, SystemClock
 from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound, Unauthenticated
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.auth.api_key import (
     UNKNOWN,
     ApiKey,

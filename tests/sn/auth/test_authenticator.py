@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Misconfigured, Unauthenticated
-from hsparse.model.principal import ANONYMOUS, Principal
+from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.auth.api_key import KeyAuthenticator, KeyFile, Role, new_key
 from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator, SchemeAuthenticator, basic_credential
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator

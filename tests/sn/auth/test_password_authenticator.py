@@ -11,7 +11,7 @@ from argon2 import PasswordHasher
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured, RateLimited, Unauthenticated
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.auth.authenticator import SchemeAuthenticator
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator, PasswordLimits
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User, is_encoded
 from hsparse.sn.auth.roles import is_user_name
 

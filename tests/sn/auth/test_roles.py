@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hsparse.errors import BadRequest, Misconfigured
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.auth.roles import GroupFile, Roles, check_group_name, check_user_name, is_user_name
 
 

@@ -11,7 +11,7 @@ from joserfc import jwk
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured, Unauthenticated
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.auth import token_authenticator
 from hsparse.sn.auth.issuer import Issuer
 from hsparse.sn.auth.token_authenticator import TokenAuthenticator, TokenRules, claimed

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from hsparse.format.checksum import lookup3
-from hsparse.format.filters import encode
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.pipeline import encode
 from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
-from hsparse.model.filter import Filter
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.rest_client import Reply, RestClient

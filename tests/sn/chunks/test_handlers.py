@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.format.selections.selection_json import parse_selection_json
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
 from tests.sn.value_client import SETTINGS, create, sparse, value_client

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
-from hsparse.model.objid import storage_key
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
+from hsparse.model.ids import storage_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.rest_client import RestClient

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Moved
-from hsparse.model.layout import chunk_spec
+from hsparse.format.chunk_spec import chunk_spec
 from hsparse.sn.files.chunk_reads import MOST_AT_ONCE, read_planned, row_batches
 from hsparse.sn.files.domain_state import read_domain_state
 from hsparse.testing.rest_client import RestClient

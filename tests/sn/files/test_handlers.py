@@ -20,7 +20,7 @@ from hsparse.format.hdf5.format_revision import FormatRevision
 from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.structured_layout import decode_structured_layout
 from hsparse.model.dataspace import max_dims_of
-from hsparse.model.objid import chunk_key
+from hsparse.model.ids import chunk_key
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore

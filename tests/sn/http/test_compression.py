@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.http.compression import SMALLEST, STREAMED, Coding, accepted_coding, encode
 from hsparse.sn.settings import Compress, ServiceSettings

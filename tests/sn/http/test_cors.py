@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore

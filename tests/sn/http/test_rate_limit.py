@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.errors import RateLimited
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.http import rate_limit
 from hsparse.sn.http.rate_limit import RateLimit
 from hsparse.sn.settings import ServiceSettings

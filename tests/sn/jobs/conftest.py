@@ -11,7 +11,7 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.jobs import job_process, job_run
 from hsparse.sn.jobs.job_process import JobCommand
 from hsparse.sn.jobs.job_queue import JobQueue

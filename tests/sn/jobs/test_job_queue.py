@@ -9,7 +9,7 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.errors import StoreFailed
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.jobs import job_queue
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.settings import ServiceSettings

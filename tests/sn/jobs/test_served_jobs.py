@@ -19,7 +19,7 @@ from hsparse.client.connection import Connection
 from hsparse.clock import ManualClock, SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import Forbidden, Gone
-from hsparse.model.principal import Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3 import S3Store

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.model.layout import chunk_spec
+from hsparse.format.chunk_spec import chunk_spec
 from hsparse.sn.objects.dataset_handlers import growth_selection
 from hsparse.testing.rest_client import RestClient
 from hsparse.wire.message import DataNode

@@ -11,7 +11,7 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.cluster.membership import Membership
 from hsparse.errors import BadRequest, Forbidden, StoreFailed, TooLarge
-from hsparse.model.principal import ANONYMOUS, Principal
+from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.access import MOST_FOLDERS, FileRights, domain_path
 from hsparse.testing.dict_data_node import DictDataNode

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.clock import SystemClock
-from hsparse.model.objid import new_id, new_root_id
+from hsparse.model.ids import new_id, new_root_id
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.object_json import (
     RECORD_WEIGHT,

@@ -18,7 +18,7 @@ from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.rest_client import RestClient
 from hsparse.wire.record_message import Forget
-from tests.model.type_strategies import counted, text
+from tests.model.type_strategies import length_prefixed, text
 from tests.sn.value_client import BINARY, create, value_client
 
 TEXT = text("H5T_VARIABLE")
@@ -37,7 +37,7 @@ async def written(client: RestClient) -> Dataset:
 
 
 def _bytes(words: list[str]) -> bytes:
-    return b"".join(counted(TEXT, word) for word in words)
+    return b"".join(length_prefixed(TEXT, word) for word in words)
 
 
 SELECTIONS: list[Selection] = [
@@ -53,7 +53,7 @@ async def test_pieces_are_within_the_limit(selection: Selection, limit: int) -> 
     async with value_client() as client:
         fanout = ChunkFanout(client.service.owners, await written(client))
         pieces = [piece async for piece in fanout.pages(selection, (), limit)]
-        model = [counted(TEXT, WORDS[at]) for at in selection.offsets().tolist()]
+        model = [length_prefixed(TEXT, WORDS[at]) for at in selection.offsets().tolist()]
         assert [word for piece in pieces for word in piece] == model
         assert all(len(piece.heap) <= limit or piece.size == 1 for piece in pieces)
 

@@ -15,8 +15,8 @@ from hsparse.format.selections.encoded_selection import decode_selection
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.format.structured.region import decode_vlen_region, encode_vlen_region
 from hsparse.model.datatype import parse_type
-from hsparse.model.json_form import to_json
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.json_values import to_json
+from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.http.content_type import ARROW as ARROW_TYPE
 from hsparse.sn.http.content_type import JSON
@@ -30,7 +30,7 @@ from hsparse.testing.direct_door import dataset_record
 from hsparse.testing.door import Kind
 from hsparse.testing.rest_client import RestClient
 from hsparse.wire.record_message import CreateObject, Forget
-from tests.model.type_strategies import counted, text
+from tests.model.type_strategies import length_prefixed, text
 from tests.sn.value_client import ARROW, BINARY, create, sparse, value_client
 
 SHAPE = (40, 30)
@@ -70,8 +70,8 @@ def a_value(kind: str, rng: np.random.Generator) -> Any:
     return ints if kind == "ints" else [int(rng.integers(99)), word, [ints, [], ints]]
 
 
-def column(item: Any, values: list[Any]) -> VariableArray:
-    return VariableArray.of([counted(item, value) for value in values])
+def column(item: Any, values: list[Any]) -> VlenArray:
+    return VlenArray.of([length_prefixed(item, value) for value in values])
 
 
 def body(item: Any, points: list[tuple[int, ...]], values: list[Any], media: str) -> Any:
@@ -147,7 +147,7 @@ async def test_programs_of_writes_reads_and_erasures(client: RestClient, kind: s
     assert reply["value"] == [[model.get((row, n), fill) for n in range(30)] for row in range(2, 25, 3)]
     reply = await client("GET", f"{path}/value", accept=BINARY)
     wanted = [model.get((row, n), fill) for row in range(40) for n in range(30)]
-    assert reply.body == b"".join(counted(item, value) for value in wanted)
+    assert reply.body == b"".join(length_prefixed(item, value) for value in wanted)
     defined = await client("GET", f"{path}/defined", accept=BINARY)
     assert set(map(tuple, decode_selection(defined.body).coords().tolist())) == set(model)
     places = (await client("GET", f"{path}/defined", select="[0:20,0:20]"))["selection"].get(
@@ -161,7 +161,7 @@ async def test_dense_writes_and_fields(client: RestClient) -> None:
     path = await create(client, SHAPE, RECORD, layout=sparse(16, 7), fillValue=KINDS["record"][1])
     rows = [[[n, "w" * n, [[n]]] for n in range(3)] for _ in range(2)]
     assert (await client("PUT", f"{path}/value", {"value": rows}, select="[15:17,6:9]")).status == 200
-    data = b"".join(counted(RECORD, [n, "x", []]) for n in range(2))
+    data = b"".join(length_prefixed(RECORD, [n, "x", []]) for n in range(2))
     assert (await client("PUT", f"{path}/value", data, select="[0,0:2]")).status == 200
     sent = {"value": [["new"], ["more"]], "points": [[15, 7], [20, 20]], "fields": "t"}
     assert (await client("PUT", f"{path}/value", sent)).status == 200
@@ -230,9 +230,9 @@ async def test_pieces_are_within_a_page_and_in_order(nodes: int, selection: Sele
     await owners.apply(CreateObject(record["id"], record))
     dataset = Dataset.of(record)
     fanout = ChunkFanout(owners, dataset)
-    words = {2 * n: counted(TEXT, "w" * size) for n, size in enumerate(SIZES)}
+    words = {2 * n: length_prefixed(TEXT, "w" * size) for n, size in enumerate(SIZES)}
     places = Points((400,), np.array(list(words), np.uint64)[:, None])
-    await fanout.write(places, VariableArray.of(words.values()))
+    await fanout.write(places, VlenArray.of(words.values()))
     read = DefinedRead(dataset, fanout, page)
     pieces = [piece async for piece in read.pieces(selection)]
     found = [(int(at), word) for (column,), values in pieces for at, word in zip(column, values, strict=True)]

@@ -20,7 +20,7 @@ from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
-from hsparse.model.objid import new_id, new_root_id
+from hsparse.model.ids import new_id, new_root_id
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, ChunkFanout

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hsparse.model.datatype import parse_type
-from hsparse.model.json_form import from_json, to_json
+from hsparse.model.json_values import from_json, to_json
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
-from tests.model.type_strategies import BOOLEAN, OBJECT, REGION, counted, text, values_of
+from tests.model.type_strategies import BOOLEAN, OBJECT, REGION, length_prefixed, text, values_of
 from tests.model.type_strategies import ITEMS as ITEMS_OF_ALL
 from tests.sn.value_client import BINARY, create, sparse, value_client
 
@@ -83,7 +83,7 @@ async def read_bytes(client: RestClient, path: str, **query: Any) -> bytes:
 
 
 def packed(item: Any, values: Any) -> bytes:
-    return b"".join(counted(item, value) for value in np.asarray(values, object).reshape(-1))
+    return b"".join(length_prefixed(item, value) for value in np.asarray(values, object).reshape(-1))
 
 
 SELECTIONS = [
@@ -184,11 +184,11 @@ async def test_an_answer_in_bounded_pieces(client: RestClient) -> None:
 async def test_fill_values(client: RestClient, item: Any, fill: Any, shown: Any, coded: bool) -> None:
     properties: dict[str, Any] = {} if fill is None else {"fillValue": fill}
     if coded and fill is not None:
-        data = base64.b64encode(counted(item, fill)).decode()
+        data = base64.b64encode(length_prefixed(item, fill)).decode()
         properties = {"fillValue": data, "fillValue_encoding": "base64"}
     path = await create(client, [7], item, layout={"class": "H5D_CHUNKED", "dims": [3]}, **properties)
     assert await read_json(client, path) == [shown] * 7
-    assert await read_bytes(client, path, select="[2:5]") == counted(item, shown) * 3
+    assert await read_bytes(client, path, select="[2:5]") == length_prefixed(item, shown) * 3
     element = parse_type(item).element
     empty = to_json(from_json([0], (1,), element), element)[0] if item in (TEXT, INTS) else shown
     assert (await client("PUT", f"{path}/value", {"value": [empty]}, select="[4:5]")).status == 200
@@ -210,7 +210,7 @@ async def test_spaces_of_one_and_of_none(client: RestClient, shape: Any, item: A
         }.get(item["class"], [1, "a", [[1]], ["x", "y"], True])
         assert (await client("PUT", f"{path}/value", {"value": value})).status == 200
         assert await read_json(client, path) == value
-        assert await read_bytes(client, path) == counted(item, value)
+        assert await read_bytes(client, path) == length_prefixed(item, value)
         return
     assert await read_json(client, path) == []
     assert await read_bytes(client, path) == b""
@@ -242,7 +242,7 @@ async def test_fields(client: RestClient) -> None:
     assert await read_json(client, path, fields="pair:n") == [[["a", "b"], n] for n in range(3)]
     assert await read_json(client, path, fields="n") == [[n] for n in range(3)]
     assert await read_bytes(client, path, fields="ok:größe") == b"".join(
-        b"\1" + counted(TEXT, "t" * n) for n in range(3)
+        b"\1" + length_prefixed(TEXT, "t" * n) for n in range(3)
     )
     assert (await client("GET", f"{path}/value", fields="nope")).status == 400
     assert (await client("PUT", f"{path}/value", {"value": [7, 8, 9]}, fields="n")).status == 200
@@ -280,7 +280,7 @@ async def test_fixed_types_that_are_no_numbers(client: RestClient, item: Any, va
     path = await create(
         client, [2, 3], item, layout={"class": "H5D_CHUNKED", "dims": [1, 2]}, fillValue=value
     )
-    one = counted(item, value)
+    one = length_prefixed(item, value)
     assert await read_json(client, path) == [[value] * 3] * 2
     assert (await client("PUT", f"{path}/value", empty * 6)).status == 200
     assert (await client("PUT", f"{path}/value", {"value": [[value]] * 2}, select="[:,1]")).status == 200
@@ -358,17 +358,17 @@ async def test_any_type_and_values(data: st.DataObject) -> None:
         model = [fill] * 9
         model[1:4], model[4:6] = rows[:3], rows[3:]
         assert (await client("PUT", f"{path}/value", {"value": rows[:3]}, select="[1:4]")).status == 200
-        body = b"".join(counted(item, row) for row in rows[3:])
+        body = b"".join(length_prefixed(item, row) for row in rows[3:])
         assert (await client("PUT", f"{path}/value", body, select="[4:6]")).status == 200
         assert await read_json(client, path) == model
-        assert await read_bytes(client, path) == b"".join(counted(item, row) for row in model)
+        assert await read_bytes(client, path) == b"".join(length_prefixed(item, row) for row in model)
         assert (
             await client("PUT", f"{path}/attributes/a", {"type": item, "shape": [9], "value": model})
         ).status == 201
         shown = await client("GET", f"{path}/attributes/a")
         assert shown["value"] == model
         reply = await client("GET", f"{path}/attributes/a/value", accept=BINARY)
-        assert reply.body == b"".join(counted(item, row) for row in model)
+        assert reply.body == b"".join(length_prefixed(item, row) for row in model)
         assert (await client("PUT", f"{path}/attributes/a/value", bytes(reply.body))).status == 200
         assert (await client("GET", f"{path}/attributes/a"))["value"] == model
 
@@ -403,7 +403,7 @@ ANY_JSON = st.recursive(
 def bodies(draw: st.DrawFn) -> tuple[Any, list[Any]]:
     """Draw a type, and bodies for two elements: bytes that are right, changed or of nothing, and JSON."""
     item = draw(ITEMS_OF_ALL)
-    raw = counted(item, draw(values_of(item))) * 2
+    raw = length_prefixed(item, draw(values_of(item))) * 2
     found: list[Any] = [raw]
     for _ in range(3):
         flipped = bytearray(raw)

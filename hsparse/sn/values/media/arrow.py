@@ -21,8 +21,8 @@ from hsparse.errors import BadRequest
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
 from hsparse.model.element import Element
-from hsparse.model.json_form import Values
-from hsparse.model.variable_array import VariableArray, join
+from hsparse.model.json_values import Values
+from hsparse.model.vlen_array import VlenArray, join
 from hsparse.sn.context import Context
 from hsparse.sn.http.content_type import ARROW as ARROW_TYPE
 from hsparse.sn.http.stream import respond_stream
@@ -83,7 +83,7 @@ class ArrowWriter:
         self._sink = io.BytesIO()
         self._writer = ipc.StreamWriter.from_writable(self._sink)
 
-    def batch(self, columns: Sequence[Array], values: Array | VariableArray) -> bytes:
+    def batch(self, columns: Sequence[Array], values: Array | VlenArray) -> bytes:
         """Return the bytes of one record batch: a column of coordinates a dimension, and the values."""
         children = [
             na.c_array_from_buffers(_kind(kind), len(column), [None, np.ascontiguousarray(column, kind)])
@@ -99,13 +99,13 @@ class ArrowWriter:
         """Return the stream's last bytes; without any batch these are the schema and an empty one."""
         head = b""
         if not self._started:
-            none = np.zeros(0, self._dtype) if self._element is None else VariableArray.of([])
+            none = np.zeros(0, self._dtype) if self._element is None else VlenArray.of([])
             head = self.batch([np.zeros(0, kind) for kind in self._dim_types], none)
         self._writer.close()
         return head + self._taken()
 
-    def _values(self, values: Array | VariableArray) -> Any:
-        if isinstance(values, VariableArray):
+    def _values(self, values: Array | VlenArray) -> Any:
+        if isinstance(values, VlenArray):
             assert self._element is not None
             return _variable_column(self._value_schema, values, self._element)
         native = values.dtype.newbyteorder("=") if self._is_number else values.dtype
@@ -132,7 +132,7 @@ def _variable_type(element: Element) -> Any:
     return RUNS[column_form(element)]() if numbers is None else na.list_(_kind(numbers))
 
 
-def _variable_column(schema: Any, values: VariableArray, element: Element) -> Any:
+def _variable_column(schema: Any, values: VlenArray, element: Element) -> Any:
     offsets, data = vlen_buffers(values, element)
     numbers = numbers_of(element)
     if numbers is None:
@@ -155,9 +155,9 @@ def read_arrow(data: bytes | bytearray, rank: int, dtype: np.dtype[Any]) -> tupl
 
 def read_vlen_arrow(
     data: bytes | bytearray, rank: int, element: Element
-) -> tuple[NDArray[np.uint64], VariableArray]:
+) -> tuple[NDArray[np.uint64], VlenArray]:
     """Return the same of elements of variable length."""
-    coords, values = [np.zeros((0, rank), np.uint64)], [VariableArray.of([])]
+    coords, values = [np.zeros((0, rank), np.uint64)], [VlenArray.of([])]
     for length, columns in read_batches(data):
         coords.append(_coords(length, columns, rank))
         values.append(vlen_values(_column(columns, VALUE), element))

@@ -3,7 +3,7 @@
 Elements of variable length as Arrow columns.
 
 A string is a `utf8` or, where its character set is ASCII, a `binary` element; a sequence of numbers a `list`.
-Anything else is a `binary` element with the bytes of its counted form.
+Anything else is a `binary` element with the bytes of its length-prefixed form.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
-from hsparse.model.counted import prefixed, split, unprefixed
-from hsparse.model.element import Element, Fixed, Sequence, Text
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.element import Element, Fixed, VlenSequence, VlenString
+from hsparse.model.length_prefixed import add_prefixes, split_elements, strip_prefixes
+from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.values.media.arrow_reader import Column
 
 NUMBERS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"})
@@ -48,26 +48,26 @@ class ColumnForm(Enum):
 
 def column_form(element: Element) -> ColumnForm:
     """Return what a column of such elements holds."""
-    if isinstance(element, Text):
+    if isinstance(element, VlenString):
         return ColumnForm.UTF8 if dict(element.dtype.metadata or {}).get("vlen") is str else ColumnForm.BINARY
     return ColumnForm.BINARY if numbers_of(element) is None else ColumnForm.LIST
 
 
 def numbers_of(element: Element) -> np.dtype[Any] | None:
     """Return the type of the numbers of which elements are sequences, None for other elements."""
-    base = element.base if isinstance(element, Sequence) else None
+    base = element.base if isinstance(element, VlenSequence) else None
     return base.dtype if isinstance(base, Fixed) and is_number(base.dtype) else None
 
 
-def vlen_buffers(values: VariableArray, element: Element) -> tuple[NDArray[np.int32], NDArray[Any]]:
+def vlen_buffers(values: VlenArray, element: Element) -> tuple[NDArray[np.int32], NDArray[Any]]:
     """Return the offsets, (n + 1,), of elements, (n,), in a column's bytes or numbers, and these.
 
     `BadRequest` for text that is no UTF-8 where it must be.
     """
     numbers = numbers_of(element)
-    if numbers is None and not isinstance(element, Text):
+    if numbers is None and not isinstance(element, VlenString):
         return values.offsets.astype(np.int32), values.heap
-    data, sizes = unprefixed(values)
+    data, sizes = strip_prefixes(values)
     if numbers is not None:
         return _offsets(sizes // numbers.itemsize), data.view(numbers).astype(numbers.newbyteorder("="))
     offsets = _offsets(sizes)
@@ -76,7 +76,7 @@ def vlen_buffers(values: VariableArray, element: Element) -> tuple[NDArray[np.in
     return offsets, data
 
 
-def vlen_values(column: Column, element: Element) -> VariableArray:
+def vlen_values(column: Column, element: Element) -> VlenArray:
     """Return a column as elements, (n,); `BadRequest` when it does not fit them."""
     if column.values is None or column.offsets is None:
         raise BadRequest(
@@ -89,14 +89,14 @@ def vlen_values(column: Column, element: Element) -> VariableArray:
         if not column.is_list:
             raise BadRequest(f"Column value must hold lists of {numbers}.")
         cast = as_numbers(data, numbers).astype(numbers)
-        return prefixed(cast.view(np.uint8), sizes * numbers.itemsize)
+        return add_prefixes(cast.view(np.uint8), sizes * numbers.itemsize)
     if column.is_list:
         raise BadRequest("Column value must hold strings or binary elements, not lists.")
-    if isinstance(element, Text):
-        return prefixed(data, sizes)
-    found = split(data.data, element, (len(sizes),))
+    if isinstance(element, VlenString):
+        return add_prefixes(data, sizes)
+    found = split_elements(data.data, element, (len(sizes),))
     if not np.array_equal(found.sizes, sizes):
-        raise BadRequest("Column value must hold elements in counted form, each the bytes of one.")
+        raise BadRequest("Column value must hold elements in length-prefixed form, each the bytes of one.")
     return found
 
 

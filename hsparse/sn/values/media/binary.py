@@ -19,7 +19,7 @@ from hsparse.format.fields import parse_fields
 from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.selection import Selection
 from hsparse.format.value_arrays import ValueArrays
-from hsparse.model.json_form import Values
+from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.http.content_type import BINARY as BINARY_TYPE
 from hsparse.sn.http.stream import MAX_WHOLE_BODY, respond_stream

@@ -21,7 +21,7 @@ from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import selection_json
 from hsparse.format.value_arrays import ValueArrays
-from hsparse.model.json_form import Values
+from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.http.content_type import ARROW as ARROW_TYPE
 from hsparse.sn.http.content_type import JSON as JSON_TYPE

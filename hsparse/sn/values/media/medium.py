@@ -10,7 +10,7 @@ from aiohttp import web
 
 from hsparse.format.selections.selection import Selection
 from hsparse.format.value_arrays import ValueArrays
-from hsparse.model.json_form import Values
+from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout

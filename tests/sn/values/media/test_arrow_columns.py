@@ -14,11 +14,11 @@ from nanoarrow import ipc
 
 from hsparse.errors import BadRequest
 from hsparse.model.datatype import parse_type
-from hsparse.model.element import Text
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.element import VlenString
+from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.values.media.arrow import ArrowWriter, read_vlen_arrow
 from hsparse.sn.values.media.arrow_columns import ColumnForm, column_form
-from tests.model.type_strategies import ITEMS, counted, text, values_of
+from tests.model.type_strategies import ITEMS, length_prefixed, text, values_of
 
 TEXT = text("H5T_VARIABLE")
 INTS = {"class": "H5T_VLEN", "base": "H5T_STD_U16BE"}
@@ -28,15 +28,15 @@ STEPPED = {"class": "H5T_VLEN", "base": "H5T_IEEE_F32BE"}
 
 @st.composite
 def columns(draw: st.DrawFn) -> tuple[Any, list[bytes]]:
-    items = st.sampled_from([INTS, STEPPED, TEXT]) | ITEMS.filter(lambda item: parse_type(item).is_variable)
+    items = st.sampled_from([INTS, STEPPED, TEXT]) | ITEMS.filter(lambda item: parse_type(item).is_vlen)
     item = draw(items)
-    return item, [counted(item, value) for value in draw(st.lists(values_of(item), max_size=6))]
+    return item, [length_prefixed(item, value) for value in draw(st.lists(values_of(item), max_size=6))]
 
 
 @given(columns())
 def test_what_is_written_is_read(drawn: tuple[Any, list[bytes]]) -> None:
     item, values = drawn
-    element, array = parse_type(item).element, VariableArray.of(values)
+    element, array = parse_type(item).element, VlenArray.of(values)
     writer = ArrowWriter((100, 2**40), np.dtype(object), element)
     places = [np.arange(len(values)), np.arange(len(values)) + 2**33]
     data = writer.batch(places, array) + writer.batch(places, array) + writer.end()
@@ -58,13 +58,13 @@ def test_what_is_written_is_read(drawn: tuple[Any, list[bytes]]) -> None:
 def test_nanoarrow_reads_what_is_written(item: Any, values: list[Any]) -> None:
     element = parse_type(item).element
     writer = ArrowWriter((10,), np.dtype(object), element)
-    array = VariableArray.of([counted(item, value) for value in values])
+    array = VlenArray.of([length_prefixed(item, value) for value in values])
     data = writer.batch([np.arange(3)], array) + writer.end()
     rows = na.ArrayStream.from_readable(data).read_all().to_pylist()
     assert [row["dim_0"] for row in rows] == [0, 1, 2]
     if column_form(element) is ColumnForm.BINARY:
-        plain = isinstance(element, Text)
-        values = [value.encode() if plain else counted(item, value) for value in values]
+        plain = isinstance(element, VlenString)
+        values = [value.encode() if plain else length_prefixed(item, value) for value in values]
     assert [row["value"] for row in rows] == values
 
 
@@ -98,7 +98,7 @@ def test_strings_of_every_form(kind: Any) -> None:
     words = ["ä", "", "text"]
     values = [word.encode() for word in words] if "binary" in kind.__name__ else words
     _, found = read_vlen_arrow(stream(kind(), values), 1, parse_type(TEXT).element)
-    assert list(found) == [counted(TEXT, word) for word in words]
+    assert list(found) == [length_prefixed(TEXT, word) for word in words]
 
 
 @pytest.mark.parametrize(("kind", "offset"), [(na.list_, "<i4"), (na.large_list, "<i8")])
@@ -106,7 +106,7 @@ def test_lists_of_every_form(kind: Any, offset: str) -> None:
     """Numbers of another type are taken where they fit; a column may begin inside its numbers."""
     data = list_stream(np.array([1, 3, 3, 4], offset), np.array([9, 1, 2, 65535], "<u4"), kind)
     _, found = read_vlen_arrow(data, 1, parse_type(INTS).element)
-    assert list(found) == [counted(INTS, value) for value in ([1, 2], [], [65535])]
+    assert list(found) == [length_prefixed(INTS, value) for value in ([1, 2], [], [65535])]
 
 
 def test_what_columns_hold() -> None:
@@ -128,7 +128,7 @@ BAD: list[tuple[Any, bytes, str]] = [
     (INTS, list_stream(np.array([0, 1], "<i4"), np.array([70_000], "<u4")), "do not fit"),
     (INTS, list_stream(np.array([0, 1], "<i4"), np.array([1.5], "<f4"), child=na.float32), "does not fit"),
     (LISTS, stream(na.binary(), [b"\2\0\0\0"]), "as their type says"),
-    (LISTS, stream(na.binary(), [bytes(8), b""]), "counted form"),
+    (LISTS, stream(na.binary(), [bytes(8), b""]), "length-prefixed form"),
 ]
 
 
@@ -142,8 +142,8 @@ def test_a_column_that_does_not_fit(item: Any, data: bytes, reason: str) -> None
 def test_changed_bytes_are_refused_or_other_values(data: st.DataObject) -> None:
     """Never another error, and never more elements than the bytes can hold."""
     item = data.draw(st.sampled_from([TEXT, INTS]))
-    array = VariableArray.of(
-        [counted(item, value) for value in data.draw(st.lists(values_of(item), max_size=5))]
+    array = VlenArray.of(
+        [length_prefixed(item, value) for value in data.draw(st.lists(values_of(item), max_size=5))]
     )
     element = parse_type(item).element
     writer = ArrowWriter((100,), np.dtype(object), element)

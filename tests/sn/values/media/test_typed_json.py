@@ -9,8 +9,8 @@ import pytest
 
 from hsparse.errors import BadRequest
 from hsparse.format.selections.selection import Orthogonal
-from hsparse.model.json_form import to_json
-from hsparse.model.variable_array import VariableArray
+from hsparse.model.json_values import to_json
+from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.records.dataset import Dataset
 from tests.model.type_strategies import text
 
@@ -46,7 +46,7 @@ def dataset(item: Any, *dims: int) -> Dataset:
 def test_of_variable_length(item: Any, fields: tuple[str, ...], value: Any, stored: Any) -> None:
     one = dataset(item, 1, 2)
     found = typed_json(value, one, Orthogonal.all(one.extent), fields)
-    assert isinstance(found, VariableArray)
+    assert isinstance(found, VlenArray)
     assert to_json(found, one.spec.datatype.element) == stored
     assert not one.arrays.is_exact
 
@@ -64,7 +64,7 @@ def test_of_variable_length(item: Any, fields: tuple[str, ...], value: Any, stor
 def test_some_fields(fields: tuple[str, ...], value: Any, pieces: list[bytes]) -> None:
     one = dataset(PAIR, 2)
     found = typed_json(value, one, Orthogonal.all(one.extent), fields)
-    assert isinstance(found, VariableArray)
+    assert isinstance(found, VlenArray)
     assert list(found) == pieces
 
 

@@ -1,0 +1,122 @@
+"""What a data node must be told to decode and encode a dataset's chunks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Unsupported
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import parse_filters, record_size, without_shuffles
+from hsparse.format.filters.hsds import parse_hsds_filters
+from hsparse.model.datatype import Datatype, parse_type
+from hsparse.model.file_backed import (
+    is_file_backed,
+)
+from hsparse.model.initial_values import arange_values, fill_bytes, parse_initializer
+from hsparse.model.layout import Json, chunk_dims, is_sparse, is_structured
+from hsparse.model.vlen_array import VlenArray
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSpec:
+    """A dataset's chunks: taken from its record by the service node, sent with every chunk message.
+
+    `type` is the HDF5/JSON type item. `dims` are the chunk's dimensions in elements, `fill` is one
+    element's bytes in the file type, in length-prefixed form where their number varies (empty: all zero).
+    `filters` has one pipeline a section: one for a dense chunk, two for a sparse one (selection, fixed-size
+    values), three for a structured one of a variable-length type, sparse or dense (with the heap).
+    `generation` rises when a shrink of the dataset's extent begins, and when it is finished.
+    `arange` is what unwritten elements are instead of the fill value (`hsparse.model.initial_values`).
+    """
+
+    dataset: str
+    type: Any
+    dims: tuple[int, ...]
+    sparse: bool
+    fill: bytes
+    filters: tuple[tuple[Filter, ...], ...]
+    generation: int = 0
+    arange: tuple[float, ...] = ()
+
+    @property
+    def datatype(self) -> Datatype:
+        """The type of an element as it is stored."""
+        return parse_type(self.type)
+
+    @property
+    def structured(self) -> bool:
+        """Say whether chunks are structured chunks: sparse ones are, and dense ones may be."""
+        return self.sparse or len(self.filters) > 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type of an element as it is stored."""
+        return self.datatype.element_dtype
+
+    @property
+    def fill_value(self) -> NDArray[Any]:
+        """The fill value of a fixed-size type, an array of no dimensions; `Unsupported` of another type."""
+        dtype = self.dtype
+        if dtype.hasobject:
+            raise Unsupported("This is not supported for elements of variable length; read them as they are.")
+        if not self.fill:
+            return np.zeros((), dtype)
+        return np.frombuffer(self.fill, np.uint8).view(dtype).reshape(())
+
+    def fill_of(self, scaled: tuple[int, ...]) -> NDArray[Any]:
+        """Return what is where nothing was written in a chunk, of no dimensions or the chunk's."""
+        if not self.arange:
+            return self.fill_value
+        (count,) = self.dims
+        return arange_values(self.arange, scaled[0] * count, count, self.dtype)
+
+    @property
+    def vlen_fill(self) -> VlenArray:
+        """The fill value of a variable-length type, an array of no dimensions."""
+        return VlenArray.of([self.fill or bytes(self.datatype.element.min_size)], ())
+
+
+def chunk_spec(record: Json) -> ChunkSpec:
+    """Return what a data node must know of a dataset's chunks; `BadRequest` names what is wrong."""
+    properties = record.get("creationProperties") or {}
+    fixed = [
+        chunk_dims(record),
+        is_sparse(record),
+        is_structured(record),
+        is_file_backed(record),
+        record["type"],
+        properties.get("filters") or [],
+        properties.get("initializer"),
+    ]
+    fill = {key: properties[key] for key in ("fillValue", "fillValue_encoding") if key in properties}
+    text = json.dumps([*fixed, fill], separators=(",", ":"))
+    return _chunk_spec(record["id"], text, record.get("generation", 0))
+
+
+@lru_cache(maxsize=4096)
+def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
+    dims, sparse, structured, linked, item, filters, initializer, fill = json.loads(text)
+    datatype = parse_type(item)
+    chunk_bytes = prod(dims) * datatype.guessed_size
+    if structured or linked:  # what lies in a file has gone through HDF5's own filters
+        pipelines = parse_filters(
+            filters,
+            datatype.element.file_size,
+            sparse=sparse,
+            chunk_bytes=chunk_bytes,
+            record_size=record_size(dims),
+            heap=structured and datatype.is_vlen,
+        )
+    else:
+        pipelines = (parse_hsds_filters(filters, datatype.guessed_size, chunk_bytes),)
+        if datatype.is_vlen:
+            pipelines = tuple(without_shuffles(pipeline) for pipeline in pipelines)
+    arange = parse_initializer(initializer, len(dims), datatype.element, sparse=sparse)
+    return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation, arange)

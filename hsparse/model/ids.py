@@ -1,0 +1,181 @@
+"""Ids of objects and jobs, and the store keys that follow from them.
+
+Schema v2; `h5json.objid` has the rules for objects. A job's key, `db/.jobs/...`, is one that no server takes for a
+domain's or an object's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+
+from h5json import objid as h5id
+
+from hsparse.clock import Clock
+from hsparse.errors import BadRequest, NotFound
+
+COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
+MAP_FOLDER = ".map/"
+JOB_PREFIX = "j-"
+JOB_FOLDER = "db/.jobs/"
+JOB_SUFFIX = ".json"
+_ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6}")
+_JOB_ID = re.compile("j-[0-9a-f]{12}-[0-9a-f]{12}-[0-9a-f]{16}")
+
+
+def new_root_id(clock: Clock) -> str:
+    """Return a new root group's id: its second half is the first, each digit rotated by 8."""
+    half = clock.token(8).hex()
+    return _format("g", half + "".join(h5id.hexRot(digit) for digit in half))
+
+
+def new_id(collection: str, root: str, clock: Clock) -> str:
+    """Return a new id in `collection` (`groups`, `datasets`, `datatypes`) of the domain of `root`."""
+    return derived_id(collection, root, clock.token(8))
+
+
+def derived_id(collection: str, root: str, digest: bytes) -> str:
+    """Return the id in `collection` of the domain of `root` that has the first 8 bytes of `digest`."""
+    return _format(
+        {"groups": "g", "datasets": "d", "datatypes": "t"}[collection],
+        domain_hex(root) + digest[:8].hex(),
+    )
+
+
+def _format(prefix: str, digits: str) -> str:
+    return f"{prefix}-{digits[:8]}-{digits[8:16]}-{digits[16:20]}-{digits[20:26]}-{digits[26:32]}"
+
+
+@lru_cache(maxsize=16384)
+def check_id(id: str, collection: str | None = None) -> str:
+    """Return `id` when it is well formed (and in `collection`); `BadRequest` otherwise."""
+    if _ID.fullmatch(id) is None or not h5id.isSchema2Id(id):
+        raise BadRequest(f"{id!r} is not an object id.")
+    if collection is not None and COLLECTIONS[id[0]] != collection:
+        raise BadRequest(f"{id!r} is not the id of one of the {collection}.")
+    return id
+
+
+def collection_of(id: str) -> str:
+    """Return `groups`, `datasets` or `datatypes`."""
+    return COLLECTIONS[id[0]]
+
+
+def domain_hex(id: str) -> str:
+    """Return the 16 hex digits that all ids of a domain share."""
+    return id[2:10] + id[11:19]
+
+
+def is_root(id: str) -> bool:
+    return id.startswith("g-") and bool(h5id.isRootObjId(id))
+
+
+def summary_id(root: str) -> str:
+    """Return the id of a domain's summary, which is a record too: `s-<uuid1>`."""
+    return f"s-{root[2:19]}"
+
+
+@lru_cache(maxsize=16384)
+def storage_key(id: str) -> str:
+    """Return the key of a record: of an object id, a summary's, a job's, or a domain path that begins with `/`."""
+    if id.startswith("/"):
+        return f"{id[1:]}/.domain.json".lstrip("/")
+    if id.startswith("s-"):
+        return f"db/{id[2:]}/.info.json"
+    if is_job_id(id):
+        return job_key(id)
+    digits = h5id.getIdHexChars(id)
+    base = f"db/{digits[:8]}-{digits[8:16]}"
+    if is_root(id):
+        return f"{base}/.group.json"
+    kind = {"g": "group", "d": "dataset", "t": "datatype"}[id[0]]
+    return f"{base}/{id[0]}/{digits[16:20]}-{digits[20:26]}-{digits[26:32]}/.{kind}.json"
+
+
+def domain_prefix(root: str) -> str:
+    """Return the prefix of every key of a domain's objects."""
+    digits = domain_hex(root)
+    return f"db/{digits[:8]}-{digits[8:]}/"
+
+
+@lru_cache(maxsize=16384)
+def chunk_prefix(dataset: str) -> str:
+    """Return the prefix of a dataset's keys: its record's and its chunks'."""
+    return storage_key(dataset).removesuffix(".dataset.json")
+
+
+def tree_prefix(id: str) -> str:
+    """Return the prefix of what belongs to a root group's domain, or to a dataset."""
+    return chunk_prefix(id) if id.startswith("d-") else domain_prefix(id)
+
+
+def chunk_key(dataset: str, scaled: tuple[int, ...]) -> str:
+    """Return the key of a chunk: `db/<uuid1>/d/<uuid2>/<i>_<j>_<k>`; of a scalar dataset's only one, `0`."""
+    return chunk_prefix(dataset) + chunk_name(scaled)
+
+
+def chunk_name(scaled: Sequence[int]) -> str:
+    """Return what a chunk is called in its dataset, and its key ends in: `<i>_<j>_<k>`, of a scalar `0`."""
+    return "_".join(map(str, scaled)) or "0"
+
+
+def map_key(dataset: str) -> str:
+    """Return the key of a dataset's chunk map.
+
+    It has so many components that no server of schema v2 takes it for a chunk's, which has five or six; and it is
+    below the dataset's prefix, so that it goes with the chunks.
+    """
+    return f"{chunk_prefix(dataset)}{MAP_FOLDER}v1/rows"
+
+
+def is_map_key(key: str) -> bool:
+    """Say whether a key below a domain's prefix is a chunk map's."""
+    return f"/{MAP_FOLDER}" in key
+
+
+def chunk_of_key(key: str) -> tuple[int, ...] | None:
+    """Return the scaled coordinates in a chunk's key, None when the key is not a chunk's."""
+    name = key.rpartition("/")[2]
+    parts = name.split("_")
+    return tuple(map(int, parts)) if all(part.isascii() and part.isdigit() for part in parts) else None
+
+
+# --- jobs -------------------------------------------------------------------------------------------
+
+
+def new_job_id(owner: str, clock: Clock) -> str:
+    """Return an id for a job of a user: those of one user begin alike, and sort by when they were made."""
+    return f"{JOB_PREFIX}{_owner_digits(owner)}-{int(clock.now() * 1000):012x}-{clock.token(8).hex()}"
+
+
+def is_job_id(id: str) -> bool:
+    """Say whether the id of a record is a job's."""
+    return id.startswith(JOB_PREFIX)
+
+
+def check_job_id(id: str) -> str:
+    """Return a job's id; `NotFound` for what is none."""
+    if _JOB_ID.fullmatch(id) is None:
+        raise NotFound(f"There is no job {id[:80]!r}.")
+    return id
+
+
+def job_key(id: str) -> str:
+    """Return the key of a job's record."""
+    return f"{JOB_FOLDER}{id.removeprefix(JOB_PREFIX)}{JOB_SUFFIX}"
+
+
+def job_id_of_key(key: str) -> str:
+    """Return the id of the job whose record has this key."""
+    return JOB_PREFIX + key.removeprefix(JOB_FOLDER).removesuffix(JOB_SUFFIX)
+
+
+def job_key_prefix(owner: str) -> str:
+    """Return what the keys of a user's jobs begin with; so may another user's, it has a hash of the name."""
+    return f"{JOB_FOLDER}{_owner_digits(owner)}-"
+
+
+def _owner_digits(owner: str) -> str:
+    return blake2b(owner.encode(), digest_size=6).hexdigest()

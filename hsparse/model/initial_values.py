@@ -1,0 +1,166 @@
+"""Fill values: as creation properties name them, and as one element's bytes.
+
+What unwritten elements are instead of the fill value: `["arange", "--start=10", "--step=2"]`, as HSDS has it.
+
+Element i of a dataset of one dimension is then start + i * step; of integers both are integers.
+
+The values a new dataset is given with its creation.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.model.attribute import decode_base64, unpack_elements
+from hsparse.model.dataspace import Shape, dims_of, num_elements
+from hsparse.model.datatype import Datatype
+from hsparse.model.element import Element, Fixed
+from hsparse.model.json_values import Values, from_json
+from hsparse.model.length_prefixed import split_elements
+from hsparse.model.non_finite import name_non_finite
+from hsparse.model.vlen_array import VlenArray
+
+
+def parse_fill_value(properties: dict[str, Any], datatype: Datatype) -> dict[str, Any]:
+    """Return the `fillValue` and `fillValue_encoding` of creation properties in their stored form.
+
+    A float that JSON has no number for is stored as `"nan"`, `"inf"` or `"-inf"`.
+    """
+    encoding = properties.get("fillValue_encoding")
+    if encoding not in (None, "None", "base64"):
+        raise BadRequest(f"fillValue_encoding must be base64, not {encoding!r}.")
+    if properties.get("fillValue") is None:
+        return {}
+    fill_bytes(properties, datatype)
+    if encoding == "base64":
+        return {"fillValue": properties["fillValue"], "fillValue_encoding": "base64"}
+    return {"fillValue": name_non_finite(properties["fillValue"])}
+
+
+def fill_bytes(properties: dict[str, Any], datatype: Datatype) -> bytes:
+    """Return one element's bytes in the file type, empty when they are all zero or nothing was asked.
+
+    A variable-length fill value has the length-prefixed form (`hsparse.model.length_prefixed`), in base64 too.
+    """
+    value = properties.get("fillValue")
+    if value is None or (datatype.is_vlen and value in ("", 0)):
+        return b""
+    convert = _decode if properties.get("fillValue_encoding") == "base64" else _convert
+    data = convert(value, datatype)
+    return data if any(data) else b""
+
+
+def _decode(value: Any, datatype: Datatype) -> bytes:
+    if not isinstance(value, str):
+        raise BadRequest("A fillValue in base64 must be a string.")
+    try:
+        data = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise BadRequest(f"The fillValue is not valid base64: {error}.") from error
+    if not isinstance(datatype.element, Fixed):
+        return split_elements(data, datatype.element, ()).heap.tobytes()
+    if len(data) != datatype.dtype.itemsize:
+        raise BadRequest(
+            f"The fillValue has {len(data)} bytes; an element of the type has {datatype.dtype.itemsize}."
+        )
+    return data
+
+
+def _convert(value: Any, datatype: Datatype) -> bytes:
+    element = datatype.element
+    if isinstance(element, Fixed) and element.dtype.subdtype is not None and not isinstance(value, list):
+        # An array type's fill value may be one for all its elements.
+        base, shape = element.dtype.subdtype
+        return _convert(value, Datatype(None, Fixed(base))) * prod(shape)
+    try:
+        values = from_json(value, (), element)
+    except BadRequest as error:
+        raise BadRequest(f"The fillValue {value!r} does not fit the type: {error.message}") from error
+    return values.heap.tobytes() if isinstance(values, VlenArray) else values.tobytes()
+
+
+Arange = tuple[float, ...]
+"""`(start, step)`, or nothing."""
+MAX_NUMBER = 2**63
+
+
+def parse_initializer(value: Any, rank: int, element: Element, *, sparse: bool) -> Arange:
+    """Return what creation property `initializer` (None: not given) asks for; `BadRequest` for what is not known."""
+    if value is None or value == []:
+        return ()
+    words = value.split() if isinstance(value, str) else value
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise BadRequest(f"The initializer must be a list of strings, not {value!r:.80}.")
+    if words[:1] != ["arange"]:
+        raise BadRequest(f"The initializer {words[:1]} is not known; there is arange.")
+    kind = element.dtype.kind if isinstance(element, Fixed) and element.dtype.names is None else ""
+    if rank != 1 or sparse or kind not in ("i", "u", "f"):
+        raise BadRequest(
+            "The initializer arange is for dense datasets of one dimension, of integers or floats."
+        )
+    given: dict[str, float] = {"--start": 0.0, "--step": 1.0} if kind == "f" else {"--start": 0, "--step": 1}
+    for word in words[1:]:
+        name, _, text = word.partition("=")
+        if name not in given:
+            raise BadRequest(f"The initializer arange takes --start= and --step=, not {word[:40]!r}.")
+        given[name] = _number(text, kind)
+    return given["--start"], given["--step"]
+
+
+def arange_values(arange: Arange, first: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the elements from number `first` on, (count,); integers beyond the type wrap around."""
+    start, step = arange
+    if dtype.kind == "f":
+        return (start + np.arange(first, first + count, dtype=np.float64) * step).astype(dtype)
+    # modulo 2^64, of which every narrower type keeps the end
+    base = np.uint64((int(start) + first * int(step)) % 2**64)
+    with np.errstate(over="ignore"):
+        values = base + np.arange(count, dtype=np.uint64) * np.uint64(int(step) % 2**64)
+    return values.astype(f"{dtype.kind}8").astype(dtype)
+
+
+def _number(text: str, kind: str) -> float:
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise BadRequest(f"{text[:40]!r} in the initializer is no number.") from error
+    if kind == "f":
+        if not math.isfinite(number):
+            raise BadRequest(f"{text[:40]!r} in the initializer is not finite.")
+        return number
+    if not number.is_integer() or abs(number) >= MAX_NUMBER:
+        raise BadRequest(f"{text[:40]!r} in the initializer of integers is no integer below 2^63.")
+    return int(text) if text.lstrip("+-").isdigit() else int(number)
+
+
+MAX_INITIAL_BYTES = 128 * 1024 * 1024
+
+
+def parse_initial_value(value: Any, shape: Shape, datatype: Datatype) -> Values:
+    """Return the values of a whole dataset, in its shape, from JSON; `BadRequest` when they do not fit."""
+    _check(shape, datatype)
+    return from_json(value, dims_of(shape) or (), datatype.element)
+
+
+def parse_initial_bytes(text: Any, shape: Shape, datatype: Datatype) -> Values:
+    """Return the same from base64 of the packed elements, which are counted where they vary in size."""
+    _check(shape, datatype)
+    return unpack_elements(decode_base64(text), shape, datatype)
+
+
+def _check(shape: Shape, datatype: Datatype) -> None:
+    if shape["class"] == "H5S_NULL":
+        raise BadRequest("A dataset with a null dataspace has no value; leave it out.")
+    size = num_elements(shape) * datatype.guessed_size
+    if size > MAX_INITIAL_BYTES:
+        raise TooLarge(
+            f"The value would have {size} bytes; the limit is {MAX_INITIAL_BYTES}: write it by selections."
+        )

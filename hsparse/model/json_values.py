@@ -1,0 +1,352 @@
+"""Values of any datatype as JSON: numbers, text, `[...]` for compounds, arrays and sequences.
+
+Booleans are true and false, enums and bitfields integers, complex numbers `[r, i]`, opaque values base64 (`""`
+when all zero), object references text, region references objects. Floats that JSON has no number for come in as
+their names too (`"nan"`, `"inf"`, `"-inf"`), and go out as floats.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable
+from itertools import accumulate, chain, pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest
+from hsparse.model.element import (
+    PREFIX_SIZE,
+    ArrayOfVlen,
+    Compound,
+    Element,
+    Fixed,
+    Region,
+    VlenSequence,
+    VlenString,
+)
+from hsparse.model.length_prefixed import Buffer
+from hsparse.model.region_reference import region_bytes, region_json
+from hsparse.model.vlen_array import VlenArray
+
+Values = NDArray[Any] | VlenArray
+FAILURES = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, UnicodeError)
+
+
+# --- from JSON ------------------------------------------------------------------------------------
+
+
+def from_json(value: Any, dims: tuple[int, ...], element: Element) -> Values:
+    """Return JSON values in the shape `dims`; `BadRequest` when they do not fit.
+
+    Dimensions of one element may be left out, and so may all but one: what is not nested as `dims` says is taken
+    for a list of all elements or, of one element, for that element itself.
+    """
+    failure: Exception | None = None
+    for shape in _nestings(dims):
+        try:
+            leaves = _leaves(value, shape)
+            return _pack(leaves, element, dims)
+        except FAILURES as error:
+            failure = failure or error
+    raise BadRequest(f"The value does not fit {prod(dims)} elements of its type: {_reason(failure)}.")
+
+
+def _nestings(dims: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the nestings in which elements of shape `dims` may come, the right one first."""
+    narrow = tuple(dim for dim in dims if dim != 1)
+    found = [dims, narrow, (prod(dims),)] + ([()] if prod(dims) == 1 else [])
+    return list(dict.fromkeys(found))
+
+
+def _reason(error: Exception | None) -> str:
+    text = str(error.args[0]) if error is not None and error.args else type(error).__name__
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _leaves(value: Any, dims: tuple[int, ...]) -> list[Any]:
+    """Return the values `dims` deep in lists, in row-major order; `ValueError` for lists of other lengths."""
+    found = [value]
+    for dim in dims:
+        for part in found:
+            if not isinstance(part, list | tuple) or len(part) != dim:
+                raise ValueError(f"{_short(part)} is no list of {dim}")
+        found = list(chain.from_iterable(found))
+    return found
+
+
+def _pack(leaves: list[Any], element: Element, dims: tuple[int, ...]) -> Values:
+    with np.errstate(over="raise", invalid="raise"):
+        if isinstance(element, Fixed):
+            array = fixed_array(leaves, element.dtype)
+            return array.reshape(dims + array.shape[1:])
+        return VlenArray.of(_pieces(leaves, element), dims)
+
+
+def fixed_array(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return JSON values as a column of a fixed-size type, (n, ...); an array type adds its dimensions."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        leaves = [leaf for value in values for leaf in _leaves(value, shape)]
+        inner = fixed_array(leaves, base)
+        return inner.reshape(len(values), *shape, *inner.shape[1:])
+    if dtype.names is not None:
+        array = np.zeros(len(values), dtype)
+        rows = _rows(values, len(dtype.names))
+        for place, name in enumerate(dtype.names):
+            array[name] = fixed_array([row[place] for row in rows], dtype[name])
+        return array
+    if dtype.kind == "S":
+        return np.array([_text(value, dtype.itemsize) for value in values], dtype)
+    if dtype.kind == "V":
+        return np.frombuffer(b"".join(_opaque(value, dtype.itemsize) for value in values), dtype)
+    return _numbers(values, dtype)
+
+
+def _rows(values: list[Any], count: int) -> list[Any]:
+    for value in values:
+        if not isinstance(value, list | tuple) or len(value) != count:
+            raise ValueError(f"a compound needs a list of its {count} fields, not {_short(value)}")
+    return values
+
+
+def _numbers(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return numbers as they are: numpy itself would cut fractions, and read numbers in text."""
+    allowed: tuple[type, ...] = (int, float) if dtype.kind == "f" else (int,)
+    if dtype.kind != "f" and float in set(map(type, values)):
+        values = [_whole(value) for value in values]
+    for kind in set(map(type, values)):
+        if not issubclass(kind, allowed) and not (dtype.kind == "f" and kind in (str, type(None))):
+            raise ValueError(f"a {kind.__name__} is no {'float' if dtype.kind == 'f' else 'integer'}")
+    if dtype.kind == "f":
+        names = [value for value in values if isinstance(value, str)]
+        if any(name not in ("nan", "inf", "-inf", "NaN", "Infinity", "-Infinity") for name in names):
+            raise ValueError("a text is no float")
+    result = np.array(values, dtype)
+    if result.ndim != 1:
+        raise ValueError("lists are nested too deeply")
+    return result
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _text(value: Any, size: int) -> bytes:
+    data = _bytes(value)
+    if len(data) > size:
+        raise ValueError(f"a string has {len(data)} bytes of {size}")
+    return data
+
+
+def _bytes(value: Any) -> bytes:
+    """Return text as UTF-8; 0 and None, which stand where nothing was ever set, as the empty text."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return value
+    if value is None or (value == 0 and type(value) is int):
+        return b""
+    raise ValueError(f"{_short(value)} is no text")
+
+
+def _opaque(value: Any, size: int) -> bytes:
+    """Return base64 as bytes; what has the type's size as it is, is text, as h5pyd 0.24 sends attributes."""
+    if not isinstance(value, str):
+        raise ValueError(f"{_short(value)} is no base64 text")
+    plain = value.encode()
+    try:
+        data = base64.b64decode(value, validate=True)
+        if len(data) == size or (len(data) < size and len(plain) != size):
+            return data.ljust(size, b"\0")
+    except binascii.Error:
+        pass
+    if len(plain) == size:
+        return plain
+    raise ValueError(f"{_short(value)} is no base64 of at most {size} bytes")
+
+
+def _pieces(values: list[Any], element: Element) -> list[bytes]:
+    """Return each value's length-prefixed form, a column at a time."""
+    if isinstance(element, Fixed):
+        data, size = fixed_array(values, element.dtype).tobytes(), element.dtype.itemsize
+        return [data[at : at + size] for at in range(0, len(data), size)]
+    if isinstance(element, VlenString):
+        return [_counted(_bytes(value)) for value in values]
+    if isinstance(element, Region):
+        return [_counted(region_bytes(value)) for value in values]
+    if isinstance(element, ArrayOfVlen):
+        leaves = [leaf for value in values for leaf in _leaves(value, element.dims)]
+        return _joined(_pieces(leaves, element.base), [prod(element.dims)] * len(values))
+    if isinstance(element, Compound):
+        rows = _rows(values, len(element.parts))
+        columns = (_pieces([row[i] for row in rows], part) for i, part in enumerate(element.parts))
+        return [b"".join(row) for row in zip(*columns, strict=True)]
+    lists = [_list(value) for value in values]
+    items = _pieces(list(chain.from_iterable(lists)), element.base)
+    return [_counted(data) for data in _joined(items, map(len, lists))]
+
+
+def _list(value: Any) -> list[Any]:
+    if value is None or (value == 0 and type(value) is int):
+        return []  # never set
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{_short(value)} is no list")
+    return list(value)
+
+
+def _joined(pieces: list[bytes], lengths: Iterable[int]) -> list[bytes]:
+    bounds = pairwise(accumulate(lengths, initial=0))
+    return [b"".join(pieces[first:last]) for first, last in bounds]
+
+
+def _counted(data: bytes) -> bytes:
+    return len(data).to_bytes(PREFIX_SIZE, "little") + data
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# --- to JSON --------------------------------------------------------------------------------------
+
+
+def to_json(values: Values, element: Element) -> Any:
+    """Return values as JSON has them, nested in their shape.
+
+    `BadRequest` for text that is no UTF-8 and for bytes that are no region reference: JSON has no place for them.
+    """
+    if not isinstance(values, VlenArray):
+        return array_json(values)
+    read, data = _reader(element), values.heap.data
+    try:
+        return _nested([read(data, at)[0] for at in values.offsets[:-1].tolist()], values.shape)
+    except ValueError as error:
+        raise _no_json(error) from error
+
+
+def array_json(array: NDArray[Any]) -> Any:
+    """Return an array of a fixed-size type as JSON has it; `BadRequest` for text that is no UTF-8."""
+    try:
+        return fixed_json(array)
+    except ValueError as error:
+        raise _no_json(error) from error
+
+
+def _no_json(error: ValueError) -> BadRequest:
+    return BadRequest(
+        f"The values cannot be written as JSON ({_reason(error)}): ask for application/octet-stream."
+    )
+
+
+def fixed_json(array: NDArray[Any]) -> Any:
+    """Return an array of a fixed-size type as JSON; `ValueError` for text that is no UTF-8."""
+    if array.dtype.names is not None:
+        flat = array.reshape(-1)
+        columns = [fixed_json(flat[name]) for name in array.dtype.names]
+        return _nested(list(map(list, zip(*columns, strict=True))), array.shape)
+    if array.dtype.kind == "S":
+        return _nested([text.decode() for text in array.reshape(-1).tolist()], array.shape)
+    if array.dtype.kind == "V":
+        size, data = array.dtype.itemsize, array.tobytes()
+        return _nested([_base64(data[at : at + size]) for at in range(0, len(data), size)], array.shape)
+    return array.tolist()
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode() if any(data) else ""
+
+
+def _nested(flat: list[Any], dims: tuple[int, ...]) -> Any:
+    """Return a list of `dims`, nested; of no dimensions its one element."""
+    if not dims:
+        return flat[0]
+    for dim in reversed(dims[1:]):
+        count = len(flat) // dim if dim else prod(dims[:-1])
+        flat = [flat[at * dim : (at + 1) * dim] for at in range(count)]
+    return flat if prod(dims) else _empty(dims)
+
+
+def _empty(dims: tuple[int, ...]) -> Any:
+    return [_empty(dims[1:]) for _ in range(dims[0])] if len(dims) > 1 and dims[0] else []
+
+
+Reader = Callable[[Buffer, int], tuple[Any, int]]
+"""`read(data, at)` returns a part as JSON, and where it ends; the data were split before, so they fit."""
+
+
+def _reader(element: Element) -> Reader:
+    if isinstance(element, Fixed):
+        return _fixed_reader(element.dtype)
+    if isinstance(element, VlenString):
+        return _run_reader(lambda data: data.decode())
+    if isinstance(element, Region):
+        return _run_reader(region_json)
+    if isinstance(element, VlenSequence):
+        if isinstance(element.base, Fixed):
+            dtype = element.base.dtype
+            return _run_reader(lambda data: fixed_json(_column(data, dtype)))
+        return _sequence_reader(_reader(element.base))
+    if isinstance(element, ArrayOfVlen):
+        return _array_reader(element.dims, _reader(element.base))
+    return _record_reader([_reader(part) for part in element.parts])
+
+
+def _column(data: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
+    return np.ndarray((len(data) // dtype.itemsize,), dtype, data)
+
+
+def _fixed_reader(dtype: np.dtype[Any]) -> Reader:
+    def read(data: Buffer, at: int) -> tuple[Any, int]:
+        end = at + dtype.itemsize
+        return fixed_json(_column(bytes(data[at:end]), dtype))[0], end
+
+    return read
+
+
+def _run_reader(convert: Callable[[bytes], Any]) -> Reader:
+    def read(data: Buffer, at: int) -> tuple[Any, int]:
+        begin = at + PREFIX_SIZE
+        end = begin + int.from_bytes(data[at:begin], "little")
+        return convert(bytes(data[begin:end])), end
+
+    return read
+
+
+def _sequence_reader(inner: Reader) -> Reader:
+    def read(data: Buffer, at: int) -> tuple[Any, int]:
+        begin = at + PREFIX_SIZE
+        end = begin + int.from_bytes(data[at:begin], "little")
+        found, at = [], begin
+        while at < end:
+            value, at = inner(data, at)
+            found.append(value)
+        return found, end
+
+    return read
+
+
+def _array_reader(dims: tuple[int, ...], inner: Reader) -> Reader:
+    def read(data: Buffer, at: int) -> tuple[Any, int]:
+        found = []
+        for _ in range(prod(dims)):
+            value, at = inner(data, at)
+            found.append(value)
+        return _nested(found, dims), at
+
+    return read
+
+
+def _record_reader(parts: list[Reader]) -> Reader:
+    def read(data: Buffer, at: int) -> tuple[Any, int]:
+        found = []
+        for part in parts:
+            value, at = part(data, at)
+            found.append(value)
+        return found, at
+
+    return read

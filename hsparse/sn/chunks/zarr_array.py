@@ -1,0 +1,119 @@
+"""Dense datasets as zarr arrays (zarr storage specification, version 2): chunks are what HDF5's filters made."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from hsparse.errors import Unsupported
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import BLOSC, COMPRESSORS, DEFLATE, FLETCHER32, SHUFFLE, ZSTD
+from hsparse.model.attribute import attribute_value_json
+
+Json = dict[str, Any]
+GROUP: Json = {"zarr_format": 2}
+PLAIN = ("H5T_INTEGER", "H5T_FLOAT", "H5T_STRING", "H5T_ENUM", "H5T_BITFIELD")
+"""The classes of attributes that zarr has too."""
+OWN = (
+    "CLASS",
+    "NAME",
+    "DIMENSION_LIST",
+    "REFERENCE_LIST",
+    "DIMENSION_LABELS",
+    "_Netcdf4Dimid",
+    "_NCProperties",
+)
+"""Attributes that say how HDF5 and netCDF keep dimension scales, as xarray leaves them out."""
+DIMENSIONS = "_ARRAY_DIMENSIONS"
+
+
+def zarr_array(
+    shape: Sequence[int], chunk: Sequence[int], dtype: np.dtype[Any], fill: bytes, pipeline: Sequence[Filter]
+) -> Json:
+    """Return the `.zarray` of a dense dataset; `fill` is one element's bytes, empty for zero.
+
+    Zero is told as none, which readers take for zero: xarray would mask a fill value wherever it is.
+    `Unsupported` where zarr has no such type or filter.
+    """
+    return {
+        "zarr_format": 2,
+        "shape": list(shape),
+        "chunks": list(chunk),
+        "dtype": zarr_type(dtype),
+        "fill_value": _fill(fill, dtype) if fill else None,
+        "order": "C",
+        # As filters, not as a compressor: what HDF5's pipeline makes is undone in its order, whatever that is.
+        "filters": [_codec(filter) for filter in pipeline] or None,
+        "compressor": None,
+        "dimension_separator": ".",
+    }
+
+
+def zarr_type(dtype: np.dtype[Any]) -> Any:
+    """Return a type as zarr has it: numpy's name or, of a compound, the list of its fields."""
+    if dtype.names is not None:
+        return [[name, zarr_type(dtype[name])] for name in dtype.names]
+    if dtype.subdtype is not None or dtype.kind not in "biufSV":
+        raise Unsupported(f"zarr has no type for elements like {dtype}; read values, or the map in JSON.")
+    return dtype.str
+
+
+def zarr_attributes(record: Json, dimensions: Sequence[str] | None) -> Json:
+    """Return the `.zattrs` of a record: attributes of plain types, and the names of an array's dimensions."""
+    found: Json = {name: attribute_value_json(stored) for name, stored in plain_attributes(record)}
+    return found if dimensions is None else found | {DIMENSIONS: list(dimensions)}
+
+
+def plain_attributes(record: Json) -> Iterator[tuple[str, Json]]:
+    """Yield names and stored forms of a record's attributes of plain types that have a value and are the user's."""
+    for name, stored in (record.get("attributes") or {}).items():
+        kind = stored["type"].get("class") if isinstance(stored["type"], dict) else None
+        if kind in PLAIN and name not in OWN and "encoding" not in stored and stored.get("value") is not None:
+            yield name, stored
+
+
+def scales_of(record: Json) -> list[str]:
+    """Return the id of the first dimension scale attached to each dimension, empty where there is none."""
+    rank = len(record["shape"].get("dims") or ())
+    value = ((record.get("attributes") or {}).get("DIMENSION_LIST") or {}).get("value")
+    if not isinstance(value, list) or len(value) != rank:
+        return [""] * rank
+    return [
+        some[0].rpartition("/")[2] if isinstance(some, list) and some and isinstance(some[0], str) else ""
+        for some in value
+    ]
+
+
+def is_scale(record: Json) -> bool:
+    """Say whether a dataset is a dimension scale, which its own dimension is called after."""
+    stored = (record.get("attributes") or {}).get("CLASS") or {}
+    return stored.get("value") == "DIMENSION_SCALE" and len(record["shape"].get("dims") or ()) == 1
+
+
+def _fill(fill: bytes, dtype: np.dtype[Any]) -> Any:
+    if dtype.names is not None or dtype.kind in "SV":
+        return base64.b64encode(fill).decode()
+    value = np.frombuffer(fill, dtype)[0].item()
+    if isinstance(value, float) and value - value != 0:
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _codec(filter: Filter) -> Json:
+    values = filter.values
+    if filter.id == SHUFFLE:
+        return {"id": "shuffle", "elementsize": values[0]}
+    if filter.id == DEFLATE:
+        return {"id": "zlib", "level": values[0] if values else 6}
+    if filter.id == ZSTD:
+        return {"id": "zstd", "level": values[0] if values else 3}
+    if filter.id == FLETCHER32:
+        return {"id": "fletcher32"}
+    if filter.id == BLOSC and len(values) > 6:
+        cname = COMPRESSORS[values[6]]
+        return {"id": "blosc", "cname": cname, "clevel": values[4], "shuffle": values[5], "blocksize": 0}
+    raise Unsupported(f"zarr has no filter like HDF5's with id {filter.id}; read values, or the map in JSON.")

@@ -1,0 +1,274 @@
+"""The REST API's filters: every form a client may use, where sections go, and what is refused.
+
+However a filter is asked for, it is told by class, id and name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsparse.errors import BadRequest, Unsupported
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import (
+    NBIT,
+    SCALEOFFSET,
+    SPELLINGS,
+    filters_to_json,
+    parse_filters,
+    record_size,
+)
+
+SHUFFLE = {"class": "H5Z_FILTER_SHUFFLE", "id": 2, "name": "shuffle"}
+DEFLATE = {"class": "H5Z_FILTER_DEFLATE", "id": 1, "level": 9, "name": "deflate"}
+
+
+def dense(*items: Any) -> tuple[Filter, ...]:
+    (pipeline,) = parse_filters(items, 4, sparse=False, chunk_bytes=4000)
+    return pipeline
+
+
+def sparse(*items: Any) -> tuple[tuple[Filter, ...], ...]:
+    return parse_filters(items, 4, sparse=True, chunk_bytes=4000, record_size=6)
+
+
+def user(id: int, *parameters: int) -> dict[str, Any]:
+    return {"class": "H5Z_FILTER_USER", "id": id, "name": "mine", "parameters": list(parameters)}
+
+
+@pytest.mark.parametrize(
+    ("forms", "expected"),
+    [
+        ([DEFLATE, {"id": 1, "level": 9}, {"name": "gzip", "level": 9}, user(1, 9)], Filter(1, (9,))),
+        (["gzip", "deflate", "zlib", 1, {"class": "H5Z_FILTER_DEFLATE"}], Filter(1, (4,))),
+        (["shuffle", 2, SHUFFLE, {"class": "H5Z_FILTER_SHUFFLE"}], Filter(2, (4,))),
+        (["fletcher32", 3, {"class": "H5Z_FILTER_FLETCHER32"}], Filter(3, (), optional=False)),
+        (["lzf", 32000, user(32000)], Filter(32000, (4, 0x0105, 4000))),
+        (["blosc", "blosclz", 32001, user(32001)], Filter(32001, (2, 2, 4, 4000, 5, 1, 0))),
+        ([user(32001, 0, 0, 0, 0, 7, 2, 5)], Filter(32001, (2, 2, 4, 4000, 7, 2, 5))),
+        ([user(32001, 2, 2, 8, 99, 7, 2, 5)], Filter(32001, (2, 2, 4, 4000, 7, 2, 5))),
+        (["lz4hc", 32005, {"class": "H5Z_FILTER_LZ4HC"}], Filter(32001, (2, 2, 4, 4000, 5, 1, 2))),
+        (["lz4", 32004, {"class": "H5Z_FILTER_LZ4", "level": 1}], Filter(32004, (0,))),
+        ([user(32004, 4096)], Filter(32004, (4096,))),
+        (["bitshuffle", 32008, user(32008)], Filter(32008, (0, 4, 4))),
+        ([user(32008, 0, 2), user(32008, 0, 4, 8, 0, 2)], Filter(32008, (0, 4, 4, 0, 2))),
+        ([user(32008, 0, 4, 8)], Filter(32008, (0, 4, 4))),
+        ([user(32008, 64, 3, 22)], Filter(32008, (0, 4, 4, 64, 3, 22))),
+        (["zstd", 32015, user(32015)], Filter(32015, (3,))),
+        ([user(32015, 9), {"class": "H5Z_FILTER_ZSTD", "level": 9}], Filter(32015, (9,))),
+    ],
+    ids=lambda value: str(value.id) if isinstance(value, Filter) else "",
+)
+def test_every_form_means_the_same_filter(forms: list[Any], expected: Filter) -> None:
+    for form in forms:
+        assert dense(form) == (expected,)
+
+
+def test_filters_keep_their_order() -> None:
+    assert dense(SHUFFLE, DEFLATE, "fletcher32") == (
+        Filter(2, (4,)),
+        Filter(1, (9,)),
+        Filter(3, (), optional=False),
+    )
+
+
+def test_no_filters_are_none_for_a_dense_layout() -> None:
+    assert dense() == dense("none") == ()
+
+
+def test_blosc_shuffles_no_elements_of_more_than_255_bytes() -> None:
+    (filter,) = parse_filters(["blosc"], 300, sparse=False, chunk_bytes=900)[0]
+    assert filter.values == (2, 2, 1, 900, 5, 1, 0)
+
+
+def test_a_sparse_layout_without_filters_compresses_the_selection() -> None:
+    assert sparse() == ((Filter(2, (6,)), Filter(1, (2,))), ())
+    assert sparse("none") == ((), ())
+
+
+def test_a_filter_without_a_section_applies_to_all() -> None:
+    assert sparse(SHUFFLE, DEFLATE) == (
+        (Filter(2, (6,)), Filter(1, (9,))),
+        (Filter(2, (4,)), Filter(1, (9,))),
+    )
+
+
+def test_a_filter_with_a_section_applies_to_it_alone() -> None:
+    assert sparse(
+        {**DEFLATE, "section": "H5_SECTION_SELECTION"}, {**SHUFFLE, "section": "H5_SECTION_FIXED"}
+    ) == (
+        (Filter(1, (9,)),),
+        (Filter(2, (4,)),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("gzipp", "'gzipp' is unknown; deflate, .* work"),
+        (77, "77 is unknown"),
+        (True, "True is unknown"),
+        (None, "None is unknown"),
+        (["gzip"], "unknown"),
+        ({}, "unknown"),
+        ({"class": "H5Z_FILTER_MAFISC"}, "MAFISC' is unknown"),
+        ({"class": ["gzip"]}, "unknown"),
+        ({"class": "H5Z_FILTER_USER", "name": "mine"}, "'mine' is unknown"),
+        ({"class": "H5Z_FILTER_DEFLATE", "id": 2}, "id 1, not 2"),
+        ({**DEFLATE, "level": 10}, "level .* 0 to 9, not 10"),
+        ({**DEFLATE, "level": -1}, "not -1"),
+        ({**DEFLATE, "level": "9"}, "integer"),
+        ({**DEFLATE, "level": True}, "integer"),
+        ({"name": "zstd", "level": 23}, "0 to 22"),
+        ({"name": "lz4", "level": 10}, "0 to 9"),
+        (user(1, 10), "not 10"),
+        (user(32001, 0, 0, 0, 0, 10), "level"),
+        (user(32001, 0, 0, 0, 0, 5, 3), "shuffle"),
+        (user(32001, 0, 0, 0, 0, 5, 1, 6), "compressor"),
+        (user(32004, 2**31), "block size"),
+        (user(32008, 12), "multiple of 8"),
+        (user(32008, 8, 1), "compression"),
+        (user(32008, 8, 3, 23), "level"),
+        ({**user(32015), "parameters": [-1]}, "32-bit"),
+        ({**user(32015), "parameters": [2**32]}, "32-bit"),
+        ({**user(32015), "parameters": "3"}, "32-bit"),
+        ({**SHUFFLE, "section": "H5_SECTION_FIXED"}, "only sparse"),
+    ],
+    ids=str,
+)
+def test_what_is_not_valid_is_named(item: Any, message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
+        dense(item)
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [("H5_SECTION_VL", "fixed size"), ("fixed", "use one of"), (1, "use one of"), ([], "use one of")],
+    ids=str,
+)
+def test_a_section_that_is_not_there_is_refused(section: Any, message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
+        sparse({**SHUFFLE, "section": section})
+
+
+def variable(*items: Any, is_sparse: bool = True) -> tuple[tuple[Filter, ...], ...]:
+    return parse_filters(items, 16, sparse=is_sparse, chunk_bytes=4000, record_size=6, heap=True)
+
+
+def test_variable_length_data_has_a_third_section() -> None:
+    """References are of one size and can be shuffled, what is on the heap cannot."""
+    level = Filter(1, (9,))
+    assert variable(SHUFFLE, DEFLATE) == ((Filter(2, (6,)), level), (Filter(2, (16,)), level), (level,))
+    assert variable(SHUFFLE, DEFLATE, is_sparse=False) == ((), (Filter(2, (16,)), level), (level,))
+    assert variable({**DEFLATE, "section": "H5_SECTION_VL"}) == ((), (), (level,))
+    assert variable({**DEFLATE, "section": "H5_SECTION_FIXED"}) == ((), (level,), ())
+    assert variable("blosc")[2] == (Filter(32001, (2, 2, 1, 4000, 5, 1, 0)),)
+    with pytest.raises(BadRequest, match="dense layout"):
+        variable({**DEFLATE, "section": "H5_SECTION_SELECTION"}, is_sparse=False)
+
+
+def test_places_and_references_are_compressed_by_default() -> None:
+    places, references, values = variable()
+    assert places == (Filter(2, (6,)), Filter(1, (2,)))
+    assert references == (Filter(2, (16,)), Filter(1, (2,)))
+    assert values == ()
+    assert variable(is_sparse=False) == ((), references, ())
+    assert variable("none") == ((), (), ())
+
+
+@pytest.mark.parametrize("name", ["szip", "nbit", "scaleoffset", "snappy"])
+def test_filters_of_the_api_that_do_not_work_are_told(name: str) -> None:
+    for item in (name, {"class": f"H5Z_FILTER_{name.upper()}"}):
+        with pytest.raises(Unsupported, match=f"{name} is not available; deflate, .* work"):
+            dense(item)
+
+
+def test_bitshuffle_behind_what_changes_the_size_is_refused() -> None:
+    for item in (DEFLATE, "fletcher32", "bitshuffle"):
+        with pytest.raises(BadRequest, match="bitshuffle must come before"):
+            dense(item, "bitshuffle")
+    assert len(dense(SHUFFLE, "bitshuffle")) == 2
+
+
+def test_more_than_32_filters_are_refused() -> None:
+    assert len(dense(*[SHUFFLE] * 32)) == 32
+    for parse in (dense, sparse):
+        with pytest.raises(BadRequest, match="32"):
+            parse(*[SHUFFLE] * 33)
+
+
+@pytest.mark.parametrize("items", ["gzip", {"class": "H5Z_FILTER_DEFLATE"}, 1, None], ids=str)
+def test_what_is_no_list_is_refused(items: Any) -> None:
+    with pytest.raises(BadRequest, match="must be a list"):
+        parse_filters(items, 4, sparse=False, chunk_bytes=4)
+
+
+json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.sampled_from(["gzip", "H5Z_FILTER_USER"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["class", "id", "name", "level", "parameters", "section"]), inner, max_size=4
+        )
+    ),
+)
+
+
+@given(st.lists(json, max_size=3), st.booleans(), st.booleans())
+def test_any_json_is_parsed_or_refused(items: list[Any], is_sparse: bool, heap: bool) -> None:
+    with contextlib.suppress(BadRequest, Unsupported):
+        pipelines = parse_filters(items, 4, sparse=is_sparse, chunk_bytes=4, heap=heap)
+        assert len(pipelines) == (3 if heap else 1 + is_sparse)
+
+
+@pytest.mark.parametrize(
+    ("dims", "size"),
+    [((), 2), ((65535,), 2), ((65536,), 4), ((255, 257), 4), ((256, 256), 8), ((10, 20, 30), 6)],
+    ids=str,
+)
+def test_a_record_is_rank_times_the_coordinates_width(dims: tuple[int, ...], size: int) -> None:
+    assert record_size(dims) == size
+
+
+GZIP = {"class": "H5Z_FILTER_DEFLATE", "id": 1, "name": "gzip"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("gzip", GZIP),
+        ("deflate", {**GZIP, "name": "deflate"}),
+        ("H5Z_FILTER_DEFLATE", GZIP),
+        (1, GZIP),
+        ({"id": 1, "level": 4}, {**GZIP, "level": 4}),
+        ({"class": "H5Z_FILTER_DEFLATE"}, GZIP),
+        (
+            {"class": "H5Z_FILTER_DEFLATE", "name": "deflate", "level": 0},
+            {**GZIP, "name": "deflate", "level": 0},
+        ),
+        ({"class": "H5Z_FILTER_USER", "id": 32004}, {"class": "H5Z_FILTER_LZ4", "id": 32004, "name": "lz4"}),
+        ({"name": "zstd"}, {"class": "H5Z_FILTER_ZSTD", "id": 32015, "name": "zstd"}),
+        ("none", "none"),
+        ({"class": "H5Z_FILTER_NONE"}, {"class": "H5Z_FILTER_NONE"}),
+        (77, 77),
+    ],
+)
+def test_a_filter_is_told_by_class_id_and_name(asked: Any, told: Any) -> None:
+    assert filters_to_json([asked]) == [told]
+    assert filters_to_json([told]) == [told]
+
+
+@pytest.mark.parametrize("id", sorted(set(SPELLINGS) - {NBIT, SCALEOFFSET}))
+def test_what_is_told_means_the_same(id: int) -> None:
+    (told,) = filters_to_json([id])
+    assert told["id"] == id
+    options: dict[str, Any] = {"sparse": False, "chunk_bytes": 800}
+    assert parse_filters([told], 8, **options) == parse_filters([id], 8, **options)

@@ -1,0 +1,209 @@
+"""Filters: libhdf5 reads what they write and the other way round; masks, limits and damage."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, Corrupt, Unsupported
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.pipeline import decode, encode
+from tests.format.filters.filter_cases import CASES, pipeline
+
+DTYPES = ("<u1", ">i2", "<f8", "S3", "V12", "V300")
+LENGTHS = (1, 7, 8, 63, 777, 5000)
+
+
+@pytest.fixture(scope="module")
+def file() -> Iterator[h5py.File]:
+    with h5py.File("filters.h5", "w", driver="core", backing_store=False) as opened:
+        yield opened
+
+
+def make(dtype: str, length: int, spread: int) -> NDArray[Any]:
+    """Return elements with random bytes below `spread`: compressible or, with 256, not at all."""
+    rng = np.random.default_rng([length, spread])
+    size = np.dtype(dtype).itemsize
+    data = rng.integers(1, spread, size * length, dtype=np.uint8, endpoint=spread < 256)
+    return data.view(dtype)
+
+
+def as_bytes(array: NDArray[Any]) -> bytes:
+    return array.tobytes()
+
+
+def create(file: h5py.File, name: str, array: NDArray[Any], title: str | None = None) -> h5py.Dataset:
+    return file.create_dataset(title, array.shape, array.dtype, chunks=array.shape, **CASES[name][1])
+
+
+def arrays(dtype: str) -> Iterator[NDArray[Any]]:
+    for length in LENGTHS:
+        for spread in (3, 256):
+            yield make(dtype, length, spread)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", CASES)
+def test_this_reads_libhdf5(name: str, dtype: str, file: h5py.File) -> None:
+    for array in arrays(dtype):
+        data = as_bytes(array)
+        dataset = create(file, name, array)
+        dataset[:] = array
+        mask, stored = dataset.id.read_direct_chunk((0,))
+        assert bytes(decode(pipeline(name, array.itemsize, len(data)), stored, mask, len(data))) == data
+
+
+@pytest.mark.parametrize("optional", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_libhdf5_reads_this(name: str, optional: bool, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "ours.h5", "w") as file:
+        for dtype in DTYPES:
+            for number, array in enumerate(arrays(dtype)):
+                data = as_bytes(array)
+                filters = tuple(
+                    replace(filter, optional=optional) for filter in pipeline(name, array.itemsize, len(data))
+                )
+                output, mask = encode(filters, data)
+                assert optional or mask == 0
+                assert bytes(decode(filters, output, mask, len(data))) == data
+                assert bytes(decode(filters, output, mask, None)) == data
+                dataset = create(file, name, array, f"{dtype}-{number}")
+                dataset.id.write_direct_chunk((0,), bytes(output), mask)
+    # libhdf5 heeds the mask of a direct write once the file has been opened again.
+    with h5py.File(tmp_path / "ours.h5") as file:
+        for dtype in DTYPES:
+            for number, array in enumerate(arrays(dtype)):
+                assert as_bytes(file[f"{dtype}-{number}"][:]) == as_bytes(array)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_client_values_are_what_libhdf5_stores(name: str, file: h5py.File) -> None:
+    dataset = file.create_dataset(None, (100,), "<f8", chunks=(100,), **CASES[name][1])
+    plist = dataset.id.get_create_plist()
+    stored = [plist.get_filter(place) for place in range(plist.get_nfilters())]
+    ours = pipeline(name, 8, 800)
+    assert [(filter.id, filter.values) for filter in ours] == [(id, values) for id, _, values, _ in stored]
+    assert [filter.optional for filter in ours] == [bool(flags & 1) for _, flags, _, _ in stored]
+
+
+@pytest.mark.parametrize("name", ["lzf", "blosc-lz4-shuffle"])
+def test_what_does_not_get_smaller_is_skipped_as_libhdf5_does(name: str, file: h5py.File) -> None:
+    array = make("<u1", 500, 256)
+    dataset = create(file, name, array)
+    dataset[:] = array
+    assert dataset.id.read_direct_chunk((0,)) == (1, as_bytes(array))
+    output, mask = encode(pipeline(name, 1, 500), as_bytes(array))
+    assert (mask, bytes(output)) == (1, as_bytes(array))
+
+
+def test_an_optional_filter_that_fails_sets_its_bit() -> None:
+    filters = (Filter(1, (6,)), Filter(32008, (0, 4, 4096)))
+    data = bytes(4096)
+    output, mask = encode(filters, data)
+    assert mask == 2
+    assert bytes(decode(filters, output, mask, 4096)) == data
+
+
+def test_a_mandatory_filter_that_fails_is_named() -> None:
+    with pytest.raises(BadRequest, match="bitshuffle cannot encode 7 bytes"):
+        encode((Filter(32008, (0, 4, 4), optional=False),), bytes(7))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_stays_nothing(name: str) -> None:
+    filters = pipeline(name, 4, 0)
+    output, mask = encode(filters, b"")
+    assert (len(output), mask) == (0, 0)
+    assert len(decode(filters, b"", 0, 0)) == 0
+    with pytest.raises(Corrupt):
+        decode(filters, b"", 0, 8)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("shuffle", "bitshuffle")])
+def test_a_decoder_returns_no_more_than_expected(name: str) -> None:
+    filters = tuple(replace(filter, optional=False) for filter in pipeline(name, 4, 1 << 22))
+    output, _ = encode(filters, bytes(1 << 22))
+    with pytest.raises(Corrupt):
+        decode(filters, output, 0, 4096)
+    with pytest.raises(Corrupt):
+        decode(filters, output, 0, (1 << 22) + 4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_cut_short_is_corrupt(name: str) -> None:
+    data = as_bytes(make("<u4", 1000, 3))
+    filters = tuple(replace(filter, optional=False) for filter in pipeline(name, 4, len(data)))
+    output, _ = encode(filters, data)
+    for length in (0, 1, 3, 11, 12, 15, 16, len(output) // 2, len(output) - 1):
+        with pytest.raises(Corrupt):
+            decode(filters, bytes(output)[:length], 0, len(data))
+
+
+@pytest.mark.parametrize("name", CASES)
+@given(noise=st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=4))
+def test_damage_is_corrupt_or_gives_the_expected_size(name: str, noise: list[tuple[int, int]]) -> None:
+    data = as_bytes(make("<u4", 300, 3))
+    filters = tuple(replace(filter, optional=False) for filter in pipeline(name, 4, len(data)))
+    damaged = bytearray(encode(filters, data)[0])
+    for place, value in noise:
+        damaged[place % len(damaged)] = value
+    with contextlib.suppress(Corrupt):
+        assert len(decode(filters, bytes(damaged), 0, len(data))) == len(data)
+
+
+@given(st.binary(min_size=1, max_size=400), st.integers(1, 20))
+def test_shuffle_puts_equal_bytes_together_and_leaves_the_rest(data: bytes, itemsize: int) -> None:
+    count = len(data) // itemsize
+    expected = b"".join(data[byte : count * itemsize : itemsize] for byte in range(itemsize))
+    output, mask = encode((Filter(2, (itemsize,)),), data)
+    assert bytes(output) == expected + data[count * itemsize :]
+    assert mask == 0
+
+
+def test_fletcher32_finds_any_changed_byte_and_takes_the_old_byte_order() -> None:
+    filters = (Filter(3, (), optional=False),)
+    data = bytes(range(1, 100))
+    output = bytes(encode(filters, data)[0])
+    for place in range(len(output)):
+        damaged = bytearray(output)
+        damaged[place] ^= 0x10
+        with pytest.raises(Corrupt, match="fletcher32"):
+            decode(filters, bytes(damaged), 0, len(data))
+    swapped = output[:-4] + bytes(output[place] for place in (-3, -4, -1, -2))
+    assert bytes(decode(filters, swapped, 0, len(data))) == data
+
+
+def test_a_mask_beyond_the_pipeline_is_corrupt() -> None:
+    with pytest.raises(Corrupt, match="mask"):
+        decode((Filter(1, (6,)),), b"abc", 2, 3)
+
+
+def test_an_unknown_filter_is_named_with_those_that_work() -> None:
+    with pytest.raises(Unsupported, match=r"id 305 .* zstd"):
+        encode((Filter(305),), b"abc")
+    with pytest.raises(Unsupported, match="id 305"):
+        decode((Filter(305),), b"abc", 0, 3)
+
+
+def test_no_filters_copy_nothing() -> None:
+    data = b"abc"
+    assert encode((), data) == (data, 0)
+    assert encode((), data)[0] is data
+    assert decode((), data, 0, 3) is data
+
+
+def test_many_compressors_in_a_row_undo_each_other_in_bounded_memory() -> None:
+    filters = (Filter(32015, (3,)), Filter(1, (1,)), Filter(32004, (64,))) * 10
+    data = as_bytes(make("<u4", 500, 256))
+    output, mask = encode(filters, data)
+    assert bytes(decode(filters, output, mask, len(data))) == data
