@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.filters_json import parse_filters, record_size, without_shuffles
+from hsparse.format.filters.filters_json import filters_for_vlen, parse_filters, record_size
 from hsparse.format.filters.hsds import parse_hsds_filters
 from hsparse.model.datatype import Datatype, parse_type
-from hsparse.model.file_backed import (
-    is_file_backed,
-)
+from hsparse.model.file_backed import is_file_backed
 from hsparse.model.initial_values import arange_values, fill_bytes, parse_initializer
 from hsparse.model.layout import Json, chunk_dims, is_sparse, is_structured
 from hsparse.model.vlen_array import VlenArray
@@ -117,6 +115,6 @@ def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
     else:
         pipelines = (parse_hsds_filters(filters, datatype.guessed_size, chunk_bytes),)
         if datatype.is_vlen:
-            pipelines = tuple(without_shuffles(pipeline) for pipeline in pipelines)
+            pipelines = tuple(filters_for_vlen(pipeline) for pipeline in pipelines)
     arange = parse_initializer(initializer, len(dims), datatype.element, sparse=sparse)
     return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation, arange)

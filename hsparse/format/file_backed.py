@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
-from hsparse.format.filters.bitshuffle import LZ4, ZSTD
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import codec_of, decode
+from hsparse.format.filters.pipeline import decode
+from hsparse.format.filters.table import LEFT_OUT_BY_CLIENTS, codec_of
 
 CLOSE = 128 * 1024
 """Bytes between two pieces that are read and thrown away rather than asking twice.
@@ -119,9 +119,6 @@ def byte_ranges(pieces: Pieces, close: int = CLOSE, longest: int = LONGEST) -> l
     return ranges
 
 
-FLETCHER32 = Filter(3, ())
-FLETCHER32_SIZE = 4
-BITSHUFFLE = 32008
 Pipeline = tuple[Filter, ...]
 
 
@@ -151,7 +148,8 @@ def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> P
     failure: Corrupt | None = None
     ways = list(_ways(pipeline, mask, len(data) >= size))
     # With a checksum at the end first: decompressors may take it for bytes to be ignored.
-    for filters, skipped in sorted(ways, key=lambda way: way[0] != (*pipeline, FLETCHER32)):
+    with_checksum = [(*pipeline, checksum) for checksum in LEFT_OUT_BY_CLIENTS]
+    for filters, skipped in sorted(ways, key=lambda way: way[0] not in with_checksum):
         try:
             decode(filters, data, skipped, size)
             return filters
@@ -164,13 +162,13 @@ def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> P
 def mask_of(filters: Pipeline, told: Pipeline, mask: int, nbytes: int, size: int) -> int:
     """Return the filter mask of a piece of `nbytes` bytes, of `size` bytes of elements.
 
-    `mask` is that for the filters `told`; `filters` are those and perhaps a fletcher32 more. Filters that decline to
+    `mask` is that for the filters `told`; `filters` are those and perhaps a checksum more. Filters that decline to
     make data longer were skipped where it is not shorter.
     """
     if len(filters) > len(told):
-        place = [filter.id for filter in filters].index(FLETCHER32.id)
+        place = next(place for place, filter in enumerate(filters) if filter in LEFT_OUT_BY_CLIENTS)
         mask = mask & ((1 << place) - 1) | (mask >> place) << (place + 1)
-        nbytes -= FLETCHER32_SIZE
+        nbytes -= codec_of(filters[place]).growth(filters[place].values) or 0
     declined = sum(1 << place for place, filter in enumerate(filters) if codec_of(filter).declines)
     return mask | declined if not mask and nbytes >= size else mask
 
@@ -201,13 +199,11 @@ def _ways(pipeline: Pipeline, mask: int, long: bool) -> Iterator[tuple[Pipeline,
 
 
 def _told_and_untold(pipeline: Pipeline) -> Iterator[Pipeline]:
-    """Give the pipeline, then with what its bitshuffle may compress with."""
+    """Give the pipeline, then with other client values that its filters may have in the file."""
     yield pipeline
     for place, filter in enumerate(pipeline):
-        if filter.id == BITSHUFFLE and len(filter.values) < 5:
-            for compression in (LZ4, ZSTD):
-                values = (*filter.values[:3], 0, compression)
-                yield (*pipeline[:place], Filter(BITSHUFFLE, values), *pipeline[place + 1 :])
+        for values in codec_of(filter).other_values(filter.values):
+            yield (*pipeline[:place], Filter(filter.id, values), *pipeline[place + 1 :])
 
 
 def _masked(pipeline: Pipeline, mask: int, long: bool) -> Iterator[tuple[Pipeline, int]]:
@@ -218,9 +214,10 @@ def _masked(pipeline: Pipeline, mask: int, long: bool) -> Iterator[tuple[Pipelin
         masks = [declined, mask] if long else [mask, declined]
     for skipped in masks:
         yield pipeline, skipped
-    if FLETCHER32.id in (filter.id for filter in pipeline):
-        return
-    for skipped in masks:
-        for place in reversed(range(len(pipeline) + 1)):
-            low = skipped & ((1 << place) - 1)
-            yield (*pipeline[:place], FLETCHER32, *pipeline[place:]), low | (skipped >> place) << (place + 1)
+    for added in LEFT_OUT_BY_CLIENTS:
+        if added.id in (filter.id for filter in pipeline):
+            continue
+        for skipped in masks:
+            for place in reversed(range(len(pipeline) + 1)):
+                low = skipped & ((1 << place) - 1)
+                yield (*pipeline[:place], added, *pipeline[place:]), low | (skipped >> place) << (place + 1)

@@ -1,7 +1,7 @@
 """Elements of a variable-length type as two columns: where each ends, and all their bytes.
 
-An element's bytes are its length-prefixed form (`hsparse.model.length_prefixed`), whatever it is made of. So elements are
-selected, merged, sent and stored without being taken apart: only what reads or makes JSON looks inside.
+An element's bytes are its length-prefixed form (`hsparse.model.length_prefixed`), whatever it is made of. So
+elements are selected, merged, sent and stored without being taken apart: only what reads or makes JSON looks inside.
 """
 
 from __future__ import annotations

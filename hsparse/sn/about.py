@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
+from hsparse.format.filters.table import ADVERTISED
 from hsparse.sn.context import Context
 from hsparse.sn.http.response import respond
 from hsparse.sn.metrics import CONTENT_TYPE
@@ -17,7 +18,6 @@ from hsparse.wire.message import GetInfo
 READY = "READY"
 HSDS_VERSION = "1.0.2"
 """The version of HSDS whose API this is; clients gate features on it."""
-COMPRESSORS = ("blosclz", "lz4", "lz4hc", "gzip", "zstd", "deflate")
 
 
 async def get_about(context: Context) -> web.StreamResponse:
@@ -67,6 +67,6 @@ def server_facts(settings: ServiceSettings) -> dict[str, Any]:
             "max_chunk_size": settings.max_chunk_size,
             "max_request_size": settings.max_request_size,
         },
-        "compressors": list(COMPRESSORS),
+        "compressors": list(ADVERTISED),
         "version": HSDS_VERSION,
     }

@@ -9,7 +9,8 @@ from typing import Any
 
 from hsparse.errors import BadRequest
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.filters_json import NAMES, parse_filters, record_size
+from hsparse.format.filters.filters_json import parse_filters, record_size
+from hsparse.format.filters.table import BY_NAME
 from hsparse.format.hdf5.section_pipelines import Pipelines
 
 NONE = "none"
@@ -56,7 +57,7 @@ class FilterChoice:
 
 def _item(flag: str) -> Any:
     name, equals, level = flag.partition("=")
-    if name not in NAMES:
+    if name not in BY_NAME:
         raise BadRequest(
             f"The filter {name!r} is unknown; use names such as gzip=4, shuffle, lzf, fletcher32 or none."
         )

@@ -23,8 +23,7 @@ from hsparse.cli.importer.stored_data import Dims, StoredData
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
-from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.filters_json import DEFLATE
+from hsparse.format.filters.pipeline import decode_alike
 from hsparse.format.hdf5.layout_message import Chunked
 from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import dims_of
@@ -95,7 +94,7 @@ class DenseUpload:
         """Say whether the server's chunks have the bytes that the file's have."""
         layout = self._data.dataset.layout
         same = isinstance(layout, Chunked) and layout.dims == self._spec.dims and self._data.is_raw
-        return same and decoded_alike(self._data.dataset.pipeline, self._spec.filters[0])
+        return same and decode_alike(self._data.dataset.pipeline, self._spec.filters[0])
 
     def _send_rows(self, grid: Grid, scaled: Dims, rows: NDArray[np.intp], is_direct: bool) -> None:
         if is_direct:
@@ -158,15 +157,6 @@ def bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
             break
     for first in product(*(range(0, count, step) for count, step in zip(counts, steps, strict=True))):
         yield first, tuple(map(min, counts, map(int.__add__, first, steps)))
-
-
-def decoded_alike(one: tuple[Filter, ...], other: tuple[Filter, ...]) -> bool:
-    """Say whether two pipelines decode the same bytes to the same; deflate does whatever its level was."""
-    return list(map(_decoding, one)) == list(map(_decoding, other))
-
-
-def _decoding(one: Filter) -> tuple[Any, ...]:
-    return (one.id,) if one.id == DEFLATE else (one.id, one.values)
 
 
 def stored_chunks(server: Server, record: dict[str, Any]) -> set[Dims]:

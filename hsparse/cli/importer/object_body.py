@@ -10,9 +10,8 @@ from hsparse.cli.importer.file_objects import FileObjects, is_ordered
 from hsparse.cli.importer.source import naming
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.buffer import byte_view
-from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.filters_json import DEFLATE, SECTIONS
-from hsparse.format.filters.pipeline import CODECS
+from hsparse.format.filters.filters_json import creation_property
+from hsparse.format.filters.table import CODECS
 from hsparse.format.hdf5.layout_message import Chunked, Compact, Contiguous
 from hsparse.format.hdf5.link_message import External, Hard, Soft, StoredLink
 from hsparse.format.hdf5.stored_elements import check_known, read_elements
@@ -97,7 +96,7 @@ def dataset_body(objects: FileObjects, stored: StoredObject, path: str) -> Json:
             "and import that."
         )
     if dataset.pipeline:
-        properties["filters"] = [filter_item(one) for one in dataset.pipeline]
+        properties["filters"] = [creation_property(one) for one in dataset.pipeline]
     return body
 
 
@@ -113,14 +112,6 @@ def fill_body(objects: FileObjects, dataset: StoredDataset) -> Json:
     except BadRequest:
         data = base64.b64encode(values_bytes(values)).decode()
         return {"fillValue": data, "fillValue_encoding": "base64"}
-
-
-def filter_item(one: Filter, section: int | None = None) -> Json:
-    """Return a filter as creation properties have it, of a section of structured chunks if one is given."""
-    item: Json = {"id": one.id, "parameters": list(one.values)}
-    if one.id == DEFLATE and one.values:
-        item = {"id": one.id, "level": one.values[0]}
-    return item if section is None else item | {"section": SECTIONS[section]}
 
 
 def _layout(dataset: StoredDataset) -> Json:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.cli.importer.dense_upload import Advance, decoded_alike
+from hsparse.cli.importer.dense_upload import Advance
 from hsparse.cli.importer.file_objects import FileObjects
-from hsparse.cli.importer.object_body import common_body, fill_body, filter_item, type_body
+from hsparse.cli.importer.object_body import common_body, fill_body, type_body
 from hsparse.cli.importer.server import Server
 from hsparse.cli.importer.source import naming
 from hsparse.cli.importer.stored_data import Dims, is_raw
@@ -18,6 +18,8 @@ from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_spec import chunk_spec
+from hsparse.format.filters.filters_json import creation_property
+from hsparse.format.filters.pipeline import decode_alike
 from hsparse.format.hdf5.chunk_index import read_index
 from hsparse.format.hdf5.layout_message import Structured
 from hsparse.format.hdf5.section_pipelines import Pipelines, decode_section_pipelines, is_section_pipelines
@@ -85,7 +87,9 @@ class StructuredData:
             "shape": self.dataset.shape,
         }
         filters: list[Any] = [
-            filter_item(one, number) for number, pipeline in enumerate(self.pipelines) for one in pipeline
+            creation_property(one, number)
+            for number, pipeline in enumerate(self.pipelines)
+            for one in pipeline
         ]
         layout = {"class": "H5D_STRUCT_CHUNK", "dims": list(index.chunk), "flags": FLAGS[index.sections]}
         body["creationProperties"] |= {"layout": layout, "filters": filters or ["none"]}
@@ -143,7 +147,7 @@ class StructuredUpload:
     def _send_sections(
         self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
     ) -> None:
-        if not all(map(decoded_alike, pipelines, self._pipelines)):
+        if not all(map(decode_alike, pipelines, self._pipelines)):
             contents = open_chunk(data, sections, METADATA_FIXED, pipelines)
             rebuilt: StoredChunk = build(contents, METADATA_FIXED, self._pipelines)
             data, sections = rebuilt.data, rebuilt.sections

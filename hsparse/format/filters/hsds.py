@@ -1,14 +1,13 @@
-"""The filters that a dense chunk's object is stored through: what creation properties ask for, as HSDS reads it.
+"""Dense chunks through filters as HSDS reads and writes them.
 
 HSDS undoes at most one compressor and one byte shuffle, whatever a dataset's filters are. Compressors but deflate
-it knows only inside a Blosc frame, and there the frame says what was shuffled. So everything is put into such a
-pipeline, which is still one that an HDF5 file could have: deflate after shuffle, or Blosc (32001).
+it knows only inside a Blosc frame, and there the frame says what was shuffled. So hsparse puts everything into such
+a pipeline, which is still one that an HDF5 file could have: deflate after shuffle, or Blosc (32001).
 
-Dense chunks as HSDS compresses them: one Blosc 1 frame, whichever compressor the pipeline names.
-
-HSDS gives the compressor to Blosc, shuffling within, instead of applying HDF5's filters one by one. No other
-compressed form begins like such a frame, so what HSDS wrote is told from what the pipeline's filters write.
-HSDS writes no checksum, also where the pipeline has fletcher32: then the frame is all there is.
+What HSDS itself writes is one Blosc 1 frame, whichever compressor the pipeline names: HSDS gives the compressor to
+Blosc, shuffling within, instead of applying HDF5's filters one by one. No other compressed form begins like such a
+frame, so what HSDS wrote is told from what the pipeline's filters write. HSDS writes no checksum, also where the
+pipeline has fletcher32: then the frame is all there is.
 """
 
 from __future__ import annotations
@@ -20,55 +19,40 @@ from typing import Any
 from hsparse.errors import Corrupt
 from hsparse.format import raw_codec
 from hsparse.format.buffer import Buffer
-from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.filters_json import (
-    BITSHUFFLE,
-    BLOSC,
-    COMPRESSORS,
-    DEFLATE,
-    FLETCHER32,
-    LZ4,
-    LZF,
-    NBIT,
-    SCALEOFFSET,
-    SHUFFLE,
-    ZSTD,
-    parse_filters,
-)
+from hsparse.format.filters.compressors import Blosc
+from hsparse.format.filters.definition import DataSizes, Filter, FilterDefinition
+from hsparse.format.filters.filters_json import filter_key, parse_filters
+from hsparse.format.filters.table import BY_ID, DEFINITIONS, find
 
-IDLE = {
-    "nbit": NBIT,
-    "H5Z_FILTER_NBIT": NBIT,
-    "scaleoffset": SCALEOFFSET,
-    "H5Z_FILTER_SCALEOFFSET": SCALEOFFSET,
-    NBIT: NBIT,
-    SCALEOFFSET: SCALEOFFSET,
-}
-"""Filters that are kept in the properties and do nothing, as in HSDS: they would change values, or save bits."""
-
+COMPRESSORS = frozenset(one.id for one in DEFINITIONS if one.hsds_compressor)
+BIT_SHUFFLES = frozenset(one.id for one in DEFINITIONS if one.shuffles_bits)
 BYTES, BITS = 1, 2
 """What Blosc shuffles."""
-DEFAULT_LEVEL = 5
-MAX_ELEMENT = 255
-"""Bytes of the largest element that Blosc shuffles."""
+FRAME_VERSION = 2
+MAX_CHUNK = 1 << 30
+"""Bytes that a chunk in a frame may have where its size is not known."""
 Pipeline = tuple[Filter, ...]
 
 
 def parse_hsds_filters(items: Sequence[Any], element_size: int, chunk_bytes: int) -> Pipeline:
     """Return the stored pipeline of `creationProperties.filters`; raises what `parse_filters` does.
 
-    Sizes are in bytes, of an element and of a chunk with all elements.
+    Sizes are in bytes, of an element and of a chunk with all elements. Filters that HSDS keeps in the properties
+    and does not apply are not applied here either: they would change values, or save bits.
     """
 
     def parse(some: Any) -> Pipeline:
-        kept = [item for item in some if _idle(item) is None] if isinstance(some, list) else some
-        return parse_filters(kept, element_size, sparse=False, chunk_bytes=chunk_bytes)[0]
+        applied = [item for item in some if not _kept(item)] if isinstance(some, list) else some
+        return parse_filters(applied, element_size, sparse=False, chunk_bytes=chunk_bytes)[0]
 
     pipeline = parse(items)
-    idle = [_idle(item) for item in items]
-    if SCALEOFFSET in idle and _compressor(parse(list(items)[: idle.index(SCALEOFFSET)])) is None:
-        # HSDS takes it for the compressor, of which it applies the first.
-        pipeline = tuple(filter for filter in pipeline if filter.id == SHUFFLE)
+    for place, item in enumerate(items):
+        kept = _kept(item)
+        if kept is not None and kept.hsds_takes_for_compressor:
+            # HSDS applies the first compressor, and that is this one unless another stands before it.
+            if _compressor(parse(list(items)[:place])) is None:
+                pipeline = tuple(filter for filter in pipeline if BY_ID[filter.id].shuffles_bytes)
+            break
     return hsds_pipeline(pipeline, element_size, chunk_bytes)
 
 
@@ -76,76 +60,28 @@ def hsds_pipeline(pipeline: Pipeline, element_size: int, chunk_bytes: int) -> Pi
     """Return the pipeline that takes the place of `pipeline`.
 
     The first compressor counts. Shuffling comes before it, or goes into Blosc. A checksum comes last, over what is
-    stored, and only there is a compressor: HSDS expects anything else bare. Bits are shuffled for a compressor
-    alone, since on their own they save nothing. Bitshuffle that compresses by itself, which HSDS has no form for,
-    stays as it is, with all the pipeline.
+    stored, and only where there is a compressor: HSDS expects anything else bare. Bits are shuffled for a
+    compressor alone, since on their own they save nothing. A pipeline with a filter that HSDS has no form for
+    (bitshuffle that compresses by itself) stays as it is.
     """
-    ids = [filter.id for filter in pipeline]
-    if any(filter.id == BITSHUFFLE and any(filter.values[4:5]) for filter in pipeline):
+    if not all(BY_ID[filter.id].hsds_undoes(filter.values) for filter in pipeline):
         return pipeline
     compressor = _compressor(pipeline)
-    byte_shuffle = tuple(filter for filter in pipeline if filter.id == SHUFFLE)[:1]
+    byte_shuffle = tuple(filter for filter in pipeline if BY_ID[filter.id].shuffles_bytes)[:1]
     if compressor is None:
         return byte_shuffle
-    checksum = tuple(filter for filter in pipeline if filter.id == FLETCHER32)[:1]
-    if compressor.id == DEFLATE and BITSHUFFLE not in ids:
+    checksum = tuple(filter for filter in pipeline if BY_ID[filter.id].is_checksum)[:1]
+    bits = any(filter.id in BIT_SHUFFLES for filter in pipeline)
+    definition = BY_ID[compressor.id]
+    if definition.hsds_applies and not bits:
         return (*byte_shuffle, compressor, *checksum)
-    shuffle = BITS if BITSHUFFLE in ids else BYTES if byte_shuffle else 0
-    return (_blosc(compressor, shuffle, element_size, chunk_bytes), *checksum)
+    shuffle = BITS if bits else BYTES if byte_shuffle else 0
+    sizes = DataSizes(element_size, chunk_bytes)
+    return (definition.as_blosc(compressor.values, shuffle, sizes), *checksum)
 
 
-def _compressor(pipeline: Pipeline) -> Filter | None:
-    return next((filter for filter in pipeline if filter.id in _LEVELS), None)
-
-
-def _blosc(compressor: Filter, shuffle: int, element_size: int, chunk_bytes: int) -> Filter:
-    if compressor.id == BLOSC:
-        values = compressor.values
-        return Filter(BLOSC, (*values[:5], shuffle or values[5], *values[6:]))
-    size = element_size if element_size <= MAX_ELEMENT else 1
-    name, level = _LEVELS[compressor.id]
-    asked = compressor.values[0] if compressor.id in (DEFLATE, ZSTD) else DEFAULT_LEVEL
-    return Filter(BLOSC, (2, 2, size, chunk_bytes, level(asked), shuffle, COMPRESSORS.index(name)))
-
-
-def _same(level: int) -> int:
-    return level
-
-
-def _of_zstd(level: int) -> int:
-    """Return Blosc's level for one of zstd's: n stands for 2n-1, 9 for the highest, and 0 would be none."""
-    return 9 if level >= 18 else (level + 1) // 2 if level else 2
-
-
-_LEVELS = {
-    DEFLATE: ("zlib", _same),
-    LZF: ("blosclz", _same),
-    BLOSC: ("", _same),
-    LZ4: ("lz4", _same),
-    ZSTD: ("zstd", _of_zstd),
-}
-"""Compressors: their name in Blosc, and what becomes of their level."""
-
-
-def _idle(item: Any) -> int | None:
-    key = item
-    if isinstance(item, dict):
-        key = item.get("class", "H5Z_FILTER_USER")
-        if key == "H5Z_FILTER_USER":
-            key = item.get("id", item.get("name"))
-    return IDLE.get(key) if isinstance(key, str | int) else None
-
-
-FRAME_BLOSC = 32001
-FRAME_COMPRESSORS = frozenset((1, FRAME_BLOSC, 32004, 32015))
-"""Deflate, Blosc, LZ4 and zstd."""
-FRAME_BITSHUFFLE = 32008
-VERSION = 2
-MOST = 1 << 30
-
-
-def decode_hsds_frame(data: Buffer, pipeline: tuple[Filter, ...], most: int = MOST) -> Buffer | None:
-    """Return the unfiltered chunk, of at most `most` bytes, when `data` is such a frame, else None.
+def decode_hsds_frame(data: Buffer, pipeline: Pipeline, most: int = MAX_CHUNK) -> Buffer | None:
+    """Return the unfiltered chunk, of at most `most` bytes, when `data` is a frame that HSDS wrote, else None.
 
     `Corrupt` when it begins like one and does not decode.
     """
@@ -160,17 +96,27 @@ def decode_hsds_frame(data: Buffer, pipeline: tuple[Filter, ...], most: int = MO
         ) from error
 
 
-def is_hsds_frame(data: Buffer, pipeline: tuple[Filter, ...]) -> bool:
+def is_hsds_frame(data: Buffer, pipeline: Pipeline) -> bool:
     """Say whether `data` is such a frame where an HDF5 library, given the pipeline, would not expect one."""
-    alone = len(pipeline) == 1 and pipeline[0].id == FRAME_BLOSC
+    alone = len(pipeline) == 1 and pipeline[0].id == Blosc.id
     return not alone and _frame_size(data, pipeline) is not None
 
 
-def _frame_size(data: Buffer, pipeline: tuple[Filter, ...]) -> int | None:
+def _compressor(pipeline: Pipeline) -> Filter | None:
+    return next((filter for filter in pipeline if BY_ID[filter.id].is_compressor), None)
+
+
+def _kept(item: Any) -> FilterDefinition | None:
+    """Return the filter that an item names if it is kept in the properties alone."""
+    definition = find(filter_key(item))
+    return definition if definition is not None and definition.hsds_keeps else None
+
+
+def _frame_size(data: Buffer, pipeline: Pipeline) -> int | None:
     """Return how many bytes a frame says it unfolds to, None for what is no frame."""
     ids = {filter.id for filter in pipeline}
-    if len(data) < 16 or not ids & FRAME_COMPRESSORS or FRAME_BITSHUFFLE in ids:
+    if len(data) < 16 or not ids & COMPRESSORS or ids & BIT_SHUFFLES:
         return None
     # Version of the format and of the compressor's, flags, element size; u32 sizes of data, block, frame.
     version, size, frame = data[0], *struct.unpack_from("<I4xI", data, 4)
-    return size if version == VERSION and frame == len(data) else None
+    return size if version == FRAME_VERSION and frame == len(data) else None

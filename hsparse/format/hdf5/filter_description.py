@@ -10,10 +10,9 @@ import struct
 
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.filters_json import NAMES
+from hsparse.format.filters.table import BY_ID
 
 OPTIONAL = 1
-PREFIX = "H5Z_FILTER_"
 FIRST_NAMED = 256
 """Filters with smaller ids are HDF5's own, and have no name in version 2."""
 
@@ -46,7 +45,4 @@ def encode_filter(filter: Filter, version: int) -> bytes:
 
 def _name(id: int) -> bytes:
     """Return a filter's name, as its plugin gives it, and the zero that ends it; empty when it has none here."""
-    names = [
-        name.removeprefix(PREFIX) for name, known in NAMES.items() if known == id and name.startswith(PREFIX)
-    ]
-    return names[0].lower().encode() + b"\0" if names else b""
+    return BY_ID[id].name.encode() + b"\0" if id in BY_ID else b""

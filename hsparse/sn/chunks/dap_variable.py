@@ -13,15 +13,13 @@ import numpy as np
 
 from hsparse.errors import Unsupported
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.filters_json import DEFLATE, FLETCHER32, SHUFFLE
+from hsparse.format.filters.table import BY_ID
 from hsparse.model.attribute import attribute_value_json
 from hsparse.model.datatype import parse_type
 
 Json = dict[str, Any]
 KINDS = {"i": "Int", "u": "UInt", "f": "Float"}
 SIZES = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (4, 8)}
-NAMES = {DEFLATE: "deflate", SHUFFLE: "shuffle", FLETCHER32: "fletcher32"}
-DEFAULT_LEVEL = 6
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that no XML 1.0 document can have."""
 SPACES = {ord("\t"): "&#9;", ord("\n"): "&#10;", ord("\r"): "&#13;"}
@@ -88,17 +86,13 @@ def xml_text(text: str) -> str:
 
 
 def _compression(pipeline: Sequence[Filter], size: int) -> tuple[str, str]:
-    """Return the names of filters, and the level of deflate."""
+    """Return the names of filters, and the level of the one that has a level."""
     ids = [filter.id for filter in pipeline]
-    if not set(ids) <= set(NAMES) or len(set(ids)) < len(ids):
+    names = [BY_ID[id].dmrpp for id in ids if id in BY_ID]
+    if len(names) < len(ids) or not all(names) or len(set(ids)) < len(ids):
         raise Unsupported(f"DMR++ has no pipeline like that of the HDF5 filters {ids}.")
-    level = ""
-    for filter in pipeline:
-        if filter.id == SHUFFLE and filter.values[:1] != (size,):
-            raise Unsupported(f"DMR++ has no shuffle of {filter.values} bytes, other than an element's.")
-        if filter.id == DEFLATE:
-            level = str(filter.values[0] if filter.values else DEFAULT_LEVEL)
-    return " ".join(NAMES[id] for id in ids), level
+    levels = [BY_ID[filter.id].dmrpp_level(filter.values, size) for filter in pipeline]
+    return " ".join(names), "".join(levels)
 
 
 def _flat(value: Any) -> Iterator[Any]:

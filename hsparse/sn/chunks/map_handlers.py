@@ -18,7 +18,7 @@ from aiohttp import web
 from hsparse.errors import BadRequest, HsparseError
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import SECTIONS
-from hsparse.format.filters.pipeline import codec_of
+from hsparse.format.filters.table import codec_of
 from hsparse.model.dataspace import shape_json
 from hsparse.model.datatype import type_json
 from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA

@@ -11,7 +11,7 @@ import numpy as np
 
 from hsparse.errors import Unsupported
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.filters_json import BLOSC, COMPRESSORS, DEFLATE, FLETCHER32, SHUFFLE, ZSTD
+from hsparse.format.filters.table import codec_of
 from hsparse.model.attribute import attribute_value_json
 
 Json = dict[str, Any]
@@ -47,7 +47,7 @@ def zarr_array(
         "fill_value": _fill(fill, dtype) if fill else None,
         "order": "C",
         # As filters, not as a compressor: what HDF5's pipeline makes is undone in its order, whatever that is.
-        "filters": [_codec(filter) for filter in pipeline] or None,
+        "filters": [codec_of(filter).numcodecs(filter.values) for filter in pipeline] or None,
         "compressor": None,
         "dimension_separator": ".",
     }
@@ -101,19 +101,3 @@ def _fill(fill: bytes, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, float) and value - value != 0:
         return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
-
-
-def _codec(filter: Filter) -> Json:
-    values = filter.values
-    if filter.id == SHUFFLE:
-        return {"id": "shuffle", "elementsize": values[0]}
-    if filter.id == DEFLATE:
-        return {"id": "zlib", "level": values[0] if values else 6}
-    if filter.id == ZSTD:
-        return {"id": "zstd", "level": values[0] if values else 3}
-    if filter.id == FLETCHER32:
-        return {"id": "fletcher32"}
-    if filter.id == BLOSC and len(values) > 6:
-        cname = COMPRESSORS[values[6]]
-        return {"id": "blosc", "cname": cname, "clevel": values[4], "shuffle": values[5], "blocksize": 0}
-    raise Unsupported(f"zarr has no filter like HDF5's with id {filter.id}; read values, or the map in JSON.")

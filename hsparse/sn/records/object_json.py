@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from math import prod
-from typing import Any
 
 from hsparse.model.attribute import attribute_size, attribute_value_json
 from hsparse.model.dataspace import dims_of, shape_json

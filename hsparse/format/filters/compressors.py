@@ -1,0 +1,258 @@
+"""The compressors: Blosc, LZ4, deflate, Zstandard and LZF, and those that hsparse knows by name only.
+
+To add one, write a class and list it in `FILTERS`. HSDS's clients are told of compressors in that order.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import ClassVar
+
+from hsparse.format import raw_codec
+from hsparse.format.buffer import Buffer
+from hsparse.format.filters.definition import (
+    DataSizes,
+    Filter,
+    FilterDefinition,
+    FilterRequest,
+    Json,
+    Values,
+    value_at,
+)
+
+BLOSC_COMPRESSORS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+"""Blosc's compressors, by its code."""
+BLOSC_LARGEST_ELEMENT = 255
+"""Bytes of the largest element that Blosc shuffles."""
+BLOSC_LEVEL = 5
+
+
+class Compressor(FilterDefinition):
+    """A compressor that Blosc has too, under the name `blosc_name`."""
+
+    is_compressor = True
+    blosc_name: ClassVar[str]
+
+    def blosc_level(self, values: Values) -> int:
+        """Return Blosc's level for this compressor's."""
+        return BLOSC_LEVEL
+
+    def as_blosc(self, values: Values, shuffle: int, sizes: DataSizes) -> Filter:
+        compressor = BLOSC_COMPRESSORS.index(self.blosc_name)
+        return Filter(Blosc.id, Blosc.values(self.blosc_level(values), shuffle, compressor, sizes))
+
+
+class Blosc(Compressor):
+    """Blosc 1.
+
+    Client values: revisions of the filter and the format, sizes of an element and of a chunk in bytes, level,
+    shuffle, compressor.
+    """
+
+    id = 32001
+    name = "blosc"
+    api_names = ("blosclz",)
+    declines = True
+    hsds_compressor = True
+
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+        # Clients give the values from the fifth on.
+        given = request.parameters[4:]
+        level = request.level if request.level is not None else value_at(given, 0, BLOSC_LEVEL)
+        shuffle = request.number("shuffle", value_at(given, 1, 1), 2)
+        compressor = request.number("compressor", self.compressor(given), len(BLOSC_COMPRESSORS) - 1)
+        return self.values(request.number("level", level, 9), shuffle, compressor, sizes)
+
+    def compressor(self, given: Values) -> int:
+        """Return the code of the compressor in the values that a client gives."""
+        return value_at(given, 2, 0)
+
+    @staticmethod
+    def values(level: int, shuffle: int, compressor: int, sizes: DataSizes) -> Values:
+        """Return client values; `shuffle` is 0 none, 1 bytes, 2 bits."""
+        element = sizes.element if sizes.element <= BLOSC_LARGEST_ELEMENT else 1
+        return 2, 2, element, sizes.chunk, level, shuffle, compressor
+
+    def as_blosc(self, values: Values, shuffle: int, sizes: DataSizes) -> Filter:
+        return Filter(self.id, (*values[:5], shuffle or values[5], *values[6:]))
+
+    def encode(self, values: Values, data: Buffer) -> Buffer:
+        return raw_codec.blosc_encode(
+            data,
+            value_at(values, 4, BLOSC_LEVEL),
+            value_at(values, 5, 1),
+            value_at(values, 6, 0),
+            value_at(values, 2, 1),
+        )
+
+    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+        # Blosc 1 header: two versions, flags, element size; u32 sizes of the data, of a block, of the frame.
+        if len(data) < 16:
+            raise ValueError("the header is cut short")
+        size, _, frame = struct.unpack_from("<III", data, 4)
+        if size > limit or frame != len(data):
+            raise ValueError(f"the header's sizes {size} and {frame} are not valid")
+        return raw_codec.blosc_decode(data, size)
+
+    def numcodecs(self, values: Values) -> Json:
+        if len(values) <= 6:
+            return super().numcodecs(values)
+        name = BLOSC_COMPRESSORS[values[6]]
+        return {"id": "blosc", "cname": name, "clevel": values[4], "shuffle": values[5], "blocksize": 0}
+
+
+class Lz4(Compressor):
+    """LZ4 blocks. Client value: the size of a block in bytes, 0 for the default."""
+
+    id = 32004
+    name = "lz4"
+    api_names = ("lz4",)
+    blosc_name = "lz4"
+    hsds_compressor = True
+
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+        # The filter has no level; one is checked and dropped.
+        if request.level is not None:
+            request.number("level", request.level, 9)
+        return (request.number("block size", value_at(request.parameters, 0, 0), 0x7E000000),)
+
+    def encode(self, values: Values, data: Buffer) -> Buffer:
+        return raw_codec.lz4h5_encode(data, value_at(values, 0, 0))
+
+    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+        # Header, big-endian: u64 size of the data, u32 size of a block.
+        if len(data) < 12:
+            raise ValueError("the header is cut short")
+        size, block = struct.unpack_from(">QI", data)
+        if size > limit or not block:
+            raise ValueError(f"the header's sizes {size} and {block} are not valid")
+        return raw_codec.lz4h5_decode(data, size)
+
+
+class Lz4hc(Blosc):
+    """The REST API's own id: HDF5 has LZ4HC as a compressor of Blosc, which is what is stored."""
+
+    id = 32005
+    name = "lz4hc"
+    api_names = ("lz4hc",)
+    has_codec = False
+
+    def requested(self, request: FilterRequest, sizes: DataSizes) -> Filter:
+        return Filter(Blosc.id, self.client_values(request, sizes), self.optional)
+
+    def compressor(self, given: Values) -> int:
+        return BLOSC_COMPRESSORS.index("lz4hc")
+
+
+class Deflate(Compressor):
+    """A zlib stream. Client value: the level."""
+
+    id = 1
+    name = "deflate"
+    api_names = ("gzip", "deflate")
+    blosc_name = "zlib"
+    aliases = ("zlib",)
+    hsds_compressor = hsds_applies = True
+    dmrpp = "deflate"
+    level = 6
+
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+        return (request.level_of(4, 9),)
+
+    def creation_property(self, values: Values) -> Json:
+        return {"id": self.id, "level": values[0]} if values else super().creation_property(values)
+
+    def decoding_values(self, values: Values) -> Values:
+        return ()
+
+    def encode(self, values: Values, data: Buffer) -> Buffer:
+        return raw_codec.deflate_encode(data, value_at(values, 0, self.level))
+
+    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+        # Two bits code at most 258 bytes, so memory need not be taken for more.
+        return raw_codec.deflate_decode(data, min(limit, 1040 * len(data)))
+
+    def blosc_level(self, values: Values) -> int:
+        return values[0]
+
+    def dmrpp_level(self, values: Values, element_size: int) -> str:
+        return str(value_at(values, 0, self.level))
+
+    def numcodecs(self, values: Values) -> Json:
+        return {"id": "zlib", "level": value_at(values, 0, self.level)}
+
+
+class Zstd(Compressor):
+    """A Zstandard frame. Client value: the level."""
+
+    id = 32015
+    name = "zstd"
+    api_names = ("zstd",)
+    blosc_name = "zstd"
+    hsds_compressor = True
+    level = 3
+
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+        return (request.level_of(self.level, 22),)
+
+    def encode(self, values: Values, data: Buffer) -> Buffer:
+        return raw_codec.zstd_encode(data, value_at(values, 0, self.level))
+
+    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+        return raw_codec.zstd_decode(data, limit)
+
+    def blosc_level(self, values: Values) -> int:
+        # Blosc's level n is 2n-1 of Zstandard's, 9 the highest; 0 would not compress.
+        level = values[0]
+        return 9 if level >= 18 else (level + 1) // 2 if level else 2
+
+    def numcodecs(self, values: Values) -> Json:
+        return {"id": "zstd", "level": value_at(values, 0, self.level)}
+
+
+class Lzf(Compressor):
+    """LZF. Client values: the filter's revision, the library's version 1.5 (0x0105), the size of a chunk."""
+
+    id = 32000
+    name = "lzf"
+    api_names = ("lzf",)
+    blosc_name = "blosclz"
+    declines = True
+
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+        return 4, 0x0105, sizes.chunk
+
+    def encode(self, values: Values, data: Buffer) -> Buffer:
+        return raw_codec.lzf_encode(data)
+
+    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+        # Three bytes code at most 264.
+        return raw_codec.lzf_decode(data, min(limit, 88 * len(data)))
+
+
+class Szip(FilterDefinition):
+    """Known by name only."""
+
+    id = 4
+    name = "szip"
+    available = has_codec = False
+
+
+class Snappy(FilterDefinition):
+    """Known by name only."""
+
+    id = 32003
+    name = "snappy"
+    available = has_codec = False
+
+
+FILTERS: tuple[FilterDefinition, ...] = (
+    Blosc(),
+    Lz4(),
+    Lz4hc(),
+    Deflate(),
+    Zstd(),
+    Lzf(),
+    Szip(),
+    Snappy(),
+)

@@ -1,0 +1,76 @@
+"""The table of filters: definitions by id and by name, and what the rest of hsparse needs to know of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hsparse.errors import BadRequest, Unsupported
+from hsparse.format.filters import compressors, transforms
+from hsparse.format.filters.compressors import Deflate
+from hsparse.format.filters.definition import Filter, FilterDefinition
+from hsparse.format.filters.transforms import Shuffle
+
+DEFINITIONS: tuple[FilterDefinition, ...] = (*compressors.FILTERS, *transforms.FILTERS)
+BY_ID = {definition.id: definition for definition in sorted(DEFINITIONS, key=lambda one: one.id)}
+BY_NAME = {name: definition for definition in DEFINITIONS for name in definition.names}
+CODECS = {id: definition for id, definition in BY_ID.items() if definition.has_codec}
+"""The filters that data can go through, by id."""
+ADVERTISED = tuple(
+    name
+    for place in (0, 1)
+    for definition in DEFINITIONS
+    if definition.hsds_compressor
+    for name in definition.api_names[place : place + 1]
+)
+"""The compressors that HSDS's clients are told of: the first name of each, then the second names."""
+LEFT_OUT_BY_CLIENTS = tuple(Filter(one.id) for one in DEFINITIONS if one.left_out_by_clients)
+"""Filters that a file's pipeline may have though a client's description of it has not."""
+DEFAULT_LEVEL = 2
+"""Deflate level of section 0 where a sparse dataset is created without filters.
+
+Measured on the records of 1 million random points, 8.0 MB: level 1 gives 860 kB in 35 ms, level 2 823 kB in
+20 ms, level 4 827 kB in 20 ms, level 6 790 kB in 28 ms. Decoding takes 6 ms at any level.
+"""
+
+
+def default_pipeline(element_size: int) -> tuple[Filter, ...]:
+    """Return the filters of places and references where a structured chunk is created without filters."""
+    return Filter(Shuffle.id, (element_size,)), Filter(Deflate.id, (DEFAULT_LEVEL,))
+
+
+def find(key: Any) -> FilterDefinition | None:
+    """Return the filter that a class, a name or an id stands for, None where it is unknown."""
+    if isinstance(key, str):
+        return BY_NAME.get(key)
+    return BY_ID.get(key) if isinstance(key, int) and not isinstance(key, bool) else None
+
+
+def requestable(key: Any) -> FilterDefinition:
+    """Return the filter that a client requests by `key`; `BadRequest` or `Unsupported` when it cannot."""
+    definition = find(key)
+    if definition is None:
+        raise BadRequest(f"The filter {key!r} is unknown; {_working()}.")
+    if not definition.available:
+        raise Unsupported(f"The filter {definition.name} is not available; {_working()}.")
+    return definition
+
+
+def codec_of(filter: Filter) -> FilterDefinition:
+    """Return how a filter of a pipeline works; `Unsupported` when it is none of `CODECS`."""
+    try:
+        return CODECS[filter.id]
+    except KeyError:
+        names = _names(CODECS.values())
+        raise Unsupported(
+            f"The filter with id {filter.id} is not available; use one of {', '.join(names)}."
+        ) from None
+
+
+def _working() -> str:
+    *names, last = _names(one for one in BY_ID.values() if one.available and one.id)
+    return f"{', '.join(names)} and {last} work"
+
+
+def _names(definitions: Iterable[FilterDefinition]) -> list[str]:
+    return [definition.name for definition in definitions]

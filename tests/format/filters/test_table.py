@@ -1,0 +1,141 @@
+"""The table of filters: names of every dialect lead to one filter, and no other file names a filter."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from pathlib import Path
+
+import pytest
+
+from hsparse.errors import BadRequest, Unsupported
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.table import (
+    ADVERTISED,
+    BY_ID,
+    BY_NAME,
+    CODECS,
+    DEFINITIONS,
+    codec_of,
+    default_pipeline,
+    find,
+    requestable,
+)
+
+PACKAGE = Path(__file__).parents[3] / "hsparse"
+TABLE = ("compressors.py", "transforms.py")
+NOT_FILTERS = {"none"}
+EXCEPTIONS = {
+    "format/filters/bitshuffle.py": "the codec of one filter, with what that filter compresses with",
+    "format/filters/definition.py": "tells what a definition is by the names of filters",
+    "format/filters/filters_json.py": "whether a filter shuffles is a property of every definition",
+    "format/filters/hsds.py": "HSDS's own form of a compressed chunk is Blosc's",
+    "format/filters/table.py": "the filters that structured chunks have by default",
+    "format/raw_codec.py": "wraps the library that has the codecs",
+    "format/checksum.py": "wraps the library that has the checksums",
+    "sn/compression.py": "content codings of HTTP, which are no filters",
+    "storage/": "checksums of the store's own files, by the standard library",
+    "sn/chunks/dmrpp.py": "an attribute of DMR++",
+    "cli/importer/matrix_market.py": "compressed text files, which are no HDF5",
+    "cli/importer/npz_matrix.py": "compressed archives, which are no HDF5",
+    "cli/importer/object_body.py": "tells users of h5repack's options",
+    "cli/exporter/": "examples in the help and the errors of the command line",
+    "cli/demo": "a program that uses h5py and the API as a client does",
+    "cli/parquet_references.py": "compression of Parquet files",
+    "testing/": "requests of clients in tests",
+}
+"""Files and folders that name filters, or what is called like one, and why."""
+
+
+def test_every_name_and_id_leads_to_one_filter() -> None:
+    assert len(BY_ID) == len(DEFINITIONS)
+    assert len(BY_NAME) == sum(len(definition.names) for definition in DEFINITIONS)
+    for definition in DEFINITIONS:
+        assert find(definition.id) is definition
+        assert all(find(name) is definition for name in definition.names)
+
+
+@pytest.mark.parametrize(
+    ("id", "names"),
+    [
+        (0, "none H5Z_FILTER_NONE"),
+        (1, "gzip deflate zlib H5Z_FILTER_DEFLATE"),
+        (2, "shuffle H5Z_FILTER_SHUFFLE"),
+        (3, "fletcher32 H5Z_FILTER_FLETCHER32"),
+        (4, "szip H5Z_FILTER_SZIP"),
+        (5, "nbit H5Z_FILTER_NBIT"),
+        (6, "scaleoffset H5Z_FILTER_SCALEOFFSET"),
+        (32000, "lzf H5Z_FILTER_LZF"),
+        (32001, "blosc blosclz H5Z_FILTER_BLOSC"),
+        (32003, "snappy H5Z_FILTER_SNAPPY"),
+        (32004, "lz4 H5Z_FILTER_LZ4"),
+        (32005, "lz4hc H5Z_FILTER_LZ4HC"),
+        (32008, "bitshuffle H5Z_FILTER_BITSHUFFLE"),
+        (32015, "zstd H5Z_FILTER_ZSTD"),
+    ],
+)
+def test_names(id: int, names: str) -> None:
+    assert set(BY_ID[id].names) == set(names.split())
+
+
+def test_what_clients_of_hsds_are_told_of() -> None:
+    assert ADVERTISED == ("blosclz", "lz4", "lz4hc", "gzip", "zstd", "deflate")
+
+
+def test_codecs() -> None:
+    assert list(CODECS) == [1, 2, 3, 32000, 32001, 32004, 32008, 32015]
+    assert codec_of(Filter(1)).name == "deflate"
+    with pytest.raises(
+        Unsupported, match="32005 is not available; use one of deflate, shuffle, fletcher32, lzf"
+    ):
+        codec_of(Filter(32005))
+
+
+def test_default_pipeline() -> None:
+    assert default_pipeline(6) == (Filter(2, (6,)), Filter(1, (2,)))
+
+
+@pytest.mark.parametrize("key", ["gz", 7, 1.0, True, None, {}, []])
+def test_unknown_filters(key: object) -> None:
+    works = "deflate, shuffle, fletcher32, lzf, blosc, lz4, lz4hc, bitshuffle and zstd work"
+    assert find(key) is None
+    with pytest.raises(BadRequest, match=re.escape(f"The filter {key!r} is unknown; {works}.")):
+        requestable(key)
+
+
+@pytest.mark.parametrize("name", ["szip", "nbit", "scaleoffset", "snappy"])
+def test_filters_known_by_name_only(name: str) -> None:
+    with pytest.raises(Unsupported, match=f"The filter {name} is not available; deflate, shuffle"):
+        requestable(BY_NAME[name].id)
+
+
+def named_filters(path: Path) -> set[str]:
+    """Return the names of filters in the names and strings of a module's code, but for its docstrings."""
+    words = {name.lower() for definition in DEFINITIONS for name in definition.names} - NOT_FILTERS
+    pattern = re.compile("|".join(sorted(map(re.escape, words), key=len, reverse=True)))
+    found: set[str] = set()
+    before = tokenize.NEWLINE
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        docstring = token.type == tokenize.STRING and before in (tokenize.NEWLINE, tokenize.INDENT)
+        if token.type in (tokenize.NAME, tokenize.STRING) and not docstring:
+            found.update(pattern.findall(token.string.lower()))
+        if token.type not in (tokenize.NL, tokenize.COMMENT, tokenize.DEDENT):
+            before = token.type
+    return found
+
+
+def test_no_other_file_names_a_filter() -> None:
+    known = {f"format/filters/{name}" for name in TABLE}
+    naming = {
+        str(path.relative_to(PACKAGE)): names
+        for path in PACKAGE.rglob("*.py")
+        if (names := named_filters(path))
+    }
+    assert known <= set(naming)
+    others = set(naming) - known
+    excused = {path: next((one for one in EXCEPTIONS if path.startswith(one)), None) for path in others}
+    assert {path: naming[path] for path in others if excused[path] is None} == {}, (
+        "ask hsparse.format.filters.table instead of naming a filter"
+    )
+    assert set(excused.values()) == set(EXCEPTIONS), "an exception that no file needs"
