@@ -1,4 +1,7 @@
-"""What a data node must be told to decode and encode a dataset's chunks."""
+"""What a data node must be told to decode and encode a dataset's chunks, taken from the dataset's record.
+
+Tests: tests/model/test_layout.py, tests/model/test_file_backed.py.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
-"""Access control lists: who may do what in a domain.
+"""Access control lists: the rights of a domain, the principals who ask, and who is allowed what.
 
 A domain's ACLs are stored in its record as `{who: {right: bool}}`, where `who` is a user's name, `default`
-or `g:` and a group's name, and the rights are the six of `hsparse.model.acl`. A right that is not named,
-or whose value is not true, is not given.
-
-The six rights of a domain's ACL.
-
-Who is asking.
+or `g:` and a group's name. A right that is not named, or whose value is not true, is not given.
 """
 
 from __future__ import annotations
@@ -20,6 +15,36 @@ from hsparse.errors import BadRequest
 
 DEFAULT = "default"
 GROUP_PREFIX = "g:"
+
+
+class Right(StrEnum):
+    """A right, by its key in an ACL."""
+
+    CREATE = "create"
+    READ = "read"
+    UPDATE = "update"
+    DELETE = "delete"
+    READ_ACL = "readACL"
+    UPDATE_ACL = "updateACL"
+
+
+ANONYMOUS_NAME = "anonymous"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """An authenticated user, or the anonymous one; an admin has every right in every domain."""
+
+    name: str
+    admin: bool = False
+    groups: frozenset[str] = frozenset()
+
+    @property
+    def anonymous(self) -> bool:
+        return self.name == ANONYMOUS_NAME
+
+
+ANONYMOUS = Principal(ANONYMOUS_NAME)
 
 
 def is_allowed(acls: Mapping[str, Any], principal: Principal, right: Right) -> bool:
@@ -61,33 +86,3 @@ def check_rights(body: Mapping[str, Any]) -> dict[str, bool]:
 def _grants(entry: Any, right: Right) -> bool:
     # Stored entries may come from another server: anything but a true value of the right key denies.
     return isinstance(entry, Mapping) and entry.get(right.value) is True
-
-
-class Right(StrEnum):
-    """A right, by its key in an ACL."""
-
-    CREATE = "create"
-    READ = "read"
-    UPDATE = "update"
-    DELETE = "delete"
-    READ_ACL = "readACL"
-    UPDATE_ACL = "updateACL"
-
-
-ANONYMOUS_NAME = "anonymous"
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """An authenticated user, or the anonymous one; an admin has every right in every domain."""
-
-    name: str
-    admin: bool = False
-    groups: frozenset[str] = frozenset()
-
-    @property
-    def anonymous(self) -> bool:
-        return self.name == ANONYMOUS_NAME
-
-
-ANONYMOUS = Principal(ANONYMOUS_NAME)

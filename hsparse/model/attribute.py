@@ -65,7 +65,7 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
 
 
 def attribute_from_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Json:
-    """Return the stored form of an attribute given as its elements' bytes, counted where they vary."""
+    """Return the stored form of an attribute given as its elements' bytes, length-prefixed where they vary."""
     check_size(shape, datatype)
     if len(data) > MAX_ATTRIBUTE_BYTES:
         raise TooLarge(f"The value has {len(data)} bytes; the limit is {MAX_ATTRIBUTE_BYTES}.")
@@ -127,7 +127,10 @@ def check_size(shape: Json, datatype: Datatype) -> None:
 
 
 def unpack_elements(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Values:
-    """Return packed elements, counted where they vary, in the dataspace's shape; `BadRequest` for another number."""
+    """Return packed elements, length-prefixed where they vary, in the dataspace's shape.
+
+    `BadRequest` for another number of them.
+    """
     dims = dims_of(shape) or ()
     if not isinstance(datatype.element, Fixed):
         return split_elements(data, datatype.element, dims)

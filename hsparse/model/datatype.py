@@ -1,7 +1,4 @@
-"""HDF5/JSON type items and the numpy dtypes they describe.
-
-Types as answers show them: what clients of either dialect look for is in.
-"""
+"""HDF5/JSON type items: checked, as numpy dtypes, and as answers have them."""
 
 from __future__ import annotations
 

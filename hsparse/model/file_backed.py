@@ -1,10 +1,8 @@
-"""Layouts of datasets whose data stays in HDF5 files of the store: the three reference layouts of HSDS.
+"""File-backed datasets, whose data stays in HDF5 files of the store: their layouts, and which files they may name.
 
-A *piece* is what lies in one place of a file: a chunk of the file, as its filters made it, or, of a contiguous
-dataset, what belongs to one chunk of the grid. A chunk of the grid has one piece or, where the file's chunks are
-small, several (HSDS calls these hyper chunks).
-
-Files in the store that datasets are linked to: which URIs name one, and how a file is known again.
+The layouts are the three reference layouts of HSDS. A *piece* is what lies in one place of a file: a chunk of the
+file, as its filters made it, or, of a contiguous dataset, what belongs to one chunk of the grid. A chunk of the grid
+has one piece or, where the file's chunks are small, several (HSDS calls these hyper chunks).
 """
 
 from __future__ import annotations
@@ -32,8 +30,16 @@ MOST_PIECES = 1024
 """The most pieces that are put together to one chunk of the grid."""
 MOST_ENTRIES = 10_000
 """The most pieces a record may list; more belong into a chunk table."""
+SCHEMES = ("s3://", "file://")
+"""Before them HSDS and its clients write a bucket and a key; a plain path may begin with the bucket or not."""
+OBJECTS_FOLDER = "db"
+"""Where the store keeps domains' objects: nobody's to link to, whatever the rights to them are."""
+MAX_URI = 2048
 Json = dict[str, Any]
 Dims = tuple[int, ...]
+
+
+# --- layouts ----------------------------------------------------------------------------------------
 
 
 def file_backed_layout(record: Json) -> Json | None:
@@ -198,11 +204,7 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-SCHEMES = ("s3://", "file://")
-"""Before them HSDS and its clients write a bucket and a key; a plain path may begin with the bucket or not."""
-OBJECTS_FOLDER = "db"
-"""Where the store keeps domains' objects: nobody's to link to, whatever the rights to them are."""
-MAX_URI = 2048
+# --- files ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

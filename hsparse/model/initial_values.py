@@ -1,10 +1,7 @@
-"""Fill values: as creation properties name them, and as one element's bytes.
+"""What a new dataset holds: its fill value, its initializer, and the values given with its creation.
 
-What unwritten elements are instead of the fill value: `["arange", "--start=10", "--step=2"]`, as HSDS has it.
-
-Element i of a dataset of one dimension is then start + i * step; of integers both are integers.
-
-The values a new dataset is given with its creation.
+Unwritten elements are the fill value, or what the initializer says: of `["arange", "--start=10", "--step=2"]`, as
+HSDS has it, element i of a dataset of one dimension is start + i * step; of integers both are integers.
 """
 
 from __future__ import annotations
@@ -151,7 +148,7 @@ def parse_initial_value(value: Any, shape: Shape, datatype: Datatype) -> Values:
 
 
 def parse_initial_bytes(text: Any, shape: Shape, datatype: Datatype) -> Values:
-    """Return the same from base64 of the packed elements, which are counted where they vary in size."""
+    """Return the same from base64 of the packed elements, length-prefixed where they vary in size."""
     _check(shape, datatype)
     return unpack_elements(decode_base64(text), shape, datatype)
 

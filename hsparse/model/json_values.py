@@ -175,9 +175,9 @@ def _pieces(values: list[Any], element: Element) -> list[bytes]:
         data, size = fixed_array(values, element.dtype).tobytes(), element.dtype.itemsize
         return [data[at : at + size] for at in range(0, len(data), size)]
     if isinstance(element, VlenString):
-        return [_counted(_bytes(value)) for value in values]
+        return [_length_prefixed(_bytes(value)) for value in values]
     if isinstance(element, Region):
-        return [_counted(region_bytes(value)) for value in values]
+        return [_length_prefixed(region_bytes(value)) for value in values]
     if isinstance(element, ArrayOfVlen):
         leaves = [leaf for value in values for leaf in _leaves(value, element.dims)]
         return _joined(_pieces(leaves, element.base), [prod(element.dims)] * len(values))
@@ -187,7 +187,7 @@ def _pieces(values: list[Any], element: Element) -> list[bytes]:
         return [b"".join(row) for row in zip(*columns, strict=True)]
     lists = [_list(value) for value in values]
     items = _pieces(list(chain.from_iterable(lists)), element.base)
-    return [_counted(data) for data in _joined(items, map(len, lists))]
+    return [_length_prefixed(data) for data in _joined(items, map(len, lists))]
 
 
 def _list(value: Any) -> list[Any]:
@@ -203,7 +203,7 @@ def _joined(pieces: list[bytes], lengths: Iterable[int]) -> list[bytes]:
     return [b"".join(pieces[first:last]) for first, last in bounds]
 
 
-def _counted(data: bytes) -> bytes:
+def _length_prefixed(data: bytes) -> bytes:
     return len(data).to_bytes(PREFIX_SIZE, "little") + data
 
 

@@ -1,7 +1,4 @@
-"""Layouts of data that stays in files: what is stored, the grid, and what is refused.
-
-Which URIs name a file of the store, and which are refused.
-"""
+"""File-backed datasets: layouts and their grids, which URIs name a file of the store, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Keys: which are chunks', and which other servers of the schema take for chunks'.
-
-Ids of jobs and their keys.
-"""
+"""Ids of objects and jobs, and their keys: which are chunks', and which other servers take for chunks'."""
 
 from __future__ import annotations
 

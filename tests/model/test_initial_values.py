@@ -1,9 +1,4 @@
-"""Fill values.
-
-Initial values: what is asked for, and what comes of it.
-
-The values a new dataset is given with its creation.
-"""
+"""Fill values, initializers, and the values that a new dataset is given with its creation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What dense chunks are stored through: one byte shuffle, one compressor that HSDS can undo, one checksum.
-
-Chunks that HSDS compressed, and what only looks like one.
-"""
+"""What dense chunks are stored through so that HSDS can undo it, and chunks that HSDS compressed."""
 
 from __future__ import annotations
 
