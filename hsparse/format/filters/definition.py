@@ -153,8 +153,8 @@ class FilterDefinition:
     """Whether HSDS takes this filter, which it does not apply, for the dataset's compressor."""
 
     def hsds_undoes(self, values: Values) -> bool:
-        """Say whether there is a form of this filter that HSDS can decode."""
-        return True
+        """Say whether there is a form of this filter that HSDS can decode; else pipelines with it stay as they are."""
+        return self.is_compressor or self.shuffles_bytes or self.shuffles_bits or self.is_checksum
 
     def as_blosc(self, values: Values, shuffle: int, sizes: DataSizes) -> Filter:
         """Return the Blosc filter that takes the place of this compressor; `shuffle` is 0 none, 1 bytes, 2 bits."""
