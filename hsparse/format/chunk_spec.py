@@ -103,10 +103,10 @@ def chunk_spec(record: Json) -> ChunkSpec:
 
 @lru_cache(maxsize=4096)
 def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
-    dims, sparse, structured, linked, item, filters, initializer, fill = json.loads(text)
+    dims, sparse, structured, file_backed, item, filters, initializer, fill = json.loads(text)
     datatype = parse_type(item)
     chunk_bytes = prod(dims) * datatype.guessed_size
-    if structured or linked:  # what lies in a file has gone through HDF5's own filters
+    if structured or file_backed:  # what lies in a file has gone through HDF5's own filters
         pipelines = parse_filters(
             filters,
             datatype.element.file_size,

@@ -85,7 +85,7 @@ def parse_layout(
         layout = _structured(asked, shape, datatype)
         return Layout(layout, layout)
     if asked is not None and kind in FILE_BACKED:
-        return _linked(asked, shape, datatype, filtered)
+        return _file_backed(asked, shape, datatype, filtered)
     if kind not in (None, CHUNKED, CONTIGUOUS, COMPACT):
         raise BadRequest(
             f"The layout class {kind!r} is not {CHUNKED}, {CONTIGUOUS}, {COMPACT} or {STRUCTURED}."
@@ -106,8 +106,8 @@ def chunk_dims(record: Json) -> tuple[int, ...]:
     dims = dims_of(record["shape"])
     if dims is None:
         raise BadRequest(f"{record.get('id')} has a null dataspace: it has no values.")
-    linked = file_backed_layout(record)
-    if dims and linked is not None and linked["class"] == CONTIGUOUS_REF:
+    backing = file_backed_layout(record)
+    if dims and backing is not None and backing["class"] == CONTIGUOUS_REF:
         return slab_dims(dims, parse_type(record["type"]).guessed_size)
     for layout in (record.get("layout"), record.get("creationProperties", {}).get("layout")):
         if dims and layout and layout.get("dims"):
@@ -183,7 +183,7 @@ def _contiguous(
     return Layout({"class": kind}, {"class": CHUNKED, "dims": list(grid)})
 
 
-def _linked(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) -> Layout:
+def _file_backed(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) -> Layout:
     """Return the layout of a dataset whose data stays in a file; the grid puts small pieces together."""
     dims, size = dims_of(shape), datatype.guessed_size
     if not dims:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 from hsparse.errors import BadRequest, Unsupported
@@ -18,10 +19,9 @@ CODECS = {id: definition for id, definition in BY_ID.items() if definition.has_c
 """The filters that data can go through, by id."""
 ADVERTISED = tuple(
     name
-    for place in (0, 1)
-    for definition in DEFINITIONS
-    if definition.hsds_compressor
-    for name in definition.api_names[place : place + 1]
+    for names in zip_longest(*(one.api_names for one in DEFINITIONS if one.hsds_compressor))
+    for name in names
+    if name is not None
 )
 """The compressors that HSDS's clients are told of: the first name of each, then the second names."""
 LEFT_OUT_BY_CLIENTS = tuple(Filter(one.id) for one in DEFINITIONS if one.left_out_by_clients)
