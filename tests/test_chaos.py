@@ -16,8 +16,8 @@ from hsparse.dn.chunk_codec import DenseCodec, SparseCodec
 
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.model.ids import chunk_of_key, chunk_prefix
+from hsparse.storage.filesystem.directory_walk import TEMPORARY
 from hsparse.storage.posix import PosixStore
-from hsparse.storage.posix_listing import TEMPORARY
 from hsparse.testing.door import Door, Kind, NotDone, Place
 from hsparse.testing.ledger import Ledger
 from hsparse.testing.remote_rest import RemoteRest

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hsparse.format.filters.table import CODECS
 from pydantic import SecretStr
 
 from hsparse import __version__
 from hsparse.cli.main import main
 from hsparse.config import Settings
 from hsparse.errors import ErrorKind
+from hsparse.format.filters.table import CODECS
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, encode_sparse_vlen
 from hsparse.format.structured.footer import MAX_FOOTER, footer_size

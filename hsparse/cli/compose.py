@@ -26,11 +26,10 @@ from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.server import Runner
 from hsparse.sn.service import Service
+from hsparse.storage.conditional_put import SingleWriter, probe
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
-from hsparse.storage.probe import probe
-from hsparse.storage.s3 import S3Store
-from hsparse.storage.single_writer import SingleWriter
+from hsparse.storage.s3_modules.s3_store import S3Store
 from hsparse.wire.message import DataNode
 
 DEFAULT_ROOT = Path("hsparse-data")

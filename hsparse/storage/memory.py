@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import NotFound, PreconditionFailed
-from hsparse.storage.byte_range import resolve_range
-from hsparse.storage.key import check_key
-from hsparse.storage.object_store import Buffer, Entry, Page, Stored, no_urls
+from hsparse.storage.object_store import Buffer, Entry, Page, Stored, check_key, no_urls, resolve_range
 
 PAGE_SIZE = 1000
 

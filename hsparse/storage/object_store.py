@@ -2,15 +2,20 @@
 
 A key is a non-empty `/`-separated path of printable characters with no empty, `.` or `..` component.
 An etag is an opaque, non-empty string; two different states of one key never share one.
+
+What a store key may be: the same rules for every store, so that a domain can move between them.
+
+A range of an object's bytes, as `ObjectStore.get_range` names it.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, TypeAlias
 
-from hsparse.errors import Unsupported
+from hsparse.errors import BadRequest, Unsupported
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -109,3 +114,71 @@ def no_urls(name: str) -> Unsupported:
     return Unsupported(
         f"The store {name!r} has no URLs that objects can be read by, as S3 has; ask without urls."
     )
+
+
+MAX_KEY_BYTES = 1024
+MAX_COMPONENT_BYTES = 255
+RESERVED = (".tmp-", ".hsparse")
+"""Beginnings of components that the posix store keeps for its own files."""
+
+
+@lru_cache(maxsize=16384)
+def check_key(key: str) -> str:
+    """Return `key` when it is valid in every store; `BadRequest` names the rule it breaks otherwise.
+
+    A key is at most 1024 bytes of UTF-8, all printable: `/`-separated components of 1 to 255 bytes, none
+    of them `.` or `..`, none beginning with `.tmp-` or `.hsparse`.
+    """
+    if not key.isprintable():
+        raise BadRequest(f"The key {key!r} holds an unprintable character; use printable ones only.")
+    if len(key.encode()) > MAX_KEY_BYTES:
+        raise BadRequest(f"The key {key[:64]!r}... is longer than {MAX_KEY_BYTES} bytes; use a shorter path.")
+    for component in key.split("/"):
+        if component in ("", ".", ".."):
+            raise BadRequest(f"The key {key!r} has a component {component!r}; name every component.")
+        if component.startswith(RESERVED):
+            raise BadRequest(f"The key {key!r} has a reserved component {component!r}; use another name.")
+        if len(component.encode()) > MAX_COMPONENT_BYTES:
+            raise BadRequest(
+                f"The key {key[:64]!r}... has a component longer than {MAX_COMPONENT_BYTES} bytes; "
+                "use a shorter name."
+            )
+    return key
+
+
+def is_key(key: str) -> bool:
+    """Tell whether `check_key` accepts `key`: what another program left in a store may not be one."""
+    try:
+        check_key(key)
+    except BadRequest:
+        return False
+    return True
+
+
+def check_range(key: str, start: int, length: int | None) -> None:
+    """Raise `BadRequest` for a range no object could have: a length below 1, or one that cuts a suffix.
+
+    HTTP (RFC 9110, 14.1.2) can name neither an empty range nor the middle of an object counted from its
+    end, so no store takes them.
+    """
+    if length is None:
+        return
+    if length < 1:
+        raise BadRequest(f"The range of {key!r} has length {length}; ask for at least one byte.")
+    if start < 0 and length < -start:
+        raise BadRequest(
+            f"The range of {key!r} starts {-start} bytes before the end but has length {length}; "
+            "read the whole suffix."
+        )
+
+
+def resolve_range(key: str, start: int, length: int | None, size: int) -> tuple[int, int]:
+    """Return the first byte and the number of bytes of a range of an object of `size` bytes.
+
+    `BadRequest` when the range holds no byte of the object, as an object store answers 416.
+    """
+    check_range(key, start, length)
+    first = max(size + start, 0) if start < 0 else start
+    if first >= size:
+        raise BadRequest(f"The range of {key!r} starts at byte {start}, but the object has {size} bytes.")
+    return first, size - first if length is None else min(length, size - first)

@@ -1,7 +1,7 @@
 """A store in a directory: one object is one file.
 
-How the contract is kept by a put of its own (`hsparse.storage.posix_put`); puts through a log
-(`hsparse.storage.logged_puts`) keep it together with these:
+How the contract is kept by a put of its own (`hsparse.storage.filesystem.rename_put`); puts through a log
+(`hsparse.storage.wal.wal_writer`) keep it together with these:
 
 *Atomic.* A put writes a temporary file (`.tmp-...`) beside its target and renames it. A reader opens the
 old file or the new one, never a torn one; one that a logged put is writing in place is marked, and waited for.
@@ -37,12 +37,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from hsparse.errors import Misconfigured, NotFound, StoreFailed
-from hsparse.storage.byte_range import check_range, resolve_range
-from hsparse.storage.deletions import mark_deletion
-from hsparse.storage.key import check_key
-from hsparse.storage.object_store import Buffer, Entry, Page, Stored, no_urls
-from hsparse.storage.posix_failure import failure
-from hsparse.storage.posix_file import (
+from hsparse.storage.filesystem.directory_walk import Item, sweep, walk
+from hsparse.storage.filesystem.object_file import (
+    Condition,
     HalfWritten,
     file_etag,
     file_status,
@@ -51,15 +48,24 @@ from hsparse.storage.posix_file import (
     open_directory,
     open_file,
     read_at,
-    unlink,
+    translate_os_error,
+    unlink_if_exists,
 )
-from hsparse.storage.posix_listing import Item, sweep, walk
-from hsparse.storage.posix_put import ATTEMPTS, put_by_rename
-from hsparse.storage.posix_root import PosixRoot, pass_time, passed
-from hsparse.storage.put_condition import Condition
-from hsparse.storage.put_message import is_small
-from hsparse.storage.put_process import PutProcess
-from hsparse.storage.put_recovery import recover, settle
+from hsparse.storage.filesystem.rename_put import ATTEMPTS, put_by_rename
+from hsparse.storage.filesystem.root_directory import RootDirectory, high_water_mark, raise_high_water_mark
+from hsparse.storage.object_store import (
+    Buffer,
+    Entry,
+    Page,
+    Stored,
+    check_key,
+    check_range,
+    no_urls,
+    resolve_range,
+)
+from hsparse.storage.wal.put_packets import fits_a_packet
+from hsparse.storage.wal.recovery import recover, repair, write_deletion_marker
+from hsparse.storage.wal.wal_process import WalProcess
 
 PAGE_SIZE = 1000
 
@@ -87,7 +93,7 @@ class PosixStore:
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.name = name or root.name
-        self._root = PosixRoot(str(root), fsync=fsync, now_ns=now_ns)
+        self._root = RootDirectory(str(root), fsync=fsync, now_ns=now_ns)
         self._page_size = page_size
         try:
             self._root.make()
@@ -98,7 +104,7 @@ class PosixStore:
                 "process may write to."
             ) from error
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="posix-store")
-        self._process = PutProcess(self._root, self.name) if put_log else None
+        self._process = WalProcess(self._root, self.name) if put_log else None
 
     async def get(self, key: str) -> Stored:
         check_key(key)
@@ -153,7 +159,7 @@ class PosixStore:
 
     async def _conditional(self, key: str, data: Buffer, condition: Condition, etag: str = "") -> str:
         check_key(key)
-        if self._process is not None and is_small(etag, data):
+        if self._process is not None and fits_a_packet(etag, data):
             return await self._process.put(key, condition, etag, data)
         return await self._hop(key, lambda: put_by_rename(self._root, key, data, condition, etag))
 
@@ -162,7 +168,7 @@ class PosixStore:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except OSError as error:
-            raise failure(error, key, self.name) from error
+            raise translate_os_error(error, key, self.name) from error
 
     # --- in a thread ------------------------------------------------------------------------------
 
@@ -177,7 +183,7 @@ class PosixStore:
                 if (stored := self._read_once(file, key, resolve)) is not None:
                     return stored
             except HalfWritten:
-                settle(self._root, key)
+                repair(self._root, key)
             finally:
                 os.close(file)
         raise StoreFailed(
@@ -204,7 +210,7 @@ class PosixStore:
             if status is None or not is_half_written(status):
                 yield key, status
                 continue
-            settle(self._root, key)
+            repair(self._root, key)
             if (now := file_status(f"{self._root.path}/{key}")) is not None:
                 yield key, now
 
@@ -216,7 +222,7 @@ class PosixStore:
             try:
                 return self._delete_once(key)
             except HalfWritten:
-                settle(self._root, key)
+                repair(self._root, key)
         raise StoreFailed(f"{key!r} changes faster than it can be deleted; try again.")
 
     def _delete_once(self, key: str) -> None:
@@ -225,18 +231,18 @@ class PosixStore:
             directory = open_directory(f"{self._root.path}/{parent}")
         except (FileNotFoundError, NotADirectoryError):
             with self._root.locked(key) as lock:
-                mark_deletion(self._root, key, passed(lock))
+                write_deletion_marker(self._root, key, high_water_mark(lock))
             return
         try:
             with self._root.locked(key) as lock:
                 current = object_status(directory, name)
                 # Where there is no file a log may have one all the same, of a process killed before it made it.
-                latest = max(current.st_mtime_ns if current else 0, passed(lock))
-                mark_deletion(self._root, key, latest)
+                latest = max(current.st_mtime_ns if current else 0, high_water_mark(lock))
+                write_deletion_marker(self._root, key, latest)
                 if current is None:
                     return
-                pass_time(lock, latest)
-                unlink(name, directory)
+                raise_high_water_mark(lock, latest)
+                unlink_if_exists(name, directory)
             self._root.sync(directory)
         finally:
             os.close(directory)

@@ -14,8 +14,8 @@ from aiohttp import ClientSession
 from yarl import URL
 
 from hsparse.errors import BadRequest, NotFound, PreconditionFailed, Unsupported
+from hsparse.storage.conditional_put import probe
 from hsparse.storage.object_store import Entry, ObjectStore
-from hsparse.storage.probe import probe
 
 PAGE_SIZE = 20
 

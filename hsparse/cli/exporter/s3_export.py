@@ -19,8 +19,8 @@ from hsparse.cli.server_flags import connecting
 from hsparse.client.domain_file import Progress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.format.hdf5.file_form import FileForm
-from hsparse.storage.s3 import S3Store
-from hsparse.storage.s3_upload import Part, S3Upload, find
+from hsparse.storage.s3_modules.multipart_upload import Part, S3Upload, find_marked
+from hsparse.storage.s3_modules.s3_store import S3Store
 
 AT_ONCE = 16
 """Parts that are made at once."""
@@ -65,7 +65,7 @@ class S3Export:
         `BadRequest` where there is one that it may not replace, `PreconditionFailed` when the domain was changed
         meanwhile, else what the server or the store raises.
         """
-        if not self._replace and await find(self._store, self._key) is not None:
+        if not self._replace and await find_marked(self._store, self._key) is not None:
             raise self._exists()
         size, etag = await self._reads.state()
         known = await PendingExport.load(self._store, self._key, etag) if self._resume else None

@@ -1,0 +1,157 @@
+"""The check at start-up that a store honours conditional puts, on which every update depends.
+
+Conditional puts for a store that ignores conditions, where this process is its only writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from hsparse.clock import Clock, SystemClock
+from hsparse.errors import BadRequest, Misconfigured, NotFound, PreconditionFailed, Unsupported
+from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
+
+REMEDY = (
+    "updates would be lost: use another store, or declare with --single-writer that only this process writes "
+    "to it"
+)
+
+
+async def probe(store: ObjectStore, *, clock: Clock | None = None) -> None:
+    """Put conditions to `store`; `Misconfigured` says which it ignored, and what to do.
+
+    Works on a fresh key `db/.probe-<hex>`, which is removed afterwards, also on failure.
+    """
+    key = f"db/.probe-{(clock or SystemClock()).token(8).hex()}"
+    try:
+        await _probe(store, key)
+    except Unsupported as error:
+        raise Misconfigured(f"The store {store.name!r} has no conditional put; {REMEDY}.") from error
+    finally:
+        await store.delete(key)
+
+
+async def _probe(store: ObjectStore, key: str) -> None:
+    await _refused(store, key, "If-Match on an absent object", etag="0123456789abcdef0123456789abcdef")
+    first = await _accepted(store, key, b"first", "If-None-Match: * on an absent object")
+    await _refused(store, key, "If-None-Match: * on an existing object")
+    second = await _accepted(store, key, b"second", "If-Match with the current etag", etag=first)
+    await _refused(store, key, "If-Match with a stale etag", etag=first)
+    stored = await store.get(key)
+    if stored.data != b"second" or stored.etag != second:
+        raise Misconfigured(
+            f"The store {store.name!r} does not return the bytes and the etag of the last put; {REMEDY}."
+        )
+
+
+async def _accepted(store: ObjectStore, key: str, data: bytes, case: str, etag: str | None = None) -> str:
+    try:
+        if etag is None:
+            return await store.put_if_absent(key, data)
+        return await store.put_if_match(key, data, etag)
+    except PreconditionFailed as error:
+        raise Misconfigured(f"The store {store.name!r} refuses {case}; {REMEDY}.") from error
+
+
+async def _refused(store: ObjectStore, key: str, case: str, etag: str | None = None) -> None:
+    try:
+        if etag is None:
+            await store.put_if_absent(key, b"refused")
+        else:
+            await store.put_if_match(key, b"refused", etag)
+    except PreconditionFailed:
+        return
+    raise Misconfigured(f"The store {store.name!r} ignores {case}; {REMEDY}.")
+
+
+R = TypeVar("R")
+
+
+class SingleWriter:
+    """An `ObjectStore` over one that ignores conditions: they are checked here, one write a key at a time.
+
+    The operator declares that nothing else writes to the store; with a second writer updates get lost.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.name = store.name
+        self._store = store
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._waiting: dict[str, int] = {}
+        self._writes: set[asyncio.Task[Any]] = set()
+
+    async def get(self, key: str) -> Stored:
+        return await self._store.get(key)
+
+    async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
+        return await self._store.get_range(key, start, length)
+
+    async def put(self, key: str, data: Buffer) -> str:
+        return await self._alone(key, lambda: self._store.put(key, data))
+
+    async def put_if_absent(self, key: str, data: Buffer) -> str:
+        async def write() -> str:
+            if await self._etag(key) is not None:
+                raise PreconditionFailed(f"{key!r} exists already; read it and replace that state.")
+            return await self._store.put(key, data)
+
+        return await self._alone(key, write)
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        async def write() -> str:
+            if await self._etag(key) != etag:
+                raise PreconditionFailed(f"{key!r} is no longer at etag {etag}; read it again.")
+            return await self._store.put(key, data)
+
+        return await self._alone(key, write)
+
+    async def delete(self, key: str) -> None:
+        await self._alone(key, lambda: self._store.delete(key))
+
+    def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
+        return self._store.list(prefix, delimiter=delimiter, start_after=start_after)
+
+    async def presigned(self, key: str, seconds: int) -> str:
+        return await self._store.presigned(key, seconds)
+
+    async def close(self) -> None:
+        """Let the writes under way end, then close the store."""
+        await asyncio.gather(*self._writes, return_exceptions=True)
+        await self._store.close()
+
+    async def _etag(self, key: str) -> str | None:
+        """Return the etag of what is stored, None where there is nothing."""
+        try:
+            return (await self._store.get_range(key, 0, 1)).etag
+        except NotFound:
+            return None
+        except BadRequest:  # an empty object has no first byte
+            return (await self._store.get(key)).etag
+
+    async def _alone(self, key: str, write: Callable[[], Awaitable[R]]) -> R:
+        """Await `write` while no other write of `key` runs.
+
+        A caller that is cancelled does not take the lock away: what it sent may still reach the store,
+        and must not overtake the next write.
+        """
+        task = asyncio.create_task(self._locked(key, write))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        return await asyncio.shield(task)
+
+    def _locked(self, key: str, write: Callable[[], Awaitable[R]]) -> Coroutine[Any, Any, R]:
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        self._waiting[key] = self._waiting.get(key, 0) + 1
+
+        async def run() -> R:
+            try:
+                async with lock:
+                    return await write()
+            finally:
+                self._waiting[key] -= 1
+                if not self._waiting[key]:
+                    del self._waiting[key], self._locks[key]
+
+        return run()

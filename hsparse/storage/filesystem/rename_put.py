@@ -1,0 +1,114 @@
+"""A put of a posix store by a temporary file and a rename: of any size, durable by itself."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from secrets import token_hex
+from typing import TypeAlias
+
+from hsparse.errors import StoreFailed
+from hsparse.storage.filesystem.object_file import (
+    TEMPORARY,
+    Condition,
+    HalfWritten,
+    check_condition,
+    file_etag,
+    object_status,
+    open_directory,
+    unlink_if_exists,
+    write_all,
+)
+from hsparse.storage.filesystem.root_directory import RootDirectory, directory_conflict, high_water_mark
+from hsparse.storage.object_store import Buffer
+from hsparse.storage.wal.recovery import repair
+
+ATTEMPTS = 100
+MTIME_STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
+"""What may lift a modification time above another: file systems keep it in steps of 1 ns up to 2 s."""
+
+Check: TypeAlias = Callable[[os.stat_result | None], None]
+"""A put's condition on the status of the key's file: raises `PreconditionFailed`."""
+
+
+def put_by_rename(
+    root: RootDirectory, key: str, data: Buffer, condition: Condition = Condition.NONE, etag: str = ""
+) -> str:
+    """Put an object and return its etag once it is durable; blocks.
+
+    `PreconditionFailed` when the condition does not hold, `Conflict` when a directory is in the way.
+    """
+    check = partial(check_condition, condition, etag, key)
+    for _ in range(ATTEMPTS):
+        try:
+            return _attempt(root, key, data, check)
+        except FileNotFoundError:
+            continue  # pruned or swept by another in the meantime
+        except HalfWritten:
+            repair(root, key)
+    raise StoreFailed(f"{key!r} cannot be put because its directory keeps vanishing; see what removes it.")
+
+
+def _attempt(root: RootDirectory, key: str, data: Buffer, check: Check) -> str:
+    parent, _, name = key.rpartition("/")
+    try:
+        directory = open_directory(f"{root.path}/{parent}")
+    except FileNotFoundError:
+        check(None)
+        with suppress(FileNotFoundError):  # pruned by another in the meantime
+            root.make_directories(key)
+        raise
+    except NotADirectoryError as error:
+        check(None)
+        raise directory_conflict(key) from error
+    try:
+        check(object_status(directory, name))  # before the bytes are written for nothing
+        if os.fstat(directory).st_mode & stat.S_ISVTX:
+            root.make_directories(key)
+        return _replace(root, directory, key, data, check)
+    finally:
+        os.close(directory)
+
+
+def _replace(root: RootDirectory, directory: int, key: str, data: Buffer, check: Check) -> str:
+    """Write a temporary file in `directory` and rename it when `check` passes; return the etag."""
+    name = key.rpartition("/")[2]
+    temporary = TEMPORARY + token_hex(8)
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory)
+    try:
+        write_all(file, data)
+        now = root.now_ns()
+        os.utime(file, ns=(now, now))
+        root.sync(file)
+        with root.locked(key) as lock:
+            current = object_status(directory, name)
+            check(current)
+            etag = _date(root, file, max(current.st_mtime_ns if current else 0, high_water_mark(lock)))
+            try:
+                os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+            except IsADirectoryError as error:
+                raise directory_conflict(key) from error
+    except BaseException:
+        unlink_if_exists(temporary, directory)
+        raise
+    finally:
+        os.close(file)
+    root.sync(directory)
+    return etag
+
+
+def _date(root: RootDirectory, file: int, floor: int) -> str:
+    """Make the file's modification time greater than `floor` if it is not; return its etag."""
+    status = os.fstat(file)
+    for step in MTIME_STEPS_NS:
+        if status.st_mtime_ns > floor:
+            return file_etag(status)
+        os.utime(file, ns=(floor + step, floor + step))
+        root.sync(file)  # rare: the clock is behind, or the file system keeps coarse times
+        status = os.fstat(file)
+    if status.st_mtime_ns > floor:
+        return file_etag(status)
+    raise StoreFailed(f"The file system of {root.path!r} does not keep modification times; use another one.")

@@ -1,0 +1,160 @@
+"""The process that puts small objects for a posix store, through a log; see `hsparse.storage.wal.wal_writer`.
+
+A put is a dozen system calls. Made in a thread, each must get the interpreter's lock back from a busy event
+loop; made in another process they need not, and all puts that have come in share one sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections import deque
+
+from hsparse.errors import StoreFailed
+from hsparse.storage.filesystem.object_file import Condition
+from hsparse.storage.filesystem.root_directory import RootDirectory
+from hsparse.storage.object_store import Buffer
+from hsparse.storage.wal.put_packets import MAX_PACKET_SIZE, decode_replies, encode_put
+
+END_SECONDS = 60
+"""How long the process may take to sync what it has put, when it is closed."""
+
+
+class WalProcess:
+    """A process over the store at `root`, started by the first put and again when it has died."""
+
+    def __init__(self, root: RootDirectory, name: str) -> None:
+        self._command = [
+            sys.executable, "-m", "hsparse.storage.wal.wal_worker", root.path, name, str(int(root.fsync))
+        ]  # fmt: skip
+        self._worker: _Worker | None = None
+        self._number = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, None while there is no process."""
+        return self._worker.process.pid if self._worker is not None else None
+
+    async def put(self, key: str, condition: Condition, etag: str, data: Buffer) -> str:
+        """Put a small object, see `ObjectStore`; return its etag."""
+        self._number += 1
+        number = self._number
+        packet = encode_put(number, condition, key, etag, data)
+        if self._worker is None or self._worker.lost:
+            try:
+                self._worker = _Worker(self._command)
+            except OSError as error:
+                raise StoreFailed(
+                    f"The process that puts objects cannot be started ({error.strerror}); see the system's log."
+                ) from error
+        worker = self._worker
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        worker.waiting[number] = done
+        worker.send(packet)
+        try:
+            return await done
+        finally:
+            worker.waiting.pop(number, None)
+
+    async def close(self) -> None:
+        """Let the process finish what it has, and end it."""
+        if self._worker is not None:
+            await self._worker.close()
+
+
+class _Worker:
+    """One process, our end of its socket, the puts it has not answered and the packets not yet sent."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.socket.setblocking(False)
+            descriptor = theirs.fileno()
+            try:
+                self.process = subprocess.Popen([*command, str(descriptor)], pass_fds=[descriptor])  # noqa: S603
+            except OSError:
+                self.socket.close()
+                raise
+        self.waiting: dict[int, asyncio.Future[str]] = {}
+        self.lost = False
+        self._unsent: deque[bytes] = deque()
+        self._reaped: asyncio.Future[int] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self.socket, self._receive)
+
+    def send(self, packet: bytes) -> None:
+        """Send a packet at the end of this turn of the event loop, with all others of it: they share a sync."""
+        self._unsent.append(packet)
+        if len(self._unsent) == 1:
+            self._loop.call_soon(self._send)
+
+    async def close(self) -> None:
+        """Wait for all answers, then close our end and wait for the process."""
+        while unanswered := [done for done in self.waiting.values() if not done.done()]:
+            await asyncio.wait(unanswered)
+        if not self.lost:
+            self._leave()
+        try:
+            await asyncio.to_thread(self.process.wait, END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # its disk hangs; all that it has answered is in its log
+
+    def _send(self) -> None:
+        if not self._unsent:
+            return  # our end was closed since
+        try:
+            while self._unsent:
+                self.socket.send(self._unsent[0])
+                self._unsent.popleft()
+        except BlockingIOError:
+            self._loop.add_writer(self.socket, self._send)
+            return
+        except OSError:
+            self._lose()
+            return
+        self._loop.remove_writer(self.socket)
+
+    def _receive(self) -> None:
+        """Take one packet of replies; none at all says that the process has ended."""
+        try:
+            packet = self.socket.recv(MAX_PACKET_SIZE)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet = b""
+        if not packet:
+            self._lose()
+            return
+        for number, result in decode_replies(packet):
+            done = self.waiting.get(number)
+            if done is None or done.done():
+                continue
+            if isinstance(result, str):
+                done.set_result(result)
+            else:
+                done.set_exception(result)
+
+    def _leave(self) -> None:
+        """Close our end; what is unsent is of callers that have gone, or are told."""
+        self._loop.remove_reader(self.socket)
+        self._loop.remove_writer(self.socket)
+        self.socket.close()
+        self._unsent.clear()
+
+    def _lose(self) -> None:
+        """Fail what the ended process has not answered."""
+        if self.lost:
+            return
+        self.lost = True
+        self._leave()
+        self.process.kill()
+        self._reaped = self._loop.run_in_executor(None, self.process.wait)  # as long as its disk lets it
+        for done in self.waiting.values():
+            if not done.done():
+                done.set_exception(
+                    StoreFailed(
+                        "The process that puts objects has ended; whether it put this one is not known."
+                    )
+                )

@@ -1,0 +1,275 @@
+"""Puts of small objects through a log: many made durable by one sync, their files written after it.
+
+A file that is there and has room is written in place; else a temporary file is made before the log is written
+and renamed after. Neither is synced until the log is emptied: what a crash takes of them, a recovery finds in the log.
+
+While a file is written in place it carries the sticky bit. Whoever meets the bit waits for the key's lock, which
+its writer holds; where the bit is still there then, the writer has died or its disk has failed, and its log has
+the bytes: the last record of the key in any log.
+
+The date of a record is passed in the lock's file before it is logged: should its file never be made, whatever
+is put or deleted later is later by its date too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+
+from hsparse.errors import HsparseError
+from hsparse.storage.filesystem.object_file import (
+    HalfWritten,
+    check_condition,
+    is_half_written,
+    new_temporary,
+    open_file,
+    translate_os_error,
+    unlink_if_exists,
+    write_all,
+)
+from hsparse.storage.filesystem.rename_put import put_by_rename
+from hsparse.storage.filesystem.root_directory import (
+    RootDirectory,
+    directory_conflict,
+    high_water_mark,
+    raise_high_water_mark,
+)
+from hsparse.storage.wal.prepared_put import NotLoggable, PreparedPut, Put, open_for_writing
+from hsparse.storage.wal.recovery import remove_old_deletion_markers, repair, write_deletion_marker
+from hsparse.storage.wal.write_ahead_log import WriteAheadLog
+
+logger = logging.getLogger(__name__)
+
+BLOCK = 512
+"""What `st_blocks` counts in."""
+ODD_NS = 1_234_567_891_234_567_891
+
+
+class WalWriter:
+    """Puts through logs of this process. All methods block; one thread calls them."""
+
+    def __init__(self, root: RootDirectory, name: str) -> None:
+        self._root = root
+        self._name = name
+        self._log: WriteAheadLog | None = None
+        self._keys: set[str] = set()
+        self._locks: dict[int, int] = {}
+        self._checkpointer = ThreadPoolExecutor(1, thread_name_prefix="put-log")
+        self._checkpointing: Future[WriteAheadLog | None] | None = None
+        self._supports_logging: bool | None = None
+        self._tail_unknown = False
+        """Whether what has reached the disk of the log's last records is not known: none may follow them."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no put is in the log."""
+        return not self._keys
+
+    def put(self, puts: Sequence[Put]) -> list[str | HsparseError]:
+        """Put objects, in this order where keys repeat; return for each its new etag or its error."""
+        self._log = self._log or self._new_log()
+        results: dict[int, str | HsparseError] = {}
+        waiting = dict(enumerate(puts))
+        while waiting:
+            first = {put.key: number for number, put in reversed(waiting.items())}
+            now = {number: waiting.pop(number) for number in sorted(first.values())}
+            results |= self._put_distinct(now)
+        return [results[number] for number in range(len(puts))]
+
+    def empty(self) -> None:
+        """Begin to sync the files of the log so that it can be emptied; puts go on in another log."""
+        if (old := self._log) is None:
+            return
+        keys, self._keys, self._tail_unknown = self._keys, set(), False
+        self._log = self._checkpointed() or self._new_log()
+        self._checkpointing = self._checkpointer.submit(self._empty, old, keys)
+
+    def close(self) -> None:
+        """Sync all files and remove the logs."""
+        self.empty()
+        for log in (self._checkpointed(), self._log):
+            if log is not None:
+                log.remove()
+        self._checkpointer.shutdown()
+        for lock in self._locks.values():
+            os.close(lock)
+
+    def _new_log(self) -> WriteAheadLog | None:
+        """Return a new log; None where there can be none, for then puts go by renames."""
+        try:
+            if self._supports_logging is None:
+                self._supports_logging = _keeps_times(self._root)
+            return WriteAheadLog(self._root) if self._supports_logging else None
+        except OSError:
+            logger.exception("No log of puts can be made in %s.", self._root.own)
+            return None
+
+    def _put_distinct(self, puts: dict[int, Put]) -> dict[int, str | HsparseError]:
+        results: dict[int, str | HsparseError] = {}
+        prepared: dict[int, PreparedPut] = {}
+        with ExitStack() as stack:
+            for number, put in self._locked(puts, stack).items():
+                try:
+                    prepared[number] = self._prepare(put, stack)
+                except HsparseError as error:
+                    results[number] = error
+                except (NotLoggable, HalfWritten, OSError):
+                    continue
+            results |= self._commit(prepared)
+        if self._log is not None and (self._tail_unknown or self._log.full):
+            self.empty()  # waits, and so not under a lock
+        for number in puts.keys() - results.keys():  # a rename tells what is wrong, if anything still is
+            results[number] = self._put_by_rename(puts[number])
+        return results
+
+    def _locked(self, puts: dict[int, Put], stack: ExitStack) -> dict[int, Put]:
+        """Take the locks of these puts until the stack is left; return the puts, none where that failed.
+
+        In order, so that no two processes wait for each other.
+        """
+        try:
+            for number in sorted({self._root.lock_number(put.key) for put in puts.values()}):
+                if number not in self._locks:
+                    self._locks[number] = self._root.open_lock(number)
+                fcntl.flock(self._locks[number], fcntl.LOCK_EX)
+                stack.callback(fcntl.flock, self._locks[number], fcntl.LOCK_UN)
+        except OSError:
+            return {}
+        return puts
+
+    def _prepare(self, put: Put, stack: ExitStack) -> PreparedPut:
+        if self._log is None:
+            raise NotLoggable
+        path = f"{self._root.path}/{put.key}"
+        file = open_for_writing(path)
+        if file is None:
+            check_condition(put.condition, put.etag, put.key, None)
+            return self._prepare_temporary(put, path, self._date(put, self._log.started), stack)
+        stack.callback(os.close, file)
+        status = os.fstat(file)
+        if is_half_written(status):
+            raise HalfWritten
+        check_condition(put.condition, put.etag, put.key, status)
+        if status.st_nlink != 1 or status.st_uid != os.geteuid():
+            raise NotLoggable  # a rename leaves the other name its object, and needs no right to the file
+        date = self._date(put, max(status.st_mtime_ns + 1, self._log.started))
+        if len(put.data) > status.st_blocks * BLOCK:
+            return self._prepare_temporary(put, path, date, stack)
+        return PreparedPut(put, path, file, date, None)
+
+    def _prepare_temporary(self, put: Put, path: str, date: int, stack: ExitStack) -> PreparedPut:
+        directory = path.rpartition("/")[0]
+        try:
+            file, temporary = new_temporary(directory)
+        except FileNotFoundError:
+            self._root.make_directories(put.key, durable=False)
+            file, temporary = new_temporary(directory)
+        stack.callback(os.close, file)
+        prepared = PreparedPut(put, path, file, date, temporary)
+        try:
+            write_all(file, put.data)
+            os.utime(file, ns=(date, date))
+        except OSError:
+            prepared.abandon()
+            raise
+        return prepared
+
+    def _commit(self, prepared: dict[int, PreparedPut]) -> dict[int, str | HsparseError]:
+        """Log what is prepared, then bring the files to it."""
+        if not prepared or self._log is None:
+            return {}
+        try:
+            self._log.append([one.record for one in prepared.values()])
+        except OSError as error:
+            for one in prepared.values():
+                one.abandon()
+            self._tail_unknown = True
+            return {
+                number: translate_os_error(error, one.put.key, self._name) for number, one in prepared.items()
+            }
+        results: dict[int, str | HsparseError] = {}
+        for number, one in prepared.items():
+            self._keys.add(one.put.key)
+            try:
+                results[number] = one.apply()
+            except OSError as error:
+                results[number] = self._fail(one, error)
+        return results
+
+    def _fail(self, one: PreparedPut, error: OSError) -> HsparseError:
+        """Return the error of a put that is in the log and could not be applied."""
+        one.abandon()
+        if not isinstance(error, IsADirectoryError):
+            return translate_os_error(error, one.put.key, self._name)
+        try:
+            write_deletion_marker(self._root, one.put.key, one.date)  # refused is refused, for a recovery too
+        except OSError as other:
+            return translate_os_error(other, one.put.key, self._name)
+        return directory_conflict(one.put.key)
+
+    def _put_by_rename(self, put: Put) -> str | HsparseError:
+        try:
+            return put_by_rename(self._root, put.key, put.data, put.condition, put.etag)
+        except HsparseError as error:
+            return error
+        except OSError as error:
+            return translate_os_error(error, put.key, self._name)
+
+    def _date(self, put: Put, floor: int) -> int:
+        """Return a modification time from `floor`, for the record of a put, and pass it.
+
+        So whatever becomes of the record, what is put or deleted after it is known to be later.
+        """
+        lock = self._locks[self._root.lock_number(put.key)]
+        date = max(self._root.now_ns(), floor, high_water_mark(lock) + 1)
+        raise_high_water_mark(lock, date)
+        return date
+
+    def _checkpointed(self) -> WriteAheadLog | None:
+        """Wait for the log that is being emptied, if one is; None too where that failed."""
+        emptying, self._checkpointing = self._checkpointing, None
+        return emptying.result() if emptying is not None else None
+
+    def _empty(self, full: WriteAheadLog, keys: set[str]) -> WriteAheadLog | None:
+        """Sync the files of these keys, then empty the log; in a thread."""
+        try:
+            for key in keys:
+                _sync_file(self._root, key)
+            for key in {key.rpartition("/")[0]: key for key in keys}.values():
+                self._root.sync_directories(key)
+            full.empty()
+            remove_old_deletion_markers(self._root)
+        except (OSError, HsparseError):
+            # What it holds is safe there until a recovery puts it again: the next start's, of any process.
+            logger.exception("The log %s cannot be emptied.", full.path)
+            full.release()
+            return None
+        return full
+
+
+def _sync_file(root: RootDirectory, key: str) -> None:
+    try:
+        file = open_file(f"{root.path}/{key}")
+    except (FileNotFoundError, NotADirectoryError):
+        return  # deleted since
+    try:
+        if is_half_written(os.fstat(file)):
+            repair(root, key)  # by a put that failed: it is mended while the log still has it
+        root.sync(file)
+    finally:
+        os.close(file)
+
+
+def _keeps_times(root: RootDirectory) -> bool:
+    """Tell whether the file system keeps modification times to the nanosecond."""
+    file, path = new_temporary(root.own)
+    try:
+        os.utime(file, ns=(ODD_NS, ODD_NS))
+        return os.fstat(file).st_mtime_ns == ODD_NS
+    finally:
+        os.close(file)
+        unlink_if_exists(path)

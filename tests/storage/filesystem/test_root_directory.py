@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from hsparse.storage.filesystem.root_directory import RootDirectory
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> RootDirectory:
+    made = RootDirectory(str(tmp_path))
+    made.make()
+    return made
+
+
+def is_marked(path: Path) -> bool:
+    return bool(path.stat().st_mode & stat.S_ISVTX)
+
+
+def test_a_directory_made_again_meanwhile_keeps_its_mark(
+    root: RootDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sync that was waited for was of the one before it."""
+    root.make_directories("a/b", durable=False)
+    fsync = os.fsync
+
+    def sync_and_prune(file: int) -> None:
+        fsync(file)
+        (tmp_path / "a").rmdir()
+        root.make_directories("a/b", durable=False)
+
+    monkeypatch.setattr(os, "fsync", sync_and_prune)
+    root.make_directories("a/b")
+    assert is_marked(tmp_path / "a")
+
+
+def test_what_there_is_of_directories_is_synced(
+    root: RootDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.make_directories("a/b/key", durable=False)
+    (tmp_path / "object").write_bytes(b"x")
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))  # noqa: PTH115
+    root.sync_directories("a/b/c/key")
+    assert synced == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")]
+    assert not is_marked(tmp_path / "a")
+    assert not is_marked(tmp_path / "a" / "b")
+    assert not (tmp_path / "a" / "b" / "c").exists()
+    synced.clear()
+    root.sync_directories("object/key")
+    root.sync_directories("key")
+    assert synced == [str(tmp_path)] * 2
+
+
+def test_the_mark_of_the_root_itself_is_not_ours(root: RootDirectory, tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    root.make_directories("a/key")
+    root.sync_directories("a/key")
+    assert is_marked(tmp_path)
+
+
+def test_a_directory_pruned_while_it_is_made_is_no_conflict(
+    root: RootDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir = Path.mkdir
+
+    def pruned(path: Path, mode: int) -> None:
+        mkdir(path, mode)
+        path.rmdir()
+
+    monkeypatch.setattr(Path, "mkdir", pruned)
+    with pytest.raises(FileNotFoundError):  # which puts and recoveries take as a reason to try again
+        root.make_directories("a/key")

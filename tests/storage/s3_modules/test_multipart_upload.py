@@ -1,0 +1,190 @@
+"""Objects made of parts, on two makes of servers, and over lines that lose replies."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hsparse.errors import Misconfigured, NotFound, PreconditionFailed, StoreFailed
+from hsparse.storage.s3_modules.multipart_upload import CopySource, S3Upload, find_marked
+from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.testing.lossy_proxy import Loss, LossyProxy, error_reply
+from hsparse.testing.moto_server import make_bucket
+
+LEAST = 5 * 1024 * 1024
+FIRST, LAST = bytes(range(256)) * (LEAST // 256), b"the rest"
+NUMBERS = itertools.count()
+RCLONE_CANNOT = {
+    "test_a_part_that_is_replaced": "rclone takes a part's number once",
+    "test_a_part_of_an_object": "rclone copies no parts, see test_a_copy_that_is_none",
+    "test_what_cannot_be_copied": "rclone copies no parts, see test_a_copy_that_is_none",
+    "test_an_object_that_is_there": "rclone ignores conditions",
+}
+
+
+@pytest.fixture
+async def moto_store(moto_endpoint: str) -> AsyncIterator[S3Store]:
+    name = f"uploads-{next(NUMBERS)}"
+    await asyncio.to_thread(make_bucket, moto_endpoint, name)
+    async with S3Store(
+        name, endpoint=moto_endpoint, region="us-east-1", access_key="test", secret_key="test"
+    ) as store:
+        yield store
+
+
+@pytest.fixture(params=["moto", "rclone"])
+def store(request: pytest.FixtureRequest) -> S3Store:
+    if request.param == "rclone" and (reason := RCLONE_CANNOT.get(request.node.originalname)):
+        pytest.xfail(reason)
+    found: S3Store = request.getfixturevalue(f"{request.param}_store")
+    return found
+
+
+async def pending(store: S3Store) -> list[str]:
+    """Return the uploads that are neither complete nor aborted."""
+    reply = await store.call("a", lambda client: client.list_multipart_uploads(Bucket=store.name))
+    return [one["UploadId"] for one in reply.get("Uploads", ())]
+
+
+async def test_an_object_of_parts(store: S3Store) -> None:
+    upload = await S3Upload.begin(store, "a/b.h5", "state")
+    last = await upload.put(2, LAST)
+    first = await upload.put(1, memoryview(FIRST))
+    assert await upload.parts() == {1: first, 2: last}
+    assert (first.size, last.size) == (LEAST, len(LAST))
+    with pytest.raises(NotFound):
+        await store.get("a/b.h5")
+    assert await upload.complete({2: last, 1: first}, "state", replace=True)
+    stored = await store.get("a/b.h5")
+    assert stored.data == FIRST + LAST
+    found = await find_marked(store, "a/b.h5")
+    assert found is not None
+    assert (found.etag, found.size, found.mark) == (stored.etag, stored.size, "state")
+    assert await find_marked(store, "a/none.h5") is None
+    assert await pending(store) == []
+
+
+async def test_a_part_that_is_replaced(store: S3Store) -> None:
+    upload = await S3Upload.begin(store, "a", "state")
+    await upload.put(1, FIRST)
+    part = await upload.put(1, LAST)
+    assert await upload.parts() == {1: part}
+    await upload.complete({1: part}, "state", replace=True)
+    assert (await store.get("a")).data == LAST
+
+
+async def test_a_part_of_an_object(store: S3Store) -> None:
+    etag = await store.put("chunk", b"head" + FIRST + b"footer")
+    upload = await S3Upload.begin(store, "a", "state")
+    source = CopySource(store.name, "chunk", etag, 4, LEAST)
+    parts = {1: await upload.copy(1, source), 2: await upload.put(2, LAST)}
+    assert parts[1].size == LEAST
+    assert await upload.parts() == parts
+    await upload.complete(parts, "state", replace=True)
+    assert (await store.get("a")).data == FIRST + LAST
+
+
+async def test_what_cannot_be_copied(store: S3Store) -> None:
+    etag = await store.put("chunk", FIRST)
+    upload = await S3Upload.begin(store, "a", "state")
+    for source, kind in (
+        (CopySource(store.name, "chunk", "0123", 0, LEAST), PreconditionFailed),
+        (CopySource(store.name, "none", etag, 0, LEAST), NotFound),
+        (CopySource("no-such-bucket", "chunk", etag, 0, LEAST), Misconfigured),
+    ):
+        with pytest.raises(kind, match=f"{source.key!r} of the bucket {source.bucket!r} cannot be copied"):
+            await upload.copy(1, source)
+    assert await upload.parts() == {}
+
+
+async def test_a_copy_that_is_none(rclone_store: S3Store) -> None:
+    """rclone takes a copy for a part without bytes, and says that all is well."""
+    etag = await rclone_store.put("chunk", FIRST)
+    upload = await S3Upload.begin(rclone_store, "a", "state")
+    with pytest.raises(StoreFailed, match="says nothing of a copy"):
+        await upload.copy(1, CopySource(rclone_store.name, "chunk", etag, 0, LEAST))
+
+
+async def test_an_aborted_upload(store: S3Store) -> None:
+    upload = await S3Upload.begin(store, "a", "state")
+    await upload.put(1, LAST)
+    await upload.abort()
+    await upload.abort()
+    assert await pending(store) == []
+    with pytest.raises(NotFound):
+        await upload.parts()
+    assert await find_marked(store, "a") is None
+
+
+async def test_an_object_that_is_there(store: S3Store) -> None:
+    await store.put("a", b"before")
+    upload = await S3Upload.begin(store, "a", "state")
+    parts = {1: await upload.put(1, LAST)}
+    with pytest.raises(PreconditionFailed):
+        await upload.complete(parts, "state", replace=False)
+    assert (await store.get("a")).data == b"before"
+    await upload.complete(parts, "state", replace=True)
+    assert (await store.get("a")).data == LAST
+
+
+@pytest.fixture
+async def proxy(moto_endpoint: str) -> AsyncIterator[LossyProxy]:
+    async with LossyProxy(moto_endpoint).serving() as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def lossy(moto_store: S3Store, proxy: LossyProxy) -> AsyncIterator[S3Store]:
+    async with S3Store(
+        moto_store.name, endpoint=proxy.url, region="us-east-1", access_key="test", secret_key="test"
+    ) as store:
+        yield store
+
+
+@pytest.mark.parametrize("replace", [True, False])
+async def test_a_completion_whose_reply_is_lost(lossy: S3Store, proxy: LossyProxy, replace: bool) -> None:
+    upload = await S3Upload.begin(lossy, "a", "state")
+    parts = {1: await upload.put(1, LAST)}
+    proxy.lose(Loss("POST", keep=0))
+    etag = await upload.complete(parts, "state", replace=replace)
+    stored = await lossy.get("a")
+    assert (stored.data, stored.etag) == (LAST, etag)
+
+
+async def test_a_completion_of_what_is_no_more(lossy: S3Store, proxy: LossyProxy) -> None:
+    await lossy.put("a", LAST)
+    upload = await S3Upload.begin(lossy, "a", "state")
+    parts = {1: await upload.put(1, LAST)}
+    proxy.lose(Loss("POST", forward=False, answer=error_reply(404, "NoSuchUpload")))
+    with pytest.raises(PreconditionFailed):
+        await upload.complete(parts, "state", replace=True)
+
+
+async def test_parts_are_sent_again(lossy: S3Store, proxy: LossyProxy) -> None:
+    upload = await S3Upload.begin(lossy, "a", "state")
+    proxy.lose(Loss("PUT", keep=0))
+    proxy.lose(Loss("PUT", forward=False, answer=error_reply(503, "SlowDown")))
+    part = await upload.put(1, FIRST)
+    assert await upload.parts() == {1: part}
+
+
+async def test_a_part_that_arrives_after_the_end(lossy: S3Store, proxy: LossyProxy) -> None:
+    upload = await S3Upload.begin(lossy, "a", "state")
+    await upload.put(1, LAST)
+    proxy.lose(Loss("DELETE", forward=False, answer=b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"))
+    await upload.abort()
+    assert proxy.methods().count("DELETE") == 2
+    assert await pending(lossy) == []
+    upload = await S3Upload.begin(lossy, "a", "state")
+    for _ in range(5):
+        proxy.lose(
+            Loss("DELETE", forward=False, answer=b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
+        )
+    with pytest.raises(StoreFailed, match="could not be aborted"):
+        await upload.abort()
+    proxy.lose(Loss("GET", forward=False, answer=error_reply(403, "AccessDenied")))
+    await upload.abort()  # nobody may look
+    assert proxy.script == []

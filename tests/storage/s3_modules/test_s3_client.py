@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from hsparse.errors import (
+    BadRequest,
+    Misconfigured,
+    NotFound,
+    PreconditionFailed,
+    StoreFailed,
+    Unsupported,
+)
+from hsparse.storage.s3_modules.s3_client import Retry, translate_error_reply
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        ("NoSuchKey", 404, NotFound),
+        ("404", 404, NotFound),
+        ("NoSuchBucket", 404, Misconfigured),
+        ("PreconditionFailed", 412, PreconditionFailed),
+        ("InvalidRange", 416, BadRequest),
+        ("AccessDenied", 403, Misconfigured),
+        ("InvalidAccessKeyId", 403, Misconfigured),
+        ("SignatureDoesNotMatch", 403, Misconfigured),
+        ("ExpiredToken", 400, Misconfigured),
+        ("RequestTimeTooSkewed", 403, Misconfigured),
+        ("PermanentRedirect", 301, Misconfigured),
+        ("NotImplemented", 501, Unsupported),
+        ("MethodNotAllowed", 405, Unsupported),
+        ("EntityTooLarge", 400, StoreFailed),
+    ],
+)
+def test_errors_name_the_key_or_the_bucket_and_a_remedy(code: str, status: int, expected: type) -> None:
+    error = translate_error_reply(code, status, "some/key", "bucket")
+    assert type(error) is expected
+    assert "'some/key'" in error.message or "'bucket'" in error.message
+    assert error.message.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        ("ConditionalRequestConflict", 409, Retry.REFUSED),
+        ("SlowDown", 503, Retry.REFUSED),
+        ("RequestTimeout", 400, Retry.REFUSED),
+        ("ServiceUnavailable", 503, Retry.UNCERTAIN),
+        ("InternalError", 500, Retry.UNCERTAIN),
+        ("502", 502, Retry.UNCERTAIN),
+        ("", 504, Retry.UNCERTAIN),
+    ],
+)
+def test_what_is_sent_again(code: str, status: int, expected: Retry) -> None:
+    assert translate_error_reply(code, status, "key", "bucket") is expected

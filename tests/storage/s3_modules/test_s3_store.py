@@ -1,0 +1,398 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from hsparse.clock import ManualClock
+from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
+from hsparse.storage.s3_modules.s3_store import FIRST_PAUSE, LONGEST_PAUSE, S3Store
+from hsparse.testing.lossy_proxy import Loss, LossyProxy, error_reply
+from hsparse.testing.moto_server import make_bucket
+
+NUMBERS = itertools.count()
+SECRET = "a-secret-that-must-not-be-told"
+
+
+class Pauses:
+    """A sleep that passes at once, on a clock of its own."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.taken: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        self.clock.time += seconds
+
+
+@pytest.fixture
+def pauses() -> Pauses:
+    return Pauses()
+
+
+def s3(
+    bucket: str, endpoint: str, pauses: Pauses, *, deadline: float = 30.0, connections: int = 8
+) -> S3Store:
+    return S3Store(
+        bucket,
+        endpoint=endpoint,
+        region="us-east-1",
+        access_key="test",
+        secret_key=SECRET,
+        deadline=deadline,
+        connections=connections,
+        clock=pauses.clock,
+        sleep=pauses,
+    )
+
+
+@pytest.fixture
+async def bucket(moto_endpoint: str) -> str:
+    name = f"lossy-{next(NUMBERS)}"
+    await asyncio.to_thread(make_bucket, moto_endpoint, name)
+    return name
+
+
+@pytest.fixture
+async def proxy(moto_endpoint: str) -> AsyncIterator[LossyProxy]:
+    async with LossyProxy(moto_endpoint).serving() as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def store(bucket: str, proxy: LossyProxy, pauses: Pauses) -> AsyncIterator[S3Store]:
+    """A store whose every request goes through `proxy`."""
+    async with s3(bucket, proxy.url, pauses) as store:
+        yield store
+
+
+@pytest.fixture
+async def other(bucket: str, moto_endpoint: str, pauses: Pauses) -> AsyncIterator[S3Store]:
+    """Another writer of the same bucket, with a good line."""
+    async with s3(bucket, moto_endpoint, pauses) as store:
+        yield store
+
+
+Put = Callable[[S3Store, str, bytes], Awaitable[str]]
+
+
+async def put(store: S3Store, key: str, data: bytes) -> str:
+    return await store.put(key, data)
+
+
+async def put_if_absent(store: S3Store, key: str, data: bytes) -> str:
+    await store.delete(key)
+    return await store.put_if_absent(key, data)
+
+
+async def put_if_match(store: S3Store, key: str, data: bytes) -> str:
+    return await store.put_if_match(key, data, (await store.get(key)).etag)
+
+
+LOSSES = {
+    "request": lambda: Loss("PUT", forward=False, keep=0),
+    "reply": lambda: Loss("PUT", keep=0),
+    "half the reply": lambda: Loss("PUT", keep=30),
+    "error after applying": lambda: Loss("PUT", answer=error_reply(500, "InternalError")),
+    "error before applying": lambda: Loss("PUT", forward=False, answer=error_reply(500, "InternalError")),
+    "slow down": lambda: Loss("PUT", forward=False, answer=error_reply(503, "SlowDown")),
+    "conflict": lambda: Loss("PUT", forward=False, answer=error_reply(409, "ConditionalRequestConflict")),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("call", [put, put_if_absent, put_if_match])
+async def test_a_lossy_put_is_settled(
+    store: S3Store, other: S3Store, proxy: LossyProxy, call: Put, loss: str
+) -> None:
+    await other.put("a/b", b"before")
+    for _ in range(3):
+        proxy.lose(LOSSES[loss]())
+    etag = await call(store, "a/b", b"after")
+    stored = await other.get("a/b")
+    assert (stored.data, stored.etag) == (b"after", etag)
+    assert proxy.methods().count("PUT") >= 3
+    assert proxy.script == []
+
+
+async def test_a_lost_reply_is_settled_by_reading_back(
+    store: S3Store, other: S3Store, proxy: LossyProxy
+) -> None:
+    etag = await other.put("a", b"before")
+    proxy.lose(Loss("PUT", keep=0))
+    await store.put_if_match("a", b"after", etag)
+    assert proxy.methods() == ["PUT", "PUT", "HEAD"]
+
+
+async def test_the_reading_back_is_repeated_too(store: S3Store, proxy: LossyProxy) -> None:
+    proxy.lose(Loss("PUT", answer=error_reply(500, "InternalError")))
+    for _ in range(3):
+        proxy.lose(Loss("HEAD", keep=0))
+    await store.put_if_absent("a", b"data")
+    assert proxy.methods() == ["PUT", "PUT", *["HEAD"] * 4]
+
+
+async def test_a_refusal_costs_one_look(store: S3Store, proxy: LossyProxy) -> None:
+    await store.put_if_absent("a", b"data")
+    proxy.requests.clear()
+    with pytest.raises(PreconditionFailed):
+        await store.put_if_absent("a", b"data")
+    with pytest.raises(PreconditionFailed):
+        await store.put_if_match("a", b"data", "0123")
+    assert proxy.methods() == ["PUT", "HEAD"] * 2
+
+
+async def test_the_same_bytes_by_another_are_not_ours(
+    store: S3Store, other: S3Store, proxy: LossyProxy
+) -> None:
+    """Two nodes count from 0 to 1 and the request of the first is lost: it must count again, to 2."""
+    etag = await other.put("counter", b"0")
+    proxy.lose(Loss("PUT", forward=False, keep=0, after=lambda: other.put_if_match("counter", b"1", etag)))
+    with pytest.raises(PreconditionFailed):
+        await store.put_if_match("counter", b"1", etag)
+
+
+async def test_a_server_that_drops_metadata(store: S3Store, proxy: LossyProxy) -> None:
+    head = b'HTTP/1.1 200 OK\r\netag: "e"\r\ncontent-length: 4\r\nconnection: close\r\n\r\n'
+    proxy.lose(Loss("PUT", answer=error_reply(500, "InternalError")))
+    proxy.lose(Loss("HEAD", answer=head))
+    await store.put_if_absent("a", b"data")
+    proxy.lose(Loss("HEAD", answer=head))
+    with pytest.raises(PreconditionFailed):  # no reply was lost: the refusal is believed
+        await store.put_if_absent("a", b"data")
+    proxy.lose(Loss("HEAD", answer=error_reply(500, "InternalError")))
+    proxy.lose(Loss("HEAD", answer=head))
+    with pytest.raises(PreconditionFailed):  # nor was the put's reply here
+        await store.put_if_absent("a", b"data")
+    proxy.lose(Loss("PUT", forward=False, answer=error_reply(500, "InternalError")))
+    proxy.lose(Loss("HEAD", answer=head))
+    with pytest.raises(PreconditionFailed):
+        await store.put_if_absent("a", b"else")
+
+
+async def test_another_state_after_a_lost_reply(store: S3Store, other: S3Store, proxy: LossyProxy) -> None:
+    etag = await other.put("a", b"before")
+    proxy.lose(Loss("PUT", keep=0, after=lambda: other.put("a", b"another's")))
+    with pytest.raises(PreconditionFailed, match="'a'"):
+        await store.put_if_match("a", b"ours", etag)
+    assert (await other.get("a")).data == b"another's"
+
+
+async def test_no_object_after_a_lost_reply(store: S3Store, other: S3Store, proxy: LossyProxy) -> None:
+    etag = await other.put("a", b"before")
+    proxy.lose(Loss("PUT", keep=0, after=lambda: other.delete("a")))
+    with pytest.raises(PreconditionFailed, match="'a'"):
+        await store.put_if_match("a", b"ours", etag)
+    with pytest.raises(NotFound):
+        await other.get("a")
+
+
+async def test_no_object_while_reading_back(store: S3Store, other: S3Store, proxy: LossyProxy) -> None:
+    proxy.lose(Loss("PUT", keep=0))
+    proxy.lose(Loss("PUT", after=lambda: other.delete("a")))
+    with pytest.raises(PreconditionFailed, match="'a'"):
+        await store.put_if_absent("a", b"ours")
+
+
+async def test_a_put_that_arrives_late_overwrites_nothing(
+    store: S3Store, other: S3Store, proxy: LossyProxy
+) -> None:
+    etag = await other.put("a", b"before")
+    late = proxy.lose(Loss("PUT", late=True))
+    etag = await store.put_if_match("a", b"ours", etag)
+    await other.put_if_match("a", b"another's", etag)
+    await late.release()
+    assert (await other.get("a")).data == b"another's"
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        Loss("GET", keep=0),
+        Loss("GET", keep=40),
+        Loss("GET", keep=-5),
+        Loss("GET", answer=error_reply(503, "SlowDown")),
+        Loss("GET", answer=error_reply(500, "InternalError")),
+    ],
+    ids=["reply", "head", "body", "slow down", "error"],
+)
+async def test_a_lossy_read_is_repeated(
+    store: S3Store, other: S3Store, proxy: LossyProxy, loss: Loss
+) -> None:
+    data = bytes(range(256)) * 1000
+    etag = await other.put("a", data)
+    for line in (loss, Loss("GET", keep=loss.keep, answer=loss.answer)):
+        proxy.lose(line)
+    stored = await store.get("a")
+    assert (stored.data, stored.etag) == (data, etag)
+    proxy.lose(Loss("GET", keep=loss.keep, answer=loss.answer))
+    assert (await store.get_range("a", -1000)).data == data[-1000:]
+    proxy.lose(Loss("GET", keep=loss.keep, answer=loss.answer))
+    assert [entry.key async for page in store.list("") for entry in page.entries] == ["a"]
+    assert proxy.script == []
+    assert proxy.methods() == ["GET"] * 7
+
+
+async def test_a_lossy_delete_is_repeated(store: S3Store, other: S3Store, proxy: LossyProxy) -> None:
+    await other.put("a", b"data")
+    proxy.lose(Loss("DELETE", keep=0))
+    await store.delete("a")
+    proxy.lose(Loss("DELETE", forward=False, answer=error_reply(404, "NoSuchKey")))
+    await store.delete("a")
+    assert proxy.methods() == ["DELETE"] * 3
+
+
+async def test_pauses_grow_until_the_deadline(store: S3Store, proxy: LossyProxy, pauses: Pauses) -> None:
+    for _ in range(100):
+        proxy.lose(Loss("GET", answer=error_reply(503, "SlowDown")))
+    with pytest.raises(StoreFailed, match="'a' in 30 s"):
+        await store.get("a")
+    longest = [min(FIRST_PAUSE * 2**number, LONGEST_PAUSE) for number in range(len(pauses.taken))]
+    assert all(most / 2 <= pause <= most for pause, most in zip(pauses.taken, longest, strict=True))
+    assert pauses.taken[-1] >= LONGEST_PAUSE / 2
+    assert 30 - LONGEST_PAUSE <= sum(pauses.taken) < 30
+    assert len(proxy.requests) == len(pauses.taken) + 1
+
+
+async def test_waiting_for_a_connection_does_not_count(
+    bucket: str, proxy: LossyProxy, pauses: Pauses
+) -> None:
+    async with s3(bucket, proxy.url, pauses, connections=1) as store:
+        held = proxy.lose(Loss("PUT", hang=True))
+        proxy.lose(Loss("DELETE", answer=error_reply(503, "SlowDown")))
+        put = asyncio.create_task(store.put("a", b"data"))
+        await held.met.wait()
+        delete = asyncio.create_task(store.delete("b"))
+        await asyncio.sleep(0)
+        pauses.clock.time += 1000
+        held.released.set()
+        await asyncio.gather(put, delete)
+    assert proxy.methods() == ["PUT", "DELETE", "DELETE"]
+
+
+async def test_a_silent_server_is_given_up(bucket: str, proxy: LossyProxy, pauses: Pauses) -> None:
+    for _ in range(100):
+        proxy.lose(Loss("GET", hang=True))
+    async with s3(bucket, proxy.url, pauses, deadline=0.15) as store:
+        with pytest.raises(StoreFailed, match="no answer"):
+            await store.get("a")
+    assert len(proxy.requests) > 1
+
+
+async def test_nobody_at_the_endpoint(pauses: Pauses) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    async with s3("bucket", f"http://127.0.0.1:{port}", pauses) as store:
+        with pytest.raises(StoreFailed, match="check the endpoint"):
+            await store.get("a")
+    assert len(pauses.taken) > 3
+
+
+async def told(call: Awaitable[object]) -> HsparseError:
+    """Return the error of a call that must fail; nothing that led to it may tell the secret."""
+    with pytest.raises(HsparseError) as caught:
+        await call
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert SECRET not in str(error)
+        error = error.__cause__
+    return caught.value
+
+
+async def test_no_such_bucket(moto_endpoint: str, pauses: Pauses) -> None:
+    async with s3("no-such-bucket", moto_endpoint, pauses) as store:
+        for call in (store.get("a"), store.put("a", b""), store.put_if_match("a", b"", "0")):
+            error = await told(call)
+            assert isinstance(error, Misconfigured)
+            assert "'no-such-bucket'" in error.message
+        with pytest.raises(Misconfigured, match="create it"):
+            await anext(aiter(store.list("")))
+    assert pauses.taken == []
+
+
+async def test_no_bucket_by_that_name_can_be(moto_endpoint: str, pauses: Pauses) -> None:
+    async with s3("not/a bucket", moto_endpoint, pauses) as store:
+        assert "bucket's name" in (await told(store.get("a"))).message
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "remedy"),
+    [(403, "AccessDenied", "grant s3:GetObject"), (403, "SignatureDoesNotMatch", "configure valid ones")],
+)
+async def test_access_denied(store: S3Store, proxy: LossyProxy, status: int, code: str, remedy: str) -> None:
+    proxy.lose(Loss("PUT", answer=error_reply(status, code)))
+    error = await told(store.put("a", b"data"))
+    assert isinstance(error, Misconfigured)
+    assert remedy in error.message
+    assert proxy.methods() == ["PUT"]
+
+
+async def test_no_credentials(monkeypatch: pytest.MonkeyPatch, moto_endpoint: str) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    async with S3Store("bucket", endpoint=moto_endpoint, region="us-east-1") as store:
+        error = await told(store.get("a"))
+        assert isinstance(error, Misconfigured)
+        assert "no usable credentials" in error.message
+
+
+async def test_credentials_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, moto_endpoint: str, bucket: str
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    async with S3Store(bucket, endpoint=moto_endpoint, region="us-east-1") as store:
+        await store.put("a", b"data")
+        assert (await store.get("a")).data == b"data"
+
+
+async def test_half_a_credential(moto_endpoint: str) -> None:
+    store = S3Store("bucket", endpoint=moto_endpoint, region="us-east-1", access_key="test")
+    assert isinstance(await told(store.open()), Misconfigured)
+
+
+async def test_an_endpoint_that_is_no_url() -> None:
+    store = S3Store("bucket", endpoint="no url", access_key="test", secret_key=SECRET)
+    assert isinstance(await told(store.open()), Misconfigured)
+
+
+async def test_a_server_that_ignores_ranges(store: S3Store, proxy: LossyProxy) -> None:
+    whole = b'HTTP/1.1 200 OK\r\netag: "e"\r\ncontent-length: 10\r\nconnection: close\r\n\r\n0123456789'
+    for start, length, expected in [(2, 3, b"234"), (-4, None, b"6789"), (8, 9, b"89")]:
+        proxy.lose(Loss("GET", answer=whole))
+        stored = await store.get_range("a", start, length)
+        assert (stored.data, stored.etag) == (expected, "e")
+    proxy.lose(Loss("GET", answer=whole))
+    with pytest.raises(BadRequest):
+        await store.get_range("a", 10)
+
+
+async def test_a_server_that_refuses_long_suffixes(store: S3Store, proxy: LossyProxy) -> None:
+    await store.put("a", b"data")
+    proxy.lose(Loss("GET", answer=error_reply(416, "InvalidRange")))
+    assert (await store.get_range("a", -10)).data == b"data"
+
+
+async def test_folder_markers_are_no_objects(store: S3Store, bucket: str, moto_endpoint: str) -> None:
+    await store.put("a/b", b"data")
+    await store._client.put_object(Bucket=bucket, Key="a/", Body=b"")
+    await store._client.put_object(Bucket=bucket, Key="c//d", Body=b"")
+    assert [entry.key async for page in store.list("") for entry in page.entries] == ["a/b"]
+
+
+async def test_cancellation_ends_the_request(store: S3Store, proxy: LossyProxy) -> None:
+    loss = proxy.lose(Loss("GET", hang=True))
+    get = asyncio.create_task(store.get("a"))
+    await loss.met.wait()
+    get.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await get
+    await store.put("a", b"data")
+    assert (await store.get("a")).data == b"data"
