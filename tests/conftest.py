@@ -13,7 +13,7 @@ from hypothesis import settings
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.moto_server import make_bucket, moto_server
 
 settings.register_profile("hsparse", deadline=None)  # how long an example takes says nothing about it

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.storage.posix import PosixStore
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.moto_server import make_bucket
 from hsparse.testing.stateful import SparseMachine, TwoOwnersMachine, World
 from hsparse.testing.store_wrapper import StoreWrapper

@@ -29,7 +29,7 @@ from hsparse.sn.service import Service
 from hsparse.storage.conditional_put import SingleWriter, probe
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.s3_store import S3Store
 from hsparse.wire.message import DataNode
 
 DEFAULT_ROOT = Path("hsparse-data")

@@ -14,7 +14,7 @@ import h5pyd
 import numpy as np
 import pytest
 
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.moto_server import make_bucket
 from hsparse.testing.server_process import server_process
 from tests.clients.h5pyd_tool import Ended, run_tool

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.rclone_server import rclone_server
 from hsparse.testing.store_conformance import PAGE_SIZE
 

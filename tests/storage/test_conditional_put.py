@@ -10,7 +10,7 @@ from hsparse.errors import Misconfigured, PreconditionFailed, StoreFailed, Unsup
 from hsparse.storage.conditional_put import SingleWriter, probe
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer, ObjectStore
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_conformance import *  # noqa: F403
 

@@ -12,8 +12,8 @@ from hashlib import sha256
 
 from hsparse.cli.exporter.part_plan import FilePart
 from hsparse.errors import BadRequest, NotFound
-from hsparse.storage.s3_modules.multipart_upload import S3Upload
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.multipart_upload import S3Upload
+from hsparse.storage.s3.s3_store import S3Store
 
 SUFFIX = ".part"
 KIND = "hsparse-export"

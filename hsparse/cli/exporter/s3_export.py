@@ -19,8 +19,8 @@ from hsparse.cli.server_flags import connecting
 from hsparse.client.domain_file import Progress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.format.hdf5.file_form import FileForm
-from hsparse.storage.s3_modules.multipart_upload import Part, S3Upload, find_marked
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.multipart_upload import Part, S3Upload, find_marked
+from hsparse.storage.s3.s3_store import S3Store
 
 AT_ONCE = 16
 """Parts that are made at once."""

@@ -13,7 +13,7 @@ from hsparse.cli.importer.source import Source
 from hsparse.cli.s3_url import DEADLINE, S3Url
 from hsparse.errors import Conflict, NotFound
 from hsparse.format.hdf5.reads import ByteRange
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.s3_store import S3Store
 
 Result = TypeVar("Result")
 

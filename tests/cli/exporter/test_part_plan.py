@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hsparse.cli.exporter.part_plan import LIMITS, MIB, FileChunk, FilePart, Limits, plan_parts
 from hsparse.errors import TooLarge
-from hsparse.storage.s3_modules.multipart_upload import CopySource
+from hsparse.storage.s3.multipart_upload import CopySource
 
 
 def chunk(start: int, size: int, address: int = 0) -> FileChunk:

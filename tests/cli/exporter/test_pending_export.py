@@ -5,8 +5,8 @@ import pytest
 from hsparse.cli.exporter.part_plan import FilePart
 from hsparse.cli.exporter.pending_export import PendingExport, forget, plan_digest
 from hsparse.errors import NotFound
-from hsparse.storage.s3_modules.multipart_upload import S3Upload
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.multipart_upload import S3Upload
+from hsparse.storage.s3.s3_store import S3Store
 from tests.conftest import MakeStore
 
 KEY = "some/a.h5"

@@ -21,8 +21,8 @@ from hsparse.client.domain_file import DomainFile
 from hsparse.errors import StoreFailed
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
-from hsparse.storage.s3_modules.multipart_upload import Part, S3Upload
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.multipart_upload import Part, S3Upload
+from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.moto_server import make_bucket
 from hsparse.testing.server_process import server_process
 

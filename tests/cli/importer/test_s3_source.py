@@ -20,7 +20,7 @@ from hsparse.cli.importer.s3_source import S3Source
 from hsparse.errors import Conflict, Corrupt
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.storage.object_store import Stored
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.moto_server import make_bucket
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences

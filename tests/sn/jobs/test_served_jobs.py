@@ -22,7 +22,7 @@ from hsparse.errors import Forbidden, Gone
 from hsparse.model.acl import Principal
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 from hsparse.storage.posix import PosixStore
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.moto_server import make_bucket
 from hsparse.testing.rest_client import RestClient
 from hsparse.testing.server_process import ServerProcess, children_of, server_process

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hsparse.errors import Misconfigured, NotFound, PreconditionFailed, StoreFailed
-from hsparse.storage.s3_modules.multipart_upload import CopySource, S3Upload, find_marked
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.multipart_upload import CopySource, S3Upload, find_marked
+from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.lossy_proxy import Loss, LossyProxy, error_reply
 from hsparse.testing.moto_server import make_bucket
 

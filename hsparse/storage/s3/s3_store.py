@@ -46,7 +46,7 @@ from hsparse.storage.object_store import (
     is_key,
     resolve_range,
 )
-from hsparse.storage.s3_modules.s3_client import Retry, translate_error_reply
+from hsparse.storage.s3.s3_client import Retry, translate_error_reply
 
 PAGE_SIZE = 1000
 PUT_MARK = "hsparse-put"

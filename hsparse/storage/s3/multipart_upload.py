@@ -13,7 +13,7 @@ from typing import Any
 
 from hsparse.errors import HsparseError, Misconfigured, NotFound, StoreFailed, Unsupported
 from hsparse.storage.object_store import Buffer
-from hsparse.storage.s3_modules.s3_store import S3Store
+from hsparse.storage.s3.s3_store import S3Store
 
 FILE_MARK = "hsparse-file"
 """The metadata that tells which file an object is."""

@@ -10,7 +10,7 @@ from hsparse.errors import (
     StoreFailed,
     Unsupported,
 )
-from hsparse.storage.s3_modules.s3_client import Retry, translate_error_reply
+from hsparse.storage.s3.s3_client import Retry, translate_error_reply
 
 
 @pytest.mark.parametrize(
