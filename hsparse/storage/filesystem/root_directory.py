@@ -29,7 +29,7 @@ class RootDirectory:
         self.path = path
         self.fsync = fsync
         self.now_ns = now_ns
-        self.own = f"{path}/{OWN}"
+        self.own = f"{path}/{INTERNAL}"
 
     def make(self) -> None:
         """Make the root, durable in the directories above it, and the directory of its locks."""

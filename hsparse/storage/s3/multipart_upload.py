@@ -1,7 +1,7 @@
-"""An object of an S3 bucket made of parts: bytes that are sent, and ranges of objects that the service copies.
+"""Multipart uploads to an S3 bucket: parts are sent, or copied by the service from ranges of other objects.
 
 Amazon S3 API Reference: CreateMultipartUpload, UploadPart, UploadPartCopy, ListParts, CompleteMultipartUpload,
-AbortMultipartUpload. Nobody sees anything of the object before it is complete.
+AbortMultipartUpload. The object is invisible until the upload is complete.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 
 from hsparse.errors import HsparseError, Misconfigured, NotFound, StoreFailed, Unsupported
 from hsparse.storage.object_store import Buffer
-from hsparse.storage.s3.s3_store import S3Store
+from hsparse.storage.s3.s3_client import S3Client, error_code
 
 FILE_MARK = "hsparse-file"
-"""The metadata that tells which file an object is."""
+"""The metadata that identifies the exported file."""
 ABORTS = 5
-"""How often an upload is aborted, of which parts are still arriving."""
+"""How often an upload is aborted whose parts are still arriving."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part that is there: its etag, and its size in bytes."""
+    """An uploaded part: its etag, and its size in bytes."""
 
     etag: str
     size: int
@@ -31,7 +31,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CopySource:
-    """`size` bytes from `address` on of an object, while its etag is `etag`."""
+    """A range of an object to copy: `size` bytes from byte `address`, on condition that its etag is `etag`."""
 
     bucket: str
     key: str
@@ -41,9 +41,9 @@ class CopySource:
 
 
 class S3Upload:
-    """The upload `id` of an object `key`. Parts have numbers from 1 on; sent again, one replaces the one before."""
+    """The upload `id` of the object `key`. Parts are numbered from 1; a part sent again replaces the earlier one."""
 
-    def __init__(self, store: S3Store, key: str, id: str) -> None:
+    def __init__(self, store: S3Client, key: str, id: str) -> None:
         self._store = store
         self._key = key
         self.id = id
@@ -51,11 +51,11 @@ class S3Upload:
 
     @classmethod
     async def begin(
-        cls, store: S3Store, key: str, mark: str, media: str = "application/octet-stream"
+        cls, store: S3Client, key: str, mark: str, media: str = "application/octet-stream"
     ) -> S3Upload:
-        """Begin an upload, of an object of type `media` that will carry `mark`.
+        """Begin an upload of an object of type `media` that will carry `mark`.
 
-        One whose reply was lost is begun twice, and the first one left.
+        When the reply is lost a second upload is begun, and the first is never completed.
         """
         reply = await store.call(
             key,
@@ -66,7 +66,7 @@ class S3Upload:
         return cls(store, key, str(reply["UploadId"]))
 
     async def parts(self) -> dict[int, Part]:
-        """Return the parts that are there, by their numbers; `NotFound` where the upload is no more."""
+        """Return the uploaded parts by number; `NotFound` when the upload no longer exists."""
         found: dict[int, Part] = {}
         marker = 0
         while True:
@@ -78,7 +78,7 @@ class S3Upload:
             marker = int(reply["NextPartNumberMarker"])
 
     async def put(self, number: int, data: Buffer) -> Part:
-        """Send a part; `NotFound` where the upload is no more."""
+        """Send a part; `NotFound` when the upload no longer exists."""
         reply = await self._store.call(
             self._key,
             lambda client: client.upload_part(**self._about, PartNumber=number, Body=io.BytesIO(data)),
@@ -86,10 +86,11 @@ class S3Upload:
         return Part(_bare(reply["ETag"]), len(data))
 
     async def copy(self, number: int, source: CopySource) -> Part:
-        """Let the service copy a part, without a byte of it coming here.
+        """Have the service copy a part; its bytes do not pass through here.
 
-        Raises the error of the service's answer: `PreconditionFailed` where the source is in another state, `NotFound`
-        or `Misconfigured` where it does not know the source, or may not read it. The message has the service's code.
+        Raises what the service answers: `PreconditionFailed` when the source has changed, `NotFound` or
+        `Misconfigured` when the service does not know the source or may not read it. The message has the
+        service's code.
         """
         request = self._about | {
             "PartNumber": number,
@@ -101,7 +102,7 @@ class S3Upload:
         try:
             reply = await self._store.call(self._key, lambda client: client.upload_part_copy(**request))
         except HsparseError as error:
-            raise type(error)(f"{what} ({code_of(error.__cause__)}).") from error
+            raise type(error)(f"{what} ({error_code(error.__cause__)}).") from error
         etag = reply.get("CopyPartResult", {}).get("ETag")
         if not etag:
             raise StoreFailed(f"{what} (it says nothing of a copy).")
@@ -110,8 +111,8 @@ class S3Upload:
     async def complete(self, parts: Mapping[int, Part], mark: str, *, replace: bool) -> str:
         """Make the object of all parts and return its etag.
 
-        Unless it may `replace` one: `PreconditionFailed` where there is one, on services that look at the condition.
-        Where the reply was lost, an object that carries `mark` is taken for the one that was made.
+        Without `replace`, an object that exists is a `PreconditionFailed`, on services that check conditions here.
+        When the reply was lost, an object that carries `mark` counts as the one that was made.
         """
         listed = [{"PartNumber": number, "ETag": f'"{parts[number].etag}"'} for number in sorted(parts)]
         condition = {} if replace else {"IfNoneMatch": "*"}
@@ -131,7 +132,7 @@ class S3Upload:
         return await self._store.call(self._key, send, settle)
 
     async def abort(self) -> None:
-        """Give up the upload and all its parts; one that is no more is no error."""
+        """Abort the upload and remove all its parts; no error when it no longer exists."""
         for _ in range(ABORTS):
             try:
                 await self._store.call(self._key, lambda client: client.abort_multipart_upload(**self._about))
@@ -140,7 +141,7 @@ class S3Upload:
             try:
                 await self._page(0)  # a part that was under way may have arrived after all
             except (NotFound, Misconfigured, Unsupported):
-                return  # there is none, or it is not told
+                return  # the upload is gone, or the service does not tell
         raise StoreFailed(
             f"The upload {self.id} of {self._key!r} to {self._store.name!r} could not be aborted: abort it there."
         )
@@ -152,15 +153,15 @@ class S3Upload:
 
 @dataclass(frozen=True, slots=True)
 class MarkedObject:
-    """An object that is there, and the mark it carries, if any."""
+    """What is known of an object without reading its bytes, with its mark if it has one."""
 
     etag: str
     size: int
     mark: str | None
 
 
-async def find_marked(store: S3Store, key: str) -> MarkedObject | None:
-    """Return what is known of an object without its bytes, None where there is none."""
+async def find_marked(store: S3Client, key: str) -> MarkedObject | None:
+    """Return what is known of an object without reading its bytes, None when there is no object."""
     try:
         head = await store.call(key, lambda client: client.head_object(Bucket=store.name, Key=key))
     except NotFound:

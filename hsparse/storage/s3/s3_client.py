@@ -1,13 +1,37 @@
-"""What an S3 error reply means: an error for the caller, or a reason to send the request again.
+"""Requests on an S3 bucket, sent again until they are answered, and the meaning of error replies.
 
-The codes are those of the Amazon S3 API Reference, "Error responses"; other servers answer with the HTTP
-status alone, so that is looked at last.
+A request is sent again, with exponential backoff and jitter, until it is answered or the operation's
+deadline has passed. The error codes are those of the Amazon S3 API Reference, "Error responses"; other
+servers answer with the HTTP status alone, so the status is looked at last.
+Tests: tests/storage/s3/test_s3_client.py, tests/storage/s3/test_s3_store.py.
 """
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
 from enum import Enum, auto
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from aiohttp import ClientError as TransportError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    FlexibleChecksumError,
+    HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+from botocore.exceptions import ConnectionError as ConnectFailed
+
+from hsparse.clock import Clock, SystemClock
 from hsparse.errors import (
     BadRequest,
     HsparseError,
@@ -17,6 +41,182 @@ from hsparse.errors import (
     StoreFailed,
     Unsupported,
 )
+from hsparse.storage.object_store import check_key
+
+PAGE_SIZE = 1000
+CONNECT_TIMEOUT = 5.0
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 5.0
+
+R = TypeVar("R")
+
+_NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
+_LOST = (HTTPClientError, ConnectFailed, IncompleteReadError, FlexibleChecksumError, TransportError, OSError)
+
+
+class S3Client:
+    """A pooled client of one bucket; `open` it first, or use it as a context.
+
+    `endpoint` is the URL of an S3-compatible server, addressed by path; None is AWS. Credentials come
+    from botocore's own chain (environment, files, instance role) unless given. `deadline` in seconds is
+    for one operation with all its retries, from when one of the `connections` is free; a connection
+    silent for a third of it counts as lost. Listings have `page_size` keys a page.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        *,
+        endpoint: str | None = None,
+        region: str | None = None,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        session_token: str | None = None,
+        deadline: float = 30.0,
+        connections: int = 64,
+        page_size: int = PAGE_SIZE,
+        clock: Clock | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.name = bucket
+        self._deadline = deadline
+        self._page_size = page_size
+        self._clock = clock or SystemClock()
+        self._sleep = sleep
+        # Many servers other than AWS refuse the checksum trailers that botocore adds on its own account.
+        checksums = "when_required" if endpoint else "when_supported"
+        self._options: dict[str, Any] = {
+            "endpoint_url": endpoint,
+            "region_name": region,
+            "aws_access_key_id": access_key,
+            "aws_secret_access_key": secret_key,
+            "aws_session_token": session_token,
+            "config": AioConfig(
+                signature_version="s3v4",  # presigned URLs too, which botocore else signs as it did in 2006
+                connect_timeout=min(CONNECT_TIMEOUT, deadline / 3),
+                read_timeout=deadline / 3,
+                max_pool_connections=connections,
+                retries={"total_max_attempts": 1, "mode": "standard"},
+                s3={"addressing_style": "path"} if endpoint else None,
+                request_checksum_calculation=checksums,
+                response_checksum_validation=checksums,
+            ),
+        }
+        self._slots = asyncio.Semaphore(connections)
+        self._context: Any = None
+        self._client: Any = None
+
+    async def open(self) -> Self:
+        """Create the pooled client; nothing is sent yet."""
+        try:
+            session = get_session()
+            session.register_component("data_loader", _loader())
+            self._context = session.create_client("s3", **self._options)
+            self._client = await self._context.__aenter__()
+        except (BotoCoreError, ValueError) as error:
+            raise Misconfigured(f"The bucket {self.name!r} cannot be used: {error}") from error
+        return self
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._context.__aexit__(None, None, None)
+            self._client = None
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def call(
+        self,
+        key: str,
+        send: Callable[[Any], Awaitable[R]],
+        settle: Callable[[HsparseError, bool], Awaitable[R]] | None = None,
+    ) -> R:
+        """Send a request on `key` that is no part of `ObjectStore`; `send` is given botocore's client.
+
+        It is sent again like any other, so it must be idempotent. `settle` is called as in `_run`.
+        """
+        check_key(key)
+        return await self._run(key, lambda: send(self._client), settle)
+
+    async def _run(
+        self,
+        key: str,
+        send: Callable[[], Awaitable[R]],
+        settle: Callable[[HsparseError, bool], Awaitable[R]] | None = None,
+    ) -> R:
+        """Send until there is an answer, from when a connection is free.
+
+        A condition that failed, or a `NotFound`, goes to `settle` with two arguments: the refusal, and whether a
+        reply was lost before it. It returns what `send` would have returned, or raises the refusal.
+        """
+        assert self._client is not None, "open the store before its first use, and do not use it when closed"
+        async with self._slots:
+            return await self._retry(key, send, settle)
+
+    async def _retry(
+        self,
+        key: str,
+        send: Callable[[], Awaitable[R]],
+        settle: Callable[[HsparseError, bool], Awaitable[R]] | None,
+    ) -> R:
+        started = self._clock.monotonic()
+        uncertain = False
+        refusal: HsparseError | None = None
+        for attempt in itertools.count():
+            left = self._deadline - (self._clock.monotonic() - started)
+            try:
+                async with asyncio.timeout(left):
+                    if refusal is not None and settle is not None:
+                        return await settle(refusal, uncertain)
+                    return await send()
+            except (BotoCoreError, ClientError, TransportError, OSError) as error:
+                verdict = self._verdict(error, key)
+                cause = error
+            if isinstance(verdict, NotFound) and settle is not None:  # the answer to If-Match on nothing
+                verdict = PreconditionFailed(f"{key!r} is gone; create it anew.")
+            if isinstance(verdict, PreconditionFailed) and settle is not None:
+                refusal = verdict
+                continue
+            if isinstance(verdict, HsparseError):
+                raise verdict from cause
+            uncertain = uncertain or (refusal is None and verdict is Retry.UNCERTAIN)
+            pause = self._pause(attempt)
+            if self._clock.monotonic() - started + pause >= self._deadline:
+                break
+            await self._sleep(pause)
+        raise StoreFailed(
+            f"The bucket {self.name!r} gave no answer on {key!r} in {self._deadline:g} s "
+            f"({type(cause).__name__}); check the endpoint and the network, then try again."
+        ) from cause
+
+    def _pause(self, attempt: int) -> float:
+        """Return seconds between half of this attempt's backoff and all of it."""
+        longest = min(FIRST_PAUSE * 2.0 ** min(attempt, 10), LONGEST_PAUSE)
+        jitter = int.from_bytes(self._clock.token(4), "big") / 2**32
+        return longest * (1 + jitter) / 2
+
+    def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
+        """Return what an exception of the client means. Its text may hold secrets and is not passed on."""
+        if isinstance(error, ClientError):
+            code = error_code(error)
+            status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+            return translate_error_reply(code, status, key, self.name)
+        if isinstance(error, _NO_CREDENTIALS):
+            return Misconfigured(
+                f"There are no usable credentials for the bucket {self.name!r}; configure an access key and "
+                "its secret, or an instance role."
+            )
+        if isinstance(error, _LOST):
+            return Retry.UNCERTAIN
+        return StoreFailed(
+            f"The request on {key!r} could not be sent to the bucket {self.name!r} ({type(error).__name__}); "
+            "check the bucket's name and endpoint."
+        )
 
 
 class Retry(Enum):
@@ -80,3 +280,16 @@ def _by_status(code: str, status: int, key: str, bucket: str) -> HsparseError | 
     if status in (405, 501):
         return Unsupported(f"The bucket {bucket!r} does not do what {key!r} needs ({code}).")
     return StoreFailed(f"The bucket {bucket!r} failed on {key!r} ({status} {code}); see the store's log.")
+
+
+def error_code(error: BaseException | None) -> str:
+    """Return the server's code of a client error, or the name of another error's type."""
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code", ""))
+    return type(error).__name__
+
+
+@lru_cache(maxsize=1)
+def _loader() -> Any:
+    """Return botocore's reader of its API descriptions, which takes 50 ms to parse them once."""
+    return get_session().get_component("data_loader")

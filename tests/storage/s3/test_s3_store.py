@@ -9,7 +9,8 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
-from hsparse.storage.s3.s3_store import FIRST_PAUSE, LONGEST_PAUSE, S3Store
+from hsparse.storage.s3.s3_client import FIRST_PAUSE, LONGEST_PAUSE
+from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.lossy_proxy import Loss, LossyProxy, error_reply
 from hsparse.testing.moto_server import make_bucket
 
