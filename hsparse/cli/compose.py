@@ -48,7 +48,7 @@ async def open_store(settings: Settings) -> ObjectStore:
         ).open()
     else:
         root = (settings.root or DEFAULT_ROOT).resolve()
-        store = PosixStore(root, fsync=settings.fsync, put_log=settings.put_log)
+        store = PosixStore(root, fsync=settings.fsync, wal=settings.put_log)
     if settings.single_writer:
         return SingleWriter(store)
     try:

@@ -1,6 +1,7 @@
-"""The check at start-up that a store honours conditional puts, on which every update depends.
+"""Conditional puts: the start-up probe that a store honours them, and `SingleWriter` for a store that does not.
 
-Conditional puts for a store that ignores conditions, where this process is its only writer.
+Every update depends on conditional puts. A store that ignores conditions is refused, unless the operator
+declares that this process is its only writer.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ REMEDY = (
 
 
 async def probe(store: ObjectStore, *, clock: Clock | None = None) -> None:
-    """Put conditions to `store`; `Misconfigured` says which it ignored, and what to do.
+    """Try each condition on `store`; `Misconfigured` says which one it ignores, and what to do.
 
-    Works on a fresh key `db/.probe-<hex>`, which is removed afterwards, also on failure.
+    The probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure.
     """
     key = f"db/.probe-{(clock or SystemClock()).token(8).hex()}"
     try:
@@ -70,9 +71,9 @@ R = TypeVar("R")
 
 
 class SingleWriter:
-    """An `ObjectStore` over one that ignores conditions: they are checked here, one write a key at a time.
+    """An `ObjectStore` over one that ignores conditions: it checks them itself, under one lock a key.
 
-    The operator declares that nothing else writes to the store; with a second writer updates get lost.
+    The operator declares that nothing else writes to the store; a second writer would lose updates.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -117,12 +118,12 @@ class SingleWriter:
         return await self._store.presigned(key, seconds)
 
     async def close(self) -> None:
-        """Let the writes under way end, then close the store."""
+        """Wait for the writes under way, then close the store."""
         await asyncio.gather(*self._writes, return_exceptions=True)
         await self._store.close()
 
     async def _etag(self, key: str) -> str | None:
-        """Return the etag of what is stored, None where there is nothing."""
+        """Return the etag of the stored object, None when there is none."""
         try:
             return (await self._store.get_range(key, 0, 1)).etag
         except NotFound:
@@ -133,8 +134,8 @@ class SingleWriter:
     async def _alone(self, key: str, write: Callable[[], Awaitable[R]]) -> R:
         """Await `write` while no other write of `key` runs.
 
-        A caller that is cancelled does not take the lock away: what it sent may still reach the store,
-        and must not overtake the next write.
+        A cancelled caller does not release the lock: what it sent may still reach the store and must not
+        overtake the next write.
         """
         task = asyncio.create_task(self._locked(key, write))
         self._writes.add(task)

@@ -21,7 +21,7 @@ class _Object:
 
 
 class MemoryStore:
-    """An `ObjectStore` in a dict: what it holds lives as long as it does."""
+    """An `ObjectStore` in a dict; its objects live as long as it does."""
 
     def __init__(
         self, name: str = "memory", *, clock: Clock | None = None, page_size: int = PAGE_SIZE
@@ -74,7 +74,7 @@ class MemoryStore:
         raise no_urls(self.name)
 
     async def close(self) -> None:
-        """Keep the objects: whoever holds the store can go on, as a node that restarts does."""
+        """Do nothing: the objects stay, so that a node can be restarted over the same store."""
 
     def _find(self, key: str) -> _Object:
         found = self._objects.get(check_key(key))

@@ -1,11 +1,10 @@
-"""The one protocol every store implements: keys, etags and bytes, conditional puts part of it.
+"""The protocol that every store implements, and the rules for keys and byte ranges that all stores share.
 
-A key is a non-empty `/`-separated path of printable characters with no empty, `.` or `..` component.
-An etag is an opaque, non-empty string; two different states of one key never share one.
+A store maps keys to bytes. Each state of an object has an etag, and conditional puts are part of the protocol.
 
-What a store key may be: the same rules for every store, so that a domain can move between them.
-
-A range of an object's bytes, as `ObjectStore.get_range` names it.
+A key is a non-empty `/`-separated path of printable characters with no empty, `.` or `..` component. The
+rules are the same for every store, so that a domain can move between them. An etag is an opaque, non-empty
+string; two different states of one key never share one.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class ObjectStore(Protocol):
 
 
 def no_urls(name: str) -> Unsupported:
-    """Return the error of a store that has no URLs."""
+    """Return the error of `presigned` for a store that has no URLs."""
     return Unsupported(
         f"The store {name!r} has no URLs that objects can be read by, as S3 has; ask without urls."
     )
@@ -119,7 +118,7 @@ def no_urls(name: str) -> Unsupported:
 MAX_KEY_BYTES = 1024
 MAX_COMPONENT_BYTES = 255
 RESERVED = (".tmp-", ".hsparse")
-"""Beginnings of components that the posix store keeps for its own files."""
+"""Prefixes of components that the posix store reserves for its own files."""
 
 
 @lru_cache(maxsize=16384)
@@ -147,7 +146,7 @@ def check_key(key: str) -> str:
 
 
 def is_key(key: str) -> bool:
-    """Tell whether `check_key` accepts `key`: what another program left in a store may not be one."""
+    """Tell whether `check_key` accepts `key`; names that another program left in a store may be invalid."""
     try:
         check_key(key)
     except BadRequest:
@@ -156,10 +155,10 @@ def is_key(key: str) -> bool:
 
 
 def check_range(key: str, start: int, length: int | None) -> None:
-    """Raise `BadRequest` for a range no object could have: a length below 1, or one that cuts a suffix.
+    """Raise `BadRequest` for a range no object can have: a length below 1, or one that cuts a suffix.
 
-    HTTP (RFC 9110, 14.1.2) can name neither an empty range nor the middle of an object counted from its
-    end, so no store takes them.
+    HTTP (RFC 9110, 14.1.2) can express neither an empty range nor a range in the middle of an object counted
+    from its end, so no store accepts them.
     """
     if length is None:
         return

@@ -1,27 +1,25 @@
 """A store in a directory: one object is one file.
 
-How the contract is kept by a put of its own (`hsparse.storage.filesystem.rename_put`); puts through a log
-(`hsparse.storage.wal.wal_writer`) keep it together with these:
+This is how a put by rename (`hsparse.storage.filesystem.rename_put`) keeps the contract; puts through a
+write-ahead log (`hsparse.storage.wal`) keep it together with these rules:
 
 *Atomic.* A put writes a temporary file (`.tmp-...`) beside its target and renames it. A reader opens the
-old file or the new one, never a torn one; one that a logged put is writing in place is marked, and waited for.
-A temporary that a killed process left is swept when a listing meets it, or by `sweep`.
+old file or the new one, never a torn one. A file that a logged put is writing in place is marked, and readers
+wait for it. Temporary files of killed processes are swept when a listing meets them, or by `sweep`.
 
 *Conditional.* Stat, compare and rename happen under an exclusive `flock` on one of 256 lock files, chosen
 by a hash of the key. A lock file is opened for each operation, so that `flock` excludes threads and
-processes alike; only compare and rename are under it, never a write or an fsync of data.
+processes alike. Only compare and rename are under the lock, never a write or an fsync of data.
 
 *Versioned.* An etag is made of one stat: modification time in nanoseconds, size, inode. Under the lock a
-put sets a modification time strictly greater than that of the file it replaces, and a delete leaves the
-time of what it removed in the lock file, for the next put to pass: so this store never gives two states
-of a key one time. The size and the inode are there for other programs, HSDS for one, that write a file in
-place: the kernel then sets another time, and the etag changes with it.
+put sets a modification time strictly greater than that of the file it replaces. A delete stores the time of
+the removed file in the lock file, as a high-water mark that the next put must exceed: so this store never gives
+two states of a key one time. The size and the inode are there for other programs, HSDS for one, that write a
+file in place: the kernel then sets another time, and the etag changes with it.
 
-*Durable.* A put answers after fsync of the file, then of its directory. A directory is made with the
-sticky bit, which is taken off once its own entry has been fsynced in its parent, and parents come first:
-so a directory without the bit is known to be durable with all above it, whoever made it and however that
-process ended, and any put that finds the bit does that fsync itself. What logs of ended processes still
-hold is put into its files when a store is opened.
+*Durable.* A put answers after fsync of the file, then of its directory. New directories are durable with all
+directories above them first (`hsparse.storage.filesystem.root_directory`). When a store is opened, write-ahead
+logs of dead processes are recovered.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ from hsparse.storage.object_store import (
     resolve_range,
 )
 from hsparse.storage.wal.put_packets import fits_a_packet
-from hsparse.storage.wal.recovery import recover, repair, write_deletion_marker
+from hsparse.storage.wal.recovery import recover, repair, repairing, write_deletion_marker
 from hsparse.storage.wal.wal_process import WalProcess
 
 PAGE_SIZE = 1000
@@ -75,10 +73,10 @@ R = TypeVar("R")
 class PosixStore:
     """An `ObjectStore` under the directory `root`, for any number of processes that share it.
 
-    Each operation is one hop to one of `workers` threads of the store's own or, a put of a small object where
-    `put_log` is set, to the process that puts through a log. With `fsync=False` a put survives the end of the
-    process but not of the machine. A key cannot be an object and a directory of others at once: such a put is
-    a `Conflict`. A call that is cancelled may be applied all the same.
+    Each operation is offloaded once: to one of the store's `workers` threads or, for a put of a small object
+    with `wal`, to the process that puts through a write-ahead log. With `fsync=False` a put survives the end of
+    the process but not of the machine. A key cannot be an object and a directory of others at once: such a put
+    is a `Conflict`. A cancelled call may be applied all the same.
     """
 
     def __init__(
@@ -89,7 +87,7 @@ class PosixStore:
         fsync: bool = True,
         workers: int = 16,
         page_size: int = PAGE_SIZE,
-        put_log: bool = False,
+        wal: bool = False,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.name = name or root.name
@@ -104,16 +102,16 @@ class PosixStore:
                 "process may write to."
             ) from error
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="posix-store")
-        self._process = WalProcess(self._root, self.name) if put_log else None
+        self._process = WalProcess(self._root, self.name) if wal else None
 
     async def get(self, key: str) -> Stored:
         check_key(key)
-        return await self._hop(key, lambda: self._read(key, lambda size: (0, size)))
+        return await self._offload(key, lambda: self._read(key, lambda size: (0, size)))
 
     async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
         check_key(key)
         check_range(key, start, length)
-        return await self._hop(
+        return await self._offload(
             key, lambda: self._read(key, lambda size: resolve_range(key, start, length, size))
         )
 
@@ -128,13 +126,13 @@ class PosixStore:
 
     async def delete(self, key: str) -> None:
         check_key(key)
-        await self._hop(key, lambda: self._delete(key))
+        await self._offload(key, lambda: self._delete(key))
 
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:
-        items = self._settled(walk(self._root.path, prefix, delimiter, start_after))
-        while page := await self._hop(prefix, lambda: tuple(itertools.islice(items, self._page_size))):
+        items = self._repaired(walk(self._root.path, prefix, delimiter, start_after))
+        while page := await self._offload(prefix, lambda: tuple(itertools.islice(items, self._page_size))):
             yield Page(
                 tuple(
                     Entry(key, status.st_size, file_etag(status), status.st_mtime_ns / 1e9)
@@ -145,8 +143,8 @@ class PosixStore:
             )
 
     async def sweep(self) -> int:
-        """Remove every temporary file that a killed process left; return how many."""
-        return await self._hop("", lambda: sweep(self._root.path))
+        """Remove the temporary files of killed processes; return how many."""
+        return await self._offload("", lambda: sweep(self._root.path))
 
     async def presigned(self, key: str, seconds: int) -> str:
         check_key(key)
@@ -161,10 +159,13 @@ class PosixStore:
         check_key(key)
         if self._process is not None and fits_a_packet(etag, data):
             return await self._process.put(key, condition, etag, data)
-        return await self._hop(key, lambda: put_by_rename(self._root, key, data, condition, etag))
+        return await self._offload(
+            key,
+            lambda: repairing(self._root, key, lambda: put_by_rename(self._root, key, data, condition, etag)),
+        )
 
-    async def _hop(self, key: str, work: Callable[[], R]) -> R:
-        """Do `work` on `key` in a thread; the only hop of an operation."""
+    async def _offload(self, key: str, work: Callable[[], R]) -> R:
+        """Run `work` on `key` in a thread; raise its `OSError` as an error of the store."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except OSError as error:
@@ -173,7 +174,7 @@ class PosixStore:
     # --- in a thread ------------------------------------------------------------------------------
 
     def _read(self, key: str, resolve: Callable[[int], tuple[int, int]]) -> Stored:
-        """Read the bytes (first, count) that `resolve` finds for the file's size."""
+        """Read the range (first, count) that `resolve` returns for the file's size."""
         for _ in range(ATTEMPTS):
             try:
                 file = open_file(f"{self._root.path}/{key}")
@@ -191,7 +192,7 @@ class PosixStore:
         )
 
     def _read_once(self, file: int, key: str, resolve: Callable[[int], tuple[int, int]]) -> Stored | None:
-        """Read from an open file; None when it was written in place in the meantime."""
+        """Read from an open file; None when it was written in place meanwhile."""
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise self._absent(key)
@@ -204,8 +205,8 @@ class PosixStore:
             return None
         return Stored(data, file_etag(status), status.st_size)
 
-    def _settled(self, items: Iterator[Item]) -> Iterator[Item]:
-        """Yield what is listed as it is when no put is in the middle of it."""
+    def _repaired(self, items: Iterator[Item]) -> Iterator[Item]:
+        """Yield the listed items; wait for, or repair, files that are half written."""
         for key, status in items:
             if status is None or not is_half_written(status):
                 yield key, status
@@ -236,7 +237,7 @@ class PosixStore:
         try:
             with self._root.locked(key) as lock:
                 current = object_status(directory, name)
-                # Where there is no file a log may have one all the same, of a process killed before it made it.
+                # Without a file, a log may still have a record, of a process killed before it made the file.
                 latest = max(current.st_mtime_ns if current else 0, high_water_mark(lock))
                 write_deletion_marker(self._root, key, latest)
                 if current is None:
@@ -249,10 +250,10 @@ class PosixStore:
         self._prune(parent)
 
     def _prune(self, parent: str) -> None:
-        """Remove directories left empty; one that a put has entered holds its temporary and stays."""
+        """Remove empty directories upward; one that a put has entered holds its temporary file and stays."""
         while parent:
             try:
                 Path(self._root.path, parent).rmdir()
-            except OSError:  # not empty, or gone; an empty one that stays does no harm
+            except OSError:  # not empty, or gone; an empty directory that stays does no harm
                 return
             parent = parent.rpartition("/")[0]

@@ -376,7 +376,7 @@ from hsparse.errors import PreconditionFailed
 from hsparse.storage.posix import PosixStore
 
 async def main():
-    store = PosixStore(Path(sys.argv[1]), fsync=False, put_log=sys.argv[2] != "0")
+    store = PosixStore(Path(sys.argv[1]), fsync=False, wal=sys.argv[2] != "0")
     async def one():
         while True:
             stored = await store.get("deep/counter")
@@ -417,7 +417,7 @@ from pathlib import Path
 from hsparse.storage.posix import PosixStore
 
 async def main():
-    store = PosixStore(Path(sys.argv[1]), put_log=True)
+    store = PosixStore(Path(sys.argv[1]), wal=True)
     async def run(key):
         for number in itertools.count(int(sys.argv[2])):
             await store.put(key, number.to_bytes(8, "big") * int(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""Walking a posix store's directories in key order, and sweeping what killed processes left in them."""
+"""Walking the directories of a posix store in key order, and sweeping temporary files of killed processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hsparse.storage.filesystem.object_file import TEMPORARY, file_status
 from hsparse.storage.object_store import RESERVED, is_key
 
 STALE_NS = 3600 * 1_000_000_000
-"""A temporary file this old belongs to no put: one takes seconds, and retries if it is swept all the same."""
+"""Age at which a temporary file is swept. A put takes seconds, and retries when its file was swept."""
 
 Item: TypeAlias = tuple[str, os.stat_result | None]
 """A key and its file's status, or a common prefix and None."""
@@ -21,8 +21,8 @@ Item: TypeAlias = tuple[str, os.stat_result | None]
 def walk(root: str, prefix: str, delimiter: bool, start_after: str) -> Iterator[Item]:
     """Yield the objects below the directory `root`, as `ObjectStore.list` orders and selects them.
 
-    Only the names of the directories on the path to the current key are in memory. What comes and goes
-    while the walk lasts is seen or not, but all that stays is seen once.
+    Only the names in the directories above the current key are in memory. Objects that appear or disappear
+    during the walk may be missed; all others are yielded once.
     """
     base = prefix.rpartition("/")[0]
     if base and not is_key(base):
@@ -63,7 +63,7 @@ def _names(directory: str) -> Iterator[str]:
 
 
 def _holds_object(directory: str) -> bool:
-    """Tell whether any object is below: a directory that a put has just made, or left, may be empty."""
+    """Tell whether any object is below `directory`: one that a put has just created, or left, may be empty."""
     below = []
     for name in _names(directory):
         if not name.endswith("/"):

@@ -1,8 +1,6 @@
-"""Files of a posix store, by open file descriptors: whole reads and writes, and the etag of a state.
+"""The file of an object: opening, reading and writing it, its etag, and the conditions a put checks on it.
 
-What a conditional put asks of the file that is there.
-
-What an error of the file system means to the caller of a posix store.
+All functions block. Most take open file descriptors, so that a file that is replaced meanwhile stays the same.
 """
 
 from __future__ import annotations
@@ -18,11 +16,19 @@ from hsparse.errors import BadRequest, HsparseError, PreconditionFailed, StoreFa
 from hsparse.storage.object_store import Buffer
 
 TEMPORARY = ".tmp-"
-"""How the names of files begin that are not yet objects."""
+"""Prefix of the names of temporary files, which are no objects yet."""
 
 
 class HalfWritten(Exception):
-    """A file is marked as being written in place, see `hsparse.storage.wal.wal_writer`: to be settled first."""
+    """A file is marked as being written in place; see `hsparse.storage.wal.recovery.repair`."""
+
+
+class Condition(IntEnum):
+    """What a conditional put requires of the current object."""
+
+    NONE = 0
+    ABSENT = 1
+    MATCH = 2
 
 
 def file_etag(status: os.stat_result) -> str:
@@ -31,7 +37,7 @@ def file_etag(status: os.stat_result) -> str:
 
 
 def open_file(path: str) -> int:
-    """Open what may be an object for reading; a FIFO in its place is not waited for."""
+    """Open a path that may be an object for reading; never wait for a FIFO in its place."""
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
@@ -56,7 +62,7 @@ def object_status(directory: int, name: str) -> os.stat_result | None:
 
 
 def file_status(path: str) -> os.stat_result | None:
-    """Return the status of a file, None where there is none; a file half written has one too."""
+    """Return the status of a file, also of a half-written one; None when there is no file."""
     try:
         status = os.stat(path)  # noqa: PTH116 (a Path for each of a million names costs more than the stat)
     except (FileNotFoundError, NotADirectoryError):
@@ -65,7 +71,7 @@ def file_status(path: str) -> os.stat_result | None:
 
 
 def is_half_written(status: os.stat_result) -> bool:
-    """Tell whether a file carries the mark of one that is being written in place: the sticky bit."""
+    """Tell whether a file has the sticky bit: the mark of a file that is being written in place."""
     return bool(status.st_mode & stat.S_ISVTX)
 
 
@@ -75,7 +81,7 @@ def unlink_if_exists(name: str, directory: int | None = None) -> None:
 
 
 def new_temporary(directory: str) -> tuple[int, str]:
-    """Make a temporary file in the directory of this path; return it open for writing, and its path."""
+    """Create a temporary file in `directory`; return it open for writing, and its path."""
     path = f"{directory}/{TEMPORARY}{token_hex(8)}"
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), path
 
@@ -99,16 +105,8 @@ def read_at(file: int, first: int, count: int) -> bytes:
     return b"".join(pieces)
 
 
-class Condition(IntEnum):
-    """What a put asks of the object that is there."""
-
-    NONE = 0
-    ABSENT = 1
-    MATCH = 2
-
-
 def check_condition(condition: Condition, etag: str, key: str, current: os.stat_result | None) -> None:
-    """Raise `PreconditionFailed` when `current`, the status of the key's file or None, is not as asked."""
+    """Raise `PreconditionFailed` when `current`, the status of the key's file or None, violates the condition."""
     if condition is Condition.ABSENT and current is not None:
         raise PreconditionFailed(f"{key!r} exists already; read it and replace that state.")
     if condition is Condition.MATCH and (current is None or file_etag(current) != etag):
@@ -128,7 +126,7 @@ REMEDIES = {
 
 
 def translate_os_error(error: OSError, key: str, store: str) -> HsparseError:
-    """Return the error of an operation on `key` in the store of this name."""
+    """Return what an error of the file system means to the caller of a store: which key, and what to do."""
     code = error.errno or 0
     if code == errno.ENAMETOOLONG:
         return BadRequest(f"The path of {key!r} is too long for the file system; use a shorter key.")

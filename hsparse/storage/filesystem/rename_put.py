@@ -1,4 +1,6 @@
-"""A put of a posix store by a temporary file and a rename: of any size, durable by itself."""
+"""A put of a posix store by a temporary file and a rename: for objects of any size, durable by itself.
+Tests: tests/storage/test_posix.py.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,6 @@ from hsparse.errors import StoreFailed
 from hsparse.storage.filesystem.object_file import (
     TEMPORARY,
     Condition,
-    HalfWritten,
     check_condition,
     file_etag,
     object_status,
@@ -24,11 +25,10 @@ from hsparse.storage.filesystem.object_file import (
 )
 from hsparse.storage.filesystem.root_directory import RootDirectory, directory_conflict, high_water_mark
 from hsparse.storage.object_store import Buffer
-from hsparse.storage.wal.recovery import repair
 
 ATTEMPTS = 100
 MTIME_STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
-"""What may lift a modification time above another: file systems keep it in steps of 1 ns up to 2 s."""
+"""Steps that raise a modification time above another: its resolution is 1 ns to 2 s, by file system."""
 
 Check: TypeAlias = Callable[[os.stat_result | None], None]
 """A put's condition on the status of the key's file: raises `PreconditionFailed`."""
@@ -39,16 +39,15 @@ def put_by_rename(
 ) -> str:
     """Put an object and return its etag once it is durable; blocks.
 
-    `PreconditionFailed` when the condition does not hold, `Conflict` when a directory is in the way.
+    `PreconditionFailed` when the condition does not hold, `Conflict` when a directory is in the way,
+    `HalfWritten` when the file must be repaired first: see `hsparse.storage.wal.recovery.repairing`.
     """
     check = partial(check_condition, condition, etag, key)
     for _ in range(ATTEMPTS):
         try:
             return _attempt(root, key, data, check)
         except FileNotFoundError:
-            continue  # pruned or swept by another in the meantime
-        except HalfWritten:
-            repair(root, key)
+            continue  # pruned or swept by another process meanwhile
     raise StoreFailed(f"{key!r} cannot be put because its directory keeps vanishing; see what removes it.")
 
 
@@ -58,14 +57,14 @@ def _attempt(root: RootDirectory, key: str, data: Buffer, check: Check) -> str:
         directory = open_directory(f"{root.path}/{parent}")
     except FileNotFoundError:
         check(None)
-        with suppress(FileNotFoundError):  # pruned by another in the meantime
+        with suppress(FileNotFoundError):  # pruned by another process meanwhile
             root.make_directories(key)
         raise
     except NotADirectoryError as error:
         check(None)
         raise directory_conflict(key) from error
     try:
-        check(object_status(directory, name))  # before the bytes are written for nothing
+        check(object_status(directory, name))  # before writing the bytes in vain
         if os.fstat(directory).st_mode & stat.S_ISVTX:
             root.make_directories(key)
         return _replace(root, directory, key, data, check)
@@ -101,7 +100,7 @@ def _replace(root: RootDirectory, directory: int, key: str, data: Buffer, check:
 
 
 def _date(root: RootDirectory, file: int, floor: int) -> str:
-    """Make the file's modification time greater than `floor` if it is not; return its etag."""
+    """Raise the file's modification time above `floor` if needed; return the etag."""
     status = os.fstat(file)
     for step in MTIME_STEPS_NS:
         if status.st_mtime_ns > floor:

@@ -1,4 +1,9 @@
-"""The directory of a posix store: its locks, its directories, and what makes them durable."""
+"""The root directory of a posix store: its locks, its directories, and what makes them durable.
+
+A directory is created with the sticky bit, which is cleared once its own entry has been fsynced in its parent,
+and parents come first. So a directory without the bit is known to be durable with all above it, whoever
+created it and however that process ended; a put that finds the bit does that fsync itself.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from hsparse.storage.filesystem.object_file import open_directory
 
 LOCK_COUNT = 256
 INTERNAL = ".hsparse"
-"""The directory under the root that holds what is not an object: locks, logs, marks of deletions."""
+"""The directory under the root for all that is not an object: locks, logs, deletion markers."""
 
 
 class RootDirectory:
@@ -29,13 +34,13 @@ class RootDirectory:
         self.path = path
         self.fsync = fsync
         self.now_ns = now_ns
-        self.own = f"{path}/{INTERNAL}"
+        self.internal = f"{path}/{INTERNAL}"
 
     def make(self) -> None:
-        """Make the root, durable in the directories above it, and the directory of its locks."""
+        """Create the root, durable in the directories above it, and the directory of its locks."""
         root = Path(self.path)
         missing = [path for path in (root, *root.parents) if not path.exists()]
-        Path(self.own, "locks").mkdir(parents=True, exist_ok=True)
+        Path(self.internal, "locks").mkdir(parents=True, exist_ok=True)
         for path in missing:
             self.sync_directory(str(path.parent))
 
@@ -45,7 +50,7 @@ class RootDirectory:
 
     def open_lock(self, number: int) -> int:
         """Open a lock's file, unlocked. Two descriptors of one lock exclude each other."""
-        return os.open(f"{self.own}/locks/{number:02x}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return os.open(f"{self.internal}/locks/{number:02x}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     @contextmanager
     def locked(self, key: str) -> Iterator[int]:
@@ -58,62 +63,66 @@ class RootDirectory:
             os.close(lock)
 
     def make_directories(self, key: str, *, durable: bool = True) -> None:
-        """Make the directories above `key`, each durable in its parent before the next.
+        """Create the directories above `key`, each durable in its parent before the next.
 
-        With `durable=False` new ones keep the mark that says they are not; see `hsparse.storage.posix`.
+        With `durable=False` new directories keep the sticky bit, the mark of a directory that is not durable yet.
         """
         parent = Path(self.path)
         for component in key.split("/")[:-1]:
             path = parent / component
             with suppress(FileExistsError):
                 path.mkdir(0o1777)
-            if not stat.S_ISDIR(path.stat().st_mode):  # not `is_dir`, which says no of one pruned just now
+            if not stat.S_ISDIR(
+                path.stat().st_mode
+            ):  # `is_dir` would be False for a directory that was just pruned
                 raise directory_conflict(key)
             if durable:
-                self._keep_directory(parent, path)
+                self._make_durable(parent, path)
             parent = path
 
     def sync_directories(self, key: str) -> None:
-        """Make durable which of the directories above `key` there are, and the names in the last of them.
+        """Make the existing directories above `key` durable, and the names in the last of them.
 
-        `FileNotFoundError` when the root itself is not there.
+        `FileNotFoundError` when the root itself does not exist.
         """
         while True:
             path = Path(self.path)
             try:
                 for component in key.split("/")[:-1]:
-                    self._keep_directory(path, path / component)
+                    self._make_durable(path, path / component)
                     path /= component
             except (FileNotFoundError, NotADirectoryError):
-                pass  # pruned: that it is gone is what the one above is to say
+                pass  # pruned: the parent's names must be made durable instead
             try:
                 return self.sync_directory(str(path))
             except FileNotFoundError:
                 if path == Path(self.path):
-                    raise  # the root itself is gone: nothing is there to be made durable
+                    raise
 
-    def _keep_directory(self, parent: Path, path: Path) -> None:
-        """Make the directory `path` durable in `parent` if it bears the mark, and take that off.
+    def _make_durable(self, parent: Path, path: Path) -> None:
+        """Make the directory `path` durable in `parent` if it has the sticky bit, and clear the bit.
 
-        Through a descriptor: another may be pruned and made again by this path before the mark is taken off.
+        Through a descriptor: the directory at this path may be pruned and created again meanwhile.
         """
         directory = open_directory(str(path))
         try:
             mode = os.fstat(directory).st_mode
             if mode & stat.S_ISVTX:
                 self.sync_directory(str(parent))
-                with suppress(PermissionError):  # another user's: it stays marked, and puts sync it again
+                with suppress(
+                    PermissionError
+                ):  # another user's: it stays marked, and each put syncs it again
                     os.fchmod(directory, stat.S_IMODE(mode) & ~stat.S_ISVTX)
         finally:
             os.close(directory)
 
     def sync(self, file: int) -> None:
-        """Wait until an open file or directory is on the disk."""
+        """Wait until an open file or directory has reached stable storage (fsync)."""
         if self.fsync:
             os.fsync(file)
 
     def sync_directory(self, path: str) -> None:
-        """Wait until the names in a directory are on the disk."""
+        """Wait until the names in a directory have reached stable storage."""
         directory = open_directory(path)
         try:
             self.sync(directory)
@@ -122,7 +131,7 @@ class RootDirectory:
 
 
 def directory_conflict(key: str) -> Conflict:
-    """Return what a put fails with where a directory is needed and an object stands, or the reverse."""
+    """Return the error of a put that needs a directory where an object is, or the reverse."""
     return Conflict(
         f"{key!r} cannot be put in a posix store, where a key cannot be an object and a directory of others "
         "at once; use another key, or another store."
@@ -130,16 +139,16 @@ def directory_conflict(key: str) -> Conflict:
 
 
 def high_water_mark(lock: int) -> int:
-    """Return the latest modification time in nanoseconds that was passed under this lock, or 0.
+    """Return the high-water mark of modification times under this lock, in nanoseconds, or 0.
 
-    No file that was deleted had a later one, and no record of a log, made good or not.
+    No deleted file had a later time, and no record of a write-ahead log has one, applied or not.
     """
     return int.from_bytes(os.pread(lock, 8, 0), "big")
 
 
 def raise_high_water_mark(lock: int, mtime_ns: int) -> None:
-    """Note the modification time of a file about to be deleted, or of a put about to be logged.
+    """Store the modification time of a file about to be deleted, or of a put about to be logged.
 
-    It is not before what `high_water_mark` tells.
+    `mtime_ns` is at least `high_water_mark(lock)`.
     """
     os.pwrite(lock, mtime_ns.to_bytes(8, "big"), 0)

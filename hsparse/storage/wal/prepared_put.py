@@ -1,4 +1,6 @@
-"""A put of a small object on its way through the log: what is ready before it is logged, and done after."""
+"""A put of a small object on its way through the write-ahead log: prepared, logged, then applied to its file.
+Tests: tests/storage/wal/test_wal_writer.py.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ from hsparse.storage.wal.write_ahead_log import Record
 
 
 class NotLoggable(Exception):
-    """This file is not for the log: its put goes by a rename."""
+    """A put of this file cannot be logged; it must use a temporary file and a rename."""
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A put asked for."""
+    """A requested put."""
 
     key: str
     data: Buffer
@@ -28,7 +30,10 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class PreparedPut:
-    """A put that waits for the log, under its key's lock. `temporary`: what to rename, None to write in place."""
+    """A put ready to be logged, under its key's lock.
+
+    `temporary` is the file to rename, None to write in place.
+    """
 
     put: Put
     path: str
@@ -41,7 +46,7 @@ class PreparedPut:
         return Record(self.put.key, self.date, self.put.data)
 
     def apply(self) -> str:
-        """Bring the file to the logged state; return its etag."""
+        """Apply the logged put to the file; return the new etag."""
         if self.temporary is not None:
             os.rename(self.temporary, self.path)  # noqa: PTH104
             return file_etag(os.fstat(self.file))
@@ -56,14 +61,17 @@ class PreparedPut:
         return file_etag(os.fstat(self.file))
 
     def abandon(self) -> None:
-        """Leave the key as it was."""
+        """Discard the put; the key stays as it was."""
         if self.temporary is not None:
-            with suppress(OSError):  # the disk that fails the put; what is left is swept
+            with suppress(OSError):  # the disk fails; the temporary file is swept later
                 unlink_if_exists(self.temporary)
 
 
 def open_for_writing(path: str) -> int | None:
-    """Open what may be an object for writing, None where there is none; `NotLoggable` where no put can be logged."""
+    """Open a path that may be an object for writing; None when there is no file.
+
+    `NotLoggable` when it is no regular file.
+    """
     try:
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

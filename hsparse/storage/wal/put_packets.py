@@ -1,4 +1,4 @@
-"""What a posix store and its put process say to each other: packets of a Unix socket, little-endian.
+"""The messages between a posix store and its WAL process: packets of a Unix socket, little-endian.
 
 A put is one packet: number u64, condition u8, lengths of key and etag u16, key, etag, data. A packet of replies is
 any number of: number u64, length of the error's kind u8 (0: none), length of the text u32, the kind, the
@@ -18,13 +18,13 @@ from hsparse.storage.wal.prepared_put import Put
 HEAD = struct.Struct("<QBHH")
 REPLY = struct.Struct("<QBI")
 MAX_LOGGED_SIZE = 64 * 1024
-"""Bytes of the largest object that is put so: one packet, and little to copy."""
+"""Size in bytes of the largest object that is put through the log: one packet, and little to copy."""
 MAX_ETAG_LENGTH = 255
 MAX_PACKET_SIZE = MAX_LOGGED_SIZE + HEAD.size + 2 * 65535
 
 
 def fits_a_packet(etag: str, data: Buffer) -> bool:
-    """Tell whether a put with this etag fits a packet; an etag that does not is none of a posix store's."""
+    """Tell whether a put fits a packet; an etag that does not fit is no etag of a posix store."""
     return memoryview(data).nbytes <= MAX_LOGGED_SIZE and len(etag) <= MAX_ETAG_LENGTH and etag.isascii()
 
 
@@ -43,7 +43,7 @@ def decode_put(packet: bytes) -> tuple[int, Put]:
 
 
 def encode_replies(replies: Iterable[tuple[int, str | HsparseError]]) -> Iterator[bytes]:
-    """Yield packets of replies: the new etag, or what the put failed with."""
+    """Yield packets of replies: the new etag of each put, or its error."""
     parts: list[bytes] = []
     size = 0
     for number, result in replies:
@@ -58,7 +58,7 @@ def encode_replies(replies: Iterable[tuple[int, str | HsparseError]]) -> Iterato
 
 
 def decode_replies(packet: bytes) -> Iterator[tuple[int, str | HsparseError]]:
-    """Yield what `encode_replies` was given."""
+    """Yield the numbers and results that `encode_replies` was given."""
     at = 0
     while at < len(packet):
         number, kind, size = REPLY.unpack_from(packet, at)

@@ -1,14 +1,14 @@
-"""Making good what logs of puts hold of processes that have ended without emptying theirs.
+"""Recovery from write-ahead logs of dead processes, repair of half-written files, and deletion markers.
 
-A record is put into its file unless the file shows a later state: files carry the date of their record as
-modification time, and every later put of the key has a later one, whoever made it and whether it was logged
-or not. So logs need no order among each other, and a log may be made good any number of times.
+A record is applied to its file unless the file has a later state. Files carry the date of their record as
+modification time, and every later put of the key has a later one, whichever process made it, logged or not. So
+logs need no order among each other, and recovery is idempotent.
 
-Marks of deletions that a log of puts does not know: without one, a recovery would put the object again.
-
-A mark is a file of 8 bytes, a modification time in nanoseconds (u64 little-endian), named by the SHA-256 of the
-key: nothing that was put or logged before the deletion has a later one. It is needed while any log may hold a
-record that is not later.
+A deletion marker says that a key was deleted: without it, a recovery would restore the object from a log. A
+marker is a file of 8 bytes, a modification time in nanoseconds (u64 little-endian), named by the SHA-256 of the
+key: nothing that was put or logged before the deletion has a later one. A marker is needed while any log may hold
+a record that is not later.
+Tests: tests/storage/wal/test_recovery.py, tests/storage/wal/test_deletion_markers.py.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from hsparse.errors import Conflict, StoreFailed
 from hsparse.storage.filesystem.object_file import (
+    HalfWritten,
     file_status,
     is_half_written,
     new_temporary,
@@ -35,16 +37,20 @@ from hsparse.storage.object_store import is_key
 from hsparse.storage.wal.prepared_put import PreparedPut, Put
 from hsparse.storage.wal.write_ahead_log import Record, latest_record, log_paths, read_log, started_durably
 
+ATTEMPTS = 100
+
+R = TypeVar("R")
+
 
 def recover(root: RootDirectory) -> int:
-    """Make good the logs of dead processes and remove them; return how many records were put; blocks.
+    """Apply the logs of dead processes and remove them; return how many records were applied; blocks.
 
-    One at a time: who opens the store meanwhile waits, and so serves nothing that is not yet made good.
+    Recoveries exclude each other: a process that opens the store meanwhile waits, and serves no unrecovered state.
     """
     with ExitStack() as stack:
-        alone = os.open(f"{root.own}/recovery", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        stack.callback(os.close, alone)
-        fcntl.flock(alone, fcntl.LOCK_EX)
+        exclusive = os.open(f"{root.internal}/recovery", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        stack.callback(os.close, exclusive)
+        fcntl.flock(exclusive, fcntl.LOCK_EX)
         dead = {path: file for path in log_paths(root) if (file := _open_dead(path, stack)) is not None}
         dates: dict[str, int] = {}
         for file in dead.values():
@@ -62,7 +68,8 @@ def recover(root: RootDirectory) -> int:
 def repair(root: RootDirectory, key: str) -> None:
     """Wait until the file of `key` is no longer being written in place; blocks.
 
-    When its writer has died, or could not finish, the file is given what the writer's log has of it.
+    When its writer has died, or could not finish, the file is restored from the latest log record of the key.
+    `StoreFailed` when there is no such record.
     """
     path = f"{root.path}/{key}"
     with root.locked(key):  # its writer holds this as long as it writes
@@ -78,8 +85,18 @@ def repair(root: RootDirectory, key: str) -> None:
         _write(root, path, record)
 
 
+def repairing(root: RootDirectory, key: str, action: Callable[[], R]) -> R:
+    """Return what `action` returns; whenever it finds the file of `key` half written, repair that and call again."""
+    for _ in range(ATTEMPTS):
+        try:
+            return action()
+        except HalfWritten:
+            repair(root, key)
+    raise StoreFailed(f"{key!r} changes faster than it can be written or deleted; try again.")
+
+
 def _open_dead(path: str, stack: ExitStack) -> int | None:
-    """Open the log of a dead process and lock it until the stack is left; None when its process lives."""
+    """Open the log of a dead process and lock it until the stack is closed; None when the process lives."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -94,42 +111,42 @@ def _open_dead(path: str, stack: ExitStack) -> int | None:
 
 
 def _recover_log(root: RootDirectory, file: int, dates: dict[str, int]) -> int:
-    """Put the records that are the latest of their keys: before a later one an earlier would be seen."""
+    """Restore only the latest record of each key, so that no reader sees an earlier state."""
     latest = {record.key: record for record in read_log(file) if record.date == dates[record.key]}
     return sum(_restore(root, record) for record in latest.values() if is_key(record.key))
 
 
 def _restore(root: RootDirectory, record: Record) -> bool:
-    """Give a file the state of a record unless it has a later one; tell whether that was needed."""
+    """Restore a file from a record unless it has a later state; return whether that was needed."""
     path = f"{root.path}/{record.key}"
     while True:
-        with root.locked(record.key), suppress(FileNotFoundError):  # another prunes the directory
+        with root.locked(record.key), suppress(FileNotFoundError):  # another process prunes the directory
             status = file_status(path)
             if status is not None and is_half_written(status):
-                record = latest_record(root, record.key) or record  # another may have died since
-            elif not _is_needed(root, path, status, record):
+                record = latest_record(root, record.key) or record  # another process may have died since
+            elif not _needs_restore(root, path, status, record):
                 return False
             try:
                 root.make_directories(record.key)
             except Conflict:
-                return False  # an object stands where its directory was: it has been deleted
+                return False  # an object is where its directory was, so it has been deleted
             _write(root, path, record)
             return True
 
 
-def _is_needed(root: RootDirectory, path: str, status: os.stat_result | None, record: Record) -> bool:
+def _needs_restore(root: RootDirectory, path: str, status: os.stat_result | None, record: Record) -> bool:
     if status is None:
         return not Path(path).is_dir() and read_deletion_marker(root, record.key) < record.date
     if status.st_mtime_ns != record.date:
         return status.st_mtime_ns < record.date
-    return not _sync_if_same(root, path, record)
+    return not _make_durable_if_same(root, path, record)
 
 
-def _sync_if_same(root: RootDirectory, path: str, record: Record) -> bool:
-    """Tell whether the file holds what the record says; if so it is durable.
+def _make_durable_if_same(root: RootDirectory, path: str, record: Record) -> bool:
+    """Tell whether the file holds the record's data; if so, make it durable.
 
-    It is written again, for the bytes that are read may be no longer on their way to the disk: a sync that fails
-    is told of once, and what it did not write counts as written.
+    The file is written again: a failed fsync is reported only once, and pages that it did not write count as
+    clean afterwards, so the bytes that are read may never reach stable storage by an fsync exclusive.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -163,17 +180,17 @@ def _write(root: RootDirectory, path: str, record: Record) -> None:
 
 
 def write_deletion_marker(root: RootDirectory, key: str, mtime_ns: int) -> None:
-    """Mark, durably, that what a log may hold of `key` up to this modification time is not to be put again.
+    """Mark durably that records of `key` up to this modification time must not be restored.
 
-    Called under the key's lock, before the file is removed.
+    Called under the key's lock, before the file is removed. No marker is written when no log can hold such a record.
     """
-    started = _started(root)
+    started = _log_starts(root)
     if not started or mtime_ns < min(started):
         return
-    _folder(root).mkdir(exist_ok=True)
-    with _locked(root, fcntl.LOCK_SH) as folder:
-        # Not truncated: the mark that is there counts until this one has reached the disk.
-        path = _folder(root) / _name(key)
+    _marker_folder(root).mkdir(exist_ok=True)
+    with _locked_markers(root, fcntl.LOCK_SH) as folder:
+        # Not truncated: the old marker counts until this one has reached stable storage.
+        path = _marker_folder(root) / _marker_name(key)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             os.pwrite(file, max(mtime_ns, read_deletion_marker(root, key)).to_bytes(8, "little"), 0)
@@ -181,34 +198,34 @@ def write_deletion_marker(root: RootDirectory, key: str, mtime_ns: int) -> None:
         finally:
             os.close(file)
         root.sync(folder)
-    root.sync_directory(root.own)
+    root.sync_directory(root.internal)
 
 
 def read_deletion_marker(root: RootDirectory, key: str) -> int:
-    """Return the modification time of the file of `key` whose deletion is marked, or 0."""
+    """Return the modification time in the deletion marker of `key`, or 0 when there is none."""
     try:
-        return int.from_bytes((_folder(root) / _name(key)).read_bytes(), "little")
+        return int.from_bytes((_marker_folder(root) / _marker_name(key)).read_bytes(), "little")
     except FileNotFoundError:
         return 0
 
 
 def remove_old_deletion_markers(root: RootDirectory) -> None:
-    """Remove the marks that are earlier than all that any log may hold; not while a mark is being made."""
-    with suppress(FileNotFoundError, BlockingIOError), _locked(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
-        floor = min(_started(root), default=None)
-        for path in _folder(root).iterdir():
+    """Remove the markers that are older than every log, unless a marker is being written."""
+    with suppress(FileNotFoundError, BlockingIOError), _locked_markers(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        floor = min(_log_starts(root), default=None)
+        for path in _marker_folder(root).iterdir():
             if floor is None or int.from_bytes(path.read_bytes(), "little") < floor:
                 path.unlink()
 
 
-def _started(root: RootDirectory) -> list[int]:
+def _log_starts(root: RootDirectory) -> list[int]:
     return [began for path in log_paths(root) if (began := started_durably(path)) is not None]
 
 
 @contextmanager
-def _locked(root: RootDirectory, operation: int) -> Iterator[int]:
-    """Hold a lock on the directory of marks, as its open file descriptor."""
-    folder = open_directory(str(_folder(root)))
+def _locked_markers(root: RootDirectory, operation: int) -> Iterator[int]:
+    """Hold a lock on the directory of markers, as its open file descriptor."""
+    folder = open_directory(str(_marker_folder(root)))
     try:
         fcntl.flock(folder, operation)
         yield folder
@@ -216,9 +233,9 @@ def _locked(root: RootDirectory, operation: int) -> Iterator[int]:
         os.close(folder)
 
 
-def _folder(root: RootDirectory) -> Path:
-    return Path(root.own, "deletions")
+def _marker_folder(root: RootDirectory) -> Path:
+    return Path(root.internal, "deletions")
 
 
-def _name(key: str) -> str:
+def _marker_name(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""The process that puts small objects for a posix store, through a log; see `hsparse.storage.wal.wal_writer`.
+"""The process that puts small objects for a posix store, through a write-ahead log: the store's end.
 
-A put is a dozen system calls. Made in a thread, each must get the interpreter's lock back from a busy event
-loop; made in another process they need not, and all puts that have come in share one sync.
+A put is a dozen system calls. In a thread, each must take the interpreter's lock back from a busy event loop; in
+a process of its own it need not, and all puts that have arrived share one fdatasync.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from hsparse.storage.object_store import Buffer
 from hsparse.storage.wal.put_packets import MAX_PACKET_SIZE, decode_replies, encode_put
 
 END_SECONDS = 60
-"""How long the process may take to sync what it has put, when it is closed."""
+"""Seconds that the process may take for its last checkpoint when it is closed."""
 
 
 class WalProcess:
-    """A process over the store at `root`, started by the first put and again when it has died."""
+    """The WAL process of the store at `root`, started by the first put, and again when it has died."""
 
     def __init__(self, root: RootDirectory, name: str) -> None:
         self._command = [
@@ -59,13 +59,13 @@ class WalProcess:
             worker.waiting.pop(number, None)
 
     async def close(self) -> None:
-        """Let the process finish what it has, and end it."""
+        """Let the process answer all puts, and end it."""
         if self._worker is not None:
             await self._worker.close()
 
 
 class _Worker:
-    """One process, our end of its socket, the puts it has not answered and the packets not yet sent."""
+    """One process: our end of its socket, the puts it has not answered, and the packets not yet sent."""
 
     def __init__(self, command: list[str]) -> None:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -85,7 +85,7 @@ class _Worker:
         self._loop.add_reader(self.socket, self._receive)
 
     def send(self, packet: bytes) -> None:
-        """Send a packet at the end of this turn of the event loop, with all others of it: they share a sync."""
+        """Send a packet at the end of this iteration of the event loop, so that its packets share one fdatasync."""
         self._unsent.append(packet)
         if len(self._unsent) == 1:
             self._loop.call_soon(self._send)
@@ -99,11 +99,11 @@ class _Worker:
         try:
             await asyncio.to_thread(self.process.wait, END_SECONDS)
         except subprocess.TimeoutExpired:
-            self.process.kill()  # its disk hangs; all that it has answered is in its log
+            self.process.kill()  # its disk hangs; every answered put is in its log
 
     def _send(self) -> None:
         if not self._unsent:
-            return  # our end was closed since
+            return  # closed meanwhile
         try:
             while self._unsent:
                 self.socket.send(self._unsent[0])
@@ -117,7 +117,7 @@ class _Worker:
         self._loop.remove_writer(self.socket)
 
     def _receive(self) -> None:
-        """Take one packet of replies; none at all says that the process has ended."""
+        """Receive one packet of replies; an empty one means that the process has ended."""
         try:
             packet = self.socket.recv(MAX_PACKET_SIZE)
         except BlockingIOError:
@@ -137,20 +137,22 @@ class _Worker:
                 done.set_exception(result)
 
     def _leave(self) -> None:
-        """Close our end; what is unsent is of callers that have gone, or are told."""
+        """Close our end and drop the unsent packets; their callers are gone, or get an error."""
         self._loop.remove_reader(self.socket)
         self._loop.remove_writer(self.socket)
         self.socket.close()
         self._unsent.clear()
 
     def _lose(self) -> None:
-        """Fail what the ended process has not answered."""
+        """Fail the puts that the ended process has not answered."""
         if self.lost:
             return
         self.lost = True
         self._leave()
         self.process.kill()
-        self._reaped = self._loop.run_in_executor(None, self.process.wait)  # as long as its disk lets it
+        self._reaped = self._loop.run_in_executor(
+            None, self.process.wait
+        )  # for as long as its disk blocks it
         for done in self.waiting.values():
             if not done.done():
                 done.set_exception(

@@ -1,4 +1,4 @@
-"""`python -m hsparse.storage.wal.wal_worker ROOT NAME FSYNC SOCKET`: the process of a `PutProcess`."""
+"""`python -m hsparse.storage.wal.wal_worker ROOT NAME FSYNC SOCKET`: the main program of a `WalProcess`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ logger = logging.getLogger(__name__)
 
 MAX_BATCH_PUTS = 128
 MAX_BATCH_SIZE = 1024 * 1024
-"""What is put together: as much as has come in, to these bounds."""
+"""Limits of a batch: the puts that have arrived, up to these many and these many bytes."""
 IDLE_MS = 1000
-"""After so long without a put the log is emptied: files are then durable by themselves."""
+"""Milliseconds without a put until a checkpoint; the files are then durable without the log."""
 
 
 def receive_puts(connection: socket.socket) -> list[tuple[int, Put]] | None:
-    """Return the puts that have come in; None when the other end is closed and nothing is left."""
+    """Return the puts that have arrived; None when the other end is closed and none is left."""
     puts: list[tuple[int, Put]] = []
     size = 0
     while len(puts) < MAX_BATCH_PUTS and size < MAX_BATCH_SIZE:
@@ -35,7 +35,7 @@ def receive_puts(connection: socket.socket) -> list[tuple[int, Put]] | None:
         except BlockingIOError:
             return puts
         except ConnectionResetError:
-            packet = b""  # the other end was killed before it had read our replies
+            packet = b""  # the other end was killed before it read our replies
         if not packet:
             return puts or None
         puts.append(decode_put(packet))
@@ -44,14 +44,14 @@ def receive_puts(connection: socket.socket) -> list[tuple[int, Put]] | None:
 
 
 def serve(connection: socket.socket, puts: WalWriter) -> None:
-    """Put what is asked for until the other end is closed."""
+    """Serve puts until the other end is closed."""
     incoming = select.poll()
     incoming.register(connection, select.POLLIN)
     while True:
         if not incoming.poll(None if puts.idle else IDLE_MS):
-            puts.empty()
+            puts.checkpoint()
             continue
-        os.sched_yield()  # what is on its way may come in too, and share the sync
+        os.sched_yield()  # puts under way may arrive too, and share the fdatasync
         asked = receive_puts(connection)
         if asked is None:
             return
@@ -63,7 +63,7 @@ def serve(connection: socket.socket, puts: WalWriter) -> None:
 
 
 def send_replies(connection: socket.socket, packets: Iterator[bytes]) -> bool:
-    """Send packets; False when nobody is left to be told."""
+    """Send packets; False when the other end is closed."""
     try:
         for packet in packets:
             connection.send(packet)
@@ -73,15 +73,15 @@ def send_replies(connection: socket.socket, packets: Iterator[bytes]) -> bool:
 
 
 def main() -> None:
-    """Serve until the process that started this one closes its end, or is gone."""
-    # Ctrl-C is for the server, which lets us finish; it reaches its whole process group.
+    """Serve until the parent process closes its end, or ends."""
+    # Ctrl-C reaches the whole process group; the server handles it and lets this process finish.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     path, name, fsync, descriptor = sys.argv[1:]
     root = RootDirectory(path, fsync=fsync == "1")
     try:
-        recover(root)  # what one before this has left, that logs do not pile up
+        recover(root)  # an earlier worker may have left a log
     except OSError:
-        logger.exception("Logs of ended processes cannot be made good in %s.", root.own)
+        logger.exception("Write-ahead logs of ended processes cannot be recovered in %s.", root.internal)
     puts = WalWriter(root, name)
     with socket.socket(fileno=int(descriptor)) as connection:
         serve(connection, puts)

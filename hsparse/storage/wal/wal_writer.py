@@ -1,14 +1,15 @@
-"""Puts of small objects through a log: many made durable by one sync, their files written after it.
+"""Puts of small objects through a write-ahead log: one fdatasync makes a batch durable, the files follow it.
 
-A file that is there and has room is written in place; else a temporary file is made before the log is written
-and renamed after. Neither is synced until the log is emptied: what a crash takes of them, a recovery finds in the log.
+A file that exists and has room is written in place; otherwise a temporary file is written before the log is
+appended to and renamed after. Neither is synced before the checkpoint: what a crash loses of them, a recovery
+restores from the log.
 
-While a file is written in place it carries the sticky bit. Whoever meets the bit waits for the key's lock, which
-its writer holds; where the bit is still there then, the writer has died or its disk has failed, and its log has
-the bytes: the last record of the key in any log.
+A file has the sticky bit while it is written in place. A process that finds the bit waits for the key's lock,
+which the writer holds. If the bit is still set then, the writer has died or its disk has failed, and a log has
+the bytes: the latest record of the key in any log.
 
-The date of a record is passed in the lock's file before it is logged: should its file never be made, whatever
-is put or deleted later is later by its date too.
+The date of a record becomes the high-water mark of its lock before the record is logged: even if its file is
+never written, whatever is put or deleted later has a later date.
 """
 
 from __future__ import annotations
@@ -39,18 +40,23 @@ from hsparse.storage.filesystem.root_directory import (
     raise_high_water_mark,
 )
 from hsparse.storage.wal.prepared_put import NotLoggable, PreparedPut, Put, open_for_writing
-from hsparse.storage.wal.recovery import remove_old_deletion_markers, repair, write_deletion_marker
+from hsparse.storage.wal.recovery import (
+    remove_old_deletion_markers,
+    repair,
+    repairing,
+    write_deletion_marker,
+)
 from hsparse.storage.wal.write_ahead_log import WriteAheadLog
 
 logger = logging.getLogger(__name__)
 
 BLOCK = 512
-"""What `st_blocks` counts in."""
+"""The unit of `st_blocks`, in bytes."""
 ODD_NS = 1_234_567_891_234_567_891
 
 
 class WalWriter:
-    """Puts through logs of this process. All methods block; one thread calls them."""
+    """Puts through write-ahead logs of this process. All methods block; only one thread may call them."""
 
     def __init__(self, root: RootDirectory, name: str) -> None:
         self._root = root
@@ -58,19 +64,19 @@ class WalWriter:
         self._log: WriteAheadLog | None = None
         self._keys: set[str] = set()
         self._locks: dict[int, int] = {}
-        self._checkpointer = ThreadPoolExecutor(1, thread_name_prefix="put-log")
+        self._checkpointer = ThreadPoolExecutor(1, thread_name_prefix="wal-checkpoint")
         self._checkpointing: Future[WriteAheadLog | None] | None = None
         self._supports_logging: bool | None = None
         self._tail_unknown = False
-        """Whether what has reached the disk of the log's last records is not known: none may follow them."""
+        """Whether an append has failed: it is unknown which of its records are stored, so none may follow them."""
 
     @property
     def idle(self) -> bool:
-        """Whether no put is in the log."""
+        """Whether the log is empty."""
         return not self._keys
 
     def put(self, puts: Sequence[Put]) -> list[str | HsparseError]:
-        """Put objects, in this order where keys repeat; return for each its new etag or its error."""
+        """Put objects, in this order where keys repeat; return the new etag or the error of each."""
         self._log = self._log or self._new_log()
         results: dict[int, str | HsparseError] = {}
         waiting = dict(enumerate(puts))
@@ -80,17 +86,17 @@ class WalWriter:
             results |= self._put_distinct(now)
         return [results[number] for number in range(len(puts))]
 
-    def empty(self) -> None:
-        """Begin to sync the files of the log so that it can be emptied; puts go on in another log."""
+    def checkpoint(self) -> None:
+        """Start to sync the files of the log so that it can be reset; puts continue in another log."""
         if (old := self._log) is None:
             return
         keys, self._keys, self._tail_unknown = self._keys, set(), False
         self._log = self._checkpointed() or self._new_log()
-        self._checkpointing = self._checkpointer.submit(self._empty, old, keys)
+        self._checkpointing = self._checkpointer.submit(self._sync_and_reset, old, keys)
 
     def close(self) -> None:
-        """Sync all files and remove the logs."""
-        self.empty()
+        """Sync all files, then remove the logs."""
+        self.checkpoint()
         for log in (self._checkpointed(), self._log):
             if log is not None:
                 log.remove()
@@ -99,13 +105,13 @@ class WalWriter:
             os.close(lock)
 
     def _new_log(self) -> WriteAheadLog | None:
-        """Return a new log; None where there can be none, for then puts go by renames."""
+        """Return a new log; None when none can be created, and puts use renames."""
         try:
             if self._supports_logging is None:
                 self._supports_logging = _keeps_times(self._root)
             return WriteAheadLog(self._root) if self._supports_logging else None
         except OSError:
-            logger.exception("No log of puts can be made in %s.", self._root.own)
+            logger.exception("No write-ahead log can be created in %s.", self._root.internal)
             return None
 
     def _put_distinct(self, puts: dict[int, Put]) -> dict[int, str | HsparseError]:
@@ -121,15 +127,15 @@ class WalWriter:
                     continue
             results |= self._commit(prepared)
         if self._log is not None and (self._tail_unknown or self._log.full):
-            self.empty()  # waits, and so not under a lock
-        for number in puts.keys() - results.keys():  # a rename tells what is wrong, if anything still is
+            self.checkpoint()  # blocks, so not under a lock
+        for number in puts.keys() - results.keys():  # a rename reports what is wrong, if anything still is
             results[number] = self._put_by_rename(puts[number])
         return results
 
     def _locked(self, puts: dict[int, Put], stack: ExitStack) -> dict[int, Put]:
-        """Take the locks of these puts until the stack is left; return the puts, none where that failed.
+        """Take the locks of these puts until the stack is closed; return the puts, or none when that failed.
 
-        In order, so that no two processes wait for each other.
+        In order of their numbers, so that two processes cannot deadlock.
         """
         try:
             for number in sorted({self._root.lock_number(put.key) for put in puts.values()}):
@@ -155,7 +161,7 @@ class WalWriter:
             raise HalfWritten
         check_condition(put.condition, put.etag, put.key, status)
         if status.st_nlink != 1 or status.st_uid != os.geteuid():
-            raise NotLoggable  # a rename leaves the other name its object, and needs no right to the file
+            raise NotLoggable  # a rename keeps the object of the other name, and needs no right to the file
         date = self._date(put, max(status.st_mtime_ns + 1, self._log.started))
         if len(put.data) > status.st_blocks * BLOCK:
             return self._prepare_temporary(put, path, date, stack)
@@ -179,7 +185,7 @@ class WalWriter:
         return prepared
 
     def _commit(self, prepared: dict[int, PreparedPut]) -> dict[int, str | HsparseError]:
-        """Log what is prepared, then bring the files to it."""
+        """Append the prepared puts to the log, then apply them to the files."""
         if not prepared or self._log is None:
             return {}
         try:
@@ -201,28 +207,32 @@ class WalWriter:
         return results
 
     def _fail(self, one: PreparedPut, error: OSError) -> HsparseError:
-        """Return the error of a put that is in the log and could not be applied."""
+        """Return the error of a logged put that could not be applied."""
         one.abandon()
         if not isinstance(error, IsADirectoryError):
             return translate_os_error(error, one.put.key, self._name)
         try:
-            write_deletion_marker(self._root, one.put.key, one.date)  # refused is refused, for a recovery too
+            write_deletion_marker(self._root, one.put.key, one.date)  # a recovery must not apply it either
         except OSError as other:
             return translate_os_error(other, one.put.key, self._name)
         return directory_conflict(one.put.key)
 
     def _put_by_rename(self, put: Put) -> str | HsparseError:
         try:
-            return put_by_rename(self._root, put.key, put.data, put.condition, put.etag)
+            return repairing(
+                self._root,
+                put.key,
+                lambda: put_by_rename(self._root, put.key, put.data, put.condition, put.etag),
+            )
         except HsparseError as error:
             return error
         except OSError as error:
             return translate_os_error(error, put.key, self._name)
 
     def _date(self, put: Put, floor: int) -> int:
-        """Return a modification time from `floor`, for the record of a put, and pass it.
+        """Return a modification time of at least `floor` for a put's record, and raise the high-water mark to it.
 
-        So whatever becomes of the record, what is put or deleted after it is known to be later.
+        Whatever becomes of the record, a later put or deletion of the key then has a later time.
         """
         lock = self._locks[self._root.lock_number(put.key)]
         date = max(self._root.now_ns(), floor, high_water_mark(lock) + 1)
@@ -230,22 +240,22 @@ class WalWriter:
         return date
 
     def _checkpointed(self) -> WriteAheadLog | None:
-        """Wait for the log that is being emptied, if one is; None too where that failed."""
+        """Wait for a running checkpoint and return its log; None when there is none, or it failed."""
         emptying, self._checkpointing = self._checkpointing, None
         return emptying.result() if emptying is not None else None
 
-    def _empty(self, full: WriteAheadLog, keys: set[str]) -> WriteAheadLog | None:
-        """Sync the files of these keys, then empty the log; in a thread."""
+    def _sync_and_reset(self, full: WriteAheadLog, keys: set[str]) -> WriteAheadLog | None:
+        """Sync the files of these keys, then reset the log; in the checkpoint thread."""
         try:
             for key in keys:
                 _sync_file(self._root, key)
             for key in {key.rpartition("/")[0]: key for key in keys}.values():
                 self._root.sync_directories(key)
-            full.empty()
+            full.reset()
             remove_old_deletion_markers(self._root)
         except (OSError, HsparseError):
-            # What it holds is safe there until a recovery puts it again: the next start's, of any process.
-            logger.exception("The log %s cannot be emptied.", full.path)
+            # Its records are safe until a recovery applies them, at the next start of any process.
+            logger.exception("The write-ahead log %s cannot be checkpointed.", full.path)
             full.release()
             return None
         return full
@@ -258,15 +268,15 @@ def _sync_file(root: RootDirectory, key: str) -> None:
         return  # deleted since
     try:
         if is_half_written(os.fstat(file)):
-            repair(root, key)  # by a put that failed: it is mended while the log still has it
+            repair(root, key)  # left by a failed put: repaired while the log still has the record
         root.sync(file)
     finally:
         os.close(file)
 
 
 def _keeps_times(root: RootDirectory) -> bool:
-    """Tell whether the file system keeps modification times to the nanosecond."""
-    file, path = new_temporary(root.own)
+    """Tell whether the file system stores modification times to the nanosecond."""
+    file, path = new_temporary(root.internal)
     try:
         os.utime(file, ns=(ODD_NS, ODD_NS))
         return os.fstat(file).st_mtime_ns == ODD_NS

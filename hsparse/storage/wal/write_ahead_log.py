@@ -1,14 +1,14 @@
-"""A log of puts: what makes many small ones durable by one write and one sync.
+"""The write-ahead log (WAL): one append and one fdatasync make many small puts durable.
 
 Layout, little-endian. A header of 4096 bytes: magic 8 bytes, generation u64, started u64 (nanoseconds since the
 Unix epoch), CRC-32 u32 of what is before it, zeros. Then records, each at a multiple of 8 bytes: CRC-32 u32 of the
 rest of the record, length of the data u32, generation u64, date u64 (the file's modification time, in
-nanoseconds), length of the key u16, key, data, zeros. The first record that is not whole, or of another
-generation, ends the log: so a log is emptied by writing its header with another generation. Generations are
-random: what an earlier one has left may be the bytes of an object, and a client could make them look like records.
+nanoseconds), length of the key u16, key, data, zeros. The log ends at the first record that is incomplete or of
+another generation, so writing the header with a new generation resets it. Generations are random: the bytes
+left of an earlier generation may be those of an object, and a client could make them look like records.
 
-Zeros are written ahead of the records, in steps: a write into blocks that the file has costs no commit of the
-file system's journal. Its process holds an exclusive `flock` on a log as long as it lives.
+Space is preallocated by writing zeros ahead of the records: a write into allocated blocks needs no commit of the
+file system's journal. A process holds an exclusive `flock` on its log as long as it lives.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ RECORD = struct.Struct("<IQQH")
 HEADER_SIZE = 4096
 PREALLOCATION = 1024 * 1024
 CAPACITY = 8 * 1024 * 1024
-"""Bytes of records after which a log is to be emptied: what a restart may have to read."""
+"""Bytes of records after which a checkpoint is due; a recovery reads at most this of each log."""
 
 
 class Record(NamedTuple):
-    """A put as logged: the file of `key` is to hold `data` and to have the modification time `date`."""
+    """A logged put: the file of `key` must hold `data` and have the modification time `date` (ns)."""
 
     key: str
     date: int
@@ -47,7 +47,7 @@ class Record(NamedTuple):
 
 
 class WriteAheadLog:
-    """A log open for appending. `started`: no record in it has an earlier date."""
+    """A log open for appending. No record in it has an earlier date than `started`."""
 
     def __init__(self, root: RootDirectory) -> None:
         self._root = root
@@ -56,11 +56,11 @@ class WriteAheadLog:
         self._file, self.path = _create(folder)
         self._written = HEADER_SIZE
         try:
-            self.empty()
-            for path in (folder, root.own, root.path):
+            self.reset()
+            for path in (folder, root.internal, root.path):
                 root.sync_directory(path)
         except OSError:
-            self.release()  # first, for then a recovery removes what cannot be removed now
+            self.release()  # before the removal: if that fails, a recovery removes the log
             with suppress(OSError):
                 os.unlink(self.path)  # noqa: PTH108
             raise
@@ -75,7 +75,7 @@ class WriteAheadLog:
         return self.used >= CAPACITY
 
     def append(self, records: Iterable[Record]) -> None:
-        """Write records and wait until they are on the disk; where that fails none counts."""
+        """Write records and wait until they reach stable storage; if that fails, none of them counts."""
         data = b"".join(_encode(self._generation, record) for record in records)
         while self._end + len(data) > self._written:
             _write(self._file, bytes(PREALLOCATION), self._written)
@@ -85,8 +85,8 @@ class WriteAheadLog:
             os.fdatasync(self._file)
         self._end += len(data)
 
-    def empty(self) -> None:
-        """Forget all records: what they say must be on the disk."""
+    def reset(self) -> None:
+        """Invalidate all records; the files must hold them, durably, by now."""
         self._generation = int.from_bytes(token_bytes(8), "little")
         self.started = self._root.now_ns()
         head = HEADER.pack(MAGIC, self._generation, self.started)
@@ -96,24 +96,24 @@ class WriteAheadLog:
         self._end = HEADER_SIZE
 
     def remove(self) -> None:
-        """Empty the log and remove its file; emptied first, for the name may come back after a crash."""
-        self.empty()
+        """Reset the log and remove its file; reset first, since the name may come back after a crash."""
+        self.reset()
         with suppress(FileNotFoundError):
             os.unlink(self.path)  # noqa: PTH108
         self.release()
 
     def release(self) -> None:
-        """Leave the log to the next recovery, as a process does that ends."""
+        """Close the log and leave it to the next recovery, as a process does that dies."""
         os.close(self._file)
 
 
 def log_folder(root: RootDirectory) -> str:
-    """Return the path of the directory of all logs."""
-    return f"{root.own}/puts"
+    """Return the path of the directory of logs."""
+    return f"{root.internal}/puts"
 
 
 def log_paths(root: RootDirectory) -> list[str]:
-    """Return the paths of all logs, of living processes and of dead ones."""
+    """Return the paths of all logs, of live and of dead processes."""
     try:
         return [entry.path for entry in os.scandir(log_folder(root))]
     except FileNotFoundError:
@@ -121,9 +121,9 @@ def log_paths(root: RootDirectory) -> list[str]:
 
 
 def started_durably(path: str) -> int | None:
-    """Return when a log's first record may have been made, None when it has none; sure to survive a crash.
+    """Return the `started` of a log, after an fdatasync: the time before which it has no record.
 
-    0 where the header is not whole: its process may be writing it.
+    None when the log has no records; 0 when its header is incomplete, since its process may be writing it.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -159,7 +159,7 @@ def read_log(file: int) -> Iterator[Record]:
 
 
 def latest_record(root: RootDirectory, key: str) -> Record | None:
-    """Return the last record of `key` in any log, of a living process or a dead one; None where there is none."""
+    """Return the latest record of `key` in any log, of a live or a dead process; None when there is none."""
     found: Record | None = None
     for path in log_paths(root):
         try:
@@ -183,7 +183,7 @@ def _encode(generation: int, record: Record) -> bytes:
 
 
 def _header(content: Buffer) -> tuple[int, int] | None:
-    """Return generation and start of a log, None where it has no whole header."""
+    """Return the generation and `started` of a log, None when its header is incomplete."""
     if len(content) < HEADER.size + CHECKSUM.size:
         return None
     magic, generation, started = HEADER.unpack_from(content)
@@ -194,7 +194,7 @@ def _header(content: Buffer) -> tuple[int, int] | None:
 
 
 def _create(folder: str) -> tuple[int, str]:
-    """Make a log's file and lock it; one that a recovery removed before it was locked is made again."""
+    """Create and lock a log's file; again, if a recovery removed it before it was locked."""
     while True:
         path = f"{folder}/{token_hex(8)}"
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -203,7 +203,7 @@ def _create(folder: str) -> tuple[int, str]:
             if os.fstat(file).st_nlink:
                 return file, path
         except OSError:
-            os.close(file)  # an empty log that the next recovery removes
+            os.close(file)  # the next recovery removes the empty log
             raise
         os.close(file)
 

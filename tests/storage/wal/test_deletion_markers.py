@@ -42,10 +42,10 @@ def test_what_is_older_than_every_log_needs_no_mark(root: RootDirectory) -> None
 def test_marks_go_when_no_log_can_hold_the_put(root: RootDirectory) -> None:
     first, second = WriteAheadLog(root), WriteAheadLog(root)
     write_deletion_marker(root, "a", second.started)
-    first.empty()
+    first.reset()
     remove_old_deletion_markers(root)
     assert read_deletion_marker(root, "a") == second.started
-    second.empty()
+    second.reset()
     remove_old_deletion_markers(root)
     assert read_deletion_marker(root, "a") == 0
     write_deletion_marker(root, "a", 10**9)
@@ -61,7 +61,7 @@ def test_no_mark_goes_while_one_is_being_made(root: RootDirectory) -> None:
     began = log.started
     write_deletion_marker(root, "a", began)
     log.remove()
-    folder = os.open(Path(root.own, "deletions"), os.O_RDONLY)
+    folder = os.open(Path(root.internal, "deletions"), os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_SH)
     remove_old_deletion_markers(root)
     assert read_deletion_marker(root, "a") == began

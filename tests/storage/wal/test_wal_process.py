@@ -21,7 +21,7 @@ from hsparse.testing.store_conformance import *  # noqa: F403
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[PosixStore]:
-    made = PosixStore(tmp_path / "root", put_log=True, page_size=PAGE_SIZE)  # noqa: F405
+    made = PosixStore(tmp_path / "root", wal=True, page_size=PAGE_SIZE)  # noqa: F405
     yield made
     await made.close()
 
@@ -69,7 +69,7 @@ async def test_ctrl_c_is_left_to_the_server(store: PosixStore) -> None:
 
 
 async def test_closing_ends_it_and_leaves_no_log(tmp_path: Path) -> None:
-    store = PosixStore(tmp_path, put_log=True)
+    store = PosixStore(tmp_path, wal=True)
     await store.put("a", b"1")
     pid = pid_of(store)
     assert list((tmp_path / ".hsparse" / "puts").iterdir())
@@ -80,7 +80,7 @@ async def test_closing_ends_it_and_leaves_no_log(tmp_path: Path) -> None:
 
 
 async def test_closing_waits_for_what_was_not_yet_sent(tmp_path: Path) -> None:
-    store = PosixStore(tmp_path, put_log=True)
+    store = PosixStore(tmp_path, wal=True)
     tasks = [asyncio.create_task(store.put(f"k{i}", bytes(MAX_LOGGED_SIZE))) for i in range(40)]
     await asyncio.sleep(0)
     await store.close()
@@ -105,7 +105,7 @@ async def test_an_etag_of_any_length_is_compared(store: PosixStore) -> None:
 
 
 async def test_what_cannot_be_sent_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    store = PosixStore(tmp_path, put_log=True)
+    store = PosixStore(tmp_path, wal=True)
     await store.put("a", b"1")
     with pytest.raises(TypeError):
         await store.put("a", memoryview(b"abcd")[::2])
@@ -113,7 +113,7 @@ async def test_what_cannot_be_sent_does_not_hold_up_the_end(tmp_path: Path) -> N
 
 
 async def test_callers_that_have_gone_leave_no_socket(tmp_path: Path) -> None:
-    store = PosixStore(tmp_path, put_log=True)
+    store = PosixStore(tmp_path, wal=True)
     await store.put("a", b"1")
     assert store._process is not None
     worker = store._process._worker

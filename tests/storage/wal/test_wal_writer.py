@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from hsparse.storage.filesystem.rename_put import put_by_rename
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.wal.prepared_put import PreparedPut, Put
-from hsparse.storage.wal.recovery import recover, repair
+from hsparse.storage.wal.recovery import recover, repair, repairing
 from hsparse.storage.wal.wal_writer import WalWriter
 from hsparse.storage.wal.write_ahead_log import log_paths, read_log
 
@@ -32,7 +33,7 @@ steps = st.lists(
     st.tuples(
         st.sampled_from(
             (
-                *("log 0", "log 1", "rename", "delete", "empty 0", "empty 1"),
+                *("log 0", "log 1", "rename", "delete", "checkpoint 0", "checkpoint 1"),
                 *("kill 0", "kill 1", "clock", "recover", "crash"),
             )
         ),
@@ -155,15 +156,15 @@ class Machine:
         elif what.startswith("kill"):
             self.kill(int(what[-1]), key, data)
         elif what == "rename":
-            put_by_rename(self.root, key, data)
+            repairing(self.root, key, partial(put_by_rename, self.root, key, data))
             self.know(key, data)
             self.unsynced.pop(key, None)
         elif what == "delete":
             self.store._delete(key)
             self.know(key, None)
             self.unsynced.pop(key, None)
-        elif what.startswith("empty"):
-            self.puts[int(what[-1])].empty()
+        elif what.startswith("checkpoint"):
+            self.puts[int(what[-1])].checkpoint()
             for synced in self.logged[int(what[-1])]:
                 self.unsynced.pop(synced, None)
             self.logged[int(what[-1])].clear()
@@ -221,7 +222,7 @@ class Machine:
             else:
                 os.utime(self.file(key), ns=(kept, kept))
         self.unsynced.clear()
-        for lock in Path(self.root.own, "locks").iterdir():
+        for lock in Path(self.root.internal, "locks").iterdir():
             if choose([True, False]):
                 lock.write_bytes(b"")
         self.start()
@@ -338,7 +339,7 @@ def test_a_log_that_cannot_be_written(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", fail)
-        patch.setattr(puts, "empty", lambda: None)
+        patch.setattr(puts, "checkpoint", lambda: None)
         with pytest.raises(StoreFailed, match="free space"):
             put(puts, "a", b"new")
         with pytest.raises(StoreFailed, match="free space"):
@@ -387,9 +388,9 @@ async def test_what_a_live_process_cannot_finish_is_not_served(
     await store.close()
 
 
-@pytest.mark.parametrize("mendable", [True, False])
-def test_what_could_not_be_written_outlives_the_emptying_of_the_log(
-    root: RootDirectory, monkeypatch: pytest.MonkeyPatch, mendable: bool
+@pytest.mark.parametrize("repairable", [True, False])
+def test_what_could_not_be_written_outlives_the_checkpoint(
+    root: RootDirectory, monkeypatch: pytest.MonkeyPatch, repairable: bool
 ) -> None:
     puts = WalWriter(root, "store")
     put(puts, "a", b"old")
@@ -397,11 +398,11 @@ def test_what_could_not_be_written_outlives_the_emptying_of_the_log(
         patch.setattr(os, "ftruncate", fail)
         with pytest.raises(StoreFailed, match="check the disk"):
             put(puts, "a", b"x")
-        if not mendable:
+        if not repairable:
             patch.setattr(os, "rename", fail)
-        puts.empty()
+        puts.checkpoint()
         assert puts._checkpointing is not None
-        assert (puts._checkpointing.result() is not None) == mendable
+        assert (puts._checkpointing.result() is not None) == repairable
     die(puts)
     recover(root)
     assert Path(root.path, "a").read_bytes() == b"x"
@@ -448,7 +449,7 @@ def test_directories_of_what_was_deleted_are_not_made_again(root: RootDirectory)
     for key in ("d/e/a", "f/a"):
         store._delete(key)
     put(puts, "d", b"an object now")
-    puts.empty()
+    puts.checkpoint()
     assert puts._checkpointing is not None
     assert puts._checkpointing.result() is not None
     put(puts, "f", b"an object now")
@@ -489,7 +490,7 @@ def test_what_a_directory_refuses_is_not_logged(puts: WalWriter) -> None:
     assert puts._log.used == used
 
 
-async def test_what_a_dead_process_left_half_written_is_mended_by_who_meets_it(root: RootDirectory) -> None:
+async def test_what_a_dead_process_left_half_written_is_repaired_by_who_meets_it(root: RootDirectory) -> None:
     store = PosixStore(Path(root.path))
     meets: list[Callable[[], Any]] = [
         lambda: store.get("a"),
@@ -525,7 +526,7 @@ def test_files_are_synced_before_their_records_go(
         fsync(file)
 
     monkeypatch.setattr(os, "fsync", note)
-    puts.empty()
+    puts.checkpoint()
     assert puts._checkpointing is not None
     puts._checkpointing.result()
     path = root.path
@@ -547,7 +548,7 @@ def test_a_sync_that_fails_keeps_the_log(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fail)
-        puts.empty()
+        puts.checkpoint()
         assert puts._checkpointing is not None
         assert puts._checkpointing.result() is None
         assert path in caplog.text
@@ -605,7 +606,7 @@ def put_on_a_failing_disk(path: str, first: int, lasting: bool) -> bool:
         for key, data in (("a", b"new" * 300), ("d/b", b"new" * 3000), ("new", b"new")):
             (result,) = puts.put([Put(key, data)])
             known[key] = {data} if isinstance(result, str) else known[key] | {data}
-        puts.empty()
+        puts.checkpoint()
         if puts._checkpointing is not None:
             puts._checkpointing.result()
     assert isinstance(puts.put([Put("d/b", b"last")])[0], str)
@@ -636,4 +637,4 @@ def test_a_store_that_was_removed_ends_its_puts(
     put(puts, "d/a", b"one")
     shutil.rmtree(root.path)
     puts.close()
-    assert "cannot be emptied" in caplog.text
+    assert "cannot be checkpointed" in caplog.text

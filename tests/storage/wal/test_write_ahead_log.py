@@ -49,7 +49,7 @@ def test_what_is_appended_is_read(batches: list[list[Record]]) -> None:
         for batch in batches:
             log.append(batch)
         assert content(log.path) == [record for batch in batches for record in batch]
-        log.empty()
+        log.reset()
         assert content(log.path) == []
         log.append([Record("a", 1, b"after")])
         assert content(log.path) == [Record("a", 1, b"after")]
@@ -160,10 +160,10 @@ def test_an_object_that_looks_like_records_is_none() -> None:
         at = len(_encode(0, Record("a", 1, b"x")))
         for start in range(10):
             log.append([Record("a", 1, bytes(at - 27) + forged[start * 32 :])])
-            log.empty()
+            log.reset()
             log.append([Record("a", 2, b"x")])
             assert content(log.path) == [Record("a", 2, b"x")]
-            log.empty()
+            log.reset()
 
 
 def test_the_name_of_a_first_log_is_durable_from_the_root_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,4 +173,4 @@ def test_the_name_of_a_first_log_is_durable_from_the_root_on(monkeypatch: pytest
             os, "fsync", lambda file: synced.append(str(Path(f"/proc/self/fd/{file}").readlink()))
         )
         WriteAheadLog(root)
-        assert {root.path, root.own, f"{root.own}/puts"} <= set(synced)
+        assert {root.path, root.internal, f"{root.internal}/puts"} <= set(synced)
