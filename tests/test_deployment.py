@@ -11,17 +11,17 @@ import pytest
 import yaml
 
 from hsparse import __version__
-from hsparse.cli.compose import membership_of
 from hsparse.cli.main import make_parser
 from hsparse.cli.serve import serve, serve_data, serve_door
-from hsparse.config import Settings, load_settings
+from hsparse.cluster.membership import Membership
+from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.sn.routes import ROUTES
 
 PROJECT = Path(__file__).parent.parent
 K8S = PROJECT / "k8s"
 Object = dict[str, Any]
 KUSTOMIZATION: Object = yaml.safe_load((K8S / "kustomization.yaml").read_text())
-VARIABLES = {f"HSPARSE_{name.upper()}": name for name in Settings.model_fields}
+VARIABLES = {f"HSPARSE_{name.upper()}": name for name in SETTINGS}
 
 
 def documents(name: str) -> list[Object]:
@@ -72,7 +72,7 @@ def settings(workload: Object, monkeypatch: pytest.MonkeyPatch) -> Settings:
     for name, value in environment(workload).items():
         monkeypatch.setenv(name, value)
     given = vars(arguments(workload))
-    return load_settings(**{name: value for name, value in given.items() if name in Settings.model_fields})
+    return load_settings(**{name: value for name, value in given.items() if name in SETTINGS})
 
 
 def test_all_files_are_in_the_kustomization() -> None:
@@ -95,27 +95,27 @@ def test_nodes_start_with_what_they_are_given(workload: Object, monkeypatch: pyt
     command = arguments(workload).command
     if command is serve_data:
         made.check_node_exposure()
-        assert made.bucket
+        assert made.store.bucket
     else:
         assert command is serve_door
         made.check_exposure()
-        assert made.node_token.get_secret_value()
-    assert made.host == "0.0.0.0"
-    assert [port["containerPort"] for port in container(workload)["ports"]] == [made.port]
+        assert made.cluster.node_token.get_secret_value()
+    assert made.server.host == "0.0.0.0"
+    assert [port["containerPort"] for port in container(workload)["ports"]] == [made.server.port]
 
 
 def test_every_data_node_is_in_the_list_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     data_nodes, service_nodes = WORKLOADS
     name, service = data_nodes["metadata"]["name"], OBJECTS["Service", data_nodes["spec"]["serviceName"]]
     assert service["spec"]["clusterIP"] == "None"
-    port = settings(data_nodes, monkeypatch).port
+    port = settings(data_nodes, monkeypatch).server.port
     assert [item["port"] for item in service["spec"]["ports"]] == [port]
     names = [
         f"{name}-{number}.{service['metadata']['name']}" for number in range(data_nodes["spec"]["replicas"])
     ]
     urls = tuple(f"http://{one}:{port}" for one in names)
-    assert settings(data_nodes, monkeypatch).nodes == urls
-    assert membership_of(settings(service_nodes, monkeypatch).nodes) == membership_of(urls)
+    assert settings(data_nodes, monkeypatch).cluster.nodes == urls
+    assert Membership.of_urls(settings(service_nodes, monkeypatch).cluster.nodes) == Membership.of_urls(urls)
 
 
 @workloads
@@ -161,7 +161,7 @@ def test_the_password_file_is_mounted_where_it_is_looked_for(monkeypatch: pytest
     (mount,) = container(workload)["volumeMounts"]
     (volume,) = pod(workload)["volumes"]
     (key,) = SECRETS[volume["secret"]["secretName"]]
-    assert settings(workload, monkeypatch).password_file == Path(mount["mountPath"], key)
+    assert settings(workload, monkeypatch).sign_in.password_file == Path(mount["mountPath"], key)
     assert mount["name"] == volume["name"]
     assert mount["readOnly"] is True
 
@@ -177,7 +177,7 @@ def test_the_dockerfile_runs_the_command_and_is_not_root() -> None:
     assert last["ENTRYPOINT"] == '["hsparse"]'
     args = make_parser().parse_args(yaml.safe_load(last["CMD"]))
     assert args.command is serve
-    assert int(last["EXPOSE"]) == Settings.model_fields["port"].default
+    assert int(last["EXPOSE"]) == SETTINGS["port"].default
     user = last["USER"].split(":")[0]
     assert user == str(pod(WORKLOADS[0])["securityContext"]["runAsUser"]) != "0"
     copied = [rest.split()[:-1] for step, rest in steps if step == "COPY" and "--from" not in rest]

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from hsparse import __version__
 from hsparse.cli.main import main
-from hsparse.config import Settings
+from hsparse.config import SETTINGS
 from hsparse.errors import ErrorKind
 from hsparse.format.filters.table import CODECS
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
@@ -82,7 +82,7 @@ def test_the_settings_page_has_every_setting_with_its_flag_variable_default_and_
 ) -> None:
     flags = {name: flags_of(capsys, *NESTED.get(name, (name,))) for name in COMMANDS}
     expected = []
-    for name, field in Settings.model_fields.items():
+    for name, field in SETTINGS.items():
         flag = f"--{name.replace('_', '-')}"
         taken = [command for command in COMMANDS if flag in flags[command]]
         shown = f"`{flag}`" if taken else "(no flag)"
@@ -96,7 +96,7 @@ def test_the_settings_page_has_every_setting_with_its_flag_variable_default_and_
 
 
 def test_pages_name_no_variable_that_is_no_setting() -> None:
-    known = {f"HSPARSE_{name.upper()}" for name in Settings.model_fields}
+    known = {f"HSPARSE_{name.upper()}" for name in SETTINGS}
     for name in NAMES:
         found = set(re.findall(r"HSPARSE_[A-Z0-9_]*[A-Z0-9]", page(name)))
         assert found <= known, f"{name} names {found - known}"

@@ -10,21 +10,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from hsparse.cluster.membership import node_ids
 from hsparse.config import Settings, child_environment
+from hsparse.setting import declared_settings
 
 log = logging.getLogger(__name__)
 
-PASSED = (
-    "root",
-    "bucket",
-    "s3_endpoint",
-    "s3_region",
-    "cache_size",
-    "pending_size",
-    "fsync",
-    "put_log",
-    "log_level",
-)
 GRACE_SECONDS = 8.0
 
 
@@ -58,11 +49,10 @@ class ChildNodes:
 
     async def start(self, child: ChildNode) -> None:
         """Start a data node. It ends when our end of its standard input closes, however we end."""
-        flags = [f for name in PASSED for f in _flag(name, getattr(self.settings, name))]
         child.process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "hsparse.cli.main", "dn", "--node-id", child.id),
             *("--nodes", ",".join(self.urls), "--listen-fd", str(child.listener.fileno())),
-            *flags,
+            *_inherited_flags(self.settings),
             stdin=asyncio.subprocess.PIPE,
             pass_fds=[child.listener.fileno()],
             env=child_environment(self.token),
@@ -100,8 +90,8 @@ class ChildNodes:
 
 @asynccontextmanager
 async def child_nodes(settings: Settings, token: str) -> AsyncIterator[ChildNodes]:
-    """Run `settings.dn` data nodes while the context lasts."""
-    children = [ChildNode(f"dn-{i:03}", _listener()) for i in range(1, settings.dn + 1)]
+    """Run `--dn` data nodes while the context lasts."""
+    children = [ChildNode(id, _listener()) for id in node_ids(settings.cluster.dn)]
     nodes = ChildNodes(settings, token, children)
     try:
         for child in children:
@@ -119,10 +109,18 @@ def _listener() -> socket.socket:
     return listener
 
 
-def _flag(name: str, value: object) -> list[str]:
-    flag = name.replace("_", "-")
+def _inherited_flags(settings: Settings) -> list[str]:
+    """Return the flags that give a data node the store, the limits and the log level of this process."""
+    flags = ["--log-level", settings.server.log_level]
+    for section in (settings.store, settings.data):
+        for name, one in declared_settings(type(section)).items():
+            flags += _flag(one.flag, getattr(section, name))
+    return flags
+
+
+def _flag(flag: str, value: object) -> list[str]:
     if value is None:
         return []
     if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", str(value)]
+        return [flag if value else flag.replace("--", "--no-", 1)]
+    return [flag, str(value)]

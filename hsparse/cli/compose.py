@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from hashlib import blake2b
+from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
@@ -30,6 +30,7 @@ from hsparse.storage.conditional_put import SingleWriter, probe
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
+from hsparse.storage.store_settings import StoreSettings
 from hsparse.wire.message import DataNode
 
 DEFAULT_ROOT = Path("hsparse-data")
@@ -37,8 +38,8 @@ DRAIN_SECONDS = 5.0
 """How long requests in flight may take to finish once the server is told to stop."""
 
 
-async def open_store(settings: Settings) -> ObjectStore:
-    """Open the store the settings name; `Misconfigured` when it ignores conditions or cannot be used."""
+async def open_store(settings: StoreSettings) -> ObjectStore:
+    """Open the configured store; `Misconfigured` when it ignores conditions or cannot be used."""
     if settings.root is not None and settings.bucket is not None:
         raise Misconfigured("Name either --root or --bucket, not both.")
     store: ObjectStore
@@ -60,21 +61,15 @@ async def open_store(settings: Settings) -> ObjectStore:
 
 
 async def open_data_node(settings: Settings, clock: Clock | None = None) -> DataService:
-    """Open a data node over the store the settings name."""
+    """Open a data node over the configured store."""
     return DataService(
-        await open_store(settings), clock or SystemClock(), settings.data(), id=settings.node_id
+        await open_store(settings.store), clock or SystemClock(), settings.data, id=settings.cluster.node_id
     )
-
-
-def membership_of(urls: tuple[str, ...]) -> Membership:
-    """Return the membership of a list of data nodes: ids by place, an epoch that the list alone decides."""
-    digest = blake2b("\n".join(urls).encode(), digest_size=6).digest()
-    return Membership(int.from_bytes(digest, "big"), tuple(f"dn-{i:03}" for i in range(1, len(urls) + 1)))
 
 
 def remote_owners(urls: tuple[str, ...], token: str) -> Owners:
     """Return the data nodes at `urls`."""
-    membership = membership_of(urls)
+    membership = Membership.of_urls(urls)
     nodes: dict[str, DataNode] = {
         id: RemoteNode(url, membership.epoch, token) for id, url in zip(membership.nodes, urls, strict=True)
     }
@@ -83,14 +78,21 @@ def remote_owners(urls: tuple[str, ...], token: str) -> Owners:
 
 def local_owners(node: DataService) -> Owners:
     """Return the one data node of this process."""
-    return Owners(Membership(0, (node.id,)), {node.id: node})
+    return Owners(Membership.of_one(node.id), {node.id: node})
 
 
 def make_service(settings: Settings, owners: Owners, bucket: str, clock: Clock | None = None) -> Service:
     """Make a service node over `owners`."""
     clock = clock or SystemClock()
-    authenticator = make_authenticator(settings, clock)
-    return Service(settings.service(bucket), owners, clock, authenticator, Metrics(clock), clock.now())
+    origins = settings.service.cors_origins
+    chosen = replace(
+        settings.service,
+        bucket=bucket,
+        single_user=None if settings.sign_in.signs_in else settings.sign_in.user,
+        cors_origins=() if origins == ("none",) else origins,
+    )
+    authenticator = make_authenticator(settings.sign_in, clock)
+    return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now())
 
 
 def make_service_app(service: Service) -> web.Application:
@@ -120,15 +122,16 @@ async def listening(app: web.Application, settings: Settings) -> AsyncIterator[s
     runner = Runner(app, shutdown_timeout=DRAIN_SECONDS, auto_decompress=False)
     await runner.setup()
     try:
-        if settings.listen_fd is not None:
-            site: web.BaseSite = web.SockSite(runner, socket.socket(fileno=settings.listen_fd))
+        listen_fd, host, port = settings.cluster.listen_fd, settings.server.host, settings.server.port
+        if listen_fd is not None:
+            site: web.BaseSite = web.SockSite(runner, socket.socket(fileno=listen_fd))
         else:
-            site = web.TCPSite(runner, settings.host, settings.port)
+            site = web.TCPSite(runner, host, port)
         try:
             await site.start()
         except OSError as error:
             raise Misconfigured(
-                f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port."
+                f"Cannot listen on {host}:{port}: {error.strerror}; choose another --port."
             ) from error
         host, port = runner.addresses[0][:2]
         yield f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -108,7 +109,11 @@ def _frames(connection: Connection, count: int, every: int, story: Story) -> tup
 def settings_for(root: Path) -> Settings:
     """Return the settings of a server on this machine's loopback, whatever store the environment names."""
     settings = load_settings(root=root, host="127.0.0.1", port=0, user="admin")
-    return settings.model_copy(update={"bucket": None, "password_file": None, "single_writer": False})
+    return replace(
+        settings,
+        store=replace(settings.store, bucket=None, single_writer=False),
+        sign_in=replace(settings.sign_in, password_file=None),
+    )
 
 
 @contextmanager

@@ -36,8 +36,10 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"hsparse {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     settings = load_settings()
-    passwords, keys = (str(one) if one else None for one in (settings.password_file, settings.key_file))
-    s3 = (settings.s3_endpoint, settings.s3_region)
+    passwords, keys = (
+        str(one) if one else None for one in (settings.sign_in.password_file, settings.sign_in.key_file)
+    )
+    s3 = (settings.store.s3_endpoint, settings.store.s3_region)
     defaults: dict[str, tuple[Any, ...]] = {
         "user": (passwords,),
         "key": (keys, passwords),

@@ -21,7 +21,6 @@ from hsparse.cli.compose import (
     local_owners,
     make_service,
     make_service_app,
-    membership_of,
     open_data_node,
     open_store,
     remote_owners,
@@ -30,52 +29,50 @@ from hsparse.cli.compose import (
 )
 from hsparse.cli.flags import add_flags, settings_of
 from hsparse.clock import SystemClock
-from hsparse.config import Settings
+from hsparse.cluster.membership import Membership
+from hsparse.config import ClusterSettings, ServerSettings, Settings, SignInSettings
 from hsparse.dn.server import create_node_app
+from hsparse.dn.settings import DataSettings
 from hsparse.errors import Misconfigured
+from hsparse.setting import declared_settings
 from hsparse.sn.data_nodes import Owners
+from hsparse.sn.settings import ServiceSettings
+from hsparse.storage.store_settings import StoreSettings
 from hsparse.wire.message import GetInfo
 
-STORE = ("root", "bucket", "s3_endpoint", "s3_region", "single_writer", "fsync", "put_log")
-LISTEN = ("host", "port", "log_level")
-LIMITS = ("cache_size", "pending_size")
 STANDARD_INPUT = 0
-SIGN_IN = (
-    *("password_file", "key_file", "group_file", "admins", "user"),
-    *("oidc_issuer", "oidc_audience", "oidc_user_claim", "oidc_group_claim", "oidc_leeway"),
-)
-DOOR = (
-    *SIGN_IN,
-    *("cors_origins", "compress", "rate_limit", "rate_burst"),
-    *("max_request_size", "page_size", "request_memory", "answer_memory"),
-    *("job_places", "jobs_at_once", "jobs_queued"),
-)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `serve`, `sn` and `dn`."""
-    commands: list[tuple[str, Callable[[Settings], Awaitable[None]], str, tuple[str, ...]]] = [
-        ("serve", serve, "run a whole server", (*LISTEN, *STORE, "dn", *DOOR, *LIMITS)),
-        ("sn", serve_door, "run a service node on its own", (*LISTEN, "nodes", *DOOR)),
-        (
-            "dn",
-            serve_data,
-            "run a data node on its own",
-            (*LISTEN, *STORE, "nodes", "node_id", "listen_fd", *LIMITS),
-        ),
+    service = (ClusterSettings, SignInSettings, ServiceSettings)
+    commands: list[tuple[str, Callable[[Settings], Awaitable[None]], str, tuple[type, ...]]] = [
+        ("serve", serve, "run a whole server", (StoreSettings, *service, DataSettings)),
+        ("sn", serve_door, "run a service node on its own", service),
+        ("dn", serve_data, "run a data node on its own", (StoreSettings, ClusterSettings, DataSettings)),
     ]
-    for name, command, text, flags in commands:
+    for name, command, text, sections in commands:
         parser = subparsers.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        add_flags(parser, *flags)
+        add_flags(parser, *_flags_of(name, (ServerSettings, *sections)))
         parser.set_defaults(run=run, command=command)
+
+
+def _flags_of(command: str, sections: tuple[type, ...]) -> list[str]:
+    """Return the names of the settings in these sections that have a flag of the command."""
+    return [
+        name
+        for section in sections
+        for name, one in declared_settings(section).items()
+        if one.commands is None or command in one.commands
+    ]
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command until it is told to stop."""
     settings = settings_of(args)
-    level = settings.log_level.upper()
+    level = settings.server.log_level.upper()
     if level not in logging.getLevelNamesMapping():
-        raise Misconfigured(f"--log-level {settings.log_level} is not DEBUG, INFO, WARNING or ERROR.")
+        raise Misconfigured(f"--log-level {settings.server.log_level} is not DEBUG, INFO, WARNING or ERROR.")
     logging.basicConfig(
         level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
@@ -87,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 async def serve(settings: Settings) -> None:
     """Serve clients, with the data node inside or `--dn` of them beside."""
     settings.check_exposure()
-    if settings.dn and settings.single_writer:
+    if settings.cluster.dn and settings.store.single_writer:
         raise Misconfigured("--single-writer means one process: leave out --dn.")
     stop = stop_signal()
     async with _owners(settings) as owners:
@@ -97,10 +94,10 @@ async def serve(settings: Settings) -> None:
 async def serve_door(settings: Settings) -> None:
     """Serve clients over data nodes that run elsewhere."""
     settings.check_exposure()
-    if not settings.nodes:
+    if not settings.cluster.nodes:
         raise Misconfigured("Name the data nodes: --nodes http://host:port,http://host:port")
     stop = stop_signal()
-    owners = remote_owners(settings.nodes, settings.node_token.get_secret_value())
+    owners = remote_owners(settings.cluster.nodes, settings.cluster.node_token.get_secret_value())
     try:
         await _serve_clients(settings, owners, stop)
     finally:
@@ -111,21 +108,23 @@ async def serve_door(settings: Settings) -> None:
 async def serve_data(settings: Settings) -> None:
     """Serve service nodes."""
     settings.check_node_exposure()
+    cluster = settings.cluster
     stop = stop_signal()
-    if settings.listen_fd is not None:
+    if cluster.listen_fd is not None:
         _stop_with_parent(stop)
     node = await open_data_node(settings)
-    app = create_node_app(node, membership_of(settings.nodes).epoch, settings.node_token.get_secret_value())
+    epoch = Membership.of_urls(cluster.nodes).epoch
+    app = create_node_app(node, epoch, cluster.node_token.get_secret_value())
     async with listening(app, settings) as url:
-        if settings.listen_fd is None:
-            print(f"hsparse data node {settings.node_id} on {url}", flush=True)
+        if cluster.listen_fd is None:
+            print(f"hsparse data node {cluster.node_id} on {url}", flush=True)
         await stop.wait()
     await node.close()
 
 
 @asynccontextmanager
 async def _owners(settings: Settings) -> AsyncIterator[Owners]:
-    if not settings.dn:
+    if not settings.cluster.dn:
         node = await open_data_node(settings)
         try:
             yield local_owners(node)
@@ -133,7 +132,7 @@ async def _owners(settings: Settings) -> AsyncIterator[Owners]:
             await node.close()
         return
     # Found here, once, what would else end every child: a store that cannot be used.
-    await (await open_store(settings)).close()
+    await (await open_store(settings.store)).close()
     token = SystemClock().token(32).hex()
     async with child_nodes(settings, token) as nodes:
         owners = remote_owners(nodes.urls, token)
@@ -147,11 +146,10 @@ async def _owners(settings: Settings) -> AsyncIterator[Owners]:
 async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event) -> None:
     bucket = (await owners.ask_all(GetInfo()))[0].bucket
     service = make_service(settings, owners, bucket)
+    store = settings.store
     gc.freeze()  # what there is by now stays: the collector need not look at it again and again
     async with listening(make_service_app(service), settings) as url:
-        where = (
-            f"bucket {settings.bucket}" if settings.bucket else str((settings.root or DEFAULT_ROOT).resolve())
-        )
+        where = f"bucket {store.bucket}" if store.bucket else str((store.root or DEFAULT_ROOT).resolve())
         async with running_jobs(service, settings, url):
             print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
             await stop.wait()

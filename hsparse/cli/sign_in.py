@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hsparse.clock import Clock
-from hsparse.config import Settings
+from hsparse.config import SignInSettings
 from hsparse.errors import Misconfigured
 from hsparse.sn.auth.api_key import KeyAuthenticator, KeyFile
 from hsparse.sn.auth.authenticator import Authenticator, SchemeAuthenticator, SingleUser
@@ -14,7 +14,7 @@ from hsparse.sn.auth.roles import GroupFile, Roles
 from hsparse.sn.auth.token_authenticator import TokenAuthenticator, TokenRules
 
 
-def make_authenticator(settings: Settings, clock: Clock) -> Authenticator:
+def make_authenticator(settings: SignInSettings, clock: Clock) -> Authenticator:
     """Make what tells who is asking; `Misconfigured` for a file that cannot be used, found now and not later."""
     _check_alone(settings)
     if not settings.signs_in:
@@ -30,7 +30,7 @@ def make_authenticator(settings: Settings, clock: Clock) -> Authenticator:
     )
 
 
-def _check_alone(settings: Settings) -> None:
+def _check_alone(settings: SignInSettings) -> None:
     """Raise `Misconfigured` for settings that mean nothing without another."""
     if settings.oidc_issuer is None and settings.oidc_audience:
         raise Misconfigured("--oidc-audience needs --oidc-issuer: name whose tokens are for it.")
@@ -40,7 +40,7 @@ def _check_alone(settings: Settings) -> None:
         )
 
 
-def _keys(settings: Settings, clock: Clock, accounts: PasswordFile | None) -> KeyAuthenticator | None:
+def _keys(settings: SignInSettings, clock: Clock, accounts: PasswordFile | None) -> KeyAuthenticator | None:
     if settings.key_file is None:
         return None
     file = KeyFile(settings.key_file)
@@ -48,7 +48,7 @@ def _keys(settings: Settings, clock: Clock, accounts: PasswordFile | None) -> Ke
     return KeyAuthenticator(file, clock, accounts)
 
 
-def _tokens(settings: Settings, clock: Clock) -> TokenAuthenticator | None:
+def _tokens(settings: SignInSettings, clock: Clock) -> TokenAuthenticator | None:
     if settings.oidc_issuer is None:
         return None
     rules = TokenRules(
@@ -57,7 +57,7 @@ def _tokens(settings: Settings, clock: Clock) -> TokenAuthenticator | None:
     return TokenAuthenticator(Issuer(settings.oidc_issuer, clock), clock, rules)
 
 
-def _roles(settings: Settings) -> Roles:
+def _roles(settings: SignInSettings) -> Roles:
     groups = GroupFile(settings.group_file) if settings.group_file is not None else None
     if groups is not None:
         groups.check()

@@ -1,10 +1,10 @@
-"""What a data node can be told."""
+"""Settings of a data node."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-MIB = 1024 * 1024
+from hsparse.setting import MIB, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class DataSettings:
     that are accepted but not yet durable; `workers` is the number of encoding threads.
     """
 
-    cache_size: int = 128 * MIB
-    pending_size: int = 256 * MIB
+    cache_size: int = setting(128 * MIB, "memory of a data node for decoded objects", ge=MIB)
+    pending_size: int = setting(256 * MIB, "memory of a data node for writes not yet durable", ge=MIB)
     workers: int = 4
     max_object_size: int = 5 * 1024 * MIB

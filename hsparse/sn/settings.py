@@ -1,11 +1,11 @@
-"""What a service node can be told."""
+"""Settings of a service node."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-MIB = 1024 * 1024
+from hsparse.setting import MIB, setting
 
 
 class Compress(StrEnum):
@@ -18,27 +18,37 @@ class Compress(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Limits of a service node, in bytes where a size is meant.
+    """Limits and choices of a service node; sizes are in bytes.
 
     `request_memory` bounds the bodies of all requests in flight, `answer_memory` the parts of answers that
-    are being made. `single_user` is the name every request acts as when nobody can sign in; None asks for
-    credentials. `cors_origins` are the origins whose pages may ask, `*` for any. A user may send `rate_limit`
+    are being made. `cors_origins` are the origins whose pages may ask, `*` for any. A user may send `rate_limit`
     requests a second (0: any number), and `rate_burst` at once (0: those of ten seconds).
     Files of jobs must be below one of `job_places`; `jobs_at_once` of them run, and `jobs_queued` wait.
+
+    Four fields are not configurable here. `single_user` is the name every request acts as when authentication is
+    off; None requires credentials. `bucket` is the name of the store as reported to clients.
     """
 
-    max_request_size: int = 100 * MIB
-    page_size: int = 16 * MIB
+    cors_origins: tuple[str, ...] = setting(
+        ("*",), "origins whose pages may ask from a browser, comma-separated; *: any; none: no page"
+    )
+    compress: Compress = setting(
+        Compress.JSON, "which answers to compress for clients that accept it: json, all or none"
+    )
+    rate_limit: float = setting(0.0, "requests a second that a user may send; 0: any number", ge=0, le=1e6)
+    rate_burst: int = setting(
+        0, "requests that a user may send at once; 0: those of ten seconds", ge=0, le=10**6
+    )
+    max_request_size: int = setting(100 * MIB, "largest body of a request", ge=MIB)
+    page_size: int = setting(16 * MIB, "how much of a large answer is in memory at a time", ge=64 * 1024)
+    request_memory: int = setting(256 * MIB, "memory for the bodies of requests in flight", ge=MIB)
+    answer_memory: int = setting(256 * MIB, "memory for the parts of answers being made", ge=MIB)
+    job_places: tuple[str, ...] = setting(
+        (), "where jobs may read and write, comma-separated: s3://bucket/prefix/, file:///directory/"
+    )
+    jobs_at_once: int = setting(1, "jobs that a service node runs at a time", ge=1, le=64)
+    jobs_queued: int = setting(16, "jobs that may wait for a service node", ge=0, le=1000)
     min_chunk_size: int = 1 * MIB
     max_chunk_size: int = 4 * MIB
-    request_memory: int = 256 * MIB
-    answer_memory: int = 256 * MIB
     single_user: str | None = "admin"
-    cors_origins: tuple[str, ...] = ("*",)
-    compress: Compress = Compress.JSON
-    rate_limit: float = 0.0
-    rate_burst: int = 0
-    job_places: tuple[str, ...] = ()
-    jobs_at_once: int = 1
-    jobs_queued: int = 16
     bucket: str = "hsparse"

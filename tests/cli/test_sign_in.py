@@ -17,11 +17,11 @@ TRUSTED = {"oidc_issuer": "https://login.example.org", "oidc_audience": "hsparse
 
 
 def challenges(**flags: Any) -> tuple[str, ...]:
-    return make_authenticator(load_settings(**flags), ManualClock()).challenges
+    return make_authenticator(load_settings(**flags).sign_in, ManualClock()).challenges
 
 
 async def test_without_any_everybody_is_the_one_user() -> None:
-    authenticator = make_authenticator(load_settings(user="me"), ManualClock())
+    authenticator = make_authenticator(load_settings(user="me").sign_in, ManualClock())
     assert await authenticator.principal("Bearer x") == Principal("me", admin=True)
 
 
@@ -38,7 +38,7 @@ async def test_groups_and_admins_are_of_everybody_who_signs_in(tmp_path: Path) -
     KeyFile(tmp_path / "keys").add(key)
     (tmp_path / "groups").write_text("ops: ann\n")
     settings = load_settings(key_file=tmp_path / "keys", group_file=tmp_path / "groups", admins="bob, g:ops")
-    principal = await make_authenticator(settings, ManualClock()).principal(f"Bearer {text}")
+    principal = await make_authenticator(settings.sign_in, ManualClock()).principal(f"Bearer {text}")
     assert principal == Principal("ann", admin=True, groups=frozenset({"ops"}))
 
 

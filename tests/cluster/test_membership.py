@@ -1,29 +1,29 @@
-"""Ownership by rendezvous hashing."""
+"""Epochs and node ids of a list of data nodes."""
 
 from __future__ import annotations
 
-from collections import Counter
+from hsparse.cluster.membership import Membership, node_ids
+from hsparse.cluster.rendezvous import rendezvous_owner
 
-from hsparse.cluster.membership import Membership
-
-NAMES = [f"db/1/d/2/{i}_{i * 7}" for i in range(3000)]
-
-
-def test_ownership_is_even() -> None:
-    nodes = ("dn-001", "dn-002", "dn-003")
-    counts = Counter(Membership(1, nodes).owner(name) for name in NAMES)
-    assert set(counts) == set(nodes)
-    assert min(counts.values()) > 850
+URLS = ("http://one:5101", "http://two:5101")
 
 
-def test_a_new_node_only_takes_over() -> None:
-    before = Membership(1, ("dn-001", "dn-002"))
-    after = Membership(2, ("dn-001", "dn-002", "dn-003"))
-    moved = [name for name in NAMES if before.owner(name) != after.owner(name)]
-    assert all(after.owner(name) == "dn-003" for name in moved)
-    assert 800 < len(moved) < 1200
+def test_equal_lists_have_equal_epochs() -> None:
+    assert Membership.of_urls(URLS) == Membership.of_urls(tuple(URLS))
+    assert Membership.of_urls(URLS).epoch == 92788249978580
 
 
-def test_the_order_of_nodes_does_not_matter() -> None:
-    one, two = Membership(1, ("a", "b", "c")), Membership(1, ("c", "a", "b"))
-    assert [one.owner(name) for name in NAMES] == [two.owner(name) for name in NAMES]
+def test_every_change_of_the_list_changes_the_epoch() -> None:
+    lists = [URLS, URLS[::-1], URLS[:1], (*URLS, "http://three:5101"), ()]
+    assert len({Membership.of_urls(one).epoch for one in lists}) == len(lists)
+
+
+def test_ids_are_places_in_the_list() -> None:
+    assert Membership.of_urls(URLS).nodes == node_ids(2) == ("dn-001", "dn-002")
+    assert node_ids(1000)[-1] == "dn-1000"
+
+
+def test_owners_are_those_of_the_nodes() -> None:
+    members = Membership.of_urls(URLS)
+    assert members.owner("a") == rendezvous_owner(("dn-001", "dn-002"), "a")
+    assert Membership.of_one("dn-007").owner("a") == "dn-007"

@@ -1,0 +1,25 @@
+"""Settings of a store: which one it is, and how it writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hsparse.setting import setting
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """The directory or the bucket that holds everything, and how puts are made there."""
+
+    root: Path | None = setting(None, "directory to keep everything in (default: ./hsparse-data)")
+    bucket: str | None = setting(None, "S3 bucket to keep everything in, instead of a directory")
+    s3_endpoint: str | None = setting(None, "URL of the S3 service, when it is not AWS")
+    s3_region: str | None = setting(None, "region of the bucket")
+    single_writer: bool = setting(
+        False, "declare that nothing else writes the store, if it ignores conditional puts"
+    )
+    fsync: bool = setting(True, "wait for the disk before answering a write (directories only)")
+    put_log: bool = setting(
+        True, "put small objects through a log, in a process of its own (directories only)"
+    )

@@ -1,0 +1,90 @@
+"""Settings: declared once, read from flags and the environment, checked, and given to the parts by section."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass, fields
+from pathlib import Path
+
+import pytest
+
+from hsparse.config import SECTIONS, SETTINGS, load_settings
+from hsparse.errors import Misconfigured
+from hsparse.setting import declared_settings, setting
+from hsparse.sn.settings import Compress
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in SETTINGS.values():
+        monkeypatch.delenv(one.variable, raising=False)
+
+
+def test_every_setting_belongs_to_one_section() -> None:
+    names = [name for section in SECTIONS.values() for name in declared_settings(section)]
+    assert len(names) == len(set(names))
+    assert set(names) == SETTINGS.keys()
+
+
+def test_defaults_are_those_of_the_declarations() -> None:
+    settings = load_settings()
+    for name, section in SECTIONS.items():
+        values = getattr(settings, name)
+        assert isinstance(values, section)
+        for field in fields(section):
+            assert getattr(values, field.name) == field.default
+
+
+def test_a_flag_wins_over_the_variable_and_the_variable_over_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert load_settings().server.port == 5101
+    monkeypatch.setenv("HSPARSE_PORT", "6000")
+    assert load_settings(port=None).server.port == 6000
+    assert load_settings(port="7000").server.port == 7000
+
+
+def test_texts_become_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HSPARSE_NODES", "http://one:1, http://two:2,")
+    monkeypatch.setenv("HSPARSE_NODE_TOKEN", "secret")
+    settings = load_settings(root="store", fsync="false", compress="all", rate_limit="2.5", admins="ada")
+    assert settings.cluster.nodes == ("http://one:1", "http://two:2")
+    assert settings.sign_in.admins == ("ada",)
+    assert settings.store.root == Path("store")
+    assert settings.store.fsync is False
+    assert settings.service.compress is Compress.ALL
+    assert settings.service.rate_limit == 2.5
+    assert settings.cluster.node_token.get_secret_value() == "secret"
+    assert "secret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({"port": 65536}, r"^--port \(HSPARSE_PORT\): .*less than or equal to 65535"),
+        ({"cache_size": 1}, r"^--cache-size \(HSPARSE_CACHE_SIZE\): .*greater than or equal to 1048576"),
+        ({"rate_limit": -1}, r"^--rate-limit \(HSPARSE_RATE_LIMIT\): "),
+        ({"oidc_user_claim": ""}, r"^--oidc-user-claim \(HSPARSE_OIDC_USER_CLAIM\): .*at least 1 character"),
+        ({"compress": "some"}, r"^--compress \(HSPARSE_COMPRESS\): .*'none', 'json' or 'all'"),
+    ],
+)
+def test_a_bad_value_is_named(flags: dict[str, object], named: str) -> None:
+    with pytest.raises(Misconfigured, match=named):
+        load_settings(**flags)
+
+
+def test_settings_are_frozen() -> None:
+    settings = load_settings()
+    with pytest.raises(FrozenInstanceError):
+        settings.store.root = Path("other")  # type: ignore[misc]
+
+
+def test_a_field_with_a_plain_default_is_no_setting() -> None:
+    @dataclass(frozen=True)
+    class Section:
+        width: int = setting(3, "columns", ge=1)
+        height: int = 4
+
+    assert Section() == Section(3, 4)
+    fields_of = {one.name: one for one in fields(Section)}
+    assert fields_of["width"].metadata["description"] == "columns"
+    assert not fields_of["height"].metadata
