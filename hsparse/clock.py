@@ -1,4 +1,4 @@
-"""Injected time, randomness and identifiers: everything else in the code is a pure function of these."""
+"""Injected time and randomness: the only source of both outside of tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where a node gets time and randomness from."""
+    """The source of time and randomness."""
 
     def now(self) -> float:
         """Return seconds since the Unix epoch."""
@@ -37,7 +37,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until told, with a counter for randomness: for tests."""
+    """A clock for tests: `time` changes only when it is set, and tokens count up."""
 
     def __init__(self, now: float = 1_000_000_000.0) -> None:
         self.time = now

@@ -136,9 +136,8 @@ def _model_field(one: Declaration) -> tuple[Any, Any]:
     return annotation, Field(one.default, ge=one.ge, le=one.le, min_length=one.min_length)
 
 
-_Reader: Any = create_model(
-    "_Reader", __base__=_Environment, **{name: _model_field(one) for name, one in SETTINGS.items()}
-)
+_FIELDS: Any = {name: _model_field(one) for name, one in SETTINGS.items()}
+_Reader = create_model("_Reader", __base__=_Environment, **_FIELDS)
 
 
 def load_settings(**flags: Any) -> Settings:

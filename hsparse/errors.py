@@ -1,4 +1,4 @@
-"""Error kinds, grouped by what the caller must do about them.
+"""Error kinds, by what the caller must do about them.
 
 `ErrorKind` is append-only: its values travel between nodes and appear in logs and answers. HTTP
 statuses belong to `hsparse.wire.http`, not here.
@@ -32,7 +32,7 @@ class ErrorKind(StrEnum):
 
 
 NOT_THERE = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
-"""Never made, or deleted."""
+"""The kinds that say that a thing does not exist: it was never created, or was deleted."""
 
 
 class HsparseError(Exception):
@@ -64,7 +64,7 @@ class Forbidden(HsparseError):
 
 
 class NotFound(HsparseError):
-    """The named thing never was."""
+    """The named thing was never created."""
 
     kind = ErrorKind.NOT_FOUND
 
@@ -82,13 +82,13 @@ class Conflict(HsparseError):
 
 
 class TooLarge(HsparseError):
-    """A limit on size was passed; the message names the limit."""
+    """A limit on size was exceeded; the message names the limit."""
 
     kind = ErrorKind.TOO_LARGE
 
 
 class Busy(HsparseError):
-    """A budget is full; the same request may succeed after `retry_after` seconds."""
+    """A memory budget is full; the same request may succeed after `retry_after` seconds."""
 
     kind = ErrorKind.BUSY
     retry_after: ClassVar[int] = 1
@@ -101,7 +101,7 @@ class Moved(HsparseError):
 
 
 class PreconditionFailed(HsparseError):
-    """A conditional put found another state than it was told to expect."""
+    """A conditional put found another state than it expected."""
 
     kind = ErrorKind.PRECONDITION_FAILED
 
@@ -113,7 +113,7 @@ class Corrupt(HsparseError):
 
 
 class StoreFailed(HsparseError):
-    """The object store did not do what it was asked."""
+    """The object store failed, or could not be reached."""
 
     kind = ErrorKind.STORE_FAILED
 
@@ -131,7 +131,7 @@ class Unsupported(HsparseError):
 
 
 class RateLimited(HsparseError):
-    """The caller has asked too often; the same request may succeed after `retry_after` seconds."""
+    """The caller sent too many requests; the same one may succeed after `retry_after` seconds."""
 
     kind = ErrorKind.RATE_LIMITED
 

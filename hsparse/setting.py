@@ -9,7 +9,7 @@ Tests: tests/test_config.py.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def setting(
         "min_length": min_length,
         "commands": commands,
     }
-    return cast(T, field(default=default, metadata=declared))
+    return field(default=default, metadata=declared)
 
 
 def declared_settings(section: type) -> dict[str, Declaration]:

@@ -1,4 +1,4 @@
-"""Data nodes as child processes of `hsparse serve --dn N`, started again when one dies."""
+"""Data nodes as child processes of `hsparse serve --dn N`, restarted when they die."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GRACE_SECONDS = 8.0
 
 @dataclass(slots=True)
 class ChildNode:
-    """One data node's process. Its socket is ours, so that connections wait while it is started again."""
+    """One data node's process. The parent owns its socket, so that connections wait while it is restarted."""
 
     id: str
     listener: socket.socket
@@ -48,7 +48,7 @@ class ChildNodes:
         return tuple(child.url for child in self.children)
 
     async def start(self, child: ChildNode) -> None:
-        """Start a data node. It ends when our end of its standard input closes, however we end."""
+        """Start a data node. It ends when its standard input closes, however this process ends."""
         child.process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "hsparse.cli.main", "dn", "--node-id", child.id),
             *("--nodes", ",".join(self.urls), "--listen-fd", str(child.listener.fileno())),
@@ -59,7 +59,7 @@ class ChildNodes:
         )
 
     async def watch(self, child: ChildNode) -> None:
-        """Start a child again whenever it ends before it is told to."""
+        """Restart a child whenever it ends before it is told to."""
         while True:
             assert child.process is not None
             status = await child.process.wait()
@@ -70,7 +70,7 @@ class ChildNodes:
             await self.start(child)
 
     async def stop(self) -> None:
-        """Let every child finish what it accepted, then end it."""
+        """Let every child finish its accepted requests, then end it."""
         self.stopping = True
         processes = [child.process for child in self.children if child.process is not None]
         for process in processes:

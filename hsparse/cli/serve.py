@@ -131,7 +131,7 @@ async def _owners(settings: Settings) -> AsyncIterator[Owners]:
         finally:
             await node.close()
         return
-    # Found here, once, what would else end every child: a store that cannot be used.
+    # A store that cannot be used fails here once, instead of ending every child.
     await (await open_store(settings.store)).close()
     token = SystemClock().token(32).hex()
     async with child_nodes(settings, token) as nodes:
@@ -147,7 +147,7 @@ async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event
     bucket = (await owners.ask_all(GetInfo()))[0].bucket
     service = make_service(settings, owners, bucket)
     store = settings.store
-    gc.freeze()  # what there is by now stays: the collector need not look at it again and again
+    gc.freeze()  # objects that exist now stay; the collector need not visit them again
     async with listening(make_service_app(service), settings) as url:
         where = f"bucket {store.bucket}" if store.bucket else str((store.root or DEFAULT_ROOT).resolve())
         async with running_jobs(service, settings, url):
@@ -157,7 +157,7 @@ async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event
 
 
 def _stop_with_parent(stop: asyncio.Event) -> None:
-    """Stop when standard input ends: the process that started us is gone, or wants us to go."""
+    """Stop when standard input ends: the parent process has closed it, or is gone."""
     loop = asyncio.get_running_loop()
 
     def read() -> None:

@@ -219,12 +219,7 @@ class PosixStore:
         return NotFound(f"There is no object {key!r} in {self.name!r}.")
 
     def _delete(self, key: str) -> None:
-        for _ in range(ATTEMPTS):
-            try:
-                return self._delete_once(key)
-            except HalfWritten:
-                repair(self._root, key)
-        raise StoreFailed(f"{key!r} changes faster than it can be deleted; try again.")
+        repairing(self._root, key, lambda: self._delete_once(key))
 
     def _delete_once(self, key: str) -> None:
         parent, _, name = key.rpartition("/")

@@ -1,4 +1,4 @@
-"""The conformance suite over every store, and over every wrapper of one."""
+"""The conformance suite over every store and every wrapper of one; the rules for keys and ranges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hsparse.storage.object_store import ObjectStore, check_key, check_range, is
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.slow_store import SlowStore
-from hsparse.testing.store_conformance import *  # noqa: F403
+from hsparse.testing.store_conformance import *
 from hsparse.testing.store_conformance import BAD_KEYS, GOOD_KEYS, PAGE_SIZE
 from tests.conftest import MakeStore
 

@@ -241,8 +241,8 @@ class WalWriter:
 
     def _checkpointed(self) -> WriteAheadLog | None:
         """Wait for a running checkpoint and return its log; None when there is none, or it failed."""
-        emptying, self._checkpointing = self._checkpointing, None
-        return emptying.result() if emptying is not None else None
+        running, self._checkpointing = self._checkpointing, None
+        return running.result() if running is not None else None
 
     def _sync_and_reset(self, full: WriteAheadLog, keys: set[str]) -> WriteAheadLog | None:
         """Sync the files of these keys, then reset the log; in the checkpoint thread."""
