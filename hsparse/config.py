@@ -15,10 +15,10 @@ from typing import Annotated, Any, get_type_hints
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, create_model
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from hsparse.dn.settings import DataSettings
+from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import Misconfigured
 from hsparse.setting import Declaration, declared_settings, setting
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})

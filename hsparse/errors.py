@@ -31,7 +31,7 @@ class ErrorKind(StrEnum):
     RATE_LIMITED = "rate_limited"
 
 
-NOT_THERE = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
+MISSING_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
 """The kinds that say that a thing does not exist: it was never created, or was deleted."""
 
 

@@ -10,7 +10,7 @@ import pytest
 from hsparse.config import SECTIONS, SETTINGS, load_settings
 from hsparse.errors import Misconfigured
 from hsparse.setting import declared_settings, setting
-from hsparse.sn.settings import Compress
+from hsparse.sn.service_settings import CompressionPolicy
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_texts_become_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> Non
     assert settings.sign_in.admins == ("ada",)
     assert settings.store.root == Path("store")
     assert settings.store.fsync is False
-    assert settings.service.compress is Compress.ALL
+    assert settings.service.compress is CompressionPolicy.ALL
     assert settings.service.rate_limit == 2.5
     assert settings.cluster.node_token.get_secret_value() == "secret"
     assert "secret" not in repr(settings)

@@ -14,7 +14,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.chunks import FIRST_WAVE
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.rest_client import BINARY, Reply, RestClient

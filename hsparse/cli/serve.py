@@ -31,12 +31,12 @@ from hsparse.cli.flags import add_flags, settings_of
 from hsparse.clock import SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.config import ClusterSettings, ServerSettings, Settings, SignInSettings
+from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.server import create_node_app
-from hsparse.dn.settings import DataSettings
 from hsparse.errors import Misconfigured
 from hsparse.setting import declared_settings
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
 from hsparse.wire.message import GetInfo
 

@@ -11,12 +11,12 @@ from hsparse.dn.cache import Cache
 from hsparse.dn.chunk_index import ChunkIndex
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.chunks import Chunks
+from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.direct_chunks import DirectChunks
 from hsparse.dn.fences import Fences
 from hsparse.dn.file_backed_chunks import FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.records import Records
-from hsparse.dn.settings import DataSettings
 from hsparse.errors import BadRequest
 from hsparse.model.ids import tree_prefix
 from hsparse.storage.object_store import ObjectStore

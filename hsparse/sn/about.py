@@ -12,7 +12,7 @@ from hsparse.format.filters.table import ADVERTISED
 from hsparse.sn.context import Context
 from hsparse.sn.http.response import respond
 from hsparse.sn.metrics import CONTENT_TYPE
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import GetInfo
 
 READY = "READY"

@@ -13,7 +13,7 @@ from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.http.rate_limit import RateLimit
 from hsparse.sn.metrics import Metrics
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 
 
 class Component(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hsparse.clock import Clock
-from hsparse.errors import NOT_THERE
+from hsparse.errors import MISSING_KINDS
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
 from hsparse.model.ids import chunk_of_key, chunk_prefix, domain_prefix, is_map_key, summary_id
@@ -126,7 +126,7 @@ async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, dataset
     for first in range(0, len(done), READS_AT_ONCE):
         some = done[first : first + READS_AT_ONCE]
         for stored, outcome in zip(some, await owners.read(*(one.id for one in some)), strict=True):
-            if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
+            if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
                 continue  # deleted since it was listed
             record = outcome.unwrap()
             counts = _dataset_counts(record, stored) | await file_backed_counts(
@@ -257,7 +257,7 @@ class Statistics:
 
     async def _kept(self, root: str) -> Record | None:
         outcome = (await self._owners.read(summary_id(root)))[0]
-        if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
+        if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
             return None
         return outcome.unwrap()
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from hsparse.clock import SystemClock
+from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
-from hsparse.dn.settings import DataSettings
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.door import Door, NotDone
 from hsparse.testing.mortal_store import Moment, MortalStore

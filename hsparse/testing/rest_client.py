@@ -18,7 +18,7 @@ from hsparse.sn.app import create_app
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service import Service
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import DataNode
 
 BINARY = "application/octet-stream"

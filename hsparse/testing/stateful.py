@@ -19,7 +19,7 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.model.datatype import parse_type
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.direct_door import DirectDoor
 from hsparse.testing.door import Door, Kind

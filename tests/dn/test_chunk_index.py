@@ -13,8 +13,8 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn import chunk_index
 from hsparse.dn.cached_chunk_map import FEW
+from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
-from hsparse.dn.settings import DataSettings
 from hsparse.errors import Corrupt, StoreFailed
 from hsparse.format import chunk_map
 from hsparse.format.chunk_spec import ChunkSpec

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
+from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
-from hsparse.dn.settings import DataSettings
 from hsparse.errors import Conflict, Gone
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.file_backed import CLOSE, LONGEST, Pieces

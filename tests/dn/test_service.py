@@ -10,9 +10,9 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from hsparse.clock import SystemClock
+from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
-from hsparse.dn.settings import DataSettings
 from hsparse.errors import Moved, StoreFailed, Unauthenticated
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hsparse.dn.service import DataService
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
 from tests.sn.conftest import USERS, TickingClock

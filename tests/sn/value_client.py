@@ -11,7 +11,7 @@ import numpy as np
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.rest_client import RestClient

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from hsparse.errors import NOT_THERE, ErrorKind, Unsupported
+from hsparse.errors import MISSING_KINDS, ErrorKind, Unsupported
 from hsparse.format.hdf5.stored_type import has_places, stored_type
 from hsparse.model.ids import collection_of
 from hsparse.sn.data_nodes import Owners
@@ -67,7 +67,7 @@ async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[MappedObjec
     for start in range(0, len(order), READS_AT_ONCE):
         some = order[start : start + READS_AT_ONCE]
         for parts, outcome in zip(some, await owners.read(*(found[one] for one in some)), strict=True):
-            if outcome.failure is None or outcome.failure.kind not in NOT_THERE:
+            if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
                 path = "/" + "/".join(parts)
                 yield MappedObject(path, outcome.unwrap(), path)
 
@@ -78,7 +78,7 @@ async def datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tup
     for start in range(0, len(links), READS_AT_ONCE):
         some = links[start : start + READS_AT_ONCE]
         for (title, _), outcome in zip(some, await owners.read(*(id for _, id in some)), strict=True):
-            if outcome.failure is None or outcome.failure.kind not in NOT_THERE:
+            if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
                 yield title, outcome.unwrap()
 
 

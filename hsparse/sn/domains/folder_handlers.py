@@ -8,7 +8,7 @@ from contextlib import aclosing
 from aiohttp import web
 
 from hsparse.concurrency.gather import gather_all
-from hsparse.errors import NOT_THERE
+from hsparse.errors import MISSING_KINDS
 from hsparse.model.acl import Right, is_allowed
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.attribute_query import AttributeQuery, parse_query
@@ -81,7 +81,7 @@ async def _shown(
     """Return the domains at `paths` that exist and answer the query, at most `limit`."""
     domains: list[Domain] = []
     for path, outcome in zip(paths, await read_records(context.service.owners, paths), strict=True):
-        if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
+        if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
             continue  # a key below, and no domain above it
         domains.append(Domain(path, outcome.unwrap()))
     if query is not None:

@@ -20,7 +20,7 @@ from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.files.sized_chunks import SizedChunks
 from hsparse.sn.records.dataset import finish_trim
 from hsparse.sn.service import Service
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 
 VERSION = 2
 """Part of every etag: to be incremented when the layout of files changes."""

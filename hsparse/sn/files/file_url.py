@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
-from hsparse.errors import NOT_THERE, Conflict, HsparseError
+from hsparse.errors import MISSING_KINDS, Conflict, HsparseError
 from hsparse.format.hdf5.file_form import FileForm
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.records.access import find_domain, normal_path
@@ -18,13 +18,13 @@ async def file_domain(service: Service, path: str) -> Domain:
     try:
         return await find_domain(service, normal_path(service, path + SUFFIX))
     except HsparseError as error:
-        if error.kind not in NOT_THERE:
+        if error.kind not in MISSING_KINDS:
             raise
         try:
             return await find_domain(service, normal_path(service, path))
         except HsparseError as other:
             # The error is about the name that was given.
-            raise (error if other.kind in NOT_THERE else other) from other
+            raise (error if other.kind in MISSING_KINDS else other) from other
 
 
 async def file_href(context: Context, domain: Domain, form: FileForm) -> str:

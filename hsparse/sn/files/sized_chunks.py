@@ -29,7 +29,7 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.chunk_reads import read_planned
 from hsparse.sn.files.domain_state import DomainState
 from hsparse.sn.files.file_backed_pieces import detect_filters
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 
 READS_AT_ONCE = 8
 

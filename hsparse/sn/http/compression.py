@@ -15,7 +15,7 @@ from typing import Any
 import imagecodecs
 from aiohttp import hdrs, payload, web
 
-from hsparse.sn.settings import Compress
+from hsparse.sn.service_settings import CompressionPolicy
 
 TEXTS = frozenset({"application/json", "application/xml", "text/html"})
 """What is compressed unless the settings say otherwise."""
@@ -25,7 +25,7 @@ INLINE_BYTES = 64 * 1024
 """Bytes that are compressed on the event loop, in a tenth of a millisecond; more goes to a thread."""
 LEVEL = 1
 PART = 1 << 20
-POLICY = web.RequestKey("compress", Compress)
+POLICY = web.RequestKey("compress", CompressionPolicy)
 """Under which name a request carries the policy."""
 
 
@@ -57,14 +57,14 @@ def accepted_coding(header: str, codings: tuple[Coding, ...] = tuple(Coding)) ->
 
 def streamed_coding(request: web.Request, media: str) -> Coding | None:
     """Return how to compress a stream of this media type for a request; None: not at all."""
-    if not _wanted(request.get(POLICY, Compress.NONE), media):
+    if not _wanted(request.get(POLICY, CompressionPolicy.NONE), media):
         return None
     return accepted_coding(request.headers.get(hdrs.ACCEPT_ENCODING, ""), tuple(STREAMED))
 
 
 def coding_headers(request: web.Request, media: str, coding: Coding | None) -> dict[str, str]:
     """Return the headers of a stream that is compressed like this, or might have been."""
-    if not _wanted(request.get(POLICY, Compress.NONE), media):
+    if not _wanted(request.get(POLICY, CompressionPolicy.NONE), media):
         return {}
     return {hdrs.VARY: hdrs.ACCEPT_ENCODING} | ({hdrs.CONTENT_ENCODING: coding.value} if coding else {})
 
@@ -88,7 +88,9 @@ async def compressed(pieces: AsyncGenerator[Any, None], coding: Coding) -> Async
         await pieces.aclose()
 
 
-async def compress_body(request: web.Request, response: web.StreamResponse, policy: Compress) -> None:
+async def compress_body(
+    request: web.Request, response: web.StreamResponse, policy: CompressionPolicy
+) -> None:
     """Compress the body of a whole answer, when the client accepts it and it is worth it."""
     if not isinstance(response, web.Response):
         return
@@ -131,8 +133,8 @@ def _size(response: web.Response) -> int | None:
     )
 
 
-def _wanted(policy: Compress, media: str) -> bool:
-    return policy is Compress.ALL or (policy is Compress.JSON and media in TEXTS)
+def _wanted(policy: CompressionPolicy, media: str) -> bool:
+    return policy is CompressionPolicy.ALL or (policy is CompressionPolicy.JSON and media in TEXTS)
 
 
 def _weight(parameters: str) -> float:

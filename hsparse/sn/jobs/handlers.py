@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import hdrs, web
 
-from hsparse.errors import NOT_THERE, BadRequest, Conflict, NotFound, Unauthenticated
+from hsparse.errors import MISSING_KINDS, BadRequest, Conflict, NotFound, Unauthenticated
 from hsparse.model.acl import Right
 from hsparse.model.ids import JOB_FOLDER, check_job_id, job_id_of_key, job_key, job_key_prefix, new_job_id
 from hsparse.sn.context import Context
@@ -54,7 +54,7 @@ async def get_jobs(context: Context) -> web.StreamResponse:
         outcome.unwrap()
         for outcome in outcomes
         if outcome.failure is None
-        or outcome.failure.kind not in NOT_THERE  # forgotten since they were listed
+        or outcome.failure.kind not in MISSING_KINDS  # forgotten since they were listed
     ]
     now = context.service.clock.now()
     return respond({"jobs": [job_json(record, now) for record in records if _sees(context, record)]})

@@ -15,7 +15,7 @@ from hsparse.sn.jobs.job_process import JobCommand, JobProcess
 from hsparse.sn.jobs.job_run import JobRun
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service import Service
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
 

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import NOT_THERE
+from hsparse.errors import MISSING_KINDS
 from hsparse.model.link import HARD
 from hsparse.sn.data_nodes import Owners
 from hsparse.wire.message import Record
@@ -121,7 +121,7 @@ class Crawl:
             ids = self._batch()
             found = []
             for outcome in await self._owners.read(*ids):
-                if outcome.failure is None or outcome.failure.kind not in NOT_THERE:
+                if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
                     found.append(outcome.unwrap())
             for record in found:
                 for targets in _targets(record):

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from hsparse.errors import NOT_THERE, BadRequest, NotFound
+from hsparse.errors import MISSING_KINDS, BadRequest, NotFound
 from hsparse.model.acl import Right
 from hsparse.model.ids import check_id, collection_of, domain_hex
 from hsparse.model.link import HARD, SOFT, external_file
@@ -150,7 +150,7 @@ async def walk_groups(owners: Owners, start: str) -> AsyncGenerator[tuple[str, R
         for first in range(0, len(level), READS_AT_ONCE):
             some = level[first : first + READS_AT_ONCE]
             for id, outcome in zip(some, await owners.read(*some), strict=True):
-                if outcome.failure is not None and outcome.failure.kind in NOT_THERE:
+                if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
                     continue
                 record = outcome.unwrap()
                 yield paths[id], record

@@ -18,7 +18,7 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.http.compression import SMALLEST, STREAMED, Coding, accepted_coding, encode
-from hsparse.sn.settings import Compress, ServiceSettings
+from hsparse.sn.service_settings import CompressionPolicy, ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
 
@@ -71,7 +71,7 @@ def test_what_is_compressed_decodes(coding: Coding) -> None:
 class Rig:
     """A server with a dataset of many numbers; answers as they are on the wire."""
 
-    def __init__(self, policy: Compress) -> None:
+    def __init__(self, policy: CompressionPolicy) -> None:
         clock = ManualClock()
         self.node = DataService(MemoryStore(clock=clock), clock)
         settings = ServiceSettings(compress=policy, page_size=1 << 18)
@@ -107,7 +107,7 @@ class Rig:
             return answer.headers, DECODERS[used](data)
 
 
-@pytest.fixture(params=list(Compress))
+@pytest.fixture(params=list(CompressionPolicy))
 async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     made = Rig(request.param)
     await made.fill()
@@ -121,11 +121,11 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
 async def test_every_kind_of_answer_decodes_to_the_same(rig: Rig, coding: str) -> None:
     policy = rig.rest.service.settings.compress
     cases = (
-        ("application/json", rig.value, {"select": "[0:20000]"}, policy is not Compress.NONE, False),
-        (BINARY, rig.value, {"select": "[0:20000]"}, policy is Compress.ALL, False),
-        (BINARY, rig.value, {}, policy is Compress.ALL, True),
-        (BINARY, rig.sparse, {"sparse": "1"}, policy is Compress.ALL, False),
-        (ARROW, rig.sparse, {"sparse": "1"}, policy is Compress.ALL, True),
+        ("application/json", rig.value, {"select": "[0:20000]"}, policy is not CompressionPolicy.NONE, False),
+        (BINARY, rig.value, {"select": "[0:20000]"}, policy is CompressionPolicy.ALL, False),
+        (BINARY, rig.value, {}, policy is CompressionPolicy.ALL, True),
+        (BINARY, rig.sparse, {"sparse": "1"}, policy is CompressionPolicy.ALL, False),
+        (ARROW, rig.sparse, {"sparse": "1"}, policy is CompressionPolicy.ALL, True),
     )
     for accept, path, params, compressed, streamed in cases:
         _, plain = await rig.get(path, accept, "identity", **params)
@@ -145,7 +145,7 @@ async def test_small_answers_and_errors_are_left_as_they_are(rig: Rig) -> None:
 
 
 async def test_what_does_not_get_smaller_is_not_compressed() -> None:
-    rig = Rig(Compress.ALL)
+    rig = Rig(CompressionPolicy.ALL)
     await rig.fill()
     noise = np.random.default_rng(0).integers(0, 2**32, 20_000, "u4").astype("<u4")
     assert (await rig.rest("PUT", rig.value, noise.tobytes(), select="[0:20000]")).status == 200

@@ -13,7 +13,7 @@ from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import named_service
 

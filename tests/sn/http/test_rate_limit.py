@@ -14,7 +14,7 @@ from hsparse.errors import RateLimited
 from hsparse.model.acl import Principal
 from hsparse.sn.http import rate_limit
 from hsparse.sn.http.rate_limit import RateLimit
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
 

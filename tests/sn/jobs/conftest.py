@@ -15,7 +15,7 @@ from hsparse.model.acl import Principal
 from hsparse.sn.jobs import job_process, job_run
 from hsparse.sn.jobs.job_process import JobCommand
 from hsparse.sn.jobs.job_queue import JobQueue
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import Reply, RestClient
 

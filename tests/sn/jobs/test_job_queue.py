@@ -12,7 +12,7 @@ from hsparse.errors import StoreFailed
 from hsparse.model.acl import Principal
 from hsparse.sn.jobs import job_queue
 from hsparse.sn.jobs.job_queue import JobQueue
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient
 from hsparse.wire.record_message import Change, Outcome

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.testing.rest_client import RestClient
 from tests.format.test_query_syntax import REFUSES, SIGNS, VALUES, WORDS
 from tests.sn.value_client import BINARY, create, read, sparse, value_client

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hsparse.sn.objects import dataset_handlers
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.rest_client import RestClient

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.sn.settings import ServiceSettings
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.testing.rest_client import RestClient
 from tests.model.type_strategies import text
 from tests.sn.value_client import BINARY, create, value_client

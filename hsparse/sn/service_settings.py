@@ -8,7 +8,7 @@ from enum import StrEnum
 from hsparse.setting import MIB, setting
 
 
-class Compress(StrEnum):
+class CompressionPolicy(StrEnum):
     """Which answers are compressed for clients that accept it."""
 
     NONE = "none"
@@ -32,8 +32,8 @@ class ServiceSettings:
     cors_origins: tuple[str, ...] = setting(
         ("*",), "origins whose pages may ask from a browser, comma-separated; *: any; none: no page"
     )
-    compress: Compress = setting(
-        Compress.JSON, "which answers to compress for clients that accept it: json, all or none"
+    compress: CompressionPolicy = setting(
+        CompressionPolicy.JSON, "which answers to compress for clients that accept it: json, all or none"
     )
     rate_limit: float = setting(0.0, "requests a second that a user may send; 0: any number", ge=0, le=1e6)
     rate_burst: int = setting(
