@@ -1,4 +1,7 @@
-"""Data nodes as child processes of `hsparse serve --dn N`, restarted when they die."""
+"""Data nodes as child processes of `hsparse serve --dn N`, restarted when they die.
+
+Tests: tests/cli/test_serve.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Settings of a data node."""
+"""Settings of a data node.
+
+Tests: tests/test_config.py.
+"""
 
 from __future__ import annotations
 

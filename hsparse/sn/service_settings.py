@@ -1,4 +1,7 @@
-"""Settings of a service node."""
+"""Settings of a service node.
+
+Tests: tests/test_config.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Settings of a store: which one it is, and how it writes."""
+"""Settings of a store: which one it is, and how it writes.
+
+Tests: tests/test_config.py.
+"""
 
 from __future__ import annotations
 

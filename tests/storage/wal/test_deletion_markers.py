@@ -24,12 +24,12 @@ def root(tmp_path: Path) -> RootDirectory:
     return made
 
 
-def test_no_log_needs_no_mark(root: RootDirectory) -> None:
+def test_no_log_needs_no_marker(root: RootDirectory) -> None:
     write_deletion_marker(root, "a", 10**9)
     assert read_deletion_marker(root, "a") == 0
 
 
-def test_what_is_older_than_every_log_needs_no_mark(root: RootDirectory) -> None:
+def test_what_is_older_than_every_log_needs_no_marker(root: RootDirectory) -> None:
     log = WriteAheadLog(root)
     write_deletion_marker(root, "a", log.started - 1)
     assert read_deletion_marker(root, "a") == 0
@@ -39,7 +39,7 @@ def test_what_is_older_than_every_log_needs_no_mark(root: RootDirectory) -> None
     assert read_deletion_marker(root, "b") == log.started + 7
 
 
-def test_marks_go_when_no_log_can_hold_the_put(root: RootDirectory) -> None:
+def test_markers_go_when_no_log_can_hold_the_put(root: RootDirectory) -> None:
     first, second = WriteAheadLog(root), WriteAheadLog(root)
     write_deletion_marker(root, "a", second.started)
     first.reset()
@@ -55,7 +55,7 @@ def test_marks_go_when_no_log_can_hold_the_put(root: RootDirectory) -> None:
     assert read_deletion_marker(root, "a") == 0
 
 
-def test_no_mark_goes_while_one_is_being_made(root: RootDirectory) -> None:
+def test_no_marker_goes_while_one_is_being_written(root: RootDirectory) -> None:
     """The one that is made may take the place of an old one that could go."""
     log = WriteAheadLog(root)
     began = log.started
@@ -70,7 +70,7 @@ def test_no_mark_goes_while_one_is_being_made(root: RootDirectory) -> None:
     assert read_deletion_marker(root, "a") == 0
 
 
-def test_an_old_mark_counts_until_the_new_one_is_written(
+def test_an_old_marker_counts_until_the_new_one_is_written(
     root: RootDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = WriteAheadLog(root)

@@ -108,7 +108,7 @@ def test_of_many_logs_only_the_latest_record_is_seen(
     assert log_paths(root) == []
 
 
-def test_a_dead_process_does_not_mend_what_a_live_one_wrote_after_it(
+def test_a_dead_process_does_not_overwrite_what_a_live_one_wrote_after_it(
     root: RootDirectory, tmp_path: Path
 ) -> None:
     dead = WalWriter(root, "store")

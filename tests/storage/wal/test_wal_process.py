@@ -141,7 +141,7 @@ async def test_one_that_cannot_be_started(store: PosixStore, monkeypatch: pytest
     await store.put("a", b"1")
 
 
-async def test_what_one_that_was_killed_has_left_is_made_good_by_the_next(
+async def test_what_one_that_was_killed_has_left_is_recovered_by_the_next(
     store: PosixStore, tmp_path: Path
 ) -> None:
     for _ in range(3):
