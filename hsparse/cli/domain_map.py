@@ -18,8 +18,8 @@ from hsparse.cli.server_flags import add_server_flags, connecting
 from hsparse.cli.target_file import check_target
 from hsparse.client.domain_file import check_domain
 from hsparse.errors import Misconfigured
-from hsparse.format.hdf5.file_layout import FileLayout
-from hsparse.format.hdf5.format_revision import FormatRevision
+from hsparse.format.format_revision import FormatRevision
+from hsparse.format.hdf5.plan.file_form import FileLayout
 
 PARQUET = "kerchunk-parquet"
 FORMATS = ("json", "kerchunk", PARQUET, "dmrpp")

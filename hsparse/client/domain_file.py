@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from hsparse.client.connection import Connection, Unreachable
 from hsparse.client.part_file import PartFile
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, PreconditionFailed
-from hsparse.format.hdf5.file_form import FileForm
+from hsparse.format.hdf5.plan.file_form import FileForm
 
 SUFFIX = ".h5"
 PART = 1 << 20

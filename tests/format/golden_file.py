@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.chunk_index import read_index
-from hsparse.format.hdf5.chunk_records import ChunkRecords
+from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
+from hsparse.format.hdf5.chunk_indexes.index_registry import read_index
+from hsparse.format.hdf5.messages.filter_pipeline_message import (
+    decode_section_pipelines,
+    is_section_pipelines,
+)
+from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, decode_structured_layout
 from hsparse.format.hdf5.reads import run_reads
-from hsparse.format.hdf5.section_pipelines import decode_section_pipelines, is_section_pipelines
-from hsparse.format.hdf5.structured_layout import StructuredLayout, decode_structured_layout
 from hsparse.format.structured.container import Section
 from tests.format.hdf5.host_file import fetch_from, messages
 

@@ -20,10 +20,9 @@ from hsparse.cli.target_file import check_target
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile
 from hsparse.errors import BadRequest
-from hsparse.format.hdf5.file_form import FileForm
-from hsparse.format.hdf5.file_layout import FileLayout
-from hsparse.format.hdf5.format_revision import NEWEST, FormatRevision
-from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
+from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
+from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 
 
 def add_parser(

@@ -7,7 +7,7 @@ from threading import Lock
 
 from hsparse.errors import StoreFailed
 from hsparse.format.buffer import Buffer
-from hsparse.format.hdf5.file_plan import ALIGNMENT
+from hsparse.format.hdf5.plan.file_plan import ALIGNMENT
 
 
 class DataArea:

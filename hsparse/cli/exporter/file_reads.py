@@ -13,7 +13,7 @@ from hsparse.client.connection import Connection
 from hsparse.client.domain_file import PART, DomainFile
 from hsparse.client.json_reader import JsonReader
 from hsparse.errors import PreconditionFailed
-from hsparse.format.hdf5.file_form import FileForm
+from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.storage.s3.multipart_upload import CopySource
 
 Found = TypeVar("Found")

@@ -20,16 +20,15 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import decode, encode
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
-from hsparse.format.hdf5.chunk_index import plan_index
-from hsparse.format.hdf5.chunk_records import dense_records
-from hsparse.format.hdf5.file_plan import Piece
-from hsparse.format.hdf5.index_kind import IndexKind
-from hsparse.format.hdf5.index_layout import IndexLayout
-from hsparse.format.hdf5.layout_message import BTREE_1, Chunked, ChunkIndex, Contiguous
-from hsparse.format.hdf5.planned_chunks import Column
-from hsparse.format.hdf5.planned_header import PlannedMessage
-from hsparse.format.hdf5.planned_object import plan_layout
-from hsparse.format.hdf5.stored_type import has_places
+from hsparse.format.hdf5.chunk_indexes.chunk_records import dense_records
+from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.format.hdf5.chunk_indexes.index_registry import plan_index
+from hsparse.format.hdf5.messages.file_type import has_places
+from hsparse.format.hdf5.messages.layout_message import BTREE_1, Chunked, ChunkIndex, Contiguous
+from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.plan.planned_chunks import Column
+from hsparse.format.hdf5.plan.planned_object import plan_layout
+from hsparse.format.hdf5.plan.planned_structures import PlannedMessage
 from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import max_dims_of
 

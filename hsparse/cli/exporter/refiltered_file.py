@@ -18,12 +18,12 @@ from hsparse.cli.importer.stored_data import StoredData
 from hsparse.cli.importer.structured_upload import StructuredData
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.format.hdf5.addressed import Addressed, Key
-from hsparse.format.hdf5.file_plan import FilePlan, Piece
-from hsparse.format.hdf5.fill_value_message import INCREMENTAL
-from hsparse.format.hdf5.heap_plan import HeapPlan
-from hsparse.format.hdf5.layout_message import Structured
-from hsparse.format.hdf5.link_message import Hard
-from hsparse.format.hdf5.planned_object import (
+from hsparse.format.hdf5.messages.fill_value_message import INCREMENTAL
+from hsparse.format.hdf5.messages.group_messages import Hard
+from hsparse.format.hdf5.messages.layout_message import Structured
+from hsparse.format.hdf5.parse.parsed_object import StoredDataset, StoredObject
+from hsparse.format.hdf5.plan.file_plan import FilePlan, Piece
+from hsparse.format.hdf5.plan.planned_object import (
     LeadsTo,
     PlannedAttribute,
     PlannedDataset,
@@ -33,7 +33,7 @@ from hsparse.format.hdf5.planned_object import (
     PlannedObject,
     plan_file,
 )
-from hsparse.format.hdf5.stored_object import StoredDataset, StoredObject
+from hsparse.format.hdf5.plan.planned_structures import HeapPlan
 from hsparse.format.hdf5.superblock import encode_superblock
 from hsparse.model.dataspace import dims_of
 

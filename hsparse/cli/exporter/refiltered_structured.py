@@ -13,12 +13,12 @@ from hsparse.cli.exporter.refiltered_dataset import RefilteredDataset, Target, T
 from hsparse.cli.importer.structured_upload import StructuredData
 from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
-from hsparse.format.hdf5.chunk_index import index_info, plan_index
-from hsparse.format.hdf5.file_plan import Piece
-from hsparse.format.hdf5.index_kind import IndexKind
-from hsparse.format.hdf5.planned_header import PlannedMessage
-from hsparse.format.hdf5.section_pipelines import MESSAGES, encode_section_pipelines
-from hsparse.format.hdf5.structured_layout import StructuredLayout, plan_structured_layout
+from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
+from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_index
+from hsparse.format.hdf5.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
+from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, plan_structured_layout
+from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.plan.planned_structures import PlannedMessage
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, build, open_chunk
 
 

@@ -6,11 +6,11 @@ from hsparse.cli.exporter.data_area import DataArea
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
-from hsparse.format.hdf5.heap_plan import HeapPlan
-from hsparse.format.hdf5.made_chunk import HEAP
-from hsparse.format.hdf5.planned_elements import plan_elements
-from hsparse.format.hdf5.stored_elements import read_elements
-from hsparse.format.hdf5.stored_type import StoredType, has_places
+from hsparse.format.hdf5.messages.file_type import StoredType, has_places
+from hsparse.format.hdf5.parse.parsed_elements import read_elements
+from hsparse.format.hdf5.plan.planned_elements import plan_elements
+from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.plan.transcoded_chunk import HEAP
 
 
 class Relocation:

@@ -18,7 +18,7 @@ from hsparse.cli.s3_url import DEADLINE, S3Url
 from hsparse.cli.server_flags import connecting
 from hsparse.client.domain_file import Progress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
-from hsparse.format.hdf5.file_form import FileForm
+from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.storage.s3.multipart_upload import Part, S3Upload, find_marked
 from hsparse.storage.s3.s3_store import S3Store
 

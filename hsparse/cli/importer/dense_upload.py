@@ -24,7 +24,7 @@ from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.filters.pipeline import decode_alike
-from hsparse.format.hdf5.layout_message import Chunked
+from hsparse.format.hdf5.messages.layout_message import Chunked
 from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import chunk_name

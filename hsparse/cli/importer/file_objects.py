@@ -12,11 +12,11 @@ from hashlib import sha256
 from hsparse.cli.importer.matrix_form import MatrixForm, find_matrix
 from hsparse.cli.importer.source import Source, naming
 from hsparse.errors import Unsupported
-from hsparse.format.hdf5.link_message import Hard
-from hsparse.format.hdf5.stored_elements import Target
-from hsparse.format.hdf5.stored_file import StoredFile
-from hsparse.format.hdf5.stored_name import name_bytes
-from hsparse.format.hdf5.stored_object import ObjectKind, StoredObject, read_object
+from hsparse.format.hdf5.file_fields import name_bytes
+from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.messages.group_messages import Hard
+from hsparse.format.hdf5.parse.parsed_elements import Target
+from hsparse.format.hdf5.parse.parsed_object import ObjectKind, StoredObject, read_object
 from hsparse.format.hdf5.superblock import read_superblock
 from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import collection_of, derived_id

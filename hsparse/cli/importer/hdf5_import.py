@@ -24,10 +24,10 @@ from hsparse.cli.importer.stored_data import Dims, StoredData
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import BadRequest, Conflict, NotFound, TooLarge, Unsupported
-from hsparse.format.hdf5.layout_message import Structured
-from hsparse.format.hdf5.stored_elements import check_known
-from hsparse.format.hdf5.stored_object import ObjectKind, StoredDataset, StoredObject
-from hsparse.format.hdf5.stored_type import has_references
+from hsparse.format.hdf5.messages.file_type import has_references
+from hsparse.format.hdf5.messages.layout_message import Structured
+from hsparse.format.hdf5.parse.parsed_elements import check_known
+from hsparse.format.hdf5.parse.parsed_object import ObjectKind, StoredDataset, StoredObject
 from hsparse.model.ids import collection_of
 
 Json = dict[str, Any]

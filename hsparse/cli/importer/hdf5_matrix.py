@@ -26,10 +26,10 @@ from hsparse.cli.importer.sparse_matrix import (
 )
 from hsparse.cli.importer.stored_data import StoredData
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.hdf5.fill_value_message import StoredFill
-from hsparse.format.hdf5.layout_message import Chunked
-from hsparse.format.hdf5.stored_elements import check_known
-from hsparse.format.hdf5.stored_object import read_object
+from hsparse.format.hdf5.messages.fill_value_message import StoredFill
+from hsparse.format.hdf5.messages.layout_message import Chunked
+from hsparse.format.hdf5.parse.parsed_elements import check_known
+from hsparse.format.hdf5.parse.parsed_object import read_object
 
 Json = dict[str, Any]
 

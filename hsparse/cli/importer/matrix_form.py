@@ -12,10 +12,10 @@ from typing import Any
 
 from hsparse.cli.importer.source import Source
 from hsparse.errors import HsparseError
-from hsparse.format.hdf5.link_message import Hard
-from hsparse.format.hdf5.stored_elements import read_elements
-from hsparse.format.hdf5.stored_file import StoredFile
-from hsparse.format.hdf5.stored_object import StoredAttribute, StoredObject
+from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.messages.group_messages import Hard
+from hsparse.format.hdf5.parse.parsed_elements import read_elements
+from hsparse.format.hdf5.parse.parsed_object import StoredAttribute, StoredObject
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import element_of
 from hsparse.model.json_values import to_json

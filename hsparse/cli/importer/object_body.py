@@ -12,11 +12,11 @@ from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.filters.filters_json import creation_property
 from hsparse.format.filters.table import CODECS
-from hsparse.format.hdf5.layout_message import Chunked, Compact, Contiguous
-from hsparse.format.hdf5.link_message import External, Hard, Soft, StoredLink
-from hsparse.format.hdf5.stored_elements import check_known, read_elements
-from hsparse.format.hdf5.stored_object import StoredAttribute, StoredDataset, StoredObject
-from hsparse.format.hdf5.stored_type import StoredType
+from hsparse.format.hdf5.messages.file_type import StoredType
+from hsparse.format.hdf5.messages.group_messages import External, Hard, Soft, StoredLink
+from hsparse.format.hdf5.messages.layout_message import Chunked, Compact, Contiguous
+from hsparse.format.hdf5.parse.parsed_elements import check_known, read_elements
+from hsparse.format.hdf5.parse.parsed_object import StoredAttribute, StoredDataset, StoredObject
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import element_of
 from hsparse.model.json_values import Values, to_json

@@ -15,11 +15,11 @@ from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.pipeline import decode
-from hsparse.format.hdf5.chunk_index import read_index
-from hsparse.format.hdf5.chunk_records import ChunkRecords
-from hsparse.format.hdf5.index_kind import IndexKind
-from hsparse.format.hdf5.index_layout import IndexLayout
-from hsparse.format.hdf5.layout_message import (
+from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
+from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.format.hdf5.chunk_indexes.index_registry import read_index
+from hsparse.format.hdf5.messages.file_type import StoredType, is_packed
+from hsparse.format.hdf5.messages.layout_message import (
     PARAMETERS,
     SINGLE,
     SINGLE_FILTERED,
@@ -28,10 +28,9 @@ from hsparse.format.hdf5.layout_message import (
     Compact,
     Contiguous,
 )
+from hsparse.format.hdf5.parse.parsed_elements import read_elements
+from hsparse.format.hdf5.parse.parsed_object import StoredDataset
 from hsparse.format.hdf5.reads import ByteRange
-from hsparse.format.hdf5.stored_elements import read_elements
-from hsparse.format.hdf5.stored_object import StoredDataset
-from hsparse.format.hdf5.stored_type import StoredType, is_packed
 from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.element import Fixed, element_of

@@ -20,13 +20,17 @@ from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.filters_json import creation_property
 from hsparse.format.filters.pipeline import decode_alike
-from hsparse.format.hdf5.chunk_index import read_index
-from hsparse.format.hdf5.layout_message import Structured
-from hsparse.format.hdf5.section_pipelines import Pipelines, decode_section_pipelines, is_section_pipelines
-from hsparse.format.hdf5.stored_elements import read_elements
-from hsparse.format.hdf5.stored_object import StoredObject
-from hsparse.format.hdf5.stored_type import has_references, is_packed
-from hsparse.format.hdf5.structured_layout import StructuredLayout, decode_structured_layout
+from hsparse.format.hdf5.chunk_indexes.index_registry import read_index
+from hsparse.format.hdf5.messages.file_type import has_references, is_packed
+from hsparse.format.hdf5.messages.filter_pipeline_message import (
+    Pipelines,
+    decode_section_pipelines,
+    is_section_pipelines,
+)
+from hsparse.format.hdf5.messages.layout_message import Structured
+from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, decode_structured_layout
+from hsparse.format.hdf5.parse.parsed_elements import read_elements
+from hsparse.format.hdf5.parse.parsed_object import StoredObject
 from hsparse.format.kinds.sparse_chunk import open_sparse
 from hsparse.format.kinds.vlen_chunk import NAMES
 from hsparse.format.plan.grid import Grid

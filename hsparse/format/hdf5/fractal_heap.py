@@ -13,11 +13,9 @@ from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.btree_v2 import each_record, read_btree_v2
-from hsparse.format.hdf5.checked_block import open_page
-from hsparse.format.hdf5.reads import Reads
-from hsparse.format.hdf5.stored_file import CHECKSUM, StoredFile, Walk, check_signature
-from hsparse.format.hdf5.together import together
-from hsparse.format.hdf5.widths import width_of
+from hsparse.format.hdf5.file_fields import open_page, width_of
+from hsparse.format.hdf5.hdf5_file import CHECKSUM, StoredFile, Walk, check_signature
+from hsparse.format.hdf5.reads import Reads, together
 
 MANAGED, HUGE, TINY = range(3)
 CHECKSUMS = 2

@@ -1,4 +1,8 @@
-"""Object headers, versions 1 and 2: the messages that say what an object is.
+"""The types of object header messages, by number.
+
+H5.format.html, IV.A.2. Types that no reader here asks for are left out.
+
+Object headers, versions 1 and 2: the messages that say what an object is.
 
 H5.format.html, IV.A.1.a (version 1, without checksum) and IV.A.1.b (version 2), continuation blocks included.
 """
@@ -7,14 +11,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.checked_block import open_page
-from hsparse.format.hdf5.message_kind import MessageKind
-from hsparse.format.hdf5.reads import Reads
-from hsparse.format.hdf5.stored_file import CHECKSUM, StoredFile, Walk, check_signature
-from hsparse.format.hdf5.together import together
+from hsparse.format.hdf5.file_fields import open_page
+from hsparse.format.hdf5.hdf5_file import CHECKSUM, StoredFile, Walk, check_signature
+from hsparse.format.hdf5.reads import Reads, together
+
+
+class MessageKind(IntEnum):
+    """A message's type."""
+
+    DATASPACE = 0x01
+    LINK_INFO = 0x02
+    DATATYPE = 0x03
+    OLD_FILL = 0x04
+    FILL = 0x05
+    LINK = 0x06
+    EXTERNAL_FILES = 0x07
+    LAYOUT = 0x08
+    GROUP_INFO = 0x0A
+    PIPELINE = 0x0B
+    ATTRIBUTE = 0x0C
+    COMMENT = 0x0D
+    OLD_TIME = 0x0E
+    SHARED_TABLE = 0x0F
+    CONTINUATION = 0x10
+    SYMBOL_TABLE = 0x11
+    TIME = 0x12
+    BTREE_K = 0x13
+    ATTRIBUTE_INFO = 0x15
+    REFERENCE_COUNT = 0x16
+
 
 HIGHEST = 0x19
 """The highest message type that is known."""

@@ -2,14 +2,17 @@
 
 The same reader then works over an object store, a local file and memory, and whoever runs it decides what is
 fetched at once, merged or cached. A reader that needs the bytes of two places asks for both in one step.
+
+Several readers at once: each step asks for what all of them want.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from hsparse.format.buffer import Buffer
+from hsparse.format.hdf5.reads import Reads
 
 Found = TypeVar("Found")
 
@@ -35,3 +38,29 @@ def run_reads(reads: Reads[Found], fetch: Callable[[tuple[ByteRange, ...]], Sequ
     except StopIteration as done:
         found: Found = done.value
         return found
+
+
+Result = TypeVar("Found")
+
+
+def together(readers: Iterable[Reads[Result]]) -> Reads[list[Result]]:
+    """Run readers side by side; return what they found, in their order. The first error of any ends them all."""
+    running: list[Reads[Result]] = []
+    found: dict[int, Result] = {}
+    wanted = {}
+    for number, reader in enumerate(readers):
+        running.append(reader)
+        try:
+            wanted[number] = next(reader)
+        except StopIteration as done:
+            found[number] = done.value
+    while wanted:
+        sent = iter((yield tuple(one for ranges in wanted.values() for one in ranges)))
+        asked, wanted = wanted, {}
+        for number, ranges in asked.items():
+            data = [next(sent) for _ in ranges]
+            try:
+                wanted[number] = running[number].send(data)
+            except StopIteration as done:
+                found[number] = done.value
+    return [found[number] for number in range(len(running))]

@@ -1,6 +1,10 @@
 """The superblock, versions 0 to 3: where a file begins, and where its root group is.
 
 H5.format.html, II.A. It stands at byte 0 or, after a user block, at 512, 1024, 2048 and so on.
+
+The B-tree 'K' values message, in the superblock extension: how many entries nodes of v1 B-trees have.
+
+H5.format.html, IV.A.2.t (message 0x0013). Superblocks of version 0 and 1 have the values themselves.
 """
 
 from __future__ import annotations
@@ -11,15 +15,12 @@ from dataclasses import replace
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.btree_k_message import check_chunk_k, decode_chunk_k
-from hsparse.format.hdf5.checked_block import open_page
-from hsparse.format.hdf5.index_layout import DEFAULT_K
-from hsparse.format.hdf5.message_kind import MessageKind
-from hsparse.format.hdf5.object_header import read_header
+from hsparse.format.hdf5.chunk_indexes.index_layout import DEFAULT_K
+from hsparse.format.hdf5.file_fields import Widths, address_bytes, open_page
+from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.object_header import MessageKind, read_header
 from hsparse.format.hdf5.reads import ByteRange, Reads
-from hsparse.format.hdf5.shared_heap import read_shared_table
-from hsparse.format.hdf5.stored_file import StoredFile
-from hsparse.format.hdf5.widths import Widths, address_bytes
+from hsparse.format.hdf5.shared_messages import read_shared_table
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 LONGEST = 8 + 16 + 4 + 4 * 8 + 40
@@ -120,3 +121,20 @@ def encode_superblock(root: int, end: int, version: int = 2) -> bytes:
     head = SIGNATURE + struct.pack("<BBBB", version, 8, 8, 0)
     body = head + address_bytes(0) + address_bytes(None) + address_bytes(end) + address_bytes(root)
     return body + struct.pack("<I", lookup3(body))
+
+
+def decode_chunk_k(message: Reader) -> int:
+    """Return half the entries of a node of chunks; those of groups are found in each node. Raises `Corrupt`."""
+    version = message.number(1, "version")
+    if version:
+        raise Corrupt(
+            f"The {message.thing} has a message of B-tree values of version {version}; only 0 is known."
+        )
+    return check_chunk_k(message.number(2, "chunk K"), message.thing)
+
+
+def check_chunk_k(k: int, thing: str) -> int:
+    """Return the value; raises `Corrupt` for 0, with which a node has no entries."""
+    if not k:
+        raise Corrupt(f"The {thing} says that nodes of chunk B-trees have no entries.")
+    return k

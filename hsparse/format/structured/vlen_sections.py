@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.hdf5.format_revision import FormatRevision
+from hsparse.format.format_revision import FormatRevision
 from hsparse.format.structured.heap import MAGIC, HeapForm, HeapSet, OpenHeap, PackedHeap, Places
 from hsparse.model.element import (
     PREFIX_SIZE,

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from hsparse.errors import BadRequest, Conflict, HsparseError, Unsupported
-from hsparse.format.hdf5.chunk_region import ChunkForm
+from hsparse.format.hdf5.plan.planned_chunks import ChunkForm
 from hsparse.model.dataspace import dims_of
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from hsparse.errors import HsparseError
-from hsparse.format.hdf5.chunk_region import ChunkForm
+from hsparse.format.hdf5.plan.planned_chunks import ChunkForm
 from hsparse.model.file_backed import is_file_backed
 from hsparse.sn.chunks.mapped_object import REPORTED_KINDS, MappedObject, check_referable
 from hsparse.sn.chunks.zarr_array import GROUP, is_scale, scales_of, zarr_array, zarr_attributes

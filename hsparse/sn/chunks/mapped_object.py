@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from hsparse.errors import MISSING_KINDS, ErrorKind, Unsupported
-from hsparse.format.hdf5.stored_type import has_places, stored_type
+from hsparse.format.hdf5.messages.file_type import has_places, stored_type
 from hsparse.model.ids import collection_of
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.dataset import Dataset

@@ -8,7 +8,7 @@ from hsparse.errors import ErrorKind, HsparseError, Moved
 from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_map import digests
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.hdf5.planned_chunks import Column, PlannedChunks
+from hsparse.format.hdf5.plan.planned_chunks import Column, PlannedChunks
 from hsparse.model.ids import chunk_key, chunk_name
 from hsparse.sn.data_nodes import Owners
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect

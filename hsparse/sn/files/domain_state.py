@@ -12,7 +12,7 @@ from hashlib import blake2b
 from hsparse.concurrency.gather import gather_each
 from hsparse.errors import Moved, TooLarge
 from hsparse.format.chunk_rows import ChunkRows
-from hsparse.format.hdf5.planned_chunks import PlannedChunks
+from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of, map_key
 from hsparse.sn.data_nodes import Owners

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hsparse.errors import BadRequest, Conflict, PreconditionFailed, Unsupported
-from hsparse.format.hdf5.chunk_region import ChunkForm
-from hsparse.format.hdf5.dataset_plan import form_of
-from hsparse.format.hdf5.file_form import FileForm
+from hsparse.format.hdf5.plan.dataset_plan import form_of
+from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.planned_chunks import ChunkForm
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
 from hsparse.sn.context import Context

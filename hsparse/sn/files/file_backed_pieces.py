@@ -15,8 +15,8 @@ from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.file_backed import longest_piece, mask_of, pipeline_of
 from hsparse.format.filters.pipeline import decode
-from hsparse.format.hdf5.chunk_order import sort_rows
-from hsparse.format.hdf5.planned_chunks import LinkedPlaces, PlannedChunks
+from hsparse.format.hdf5.chunk_indexes.chunk_records import sort_rows
+from hsparse.format.hdf5.plan.planned_chunks import LinkedPlaces, PlannedChunks
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.file_backed import CONTIGUOUS_REF, BackingFile, file_backed_layout
 from hsparse.sn.data_nodes import Owners

@@ -13,8 +13,8 @@ from hsparse.errors import HsparseError
 from hsparse.format.chunk_map import digests
 from hsparse.format.chunk_rows import row_names
 from hsparse.format.hdf5.addressed import Key
-from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
-from hsparse.format.hdf5.domain_plan import DomainPlan
+from hsparse.format.hdf5.plan.domain_plan import DomainPlan
+from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, ChunkRegion
 from hsparse.model.ids import chunk_name
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import ROWS_AT_ONCE, ChunkPages, ChunkQuery, Json, Scaled, chunk_place

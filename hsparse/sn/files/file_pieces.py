@@ -14,11 +14,10 @@ from hsparse.concurrency.gather import gather_all
 from hsparse.errors import Moved, PreconditionFailed, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.filters.hsds import is_hsds_frame
-from hsparse.format.hdf5.chunk_region import ChunkForm, ChunkRegion
-from hsparse.format.hdf5.converted_chunk import convert_chunk
-from hsparse.format.hdf5.domain_plan import DomainPlan
-from hsparse.format.hdf5.file_plan import Piece
-from hsparse.format.hdf5.made_chunk import make_chunk, make_defined, make_unwritten
+from hsparse.format.hdf5.plan.domain_plan import DomainPlan
+from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, ChunkRegion
+from hsparse.format.hdf5.plan.transcoded_chunk import convert_chunk, make_chunk, make_defined, make_unwritten
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.chunk_reads import read_direct_chunk, read_planned, row_batches
 from hsparse.sn.files.file_backed_pieces import check_piece, read_piece

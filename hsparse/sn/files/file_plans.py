@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from hsparse.clock import Clock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import Gone, Moved, NotFound
-from hsparse.format.hdf5.domain_plan import DomainPlan, plan_domain
-from hsparse.format.hdf5.file_form import STOCK, FileForm
-from hsparse.format.hdf5.matrix_bands import check_bands
+from hsparse.format.hdf5.plan.domain_plan import DomainPlan, plan_domain
+from hsparse.format.hdf5.plan.file_form import STOCK, FileForm
+from hsparse.format.hdf5.plan.matrix_bands import check_bands
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.domain_state import DomainState, read_domain_state
 from hsparse.sn.files.keyed_lock import KeyedLock

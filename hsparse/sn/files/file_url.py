@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote, urlencode
 
 from hsparse.errors import MISSING_KINDS, Conflict, HsparseError
-from hsparse.format.hdf5.file_form import FileForm
+from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.records.access import find_domain, normal_path
 from hsparse.sn.service import Service

@@ -13,8 +13,16 @@ from weakref import WeakSet
 
 from hsparse.concurrency.gather import gather_all
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.hdf5.made_band import BandMaker, MadeBand, add_pointers, column_bytes, known_pointers
-from hsparse.format.hdf5.matrix_bands import MatrixBands, MatrixColumn, MatrixPart
+from hsparse.format.hdf5.plan.matrix_bands import (
+    BandMaker,
+    MadeBand,
+    MatrixBands,
+    MatrixColumn,
+    MatrixPart,
+    add_pointers,
+    column_bytes,
+    known_pointers,
+)
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.chunk_reads import read_planned, row_batches
 from hsparse.sn.files.keyed_lock import KeyedLock

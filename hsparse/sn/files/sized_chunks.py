@@ -15,16 +15,19 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.format.chunk_rows import UNFILTERED
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.filters.hsds import is_hsds_frame
+from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.addressed import Key
-from hsparse.format.hdf5.chunk_region import CONVERSION, ChunkForm
-from hsparse.format.hdf5.converted_chunk import check_convertible, convert_chunk, referring_chunks
-from hsparse.format.hdf5.dataset_plan import check_made, form_of
-from hsparse.format.hdf5.domain_plan import known_key
-from hsparse.format.hdf5.file_form import FileForm
-from hsparse.format.hdf5.format_revision import FormatRevision
-from hsparse.format.hdf5.made_chunk import made_size
-from hsparse.format.hdf5.planned_chunks import PlannedChunks
-from hsparse.format.hdf5.stored_type import stored_type
+from hsparse.format.hdf5.messages.file_type import stored_type
+from hsparse.format.hdf5.plan.dataset_plan import check_made, form_of
+from hsparse.format.hdf5.plan.domain_plan import known_key
+from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.planned_chunks import CONVERSION, ChunkForm, PlannedChunks
+from hsparse.format.hdf5.plan.transcoded_chunk import (
+    check_convertible,
+    convert_chunk,
+    made_size,
+    referring_chunks,
+)
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.chunk_reads import read_planned
 from hsparse.sn.files.domain_state import DomainState

@@ -11,10 +11,9 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from hsparse.errors import BadRequest, ErrorKind
-from hsparse.format.hdf5.file_form import FileForm
-from hsparse.format.hdf5.file_layout import FileLayout
-from hsparse.format.hdf5.format_revision import FormatRevision
-from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
+from hsparse.format.format_revision import FormatRevision
+from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
+from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.model.link import check_title
 from hsparse.wire.message import Record
 

@@ -17,7 +17,7 @@ from hsparse.client import domain_file
 from hsparse.client.connection import Connection, Unreachable
 from hsparse.client.domain_file import DomainFile
 from hsparse.errors import Busy, Corrupt, HsparseError, PreconditionFailed, RateLimited
-from hsparse.format.hdf5.file_form import STOCK
+from hsparse.format.hdf5.plan.file_form import STOCK
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.testing.server_process import server_process
 

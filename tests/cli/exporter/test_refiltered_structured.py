@@ -11,8 +11,8 @@ from hsparse.cli.exporter.filtered_export import export_filtered
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.source import LocalSource
 from hsparse.cli.importer.structured_upload import StructuredData
-from hsparse.format.hdf5.index_kind import IndexKind
-from hsparse.format.hdf5.layout_message import Structured
+from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
+from hsparse.format.hdf5.messages.layout_message import Structured
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, open_chunk
 from tests.cli.exporter.test_refiltered_file import FILTERS
 from tests.sn.file_domain import check_file

@@ -13,8 +13,8 @@ from hsparse.cli.exporter.relocation import Relocation
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.source import LocalSource
 from hsparse.cli.importer.stored_data import StoredData
-from hsparse.format.hdf5.heap_plan import HeapPlan
-from hsparse.format.hdf5.layout_message import Contiguous
+from hsparse.format.hdf5.messages.layout_message import Contiguous
+from hsparse.format.hdf5.plan.planned_structures import HeapPlan
 
 ROOT = "g-00000000-00000000-0000-000000-000000"
 

@@ -11,7 +11,13 @@ import numpy as np
 from hsparse.client.connection import Connection
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.stored_type import StoredType, has_places, has_references, names_of_enum, stored_type
+from hsparse.format.hdf5.messages.file_type import (
+    StoredType,
+    has_places,
+    has_references,
+    names_of_enum,
+    stored_type,
+)
 from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.datatype import parse_type

@@ -19,10 +19,10 @@ from hsparse.cli.importer.stored_data import StoredData
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.format.chunk_spec import chunk_spec
-from hsparse.format.hdf5.layout_message import Structured
+from hsparse.format.hdf5.messages.layout_message import Structured
+from hsparse.format.hdf5.parse.parsed_elements import check_known
+from hsparse.format.hdf5.parse.parsed_object import StoredObject
 from hsparse.format.hdf5.reads import ByteRange
-from hsparse.format.hdf5.stored_elements import check_known
-from hsparse.format.hdf5.stored_object import StoredObject
 from hsparse.format.plan.grid import Grid
 from hsparse.model.vlen_array import VlenArray
 

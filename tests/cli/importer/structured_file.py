@@ -7,17 +7,22 @@ from dataclasses import replace
 import numpy as np
 
 from hsparse.format.filters.definition import Filter
+from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.chunk_index import index_info, plan_index
-from hsparse.format.hdf5.chunk_records import structured_records
-from hsparse.format.hdf5.format_revision import FormatRevision
-from hsparse.format.hdf5.index_kind import IndexKind
-from hsparse.format.hdf5.index_layout import IndexLayout
-from hsparse.format.hdf5.planned_header import PlannedMessage
-from hsparse.format.hdf5.planned_object import LeadsTo, PlannedDataset, PlannedGroup, PlannedLink, plan_file
-from hsparse.format.hdf5.section_pipelines import MESSAGES, encode_section_pipelines
-from hsparse.format.hdf5.stored_type import StoredType
-from hsparse.format.hdf5.structured_layout import StructuredLayout, encode_structured_layout
+from hsparse.format.hdf5.chunk_indexes.chunk_records import structured_records
+from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_index
+from hsparse.format.hdf5.messages.file_type import StoredType
+from hsparse.format.hdf5.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
+from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, encode_structured_layout
+from hsparse.format.hdf5.plan.planned_object import (
+    LeadsTo,
+    PlannedDataset,
+    PlannedGroup,
+    PlannedLink,
+    plan_file,
+)
+from hsparse.format.hdf5.plan.planned_structures import PlannedMessage
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.encoded_selection import encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, StoredChunk, build

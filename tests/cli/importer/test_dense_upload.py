@@ -19,7 +19,7 @@ from hsparse.cli.importer.stored_data import Dims, StoredData
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.clock import SystemClock
 from hsparse.errors import TooLarge
-from hsparse.format.hdf5.stored_object import ObjectKind
+from hsparse.format.hdf5.parse.parsed_object import ObjectKind
 from hsparse.model.ids import new_root_id
 
 MIB = 1024 * 1024

@@ -19,7 +19,7 @@ from tests.cli.importer.domain_content import domain_differences
 from tests.clients.hdf5_files import FILES, OPTIONS
 from tests.clients.netcdf_files import NETCDF
 from tests.clients.test_h5pyd_types import plain
-from tests.format.hdf5.test_btree_k_message import make_file, needs_library
+from tests.format.hdf5.test_superblock import make_file, needs_library
 
 REFUSED = {
     "filters": "/scaleoffset: The filter with id 6",

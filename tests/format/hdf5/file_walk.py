@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from hsparse.format.hdf5.link_message import Hard
-from hsparse.format.hdf5.reads import ByteRange, Reads, run_reads
-from hsparse.format.hdf5.stored_file import StoredFile
-from hsparse.format.hdf5.stored_object import StoredObject, read_object
+from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.messages.group_messages import Hard
+from hsparse.format.hdf5.parse.parsed_object import StoredObject, read_object
+from hsparse.format.hdf5.reads import ByteRange, Reads, run_reads, together
 from hsparse.format.hdf5.superblock import read_superblock
-from hsparse.format.hdf5.together import together
 
 Found = TypeVar("Found")
 

@@ -10,11 +10,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hsparse.format.hdf5.layout_message import Chunked, Compact, Contiguous
-from hsparse.format.hdf5.link_message import External, Hard, Soft
-from hsparse.format.hdf5.stored_elements import Target, read_elements
-from hsparse.format.hdf5.stored_object import ObjectKind, StoredAttribute, StoredDataset, StoredObject
-from hsparse.format.hdf5.stored_type import StoredType
+from hsparse.format.hdf5.messages.file_type import StoredType
+from hsparse.format.hdf5.messages.group_messages import External, Hard, Soft
+from hsparse.format.hdf5.messages.layout_message import Chunked, Compact, Contiguous
+from hsparse.format.hdf5.parse.parsed_elements import Target, read_elements
+from hsparse.format.hdf5.parse.parsed_object import ObjectKind, StoredAttribute, StoredDataset, StoredObject
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Fixed

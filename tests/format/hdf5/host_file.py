@@ -16,10 +16,9 @@ import h5py
 import numpy as np
 
 from hsparse.format.checksum import lookup3
-from hsparse.format.hdf5.chunk_index import index_info_size, read_index
-from hsparse.format.hdf5.chunk_records import ChunkRecords
-from hsparse.format.hdf5.index_kind import IndexKind
-from hsparse.format.hdf5.index_layout import IndexLayout
+from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
+from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.format.hdf5.chunk_indexes.index_registry import index_info_size, read_index
 from hsparse.format.hdf5.reads import ByteRange, run_reads
 
 LAYOUT = 8

@@ -9,12 +9,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from hsparse.format.hdf5.addressed import Addressed, Key
-from hsparse.format.hdf5.file_plan import FilePlan
-from hsparse.format.hdf5.heap_plan import HeapPlan
-from hsparse.format.hdf5.link_message import External, Soft
-from hsparse.format.hdf5.planned_elements import plan_elements
-from hsparse.format.hdf5.planned_object import LeadsTo, PlannedAttribute, PlannedLink
-from hsparse.format.hdf5.stored_type import stored_type
+from hsparse.format.hdf5.messages.file_type import stored_type
+from hsparse.format.hdf5.messages.group_messages import External, Soft
+from hsparse.format.hdf5.plan.file_plan import FilePlan
+from hsparse.format.hdf5.plan.planned_elements import plan_elements
+from hsparse.format.hdf5.plan.planned_object import LeadsTo, PlannedAttribute, PlannedLink
+from hsparse.format.hdf5.plan.planned_structures import HeapPlan
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import from_json
 

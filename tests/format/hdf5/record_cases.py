@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
 from hsparse.format.checksum import lookup3
-from hsparse.format.hdf5.chunk_index import plan_index, read_index
-from hsparse.format.hdf5.chunk_records import ChunkRecords, dense_records
-from hsparse.format.hdf5.format_revision import FormatRevision
-from hsparse.format.hdf5.index_kind import IndexKind
-from hsparse.format.hdf5.index_layout import IndexLayout
+from hsparse.format.format_revision import FormatRevision
+from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords, dense_records
+from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.format.hdf5.chunk_indexes.index_registry import plan_index, read_index
 from hsparse.format.hdf5.reads import ByteRange, run_reads
 from tests.format.hdf5.host_file import assert_same, fetch_from
 

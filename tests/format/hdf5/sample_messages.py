@@ -11,7 +11,7 @@ import h5py
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.object_header import SHARED
 from tests.format.hdf5.file_walk import walk
-from tests.format.hdf5.test_stored_object import LIBVERS, write_everything
+from tests.format.hdf5.parse.test_parsed_object import LIBVERS, write_everything
 
 __all__ = ["LIBVERS", "messages", "reader", "same"]
 

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.file_plan import Piece
-from hsparse.format.hdf5.heap_plan import HeapPlan
-from hsparse.format.hdf5.layout_message import Compact, Contiguous
-from hsparse.format.hdf5.link_message import Hard
-from hsparse.format.hdf5.planned_elements import plan_elements
-from hsparse.format.hdf5.planned_object import (
+from hsparse.format.hdf5.messages.file_type import StoredType
+from hsparse.format.hdf5.messages.group_messages import Hard
+from hsparse.format.hdf5.messages.layout_message import Compact, Contiguous
+from hsparse.format.hdf5.parse.parsed_elements import Target, read_elements
+from hsparse.format.hdf5.parse.parsed_object import StoredObject
+from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.plan.planned_elements import plan_elements
+from hsparse.format.hdf5.plan.planned_object import (
     LeadsTo,
     PlannedAttribute,
     PlannedDataset,
@@ -27,14 +29,12 @@ from hsparse.format.hdf5.planned_object import (
     plan_file,
     plan_layout,
 )
-from hsparse.format.hdf5.stored_elements import Target, read_elements
-from hsparse.format.hdf5.stored_object import StoredObject
-from hsparse.format.hdf5.stored_type import StoredType
+from hsparse.format.hdf5.plan.planned_structures import HeapPlan
 from hsparse.model.dataspace import dims_of
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
+from tests.format.hdf5.parse.test_parsed_object import LIBVERS, write_types
 from tests.format.hdf5.plan_strategies import write
-from tests.format.hdf5.test_stored_object import LIBVERS, write_types
 
 H5DIFF = shutil.which("h5diff")
 

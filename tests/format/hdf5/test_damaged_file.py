@@ -15,18 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
-from hsparse.format.hdf5 import checked_block, fractal_heap
-from hsparse.format.hdf5.heap_plan import HeapPlan
-from hsparse.format.hdf5.link_message import Hard, Soft
-from hsparse.format.hdf5.planned_object import PlannedGroup, PlannedLink, plan_file
-from hsparse.format.hdf5.stored_elements import Target, read_elements
-from hsparse.format.hdf5.stored_file import StoredFile
-from hsparse.format.hdf5.stored_object import StoredObject, read_object
+from hsparse.format.hdf5 import file_fields, fractal_heap
+from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.messages.group_messages import Hard, Soft
+from hsparse.format.hdf5.parse.parsed_elements import Target, read_elements
+from hsparse.format.hdf5.parse.parsed_object import StoredObject, read_object
+from hsparse.format.hdf5.plan.planned_object import PlannedGroup, PlannedLink, plan_file
+from hsparse.format.hdf5.plan.planned_structures import HeapPlan
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type
 from tests.format.hdf5.file_walk import FileBytes
+from tests.format.hdf5.parse.test_parsed_object import LIBVERS, write_everything
 from tests.format.hdf5.plan_strategies import attribute, number
-from tests.format.hdf5.test_stored_object import LIBVERS, write_everything
 from tests.model.type_strategies import ID, text
 
 KINDS = [*LIBVERS, "tracked", "dense", "planned"]
@@ -108,7 +108,7 @@ class Whatever:
 @contextmanager
 def no_checksums() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checked_block, "lookup3", lambda _: Whatever())
+        patch.setattr(file_fields, "lookup3", lambda _: Whatever())
         patch.setattr(fractal_heap, "lookup3", lambda _: Whatever())
         yield
 

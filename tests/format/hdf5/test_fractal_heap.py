@@ -12,11 +12,11 @@ import pytest
 from hsparse.errors import Corrupt, HsparseError, Unsupported
 from hsparse.format.checksum import lookup3
 from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.file_plan import FilePlan
 from hsparse.format.hdf5.fractal_heap import FractalHeap, read_fractal_heap, read_heap_objects
-from hsparse.format.hdf5.planned_heap import plan_heap
-from hsparse.format.hdf5.planned_object import PlannedGroup, plan_file
-from hsparse.format.hdf5.stored_file import StoredFile
+from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.plan.file_plan import FilePlan
+from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
+from hsparse.format.hdf5.plan.planned_structures import plan_heap
 from tests.format.hdf5.file_walk import FileBytes, walk
 
 OBJECTS = [b"one", b"three", b"x" * 700, b"huge" * 20_000]

@@ -7,10 +7,10 @@ import struct
 import pytest
 
 from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.hdf5.file_fields import Widths
+from hsparse.format.hdf5.hdf5_file import StoredFile
 from hsparse.format.hdf5.object_header import ObjectHeader, read_header
-from hsparse.format.hdf5.planned_heap import with_checksum
-from hsparse.format.hdf5.stored_file import StoredFile
-from hsparse.format.hdf5.widths import Widths
+from hsparse.format.hdf5.plan.planned_structures import with_checksum
 from tests.format.hdf5.file_walk import FileBytes
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.format.hdf5.file_form import FileForm
+from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.rest_client import RestClient

@@ -15,10 +15,10 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.format.hdf5.chunk_index import read_index
-from hsparse.format.hdf5.format_revision import FormatRevision
-from hsparse.format.hdf5.layout_message import Structured
-from hsparse.format.hdf5.structured_layout import decode_structured_layout
+from hsparse.format.format_revision import FormatRevision
+from hsparse.format.hdf5.chunk_indexes.index_registry import read_index
+from hsparse.format.hdf5.messages.layout_message import Structured
+from hsparse.format.hdf5.messages.structured_layout import decode_structured_layout
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.ids import chunk_key
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile

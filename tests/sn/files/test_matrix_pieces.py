@@ -20,10 +20,9 @@ import pytest
 from scipy import sparse as sp
 
 from hsparse.errors import Corrupt, StoreFailed
-from hsparse.format.hdf5.file_form import FileForm
-from hsparse.format.hdf5.made_band import MadeBand
-from hsparse.format.hdf5.matrix_bands import MatrixBands
-from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
+from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.matrix_bands import MadeBand, MatrixBands
+from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files import chunk_reads, file_plans, matrix_pieces
 from hsparse.sn.files.file_pieces import FilePieces
@@ -34,7 +33,7 @@ from hsparse.sn.records.dataset import Dataset
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.rest_client import RestClient
-from tests.format.hdf5.test_made_band import Stored, made, stored_matrix
+from tests.format.hdf5.plan.test_matrix_bands import Stored, made, stored_matrix
 from tests.sn.file_domain import GZIP, INT, POINT, TEXT, fetch, place
 from tests.sn.value_client import SETTINGS, sparse, value_client
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.format.hdf5.file_form import STOCK, STRUCTURED, FileForm
-from hsparse.format.hdf5.matrix_encoding import MatrixEncoding
+from hsparse.format.hdf5.plan.file_form import STOCK, STRUCTURED, FileForm
+from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.sn.files import sized_chunks
 from hsparse.sn.files.chunk_reads import read_planned
 from hsparse.sn.files.domain_state import read_domain_state

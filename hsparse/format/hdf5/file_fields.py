@@ -1,0 +1,100 @@
+"""How many bytes a file's addresses and lengths take.
+
+H5.format.html, II: "Size of Offsets" and "Size of Lengths" of the superblock. Files written here have 8 of each.
+
+Names as files have them: UTF-8 as a rule, and any other bytes as surrogates (`surrogateescape`), as in h5py.
+
+Blocks of a chunk index: a signature, a version, what the records are of, content, a checksum.
+
+H5.format.html, III.A.2 (B-trees, version 2), VII.C and VII.D (fixed and extensible arrays).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.buffer import Buffer
+from hsparse.format.checksum import lookup3
+from hsparse.format.dataspace_message import Reader
+from hsparse.format.structured.container import CHECKSUM
+
+UNDEFINED = b"\xff" * 8
+
+
+class Widths(NamedTuple):
+    """Bytes of an address, counted from the file's base address, and of a length."""
+
+    address: int = 8
+    length: int = 8
+
+    def read_address(self, reader: Reader, what: str) -> int | None:
+        """Return an address, None where it is undefined."""
+        address = reader.number(self.address, what)
+        return None if address == 2 ** (8 * self.address) - 1 else address
+
+    def read_length(self, reader: Reader, what: str) -> int:
+        return reader.number(self.length, what)
+
+
+def address_bytes(address: int | None) -> bytes:
+    """Return the 8 bytes of an address, undefined for None."""
+    return UNDEFINED if address is None else address.to_bytes(8, "little")
+
+
+def width_of(number: int) -> int:
+    """Return the fewest bytes that hold a number up to `number`, at least one: HDF5's variable-width fields."""
+    return max(1, (number.bit_length() + 7) // 8)
+
+
+def name_text(data: memoryview | bytes) -> str:
+    """Return a name as text."""
+    return bytes(data).decode("utf-8", "surrogateescape")
+
+
+def name_bytes(text: str) -> bytes:
+    """Return a name's bytes, without a zero at their end; `BadRequest` for a name that would end early."""
+    data = text.encode("utf-8", "surrogateescape")
+    if b"\0" in data:
+        raise BadRequest(f"The name {text!r} has a zero character, which ends a name in a file.")
+    return data
+
+
+PREFIX = 6
+"""The bytes of signature, version and client."""
+NEWEST_VERSION = 1
+"""The version of blocks of structured chunks in some revisions; 0 is everything else's."""
+
+
+def open_page(data: Buffer, what: str) -> memoryview:
+    """Return bytes without the checksum at their end; `Corrupt`, naming `what`, when it is wrong."""
+    view = memoryview(data)
+    (stored,) = CHECKSUM.unpack(view[-CHECKSUM.size :])
+    found = lookup3(view[: -CHECKSUM.size])
+    if found != stored:
+        raise Corrupt(f"The {what} has checksum {found:#010x}, not {stored:#010x}.")
+    return view[: -CHECKSUM.size]
+
+
+def open_block(data: Buffer, signature: bytes, client: int, what: str) -> memoryview:
+    """Return what lies between a block's prefix and its checksum; `Corrupt`, naming `what`, when either is wrong."""
+    view = memoryview(data)
+    if view[:4] != signature:
+        raise Corrupt(f"The {what} begins with {bytes(view[:4])!r}, not with {signature!r}.")
+    content = open_page(view, what)
+    if content[4] > NEWEST_VERSION:
+        raise Corrupt(f"The {what} has version {content[4]}; 0 and {NEWEST_VERSION} exist.")
+    if content[5] != client:
+        raise Corrupt(f"The {what} has records of type {content[5]}; the dataset's are of type {client}.")
+    return content[PREFIX:]
+
+
+def seal_page(*parts: Buffer) -> bytes:
+    """Return the parts and their checksum."""
+    content = b"".join(parts)
+    return content + CHECKSUM.pack(lookup3(content))
+
+
+def seal_block(signature: bytes, version: int, client: int, *parts: Buffer) -> bytes:
+    """Return a block with its prefix and checksum."""
+    return seal_page(signature, bytes((version, client)), *parts)

@@ -1,0 +1,158 @@
+"""What must be known of a file to read anything in it, and the check that what is read lies in it.
+
+The bounds of a file while an index is read: no block lies beyond its end, and all together fit into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hsparse.errors import Corrupt
+from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.chunk_indexes.index_layout import DEFAULT_K
+from hsparse.format.hdf5.file_fields import Widths
+from hsparse.format.hdf5.reads import ByteRange, Reads
+
+CHECKSUM = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of `size` bytes, the first `base` of them a user block; addresses count from `base`.
+
+    `root` is the address of the root group's object header. `shared` are the heaps of shared messages: the types
+    of messages in it, a bit each, and its address. `chunk_k` is half the entries of a node of chunks in v1 B-trees.
+    """
+
+    size: int
+    base: int
+    widths: Widths
+    root: int
+    version: int
+    shared: tuple[tuple[int, int], ...] = ()
+    chunk_k: int = DEFAULT_K
+
+    def check(self, address: int, size: int, what: str) -> ByteRange:
+        """Return where in the file a structure is; raises `Corrupt` where it is not wholly in it."""
+        if size < 0 or address + size > self.size - self.base:
+            raise Corrupt(
+                f"The {what} at address {address} has {size} bytes; the file ends at {self.size - self.base}."
+            )
+        return ByteRange(self.base + address, size)
+
+    def read(self, address: int, size: int, what: str) -> Reads[Reader]:
+        """Read `size` bytes at `address`; raises `Corrupt` where they are not in the file."""
+        (data,) = yield (self.check(address, size, what),)
+        return Reader(memoryview(data), thing=f"{what} at address {address}")
+
+    def read_sized(
+        self, address: int, least: int, guess: int, whole: Callable[[Reader], int], what: str
+    ) -> Reads[Reader]:
+        """Read a structure whose first `least` bytes tell its size to `whole`; `guess` saves a step where it fits.
+
+        Raises `Corrupt` where it is not in the file.
+        """
+        self.check(address, least, what)
+        first = max(least, min(guess, self.size - self.base - address))
+        start = yield from self.read(address, first, what)
+        size = whole(Reader(start.data, thing=start.thing))
+        if size <= first:
+            return Reader(start.data[:size], thing=start.thing)
+        return (yield from self.read(address, size, what))
+
+    @property
+    def bounds(self) -> FileBounds:
+        """The file's bounds, for one walk through blocks that do not overlap."""
+        return FileBounds(self.size - self.base, self.base)
+
+    def walk(self, what: str) -> Walk:
+        """Return a guard for one walk through structures of this file."""
+        return Walk(self, what, self.size)
+
+
+@dataclass(slots=True)
+class Walk:
+    """The structures that one walk reads: none twice, and together not larger than the file.
+
+    It refuses before anything is read, so that a file which leads to one place a million times costs nothing.
+    """
+
+    file: StoredFile
+    what: str
+    left: int
+    seen: set[int] = field(default_factory=set)
+
+    def read(self, address: int, size: int, what: str) -> Reads[Reader]:
+        """Read as the file does; raises `Corrupt` where the walk has been before."""
+        self._add(address, size, what)
+        return (yield from self.file.read(address, size, what))
+
+    def read_sized(
+        self, address: int, least: int, guess: int, whole: Callable[[Reader], int], what: str
+    ) -> Reads[Reader]:
+        """Read as the file does; raises `Corrupt` where the walk has been before."""
+        self._add(address, least, what)
+
+        def counted(start: Reader) -> int:
+            size = whole(start)
+            self.file.check(address, size, what)
+            self._spend(address, size - least)
+            return size
+
+        return (yield from self.file.read_sized(address, least, guess, counted, what))
+
+    def share(self, guess: int, count: int) -> int:
+        """Return a guess that `count` structures may have at once, so that all take no more than the file."""
+        return min(guess, self.file.size // max(1, count))
+
+    def _add(self, address: int, size: int, what: str) -> None:
+        self.file.check(address, size, what)
+        if address in self.seen:
+            raise Corrupt(f"The {self.what} leads to address {address} twice.")
+        self.seen.add(address)
+        self._spend(address, size)
+
+    def _spend(self, address: int, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise Corrupt(
+                f"The {self.what} has parts that overlap, the one at address {address} with others."
+            )
+
+
+def check_signature(reader: Reader, signature: bytes, version: int | None = 0) -> None:
+    """Read a structure's signature and version; raises `Corrupt` for others."""
+    found = bytes(reader.take(len(signature), "signature"))
+    if found != signature:
+        raise Corrupt(f"The {reader.thing} begins with {found!r}, not with {signature!r}.")
+    if version is not None and (other := reader.number(1, "version")) != version:
+        raise Corrupt(f"The {reader.thing} has version {other}; only {version} is known.")
+
+
+UNDEFINED = 2**64 - 1
+"""The address that says: nothing is allocated."""
+
+
+class FileBounds:
+    """A file of `end` bytes from `base` on, where addresses begin, and how much of it blocks may still take.
+
+    Blocks of one index never overlap, so that together they have at most `end` bytes: damaged addresses that lead
+    to the same block again and again are found before memory is taken for it.
+    """
+
+    def __init__(self, end: int, base: int = 0) -> None:
+        self.end = end
+        self._base = base
+        self._left = end
+
+    def block(self, address: int, size: int, what: str) -> ByteRange:
+        """Return the range of a block called `what`; `Corrupt` when the file does not have room for it."""
+        if address + size > self.end:
+            raise Corrupt(
+                f"The {what} at {address} has {size} bytes and ends beyond the file's end at {self.end}."
+            )
+        self._left -= size
+        if self._left < 0:
+            raise Corrupt(f"The blocks up to the {what} at {address} overlap.")
+        return ByteRange(self._base + address, size)

@@ -1,0 +1,120 @@
+"""Local heaps: the names of an old-style group.
+
+H5.format.html, III.D.
+
+Global heap collections: the bytes of elements of variable length, and of region references.
+
+H5.format.html, III.E. An element has the collection's address and the number of its object there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hsparse.errors import Corrupt
+from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.file_fields import name_text
+from hsparse.format.hdf5.hdf5_file import StoredFile, Walk, check_signature
+from hsparse.format.hdf5.reads import Reads
+
+
+@dataclass(slots=True)
+class LocalHeap:
+    """A heap's bytes. Names that overlap so much that they are longer together than the heap are refused."""
+
+    data: bytes
+    address: int
+    left: int
+
+    def text(self, offset: int) -> str:
+        """Return the name at `offset`; raises `Corrupt`."""
+        end = self.data.find(b"\0", offset)
+        self.left -= end + 1 - offset
+        if end < 0 or self.left < 0:
+            raise Corrupt(f"The local heap at address {self.address} has no name at offset {offset}.")
+        return name_text(self.data[offset:end])
+
+
+def read_local_heap(file: StoredFile, address: int) -> Reads[LocalHeap]:
+    """Read the heap at `address`; raises `Corrupt`."""
+    size = 8 + 2 * file.widths.length + file.widths.address
+    reader = yield from file.read(address, size, "local heap")
+    check_signature(reader, b"HEAP")
+    reader.take(3, "header")
+    length = file.widths.read_length(reader, "size")
+    file.widths.read_length(reader, "free list")
+    segment = file.widths.read_address(reader, "address of the names")
+    if segment is None:
+        raise Corrupt(f"The {reader.thing} has no names.")
+    names = yield from file.read(segment, length, "local heap's data segment")
+    return LocalHeap(bytes(names.data), address, length)
+
+
+LEAST = 4096
+"""Bytes of the smallest collection that libhdf5 makes."""
+MAX_OBJECTS = 65_535
+CODES = {2: "H", 4: "I", 8: "Q"}
+HEAD = 16
+"""Bytes before the first object, and before each object's bytes: multiples of 8, whatever a length takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalHeap:
+    """A collection's objects by number."""
+
+    address: int
+    objects: Mapping[int, memoryview]
+
+    def __getitem__(self, number: int) -> memoryview:
+        """Return an object; raises `Corrupt` where there is none."""
+        found = self.objects.get(number)
+        if found is None:
+            raise Corrupt(f"The global heap collection at address {self.address} has no object {number}.")
+        return found
+
+
+def read_global_heap(walk: Walk, address: int, guess: int = LEAST) -> Reads[GlobalHeap]:
+    """Read the collection at `address`, one of those that `walk` reads; raises `Corrupt`."""
+    length = walk.file.widths.length
+
+    def whole(start: Reader) -> int:
+        return max(HEAD, int.from_bytes(start.data[8 : 8 + length], "little"))
+
+    reader = yield from walk.read_sized(address, HEAD, guess, whole, "global heap collection")
+    check_signature(reader, b"GCOL", 1)
+    data, thing = reader.data, reader.thing
+    head = struct.Struct(f"<H6x{CODES[length]}").unpack_from
+    objects: dict[int, memoryview] = {}
+    place = HEAD
+    # what is left may be too little for the object that says how much is free
+    while place + HEAD <= len(data):
+        number, size = head(data, place)
+        if not number:
+            break
+        place += HEAD
+        if number in objects or size > len(data) - place:
+            raise Corrupt(f"The {thing} has two objects {number}, or ends inside the object {number}.")
+        objects[number] = data[place : place + size]
+        place += size + -size % 8
+    return GlobalHeap(address, objects)
+
+
+def collection_size(sizes: Sequence[int]) -> int:
+    """Return the bytes of a collection of objects of these sizes."""
+    used = HEAD + sum(HEAD + size + -size % 8 for size in sizes)
+    return max(LEAST, used)
+
+
+def encode_global_heap(objects: Sequence[bytes]) -> bytes:
+    """Return a collection whose objects are numbered from 1."""
+    size = collection_size([len(data) for data in objects])
+    pieces = [struct.pack("<4sB3xQ", b"GCOL", 1, size)]
+    for number, data in enumerate(objects, 1):
+        pieces += [struct.pack("<HH4xQ", number, 1, len(data)), data, bytes(-len(data) % 8)]
+    free = size - sum(map(len, pieces))
+    if free >= HEAD:
+        pieces.append(struct.pack("<HH4xQ", 0, 0, free))
+        free -= HEAD
+    return b"".join((*pieces, bytes(free)))

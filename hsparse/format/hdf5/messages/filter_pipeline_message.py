@@ -1,0 +1,140 @@
+"""The description of a filter in a pipeline message.
+
+H5.format.html, IV.A.2.l (message 0x000B), versions 1 and 2. Names of filters are for people: they are written where
+they are known, and not looked at.
+
+The filter pipeline message, versions 1 and 2.
+
+H5.format.html, IV.A.2.l (message 0x000B).
+
+The filter pipelines of a structured chunk's sections: one message for a dataset.
+
+RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 17, section 3.1.2: a message of its own,
+version 0, of no type; in version 28 it is the filter pipeline message, version 3; the prototype has type 0x0019,
+version 1. The body is the same. A description of a filter is that of the filter pipeline message, version 2.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.buffer import Buffer
+from hsparse.format.dataspace_message import Reader
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import MAX_FILTERS
+from hsparse.format.filters.table import BY_ID
+from hsparse.format.format_revision import NEWEST, FormatRevision
+
+OPTIONAL = 1
+FIRST_NAMED = 256
+"""Filters with smaller ids are HDF5's own, and have no name in version 2."""
+
+
+def decode_filter(message: Reader, version: int) -> Filter:
+    """Read one filter of a message of `version`; raises `Corrupt`."""
+    id = message.number(2, "filter's id")
+    named = version == 1 or id >= FIRST_NAMED
+    length = message.number(2, "length of a filter's name") if named else 0
+    flags, count = message.numbers(2, 2, "filter's flags")
+    message.take(length + (-length % 8 if version == 1 else 0), "filter's name")
+    values = message.numbers(count, 4, "filter's client data")
+    if version == 1 and count % 2:
+        message.take(4, "filter's padding")
+    return Filter(id, values, bool(flags & OPTIONAL))
+
+
+def encode_filter(filter: Filter, version: int) -> bytes:
+    """Return the bytes of one filter in a message of `version`."""
+    named = version == 1 or filter.id >= FIRST_NAMED
+    name = _name(filter.id) if named else b""
+    if version == 1:
+        name += bytes(-len(name) % 8)
+    length = struct.pack("<H", len(name)) if named else b""
+    flags = struct.pack("<HH", OPTIONAL if filter.optional else 0, len(filter.values))
+    values = struct.pack(f"<{len(filter.values)}I", *filter.values)
+    padding = bytes(4) if version == 1 and len(filter.values) % 2 else b""
+    return struct.pack("<H", filter.id) + length + flags + name + values + padding
+
+
+def _name(id: int) -> bytes:
+    """Return a filter's name, as its plugin gives it, and the zero that ends it; empty when it has none here."""
+    return BY_ID[id].name.encode() + b"\0" if id in BY_ID else b""
+
+
+def decode_pipeline(message: Reader) -> tuple[Filter, ...]:
+    """Read a pipeline in the order in which its filters encode; raises `Corrupt`."""
+    version, count = message.numbers(2, 1, "filter pipeline's header")
+    if version not in (1, 2) or count > MAX_FILTERS:
+        raise Corrupt(
+            f"The {message.thing} has a filter pipeline of version {version} with {count} filters; "
+            f"there are versions 1 and 2, and at most {MAX_FILTERS} filters."
+        )
+    if version == 1:
+        message.take(6, "filter pipeline's header")
+    return tuple(decode_filter(message, version) for _ in range(count))
+
+
+def encode_pipeline(pipeline: Sequence[Filter], version: int = 1) -> bytes:
+    """Return the message; `BadRequest` for more filters than HDF5 has."""
+    if len(pipeline) > MAX_FILTERS:
+        raise BadRequest(f"A pipeline can have {MAX_FILTERS} filters, not {len(pipeline)}.")
+    head = bytes((version, len(pipeline))) + (bytes(6) if version == 1 else b"")
+    return head + b"".join(encode_filter(filter, version) for filter in pipeline)
+
+
+MESSAGES = {
+    FormatRevision.RFC_2023_07: (0x19, 0),
+    FormatRevision.RFC_2025_10: (0x0B, 3),
+    FormatRevision.LIB_2026_09: (0x19, 1),
+}
+"""Type and version of the message. That version 17's, without a type, goes by what it became is our choice."""
+DESCRIPTION = 2
+"""The version of the filter pipeline message whose descriptions of filters these are."""
+Pipelines = tuple[tuple[Filter, ...], ...]
+
+
+def is_section_pipelines(message_type: int, body: Buffer) -> bool:
+    """Say whether a message has pipelines of sections: version 3 of the filter pipeline message, or one of its own."""
+    version = memoryview(body)[:1]
+    return any(message_type == kind and version == bytes((number,)) for kind, number in MESSAGES.values())
+
+
+def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
+    """Return the pipeline of each of `sections` sections, `()` where there is none, in the order they encode.
+
+    What follows the last description is padding. Raises `Corrupt`.
+    """
+    reader = Reader(memoryview(body), thing="message of the sections' filters")
+    version, count = reader.numbers(2, 1, "header")
+    if version not in {number for _, number in MESSAGES.values()}:
+        raise Corrupt(f"The message of the sections' filters has version {version}; 0, 1 and 3 exist.")
+    pipelines: list[tuple[Filter, ...]] = [()] * sections
+    last = -1
+    for _ in range(count):
+        section, filters = reader.numbers(2, 1, "section's header")
+        if not last < section < sections or filters > MAX_FILTERS:
+            raise Corrupt(
+                f"The message of the sections' filters has {filters} of section {section} after section {last}; "
+                f"the chunk has {sections} sections."
+            )
+        reader.take(2, "section's header")  # the list's length, which follows from what is in it
+        pipelines[section] = tuple(decode_filter(reader, DESCRIPTION) for _ in range(filters))
+        last = section
+    return tuple(pipelines)
+
+
+def encode_section_pipelines(
+    pipelines: Sequence[tuple[Filter, ...]], revision: FormatRevision = NEWEST
+) -> bytes:
+    """Return the message of a dataset with at least one filter; `BadRequest` for more filters than HDF5 has."""
+    filtered = [(number, pipeline) for number, pipeline in enumerate(pipelines) if pipeline]
+    _, version = MESSAGES[revision]
+    parts = [bytes((version, len(filtered)))]
+    for number, pipeline in filtered:
+        if len(pipeline) > MAX_FILTERS:
+            raise BadRequest(f"Section {number} has {len(pipeline)} filters; it can have {MAX_FILTERS}.")
+        descriptions = b"".join(encode_filter(filter, DESCRIPTION) for filter in pipeline)
+        parts.append(struct.pack("<BBH", number, len(pipeline), len(descriptions)) + descriptions)
+    return b"".join(parts)

@@ -1,0 +1,245 @@
+"""The link message: a name in a group, and what it leads to.
+
+H5.format.html, IV.A.2.g (message 0x0006).
+
+Where an object's many links or attributes are: the link info and attribute info messages.
+
+H5.format.html, IV.A.2.c (message 0x0002) and IV.A.2.v (message 0x0015).
+
+The symbol table message: where an old-style group's B-tree and its names are.
+
+H5.format.html, IV.A.2.r (message 0x0011).
+
+The group info message: when a group's links move to dense storage and back.
+
+H5.format.html, IV.A.2.k (message 0x000A).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.file_fields import Widths, address_bytes, name_bytes, name_text, width_of
+
+HARD, SOFT, FIRST_USER, EXTERNAL = 0, 1, 64, 64
+ORDERED, TYPED, CHARSET = 4, 8, 16
+"""Flags: which of the optional fields there are. The lowest two bits are the width of the name's length."""
+UTF8 = 1
+MAX_TARGET = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Hard:
+    """To the object header at `address`."""
+
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
+class Soft:
+    """To a path of this file."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """To a path of another file."""
+
+    file: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserDefined:
+    """A link of a class that its users know, 65 to 255."""
+
+    kind: int
+    data: bytes
+
+
+LinkTarget: TypeAlias = Hard | Soft | External | UserDefined
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLink:
+    """A name and its target; `order` is the number it was created as, None where the group does not tell."""
+
+    name: str
+    target: LinkTarget
+    order: int | None = None
+
+
+def decode_link(message: Reader, widths: Widths) -> StoredLink:
+    """Read a link; raises `Corrupt`."""
+    version, flags = message.numbers(2, 1, "link's header")
+    if version != 1 or flags & 0xE0:
+        raise Corrupt(f"The {message.thing} has a link message of version {version} with flags {flags:#x}.")
+    kind = message.number(1, "link's type") if flags & TYPED else HARD
+    order = message.number(8, "link's creation order") if flags & ORDERED else None
+    if flags & CHARSET and message.number(1, "link's character set") > UTF8:
+        raise Corrupt(f"The {message.thing} has a link with an unknown character set.")
+    length = message.number(1 << (flags & 3), "length of a link's name")
+    name = name_text(message.take(length, "link's name"))
+    if not name:
+        raise Corrupt(f"The {message.thing} has a link without a name.")
+    return StoredLink(name, _target(message, kind, widths), order)
+
+
+def _target(message: Reader, kind: int, widths: Widths) -> LinkTarget:
+    if kind == HARD:
+        address = widths.read_address(message, "address of a link's object")
+        if address is None:
+            raise Corrupt(f"The {message.thing} has a hard link to nowhere.")
+        return Hard(address)
+    data = message.take(message.number(2, "length of a link's target"), "link's target")
+    if kind == SOFT:
+        return Soft(name_text(data))
+    if kind < FIRST_USER:
+        raise Corrupt(f"The {message.thing} has a link of type {kind}; 0, 1 and 64 to 255 exist.")
+    if kind != EXTERNAL:
+        return UserDefined(kind, bytes(data))
+    file, _, path = bytes(data[1:]).partition(b"\0")
+    if not data or data[0] or not path.endswith(b"\0"):
+        raise Corrupt(f"The {message.thing} has an external link that names no file and path.")
+    return External(name_text(file), name_text(path[:-1]))
+
+
+def encode_link(link: StoredLink) -> bytes:
+    """Return the message, names as UTF-8."""
+    name = name_bytes(link.name)
+    width = {1: 0, 2: 1, 3: 2, 4: 2}[width_of(len(name))]
+    ascii_ = name.isascii()
+    kind, target = _encode_target(link.target)
+    flags = width | (TYPED if kind != HARD else 0) | (0 if ascii_ else CHARSET)
+    flags |= ORDERED if link.order is not None else 0
+    pieces = [bytes((1, flags)), b"" if kind == HARD else bytes((kind,))]
+    pieces.append(b"" if link.order is None else struct.pack("<Q", link.order))
+    pieces.append(b"" if ascii_ else bytes((UTF8,)))
+    pieces += [len(name).to_bytes(1 << width, "little"), name, target]
+    return b"".join(pieces)
+
+
+def _encode_target(target: LinkTarget) -> tuple[int, bytes]:
+    if isinstance(target, Hard):
+        return HARD, address_bytes(target.address)
+    kind = SOFT
+    if isinstance(target, Soft):
+        data = name_bytes(target.path)
+    elif isinstance(target, External):
+        kind, data = EXTERNAL, b"\0" + name_bytes(target.file) + b"\0" + name_bytes(target.path) + b"\0"
+    else:
+        kind, data = target.kind, target.data
+    if len(data) > MAX_TARGET:
+        raise BadRequest(f"A link's target can have {MAX_TARGET} bytes in a file, not {len(data)}.")
+    return kind, struct.pack("<H", len(data)) + data
+
+
+TRACKED, INDEXED = 1, 2
+LINK_INFO, ATTRIBUTE_INFO = 8, 2
+"""Bytes of the highest creation order in either message."""
+
+
+@dataclass(frozen=True, slots=True)
+class DenseStorage:
+    """Addresses of the fractal heap and of the B-trees by name and by creation order; None where there is none.
+
+    `next_order` is the number that the next link or attribute gets, None when order is not tracked.
+    """
+
+    heap: int | None = None
+    names: int | None = None
+    orders: int | None = None
+    next_order: int | None = None
+    indexed: bool = False
+
+
+def decode_dense(message: Reader, widths: Widths, order_width: int) -> DenseStorage:
+    """Read one of the messages, told apart by `order_width`; raises `Corrupt`."""
+    version, flags = message.numbers(2, 1, "info message's header")
+    if version or flags & ~(TRACKED | INDEXED):
+        raise Corrupt(f"The {message.thing} has an info message of version {version} with flags {flags}.")
+    next_order = message.number(order_width, "highest creation order") if flags & TRACKED else None
+    heap = widths.read_address(message, "address of the heap")
+    names = widths.read_address(message, "address of the index by name")
+    indexed = bool(flags & INDEXED)
+    orders = widths.read_address(message, "address of the index by creation order") if indexed else None
+    return DenseStorage(heap, names, orders, next_order, indexed)
+
+
+def encode_dense(storage: DenseStorage, order_width: int) -> bytes:
+    """Return the link info or attribute info message."""
+    tracked = storage.next_order is not None
+    flags = (TRACKED if tracked else 0) | (INDEXED if storage.indexed else 0)
+    order = b"" if storage.next_order is None else storage.next_order.to_bytes(order_width, "little")
+    orders = address_bytes(storage.orders) if storage.indexed else b""
+    return bytes((0, flags)) + order + address_bytes(storage.heap) + address_bytes(storage.names) + orders
+
+
+class SymbolTable(NamedTuple):
+    """Addresses of the version 1 B-tree and of the local heap."""
+
+    btree: int
+    heap: int
+
+
+def decode_symbol_table(message: Reader, widths: Widths) -> SymbolTable:
+    """Read the message; raises `Corrupt`."""
+    btree = widths.read_address(message, "address of the B-tree")
+    heap = widths.read_address(message, "address of the local heap")
+    if btree is None or heap is None:
+        raise Corrupt(f"The {message.thing} has a symbol table without a B-tree or heap.")
+    return SymbolTable(btree, heap)
+
+
+def encode_symbol_table(table: SymbolTable) -> bytes:
+    """Return the message."""
+    return address_bytes(table.btree) + address_bytes(table.heap)
+
+
+HAS_PHASES, HAS_ESTIMATES = 1, 2
+MAX_COMPACT, MIN_DENSE = 8, 6
+"""HDF5's defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """Most links kept compact, fewest kept dense, and estimates of a new group's links and their names' length."""
+
+    max_compact: int = MAX_COMPACT
+    min_dense: int = MIN_DENSE
+    links: int = 4
+    name_length: int = 8
+
+
+def decode_group_info(message: Reader) -> GroupInfo:
+    """Read the message; raises `Corrupt`."""
+    version, flags = message.numbers(2, 1, "group info's header")
+    if version or flags & ~(HAS_PHASES | HAS_ESTIMATES):
+        raise Corrupt(
+            f"The {message.thing} has a group info message of version {version} with flags {flags}."
+        )
+    info = GroupInfo()
+    phases = message.numbers(2, 2, "group info") if flags & HAS_PHASES else (info.max_compact, info.min_dense)
+    estimates = (
+        message.numbers(2, 2, "group info") if flags & HAS_ESTIMATES else (info.links, info.name_length)
+    )
+    return GroupInfo(*phases, *estimates)
+
+
+def encode_group_info(info: GroupInfo) -> bytes:
+    """Return the message; what is HDF5's default is left out."""
+    default = GroupInfo()
+    phases, estimates = (info.max_compact, info.min_dense), (info.links, info.name_length)
+    pieces, flags = [], 0
+    if phases != (default.max_compact, default.min_dense):
+        flags |= HAS_PHASES
+        pieces.append(struct.pack("<HH", *phases))
+    if estimates != (default.links, default.name_length):
+        flags |= HAS_ESTIMATES
+        pieces.append(struct.pack("<HH", *estimates))
+    return bytes((0, flags)) + b"".join(pieces)

@@ -1,0 +1,198 @@
+"""The data layout message of HDF5's own layouts, versions 1 to 5.
+
+H5.format.html, IV.A.2.i (message 0x0008). Where chunks are is told by an index, of which this message has the
+kind, address and parameters. A structured chunk's layout is told apart and otherwise left as it is.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.file_fields import Widths, address_bytes, width_of
+from hsparse.model.dataspace import MAX_RANK
+
+COMPACT, CONTIGUOUS, CHUNKED, VIRTUAL, STRUCTURED = range(5)
+BTREE_1, SINGLE, IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, BTREE_2 = range(6)
+"""Kinds of chunk indexes; the first is that of versions 1 to 3, and has no number in a file."""
+UNFILTERED_EDGES, SINGLE_FILTERED = 1, 2
+"""Flags of chunked layouts, from version 4 on."""
+MAX_COMPACT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """The elements' bytes are in the message."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Contiguous:
+    """`size` bytes at `address`, None where nothing is allocated; versions 1 and 2 do not tell the size."""
+
+    address: int | None
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkIndex:
+    """Where an index is (its address is a single chunk's own), and the fields that its kind has in the message.
+
+    Parameters: of a single filtered chunk its stored size and filter mask; of a fixed array its page bits; of
+    an extensible array maximum bits, elements in the index, least pointers, least elements, page bits; of a
+    version 2 B-tree node size, split and merge percent.
+    """
+
+    kind: int
+    address: int | None
+    parameters: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Chunked:
+    """Chunks of `dims` elements of `item_size` bytes."""
+
+    dims: tuple[int, ...]
+    item_size: int
+    index: ChunkIndex
+    flags: int = 0
+    version: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Virtual:
+    """A mapping of other datasets, kept in a global heap collection at `address`; None where there is none."""
+
+    address: int | None
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Structured:
+    """Structured chunks: the message as it is."""
+
+    message: bytes
+
+
+StoredLayout: TypeAlias = Compact | Contiguous | Chunked | Virtual | Structured
+PARAMETERS = {
+    SINGLE: (),
+    IMPLICIT: (),
+    FIXED_ARRAY: (1,),
+    EXTENSIBLE_ARRAY: (1, 1, 1, 1, 1),
+    BTREE_2: (4, 1, 1),
+}
+"""The bytes of each parameter."""
+
+
+def decode_layout(message: Reader, widths: Widths) -> StoredLayout:
+    """Read a layout; raises `Corrupt`."""
+    start = message.place
+    version = message.number(1, "layout's version")
+    if version in (1, 2):
+        return _decode_old(message, widths)
+    if version not in (3, 4, 5):
+        raise Corrupt(f"The {message.thing} has a layout message of version {version}; 1 to 5 exist.")
+    kind = message.number(1, "layout's class")
+    if kind == COMPACT:
+        return Compact(bytes(message.take(message.number(2, "compact data's size"), "compact data")))
+    if kind == CONTIGUOUS:
+        address = widths.read_address(message, "address of the data")
+        return Contiguous(address, widths.read_length(message, "size of the data"))
+    if kind == CHUNKED:
+        return _decode_chunked(message, widths) if version == 3 else _decode_indexed(message, widths, version)
+    if kind == VIRTUAL and version > 3:
+        return Virtual(
+            widths.read_address(message, "address of the mapping"), message.number(4, "mapping's index")
+        )
+    if kind == STRUCTURED and version > 4:
+        return Structured(bytes(message.data[start:]))
+    raise Corrupt(
+        f"The {message.thing} has a layout of class {kind} in version {version}, which has none such."
+    )
+
+
+def _decode_old(message: Reader, widths: Widths) -> StoredLayout:
+    rank, kind = message.numbers(2, 1, "layout's header")
+    message.take(5, "layout's header")
+    address = None if kind == COMPACT else widths.read_address(message, "address of the data")
+    sizes = message.numbers(rank, 4, "layout's dimensions")
+    if kind == COMPACT:
+        return Compact(bytes(message.take(message.number(4, "compact data's size"), "compact data")))
+    if kind == CONTIGUOUS:
+        return Contiguous(address, None)
+    if kind != CHUNKED:
+        raise Corrupt(f"The {message.thing} has a layout of class {kind}; versions 1 and 2 have 0 to 2.")
+    return _chunked(message, sizes, ChunkIndex(BTREE_1, address), 0, 2)
+
+
+def _decode_chunked(message: Reader, widths: Widths) -> Chunked:
+    rank = message.number(1, "layout's dimensionality")
+    address = widths.read_address(message, "address of the chunk index")
+    sizes = message.numbers(rank, 4, "chunk's dimensions")
+    return _chunked(message, sizes, ChunkIndex(BTREE_1, address), 0, 3)
+
+
+def _decode_indexed(message: Reader, widths: Widths, version: int) -> Chunked:
+    flags, rank, width = message.numbers(3, 1, "layout's header")
+    if not 1 <= width <= 8 or flags & ~(UNFILTERED_EDGES | SINGLE_FILTERED):
+        raise Corrupt(f"The {message.thing} has a layout with flags {flags} and dimensions of {width} bytes.")
+    sizes = message.numbers(rank, width, "chunk's dimensions")
+    kind = message.number(1, "kind of the chunk index")
+    if kind not in PARAMETERS:
+        raise Corrupt(f"The {message.thing} has a chunk index of kind {kind}; 1 to 5 exist.")
+    if kind == SINGLE and flags & SINGLE_FILTERED:
+        size = widths.read_length(message, "chunk's size")
+        parameters: tuple[int, ...] = (size, message.number(4, "filter mask"))
+    else:
+        parameters = tuple(message.number(bytes_, "chunk index's parameters") for bytes_ in PARAMETERS[kind])
+    address = widths.read_address(message, "address of the chunk index")
+    return _chunked(message, sizes, ChunkIndex(kind, address, parameters), flags, version)
+
+
+def _chunked(message: Reader, sizes: tuple[int, ...], index: ChunkIndex, flags: int, version: int) -> Chunked:
+    """Return a chunked layout of `sizes`: the chunk's dimensions, then the bytes of an element."""
+    if not 1 < len(sizes) <= MAX_RANK + 1 or not all(sizes):
+        raise Corrupt(f"The {message.thing} has chunks of {list(sizes)}, elements' size last.")
+    return Chunked(sizes[:-1], sizes[-1], index, flags, version)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def encode_layout(layout: StoredLayout, version: int = 3) -> bytes:
+    """Return the message: version 3 or 4, of chunks that of their index."""
+    if isinstance(layout, Structured):
+        return layout.message
+    if isinstance(layout, Chunked):
+        return _encode_chunked(layout)
+    if isinstance(layout, Compact):
+        if len(layout.data) > MAX_COMPACT:
+            raise BadRequest(f"Compact data can have {MAX_COMPACT} bytes, not {len(layout.data)}.")
+        return struct.pack("<BBH", version, COMPACT, len(layout.data)) + layout.data
+    if isinstance(layout, Contiguous):
+        size = struct.pack("<Q", layout.size or 0)
+        return bytes((version, CONTIGUOUS)) + address_bytes(layout.address) + size
+    return bytes((4, VIRTUAL)) + address_bytes(layout.address) + struct.pack("<I", layout.index)
+
+
+def _encode_chunked(layout: Chunked) -> bytes:
+    index = layout.index
+    sizes = (*layout.dims, layout.item_size)
+    if max(sizes) >= 2**32 and layout.version < 5:
+        raise BadRequest(f"A chunk's dimensions must be less than 2^32, not {list(sizes)}.")
+    if index.kind == BTREE_1:
+        head = bytes((3, CHUNKED, len(sizes))) + address_bytes(index.address)
+        return head + struct.pack(f"<{len(sizes)}I", *sizes)
+    width = width_of(max(sizes))
+    head = bytes((max(layout.version, 4), CHUNKED, layout.flags, len(sizes), width))
+    dims = b"".join(size.to_bytes(width, "little") for size in sizes)
+    filtered = index.kind == SINGLE and layout.flags & SINGLE_FILTERED
+    bytes_ = (8, 4) if filtered else PARAMETERS[index.kind]
+    pairs = zip(index.parameters, bytes_, strict=True)
+    parameters = b"".join(value.to_bytes(width, "little") for value, width in pairs)
+    return head + dims + bytes((index.kind,)) + parameters + address_bytes(index.address)

@@ -1,0 +1,128 @@
+"""The attribute message: name, datatype, dataspace and the elements' bytes.
+
+H5.format.html, IV.A.2.m (message 0x000C), versions 1 to 3. A datatype that is committed stands elsewhere: the
+message has where. In files that share messages a dataspace may stand elsewhere too.
+
+The object reference count message: how many hard links lead to an object, where it is not one.
+
+H5.format.html, IV.A.2.w (message 0x0016). Headers of version 1 have the number in their prefix.
+
+The modification time messages, in seconds since 1970 (UTC).
+
+H5.format.html, IV.A.2.o (message 0x000E, digits) and IV.A.2.s (message 0x0012).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from hsparse.errors import Corrupt, TooLarge
+from hsparse.format.dataspace_message import Reader, decode_shape, encode_shape
+from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.file_fields import Widths, name_bytes, name_text
+from hsparse.format.hdf5.messages.datatype_message import decode_datatype
+from hsparse.format.hdf5.messages.file_type import StoredType
+from hsparse.format.hdf5.shared_messages import Elsewhere, decode_shared
+from hsparse.model.dataspace import Shape, num_elements
+
+SHARED_TYPE, SHARED_SPACE = 1, 2
+MAX_PART = 65_535
+"""Bytes of a name, a datatype or a dataspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeMessage:
+    """`type` and `shape` tell where they are, if that is elsewhere. `data` may be longer than the elements."""
+
+    name: str
+    type: StoredType | Elsewhere
+    shape: Shape | Elsewhere
+    data: memoryview | bytes
+
+    def value(self, stored: StoredType, shape: Shape) -> bytes:
+        """Return the elements' bytes, type and dataspace being at hand; raises `Corrupt` when there are too few."""
+        size = num_elements(shape) * stored.size
+        if size > len(self.data):
+            raise Corrupt(
+                f"The attribute {self.name!r} has {len(self.data)} bytes; its elements need {size}."
+            )
+        return bytes(self.data[:size])
+
+
+def decode_attribute(message: Reader, widths: Widths) -> AttributeMessage:
+    """Read an attribute; raises `Corrupt`."""
+    version, flags = message.numbers(2, 1, "attribute's header")
+    if not 1 <= version <= 3 or (version > 1 and flags & ~(SHARED_TYPE | SHARED_SPACE)):
+        raise Corrupt(f"The {message.thing} has an attribute of version {version} with flags {flags}.")
+    flags = flags if version > 1 else 0
+    sizes = message.numbers(3, 2, "attribute's header")
+    if version == 3:
+        message.take(1, "attribute's character set")
+    parts = []
+    for size, what in zip(sizes, ("name", "datatype", "dataspace"), strict=True):
+        data = message.take(size + (-size % 8 if version == 1 else 0), f"attribute's {what}")[:size]
+        parts.append(Reader(data, thing=f"attribute in the {message.thing}"))
+    name, datatype, dataspace = parts
+    return AttributeMessage(
+        name_text(bytes(name.data).partition(b"\0")[0]),
+        decode_shared(datatype, widths) if flags & SHARED_TYPE else decode_datatype(datatype),
+        decode_shared(dataspace, widths) if flags & SHARED_SPACE else decode_shape(dataspace, widths.length),
+        message.take(message.left, "attribute's value"),
+    )
+
+
+def encode_attribute(
+    name: str, datatype: Addressed, shape: Shape, data: Addressed, *, shared: bool = False
+) -> Addressed:
+    """Return the message, version 3: the first with names that are not ASCII.
+
+    `datatype` is its message or, `shared`, where that stands. `TooLarge` for a name or type beyond 65535 bytes.
+    """
+    title = name_bytes(name) + b"\0"
+    dataspace = encode_shape(shape)
+    sizes = [len(title), len(datatype.data), len(dataspace)]
+    for size, what in zip(sizes, ("name", "datatype", "dataspace"), strict=True):
+        if size > MAX_PART:
+            raise TooLarge(
+                f"The {what} of attribute {name[:80]!r} has {size} bytes; a file takes {MAX_PART}."
+            )
+    head = struct.pack("<BBHHHB", 3, SHARED_TYPE if shared else 0, *sizes, 0 if name.isascii() else 1)
+    return Addressed.join((Addressed(head + title), datatype, Addressed(dataspace), data))
+
+
+def decode_reference_count(message: Reader) -> int:
+    """Read the message; raises `Corrupt`."""
+    version = message.number(1, "reference count")
+    if version:
+        raise Corrupt(f"The {message.thing} has a reference count of version {version}; only 0 exists.")
+    return message.number(4, "reference count")
+
+
+def encode_reference_count(count: int) -> bytes:
+    """Return the message."""
+    return struct.pack("<BI", 0, count)
+
+
+def decode_time(message: Reader) -> int:
+    """Read message 0x0012; raises `Corrupt`."""
+    version = message.number(1, "modification time")
+    if version != 1:
+        raise Corrupt(f"The {message.thing} has a modification time of version {version}; only 1 exists.")
+    message.take(3, "modification time")
+    return message.number(4, "modification time")
+
+
+def decode_old_time(message: Reader) -> int:
+    """Read message 0x000E, `YYYYMMDDhhmmss`; raises `Corrupt`."""
+    digits = bytes(message.take(14, "modification time")).decode("ascii", "replace")
+    try:
+        return int(datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp())
+    except ValueError as error:
+        raise Corrupt(f"The {message.thing} has the modification time {digits!r}.") from error
+
+
+def encode_time(seconds: int) -> bytes:
+    """Return message 0x0012."""
+    return struct.pack("<B3xI", 1, seconds)

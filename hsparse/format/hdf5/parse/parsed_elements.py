@@ -1,0 +1,246 @@
+"""Elements as a file has them, to elements as hsparse has them: gaps left out, variable-length parts counted.
+
+H5.format.html, IV.A.2.d and VIII (references). An element of variable length has the place of an object in a
+global heap; what that holds may have such places too. Columns are converted, not elements, so that each level of
+nesting is one step of reading.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.heaps import LEAST, GlobalHeap, read_global_heap
+from hsparse.format.hdf5.messages.file_type import OBJECT, StoredType, dims_of_array, is_plain
+from hsparse.format.hdf5.reads import Reads, together
+from hsparse.format.selections.serialized_selection import (
+    BlockList,
+    Everything,
+    Nothing,
+    PointList,
+    Regular,
+    decode_serialized,
+)
+from hsparse.model.element import Fixed, element_of
+from hsparse.model.json_values import Values
+from hsparse.model.region_reference import MAX_POINTS, region_bytes
+from hsparse.model.vlen_array import VlenArray
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Column: TypeAlias = Bytes | list[bytes]
+"""The bytes of a part of each of n elements: (n, size) uint8, or in a list where they vary."""
+
+
+class Target(NamedTuple):
+    """What a reference leads to: as hsparse spells it (`datasets/d-...`), and its extent if it is a dataset."""
+
+    reference: str
+    dims: tuple[int, ...] = ()
+
+
+Find: TypeAlias = Callable[[int], Target | None]
+"""Returns the object whose header is at an address, None where there is none: the reference is then null."""
+
+
+def read_elements(
+    file: StoredFile, stored: StoredType, data: bytes | memoryview, shape: tuple[int, ...], find: Find
+) -> Reads[Values]:
+    """Return `data`, elements of a file's type, as values of `shape`; a value's type is `stored.item`.
+
+    Raises `Corrupt`, and `Unsupported` for types that hsparse has not.
+    """
+    check_known(stored)
+    element = element_of(stored.item)
+    count = prod(shape)
+    if len(data) != count * stored.size:
+        raise Corrupt(f"There are {len(data)} bytes for {count} elements of {stored.size}.")
+    rows = np.frombuffer(data, np.uint8).reshape(count, stored.size)
+    column = yield from _Conversion(file, find, [file.size]).column(stored, rows)
+    if isinstance(element, Fixed):
+        joined = b"".join(column) if isinstance(column, list) else column.tobytes()
+        return np.ndarray(shape, element.dtype, joined)  # an array type adds its dimensions
+    return VlenArray.of(column if isinstance(column, list) else map(bytes, column), shape)
+
+
+def check_known(stored: StoredType) -> None:
+    """Raise `Unsupported` for a type whose elements hsparse has not."""
+    if "bits" in stored.item or stored.item["class"] == "H5T_COMPLEX":
+        raise Unsupported(f"Elements of type {stored.item} cannot be read.")
+    for part in stored.parts:
+        check_known(part)
+
+
+class _Conversion(NamedTuple):
+    """One conversion; `left` is how many bytes its heap objects may have still."""
+
+    file: StoredFile
+    find: Find
+    left: list[int]
+
+    def column(self, stored: StoredType, rows: Bytes) -> Reads[Column]:
+        item = stored.item
+        kind = item["class"]
+        if is_plain(stored):
+            return rows
+        if kind == "H5T_COMPOUND":
+            return (yield from self._compound(stored, rows))
+        if kind == "H5T_ARRAY":
+            return (yield from self._array(stored, rows))
+        if kind == "H5T_VLEN" or item.get("length") == "H5T_VARIABLE":
+            return (yield from self._sequences(stored, rows))
+        if item["base"] == OBJECT:
+            return self._references(rows)
+        return (yield from self._regions(rows))
+
+    def _compound(self, stored: StoredType, rows: Bytes) -> Reads[Column]:
+        columns = yield from together(
+            self.column(part, rows[:, offset : offset + part.size])
+            for part, offset in zip(stored.parts, stored.offsets, strict=True)
+        )
+        return _side_by_side(columns)
+
+    def _array(self, stored: StoredType, rows: Bytes) -> Reads[Column]:
+        (base,) = stored.parts
+        count = prod(dims_of_array(stored.item))
+        flat = np.ascontiguousarray(rows).reshape(len(rows) * count, base.size)
+        column = yield from self.column(base, flat)
+        if isinstance(column, list):
+            return [b"".join(column[at : at + count]) for at in range(0, len(column), count)]
+        return column.reshape(len(rows), count * column.shape[1])
+
+    def _sequences(self, stored: StoredType, rows: Bytes) -> Reads[Column]:
+        self._check_size(rows, 8 + self.file.widths.address)
+        counts = _numbers(rows[:, :4]).tolist()
+        size = stored.parts[0].size if stored.parts else 1
+        found = yield from self._objects(
+            rows[:, 4 : 8 + self.file.widths.address], [count > 0 for count in counts]
+        )
+        pieces = []
+        for row, data, count in zip(rows, found, counts, strict=True):
+            if len(data) < count * size:
+                raise Corrupt(
+                    f"The {_spelled(row[4:], self.file.widths.address)} has {len(data)} bytes; "
+                    f"{count} elements of {size} need more."
+                )
+            pieces.append(data[: count * size])
+        if not stored.parts:  # text, which ends at a zero
+            return [_counted(bytes(piece).partition(b"\0")[0]) for piece in pieces]
+        flat = np.frombuffer(b"".join(pieces), np.uint8).reshape(sum(counts), size)
+        column = yield from self.column(stored.parts[0], flat)
+        result, at = [], 0
+        for count in counts:
+            part = column[at : at + count]
+            result.append(_counted(b"".join(part) if isinstance(part, list) else part.tobytes()))
+            at += count
+        return result
+
+    def _check_size(self, rows: Bytes, least: int) -> None:
+        if not least <= rows.shape[1] <= 16:
+            raise Corrupt(f"The place of a heap object has {rows.shape[1]} bytes, not {least}.")
+
+    def _references(self, rows: Bytes) -> Bytes:
+        addresses = _numbers(rows[:, : self.file.widths.address])
+        unique, index = np.unique(addresses, return_inverse=True)
+        names = [self._target(address) for address in unique.tolist()]
+        spelled = np.array([target.reference.encode() if target else b"" for target in names], "S48")
+        return spelled[index].view(np.uint8).reshape(len(rows), 48)
+
+    def _regions(self, rows: Bytes) -> Reads[Column]:
+        width = self.file.widths.address
+        self._check_size(rows, 4 + width)
+        rows = rows[:, : 4 + width]
+        found = yield from self._objects(rows, _numbers(rows[:, :width]).astype(bool).tolist())
+        return [_counted(self._region(data) if len(data) else b"") for data in found]
+
+    def _region(self, data: memoryview) -> bytes:
+        reader = Reader(data, thing="region reference")
+        target = self._target(reader.number(self.file.widths.address, "address"))
+        if target is None:
+            return b""
+        selected = _selection_json(reader, target.dims)
+        uuid = target.reference.rpartition("/")[2].partition("-")[2]
+        try:
+            return region_bytes({"id": uuid, **selected})
+        except ValueError as error:
+            raise Unsupported(f"A region reference cannot be kept: {error}.") from error
+
+    def _target(self, address: int) -> Target | None:
+        if not address or address == 2 ** (8 * self.file.widths.address) - 1:
+            return None
+        return self.find(address)
+
+    def _objects(self, places: Bytes, present: list[bool]) -> Reads[list[memoryview]]:
+        """Read the heap objects at (n, address and number); nothing where there is none."""
+        width = self.file.widths.address
+        addresses = _numbers(places[:, :width]).tolist()
+        numbers = _numbers(places[:, width:]).tolist()
+        wanted = sorted({address for address, has in zip(addresses, present, strict=True) if has})
+        walk = self.file.walk("values of variable length")
+        guess = walk.share(LEAST, len(wanted))
+        found = yield from together(read_global_heap(walk, address, guess) for address in wanted)
+        heaps: dict[int, GlobalHeap] = dict(zip(wanted, found, strict=True))
+        empty = memoryview(b"")
+        result = [
+            heaps[address][number] if has else empty
+            for address, number, has in zip(addresses, numbers, present, strict=True)
+        ]
+        self.left[0] -= sum(map(len, result))
+        if self.left[0] < 0:
+            raise Corrupt("Elements of variable length have more bytes together than the file.")
+        return result
+
+
+def _selection_json(reader: Reader, dims: tuple[int, ...]) -> dict[str, Any]:
+    match decode_serialized(reader, dims):
+        case Everything():
+            return {}
+        case Nothing():
+            return {"select_type": "H5S_SEL_POINTS", "selection": []}
+        case PointList(coords):
+            return {"select_type": "H5S_SEL_POINTS", "selection": coords.tolist()}
+        case BlockList(starts, ends):
+            pairs = [list(pair) for pair in zip(starts.tolist(), ends.tolist(), strict=True)]
+        case Regular(spans):
+            if prod(span.count for span in spans) > MAX_POINTS:
+                raise Unsupported(f"A region reference has more than {MAX_POINTS} blocks.")
+            firsts = product(*([span.start + at * span.stride for at in range(span.count)] for span in spans))
+            pairs = [
+                [list(first), [low + span.block - 1 for low, span in zip(first, spans, strict=True)]]
+                for first in firsts
+            ]
+    return {"select_type": "H5S_SEL_HYPERSLABS", "selection": pairs}
+
+
+def _numbers(rows: Bytes) -> NDArray[np.uint64]:
+    """Return the little-endian number in each row, (n,) uint64."""
+    wide = np.zeros((len(rows), 8), np.uint8)
+    wide[:, : rows.shape[1]] = rows
+    return wide.view("<u8").reshape(len(rows))
+
+
+def _spelled(place: Bytes, width: int) -> str:
+    """Return the address and number of a heap object in words."""
+    address, number = (
+        int.from_bytes(part.tobytes(), "little") for part in (place[:width], place[width : width + 4])
+    )
+    return f"object {number} of the global heap collection at address {address}"
+
+
+def _counted(data: bytes) -> bytes:
+    return struct.pack("<I", len(data)) + data
+
+
+def _side_by_side(columns: Sequence[Column]) -> Column:
+    if all(not isinstance(column, list) for column in columns):
+        return np.concatenate([column for column in columns if not isinstance(column, list)], axis=1)
+    spelled = [column if isinstance(column, list) else list(map(bytes, column)) for column in columns]
+    return [b"".join(row) for row in zip(*spelled, strict=True)]

@@ -1,0 +1,303 @@
+"""An object of a file: what its header, and what the header leads to, say of it.
+
+Which messages make a group, a dataset or a committed datatype: H5.format.html, IV.A.2; in doubt, libhdf5's
+`H5O_obj_class`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+from hsparse.errors import Corrupt
+from hsparse.format.dataspace_message import Reader, decode_shape
+from hsparse.format.filters.definition import Filter
+from hsparse.format.hdf5.file_fields import name_text
+from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.messages.datatype_message import decode_datatype
+from hsparse.format.hdf5.messages.file_type import StoredType
+from hsparse.format.hdf5.messages.fill_value_message import StoredFill, decode_fill, decode_old_fill
+from hsparse.format.hdf5.messages.filter_pipeline_message import decode_pipeline
+from hsparse.format.hdf5.messages.group_messages import (
+    ATTRIBUTE_INFO,
+    LINK_INFO,
+    DenseStorage,
+    StoredLink,
+    decode_dense,
+    decode_link,
+    decode_symbol_table,
+)
+from hsparse.format.hdf5.messages.layout_message import Contiguous, StoredLayout, Structured, decode_layout
+from hsparse.format.hdf5.messages.object_messages import (
+    AttributeMessage,
+    decode_attribute,
+    decode_old_time,
+    decode_reference_count,
+    decode_time,
+)
+from hsparse.format.hdf5.object_header import Message, MessageKind, ObjectHeader, read_header
+from hsparse.format.hdf5.parse.external_files import ExternalFile, read_external_files
+from hsparse.format.hdf5.parse.link_storage import read_dense_attributes, read_dense_links, read_symbol_table
+from hsparse.format.hdf5.reads import Reads, together
+from hsparse.format.hdf5.shared_messages import Elsewhere, HeapId, decode_shared, read_shared
+from hsparse.model.dataspace import Shape
+
+Found = TypeVar("Found")
+
+
+class ObjectKind(StrEnum):
+    """What an object is."""
+
+    GROUP = "group"
+    DATASET = "dataset"
+    DATATYPE = "datatype"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAttribute:
+    """An attribute and its elements' bytes, of `type`, which may be committed at an address."""
+
+    name: str
+    type: StoredType
+    shape: Shape
+    data: bytes
+    committed: int | None = None
+    order: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDataset:
+    """What a dataset is made of; `external` has its data where that is in other files.
+
+    Filters of structured chunks are not in `pipeline`, but in the object's header as they are.
+    """
+
+    type: StoredType
+    shape: Shape
+    layout: StoredLayout
+    fill: StoredFill
+    pipeline: tuple[Filter, ...] = ()
+    external: tuple[ExternalFile, ...] = ()
+    committed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """A group with its links, a dataset, or a committed datatype; with its attributes.
+
+    Links and attributes are in the order of their creation where that is tracked, or of their names.
+    `references` is the number of hard links, `modified` is in seconds since 1970. `header` has all messages, those
+    too that are not told otherwise.
+    """
+
+    header: ObjectHeader
+    kind: ObjectKind
+    attributes: tuple[StoredAttribute, ...]
+    links: tuple[StoredLink, ...] = ()
+    dataset: StoredDataset | None = None
+    type: StoredType | None = None
+    references: int = 1
+    modified: int | None = None
+    comment: str | None = None
+
+
+class _Ordered(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def order(self) -> int | None: ...
+
+
+Named = TypeVar("Named", bound=_Ordered)
+
+
+def read_object(file: StoredFile, address: int) -> Reads[StoredObject]:
+    """Read the object whose header is at `address`; raises `Corrupt` and `Unsupported`.
+
+    All of a group's links are read, and none is followed: links may lead round in circles.
+    """
+    header = yield from read_header(file, address)
+    parts = _Parts(file, header)
+    attributes = yield from _read_attributes(parts)
+    kind = _kind(parts)
+    links: tuple[StoredLink, ...] = ()
+    dataset, stored = None, None
+    if kind == ObjectKind.GROUP:
+        links = yield from _read_links(parts)
+    elif kind == ObjectKind.DATASET:
+        dataset = yield from _read_dataset(parts)
+    else:
+        stored, _ = yield from parts.read(MessageKind.DATATYPE, decode_datatype)
+    references = parts.one(MessageKind.REFERENCE_COUNT, decode_reference_count) or header.references or 1
+    comment = parts.one(MessageKind.COMMENT, lambda reader: name_text(bytes(reader.data).partition(b"\0")[0]))
+    modified = _modified(parts)
+    return StoredObject(header, kind, attributes, links, dataset, stored, references, modified, comment)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A header's messages by type."""
+
+    file: StoredFile
+    header: ObjectHeader
+
+    def all(self, kind: int) -> list[Message]:
+        return [message for message in self.header.messages if message.kind == kind]
+
+    def has(self, kind: int) -> bool:
+        return any(message.kind == kind for message in self.header.messages)
+
+    def reader(self, message: Message) -> Reader:
+        thing = f"message {message.kind:#04x} of the object at address {self.header.address}"
+        return Reader(message.data, thing=thing)
+
+    def one(self, kind: int, decode: Callable[[Reader], Found]) -> Found | None:
+        """Decode the first message of a type, None where there is none."""
+        for message in self.all(kind):
+            return decode(self.reader(message))
+        return None
+
+    def read(self, kind: int, decode: Callable[[Reader], Found]) -> Reads[tuple[Found, int | None]]:
+        """Decode the first message of a type, and say at which address it stands if it is another object's."""
+        message = self.all(kind)[0]
+        if not message.shared:
+            return decode(self.reader(message)), None
+        where = decode_shared(self.reader(message), self.file.widths)
+        found = yield from _read_elsewhere(self.file, where, kind, decode)
+        return found, where if isinstance(where, int) else None
+
+    def maybe(self, kind: int, decode: Callable[[Reader], Found]) -> Reads[Found | None]:
+        """Decode the first message of a type wherever it stands, None where there is none."""
+        if not self.has(kind):
+            return None
+        return (yield from self.read(kind, decode))[0]
+
+
+def _read_elsewhere(
+    file: StoredFile, where: Elsewhere, kind: int, decode: Callable[[Reader], Found]
+) -> Reads[Found]:
+    """Decode a message that another object has for others, or the heap of shared messages."""
+    if not isinstance(where, int):
+        (data,) = yield from read_shared(file, kind, [memoryview(where.id)])
+        return decode(data)
+    other = _Parts(file, (yield from read_header(file, where)))
+    found = [message for message in other.all(kind) if not message.shared]
+    if not found:
+        raise Corrupt(f"The object header at address {where} has no message {kind:#04x} to share.")
+    return decode(other.reader(found[0]))
+
+
+def _kind(parts: _Parts) -> ObjectKind:
+    if parts.has(MessageKind.SYMBOL_TABLE) or parts.has(MessageKind.LINK_INFO):
+        return ObjectKind.GROUP
+    if not parts.has(MessageKind.DATATYPE):
+        raise Corrupt(
+            f"The object header at address {parts.header.address} is of no group, dataset or datatype."
+        )
+    return ObjectKind.DATASET if parts.has(MessageKind.DATASPACE) else ObjectKind.DATATYPE
+
+
+def _modified(parts: _Parts) -> int | None:
+    times = parts.header.times
+    if times is not None:
+        return times[1]
+    found = parts.one(MessageKind.TIME, decode_time)
+    return parts.one(MessageKind.OLD_TIME, decode_old_time) if found is None else found
+
+
+def _read_links(parts: _Parts) -> Reads[tuple[StoredLink, ...]]:
+    widths = parts.file.widths
+    table = parts.one(MessageKind.SYMBOL_TABLE, lambda reader: decode_symbol_table(reader, widths))
+    if table is not None:
+        return _in_order((yield from read_symbol_table(parts.file, table)), parts)
+    links = [decode_link(parts.reader(message), widths) for message in parts.all(MessageKind.LINK)]
+    storage = parts.one(MessageKind.LINK_INFO, lambda reader: decode_dense(reader, widths, LINK_INFO))
+    dense = yield from read_dense_links(parts.file, storage or DenseStorage())
+    return _in_order([*links, *(decode_link(one.data, widths) for one in dense)], parts)
+
+
+def _read_attributes(parts: _Parts) -> Reads[tuple[StoredAttribute, ...]]:
+    widths = parts.file.widths
+    found: list[tuple[AttributeMessage, int | None]] = []
+    places: set[Elsewhere] = set()
+    for message in parts.all(MessageKind.ATTRIBUTE):
+        reader = parts.reader(message)
+        if message.shared:
+            where = decode_shared(reader, widths)
+            if where in places:
+                raise Corrupt(f"The object at address {parts.header.address} has one attribute twice.")
+            places.add(where)
+            reader = yield from _read_elsewhere(parts.file, where, MessageKind.ATTRIBUTE, lambda found: found)
+        found.append((decode_attribute(reader, widths), message.order))
+    storage = parts.one(
+        MessageKind.ATTRIBUTE_INFO, lambda reader: decode_dense(reader, widths, ATTRIBUTE_INFO)
+    )
+    dense = yield from read_dense_attributes(parts.file, storage or DenseStorage())
+    tracked = storage is not None and storage.next_order is not None
+    found += [(decode_attribute(one.data, widths), one.order if tracked else None) for one in dense]
+    types = yield from _all_elsewhere(
+        parts, MessageKind.DATATYPE, [one.type for one, _ in found], decode_datatype
+    )
+    shapes = yield from _all_elsewhere(
+        parts,
+        MessageKind.DATASPACE,
+        [one.shape for one, _ in found],
+        lambda reader: decode_shape(reader, widths.length),
+    )
+    attributes = []
+    for (one, order), stored, shape in zip(found, types, shapes, strict=True):
+        committed = one.type if isinstance(one.type, int) else None
+        attributes.append(
+            StoredAttribute(one.name, stored, shape, one.value(stored, shape), committed, order)
+        )
+    return _in_order(attributes, parts)
+
+
+def _all_elsewhere(
+    parts: _Parts, kind: int, found: Sequence[Found | Elsewhere], decode: Callable[[Reader], Found]
+) -> Reads[list[Found]]:
+    """Return messages that are at hand or not, those elsewhere read once each."""
+    places = list({one for one in found if isinstance(one, int | HeapId)})
+    read = yield from together(_read_elsewhere(parts.file, where, kind, decode) for where in places)
+    by_place = dict(zip(places, read, strict=True))
+    return [by_place[one] if isinstance(one, int | HeapId) else one for one in found]
+
+
+def _in_order(found: Iterable[Named], parts: _Parts) -> tuple[Named, ...]:
+    ordered = sorted(found, key=lambda one: one.name)
+    if all(one.order is not None for one in ordered):
+        ordered.sort(key=lambda one: one.order or 0)
+    if len({one.name for one in ordered}) < len(ordered):
+        raise Corrupt(
+            f"The object at address {parts.header.address} has two links or attributes of one name."
+        )
+    return tuple(ordered)
+
+
+def _read_dataset(parts: _Parts) -> Reads[StoredDataset]:
+    widths, file = parts.file.widths, parts.file
+    stored, committed = yield from parts.read(MessageKind.DATATYPE, decode_datatype)
+    shape, _ = yield from parts.read(
+        MessageKind.DATASPACE, lambda reader: decode_shape(reader, widths.length)
+    )
+    layout = parts.one(MessageKind.LAYOUT, lambda reader: decode_layout(reader, widths))
+    if layout is None:
+        raise Corrupt(f"The dataset at address {parts.header.address} has no layout.")
+    if isinstance(layout, Contiguous) and layout.address is not None:
+        file.check(layout.address, layout.size or 0, "contiguous data")
+    fill = yield from parts.maybe(MessageKind.FILL, decode_fill)
+    old_fill = yield from parts.maybe(MessageKind.OLD_FILL, decode_old_fill)
+    # a structured chunk's filters are by section, in a version of the message that is not HDF5's own
+    stock = not isinstance(layout, Structured)
+    pipeline = (yield from parts.maybe(MessageKind.PIPELINE, decode_pipeline)) if stock else ()
+    external: tuple[ExternalFile, ...] = ()
+    if parts.has(MessageKind.EXTERNAL_FILES):
+        external = yield from read_external_files(
+            file, parts.reader(parts.all(MessageKind.EXTERNAL_FILES)[0])
+        )
+    return StoredDataset(
+        stored, shape, layout, fill or old_fill or StoredFill(), pipeline or (), external, committed
+    )

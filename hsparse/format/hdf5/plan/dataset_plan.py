@@ -1,0 +1,303 @@
+"""A dataset's part of a planned file: its header, the index of its chunks, and where their bytes will be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hsparse.errors import Corrupt, TooLarge
+from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
+from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
+from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords, dense_records
+from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout, choose_index
+from hsparse.format.hdf5.chunk_indexes.index_plan import IndexPlan
+from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_index
+from hsparse.format.hdf5.messages.file_type import StoredType, has_places, stored_type
+from hsparse.format.hdf5.messages.fill_value_message import INCREMENTAL, ZEROS, StoredFill
+from hsparse.format.hdf5.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
+from hsparse.format.hdf5.messages.layout_message import BTREE_1, Chunked, ChunkIndex, Contiguous
+from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, plan_structured_layout
+from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
+from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, ChunkRegion, PlannedChunks
+from hsparse.format.hdf5.plan.planned_elements import KeyOf, plan_elements
+from hsparse.format.hdf5.plan.planned_object import PlannedAttribute, PlannedDataset, plan_layout
+from hsparse.format.hdf5.plan.planned_structures import HeapPlan, PlannedMessage
+from hsparse.format.hdf5.plan.transcoded_chunk import (
+    check_convertible,
+    filters_in_file,
+    is_converted,
+    unwritten_size,
+)
+from hsparse.format.plan.grid import Grid
+from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of, shape_json
+from hsparse.model.ids import chunk_name
+from hsparse.model.layout import CHUNKED, layout_json
+from hsparse.model.vlen_array import VlenArray
+
+MOST_INDEX = 64 * 1024 * 1024
+"""The longest chunk index of a file, in bytes: it is made in one piece."""
+MOST_UNWRITTEN, MOST_UNWRITTEN_BYTES = 65_536, 2**30
+"""The most chunks that are made of nothing for a dataset, and their bytes."""
+BOOLEAN = {
+    "class": "H5T_ENUM",
+    "base": {"class": "H5T_INTEGER", "base": "H5T_STD_I8LE"},
+    "members": [{"name": "FALSE", "value": 0}, {"name": "TRUE", "value": 1}],
+}
+"""h5py's type of booleans."""
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetPlan:
+    """What a dataset adds to a file: the object, and pieces behind all headers; of `region` others bring the bytes."""
+
+    planned: PlannedDataset
+    pieces: tuple[Piece, ...] = ()
+    region: ChunkRegion | None = None
+
+
+def form_of(spec: ChunkSpec, file: FileForm, *, foreign: bool = False) -> ChunkForm:
+    """Say what a dataset's chunks are in a file; `foreign` as in `PlannedChunks`."""
+    if spec.sparse:
+        if file.layout is FileLayout.STOCK:
+            return ChunkForm.MADE
+        return ChunkForm.CONVERTED if is_converted(spec, file.revision) else ChunkForm.STORED
+    made = foreign or spec.structured or has_places(stored_type(spec.datatype.item))
+    made = made or (not spec.dims and bool(spec.filters[0]))
+    return ChunkForm.MADE if made else ChunkForm.STORED
+
+
+def plan_dataset(
+    record: Json,
+    chunks: PlannedChunks,
+    file: FileForm,
+    attributes: Sequence[PlannedAttribute],
+    heap: HeapPlan,
+    key_of: KeyOf,
+    committed: Key | None = None,
+    *,
+    ordered: bool = False,
+) -> DatasetPlan:
+    """Plan a dataset; its `chunks` have the sizes, and if they are structured the sections, that they have in the file.
+
+    `Unsupported` and `TooLarge` name what a file cannot have, and what to do.
+    """
+    spec = chunk_spec(record) if chunks.linked is None else chunks.linked.spec
+    stored = stored_type(spec.datatype.item)
+    form = form_of(spec, file, foreign=chunks.foreign)
+    form = form if chunks.linked is None else ChunkForm.LINKED
+    if spec.sparse:
+        chunks = chunks.take(chunks.defined > 0)
+    fill, places = _fill(spec, stored, heap, key_of)
+    key: Key = record["id"]
+    planned = PlannedDataset(
+        key,
+        stored,
+        shape_json(record["shape"]),
+        Addressed(b""),
+        fill,
+        attributes=attributes,
+        committed=committed,
+        ordered=ordered,
+        fill_places=places,
+    )
+    region = ChunkRegion.of((key, "chunks"), spec, form, chunks, file.revision)
+    if spec.sparse and file.layout is FileLayout.STRUCTURED:
+        return _structured(planned, record, region)
+    if form is ChunkForm.STORED and not spec.filters[0]:
+        _check_sizes(spec, chunks, stored)
+    region = ChunkRegion.of(region.key, spec, form, _completed(record, spec, chunks, key_of))
+    if _is_contiguous(record, spec, form) if chunks.linked is None else chunks.linked.contiguous:
+        return _contiguous(planned, record, region)
+    return _chunked(planned, record, region)
+
+
+def _contiguous(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
+    size = prod(dims_of(record["shape"]) or ()) * planned.type.size
+    message = plan_layout(Contiguous(None, size), region.key if region.size else None)
+    return DatasetPlan(replace(planned, layout=message), _data(region), region)
+
+
+def plan_defined(values: PlannedDataset, record: Json, chunks: PlannedChunks) -> DatasetPlan:
+    """Plan the booleans beside a sparse dataset: which of its elements are defined."""
+    spec = chunk_spec(record)
+    key = (values.key, "defined")
+    chunks = chunks.take(chunks.defined > 0).sized(prod(spec.dims))
+    planned = PlannedDataset(key, stored_type(BOOLEAN), values.shape, Addressed(b""))
+    return _chunked(planned, record, ChunkRegion.of((key, "chunks"), spec, ChunkForm.DEFINED, chunks))
+
+
+def check_made(spec: ChunkSpec, file: FileForm, most: int) -> None:
+    """Raise `TooLarge` where a chunk that is made of a stored one would have more than `most` bytes."""
+    nbytes = prod(spec.dims) * stored_type(spec.datatype.item).size
+    if form_of(spec, file) is ChunkForm.MADE and nbytes > most:
+        raise TooLarge(
+            f"A chunk of {spec.dataset} has {nbytes} bytes with all its elements; the limit is {most} "
+            "(max_request_size): ask for layout=structured, or make chunks smaller."
+        )
+
+
+def _completed(record: Json, spec: ChunkSpec, chunks: PlannedChunks, key_of: KeyOf) -> PlannedChunks:
+    """Return a dataset's chunks with those never written, where no library fills them in from the fill value.
+
+    That is so for an initializer, and for elements of variable length: libhdf5 puts these to a heap of the file, which
+    it cannot when the file is open for reading alone.
+    """
+    if not (spec.arange or (spec.datatype.is_vlen and spec.fill)):
+        return chunks
+    counts = Grid(dims_of(record["shape"]) or (), spec.dims).counts
+    missing = prod(counts) - len(chunks)
+    if not missing:
+        return chunks
+    size = unwritten_size(spec, key_of)
+    if missing <= MOST_UNWRITTEN and missing * size <= MOST_UNWRITTEN_BYTES:
+        return chunks.completed(counts, size)
+    if spec.arange:
+        raise TooLarge(
+            f"{spec.dataset} has an initializer, and {missing} chunks of {size} bytes that were never written; "
+            f"{MOST_UNWRITTEN} chunks and {MOST_UNWRITTEN_BYTES} bytes of such are made for a file."
+        )
+    return chunks
+
+
+def _check_sizes(spec: ChunkSpec, chunks: PlannedChunks, stored: StoredType) -> None:
+    """Raise `Corrupt` where an unfiltered chunk has not the size of its elements."""
+    wrong = np.flatnonzero(chunks.size != prod(spec.dims) * stored.size)
+    if len(wrong):
+        raise Corrupt(
+            f"The chunk {chunk_name(chunks.scaled[wrong[0]].tolist())} of {spec.dataset} has {chunks.size[wrong[0]]} "
+            f"bytes, not {prod(spec.dims) * stored.size}."
+        )
+
+
+def _fill(
+    spec: ChunkSpec, stored: StoredType, heap: HeapPlan, key_of: KeyOf
+) -> tuple[StoredFill, tuple[tuple[int, Key], ...]]:
+    """Return the fill value, and the places of addresses in it."""
+    if not spec.fill:
+        return ZEROS, ()
+    if spec.datatype.is_vlen:
+        found = plan_elements(stored, VlenArray.of([spec.fill]), heap, key_of)
+    else:
+        found = plan_elements(stored, np.frombuffer(spec.fill, np.uint8), heap, key_of)
+    return StoredFill(found.data), found.places
+
+
+def _is_contiguous(record: Json, spec: ChunkSpec, form: ChunkForm) -> bool:
+    """Say whether all elements are in one place: they are one chunk, unfiltered, and nobody asked for chunks."""
+    dims = dims_of(record["shape"]) or ()
+    if not dims:
+        return True
+    if spec.sparse or is_extensible(record["shape"]) or (spec.filters[0] and form is ChunkForm.STORED):
+        return False
+    return not prod(dims) or (spec.dims == dims and layout_json(record).get("class") != CHUNKED)
+
+
+def _chunked(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
+    """Plan chunks that HDF5 1.8 reads: with a version 1 B-tree."""
+    spec, chunks = region.spec, region.chunks
+    pipeline = spec.filters[0] if region.form in (ChunkForm.STORED, ChunkForm.LINKED) else ()
+    base = IndexLayout(
+        IndexKind.BTREE_V1,
+        spec.dims,
+        max_dims_of(record["shape"]),
+        planned.type.size,
+        bool(pipeline),
+        message_version=3,
+    )
+    if max(base.chunk_bytes, int(chunks.size.max(initial=0)) if pipeline else 0) >= 2**32:
+        raise TooLarge(f"A chunk of {spec.dataset} has more than 4 GiB, which no file can have.")
+    size = chunks.size if pipeline else np.full(len(chunks), base.chunk_bytes, np.uint64)
+    index = _planned_index(base, region)
+    pieces = _data(region)
+    key = None
+    if index.size:
+        key = (planned.key, "index")
+        make = partial(_make_index, index, region, size, key)
+        pieces = (Piece(key, index.size, make), *pieces)
+    message = plan_layout(Chunked(spec.dims, planned.type.size, ChunkIndex(BTREE_1, None)), key)
+    fill = replace(planned.fill, allocation=INCREMENTAL)
+    return DatasetPlan(replace(planned, layout=message, pipeline=pipeline, fill=fill), pieces, region)
+
+
+def _structured(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
+    """Plan structured chunks."""
+    spec = region.spec
+    check_convertible(spec)
+    pipelines = filters_in_file(spec)
+    limits = max_dims_of(record["shape"])
+    base = IndexLayout(
+        choose_index(dims_of(record["shape"]) or (), limits, spec.dims, message_version=5),
+        spec.dims,
+        limits,
+        planned.type.size,
+        any(pipelines),
+        len(pipelines),
+        region.revision,
+        message_version=5,
+    )
+    index = _planned_index(base, region)
+    pieces = _data(region)
+    key: Key | None = None
+    if base.kind is IndexKind.SINGLE:
+        key = region.key if len(region.chunks) else None
+        base = replace(
+            base, info=index_info(base, _sections(region, np.zeros(len(region.chunks), np.uint64)))
+        )
+    else:
+        base = replace(base, info=index_info(base))
+        if index.size:
+            key = (planned.key, "index")
+            pieces = (Piece(key, index.size, partial(_make_structured, index, region, key)), *pieces)
+    message = plan_structured_layout(StructuredLayout(base), key)
+    filters: tuple[PlannedMessage, ...] = ()
+    if any(pipelines):
+        body = Addressed(encode_section_pipelines(pipelines, base.revision))
+        filters = (PlannedMessage(MESSAGES[base.revision][0], body),)
+    fill = replace(planned.fill, allocation=INCREMENTAL)
+    return DatasetPlan(replace(planned, layout=message, messages=filters, fill=fill), pieces, region)
+
+
+def _planned_index(layout: IndexLayout, region: ChunkRegion) -> IndexPlan:
+    index = plan_index(layout, region.chunks.scaled)
+    if index.size > MOST_INDEX:
+        raise TooLarge(
+            f"The chunk index of {region.spec.dataset} would have {index.size} bytes; the limit is {MOST_INDEX}: make "
+            "chunks larger, or ask for layout=stock, where only chunks that there are count."
+        )
+    return index
+
+
+def _make_index(index: IndexPlan, region: ChunkRegion, size: Any, key: Key, address_of: AddressOf) -> bytes:
+    addresses = region.starts[:-1] + np.uint64(address_of(region.key))
+    # What was never written went through no filter.
+    skipped = (1 << len(region.spec.filters[0])) - 1 if index.layout.filtered else 0
+    linked = region.chunks.linked
+    mask = np.where(region.chunks.stored, 0 if linked is None else linked.mask, skipped).astype(np.uint32)
+    return index.encode(address_of(key), dense_records(region.chunks.scaled, addresses, size, mask))
+
+
+def _make_structured(index: IndexPlan, region: ChunkRegion, key: Key, address_of: AddressOf) -> bytes:
+    addresses = region.starts[:-1] + np.uint64(address_of(region.key))
+    return index.encode(address_of(key), _sections(region, addresses))
+
+
+def _sections(region: ChunkRegion, addresses: Any) -> ChunkRecords:
+    """Return the records of structured chunks at `addresses`."""
+    chunks = region.chunks
+    sizes, unfiltered, masks = (chunks.sections[:, :, column] for column in range(3))
+    offsets = np.cumsum(sizes, axis=1, dtype=np.uint64)[:, :-1]
+    none = np.zeros(len(chunks), np.uint32)
+    return ChunkRecords(
+        chunks.scaled, addresses, chunks.size, none, offsets, unfiltered, masks.astype(np.uint32)
+    )
+
+
+def _data(region: ChunkRegion) -> tuple[Piece, ...]:
+    return (Piece(region.key, region.size),) if region.size else ()

@@ -1,0 +1,80 @@
+"""The two layouts of a domain's file: for any HDF5 library, or with structured chunks as they are.
+
+How a domain is written as a file: in which layout, and what that layout leaves open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Self, TypeVar
+
+from hsparse.errors import BadRequest
+from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
+
+
+class FileLayout(StrEnum):
+    """How sparse datasets are written; all else is the same, and read by HDF5 1.8 and later."""
+
+    STOCK = "stock"
+    """As chunked datasets with a fill value, each with a dataset of booleans that says what is defined."""
+    STRUCTURED = "structured"
+    """As their structured chunks, which the library's prototype reads and others refuse, dataset by dataset."""
+
+
+Choice = TypeVar("Choice", bound=Enum)
+
+
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """A layout; the `revision` of its structured chunks; what sparse `matrices` become in the stock layout.
+
+    `BadRequest` for what the layout has not.
+    """
+
+    layout: FileLayout = FileLayout.STOCK
+    revision: FormatRevision = NEWEST
+    matrices: MatrixEncoding | None = None
+
+    def __post_init__(self) -> None:
+        if self.revision is not NEWEST and self.layout is not FileLayout.STRUCTURED:
+            raise BadRequest(
+                "revision says how structured chunks are written: it goes with layout=structured."
+            )
+        if self.matrices is not None and self.layout is not FileLayout.STOCK:
+            raise BadRequest("matrices are groups in layout=stock: leave one of the two out.")
+
+    @classmethod
+    def parse(
+        cls, layout: str | None = None, revision: str | None = None, matrices: str | None = None
+    ) -> Self:
+        """Make it from its names, each None or empty for the default; `BadRequest` for a name that is none."""
+        return cls(
+            _one_of("layout", layout, FileLayout) or FileLayout.STOCK,
+            _one_of("revision", revision, FormatRevision) or NEWEST,
+            _one_of("matrices", matrices, MatrixEncoding),
+        )
+
+    @property
+    def params(self) -> dict[str, str]:
+        """The parameters of a request for such a file, those with their default values left out but the layout."""
+        found = {"layout": self.layout.value}
+        if self.revision is not NEWEST:
+            found["revision"] = self.revision.value
+        if self.matrices is not None:
+            found["matrices"] = self.matrices.value
+        return found
+
+
+STOCK, STRUCTURED = FileForm(), FileForm(FileLayout.STRUCTURED)
+
+
+def _one_of(name: str, given: str | None, choices: type[Choice]) -> Choice | None:
+    if not given:
+        return None
+    try:
+        return choices(given)
+    except ValueError:
+        names = ", ".join(choice.value for choice in choices)
+        raise BadRequest(f"{name} must be one of {names}, not {given[:40]!r}.") from None

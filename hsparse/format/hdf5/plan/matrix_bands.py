@@ -1,0 +1,277 @@
+"""The elements of a matrix in row-major or column-major order, found by bands of its chunks.
+
+A band of a matrix: its elements in order, made of the chunks that it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt, Moved, TooLarge
+from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.chunk_rows import sections_of
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.hdf5.plan.matrix_encoding import index_type
+from hsparse.format.hdf5.plan.planned_chunks import Column, PlannedChunks
+from hsparse.format.kinds.sparse_chunk import open_sparse
+
+MOST_LINES = 2**32
+"""The most rows, or columns, that pointers are written for."""
+
+
+class MatrixPart(Enum):
+    """What one dataset of a matrix has."""
+
+    VALUES = "values"
+    ALONG = "along"
+    """The coordinate that elements are in the order of first: their lines."""
+    ACROSS = "across"
+    """The other coordinate."""
+    POINTERS = "pointers"
+    """How many elements are before each line, and at the end all of them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class MatrixBands:
+    """A matrix cut into bands: all chunks with the same scaled coordinate in dimension `axis`.
+
+    A line is a row, of `axis` 1 a column. `chunks` are in the order of bands, and in one of the other dimension.
+    `lines: (b,) uint64` is the first line of each band, `rows: (b + 1,) intp` its first chunk, and
+    `starts: (b + 1,) uint64` the number of elements before it; `weights: (b,) uint64` is the memory that it takes while
+    it is made, in bytes. Bands in which nothing is defined are left out.
+    """
+
+    spec: ChunkSpec
+    shape: tuple[int, int]
+    axis: int
+    chunks: PlannedChunks
+    lines: Column
+    rows: NDArray[np.intp]
+    starts: Column
+    weights: Column
+
+    @classmethod
+    def of(cls, spec: ChunkSpec, shape: tuple[int, int], axis: int, chunks: PlannedChunks) -> MatrixBands:
+        chunks = chunks.take(chunks.defined > 0)
+        chunks = chunks.take(np.lexsort((chunks.scaled[:, 1 - axis], chunks.scaled[:, axis])))
+        found, first = np.unique(chunks.scaled[:, axis], return_index=True)
+        rows = np.append(first, len(chunks)).astype(np.intp)
+        before = np.concatenate((np.zeros(1, np.uint64), np.cumsum(chunks.defined, dtype=np.uint64)))
+        lines, starts = found * np.uint64(spec.dims[axis]), before[rows]
+        none = np.zeros(0, np.uint64)
+        made = cls(spec, shape, axis, chunks, lines, rows, starts, none)
+        return replace(made, weights=_weights(made))
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return int(self.starts[-1])
+
+    @property
+    def index(self) -> np.dtype[Any]:
+        """The type of indices and pointers."""
+        return index_type(self.shape, self.count)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        columns = (self.lines, self.rows, self.starts, self.weights)
+        return self.chunks.nbytes + sum(column.nbytes for column in columns)
+
+    def width(self, part: MatrixPart) -> int:
+        """Return the bytes of one entry."""
+        return self.spec.dtype.itemsize if part is MatrixPart.VALUES else self.index.itemsize
+
+    def entries(self, part: MatrixPart) -> int:
+        """Return the number of entries."""
+        return self.shape[self.axis] + 1 if part is MatrixPart.POINTERS else self.count
+
+    def bands_of(self, part: MatrixPart, first: int, last: int) -> range:
+        """Return the bands that must be read for the entries from `first` to before `last`."""
+        if first >= last:
+            return range(0)
+        if part is MatrixPart.POINTERS:
+            # The pointer to a band's first line is known without it.
+            step = self.spec.dims[self.axis]
+            begin = int(np.searchsorted(self.lines, np.uint64(first - step), "right")) if first >= step else 0
+            return range(begin, int(np.searchsorted(self.lines, np.uint64(last - 1))) if step > 1 else 0)
+        begin = int(np.searchsorted(self.starts, np.uint64(first), "right")) - 1
+        return range(begin, int(np.searchsorted(self.starts, np.uint64(last))))
+
+    def memory(self, part: MatrixPart, first: int, last: int, page: int) -> int:
+        """Return the memory that reading these entries takes, where bands of up to `page` bytes are made at once."""
+        found = self.bands_of(part, first, last)
+        weights = self.weights[found.start : found.stop]
+        return max(int(weights.max(initial=0)), min(page, int(weights.sum())))
+
+
+def _weights(bands: MatrixBands) -> Column:
+    """Return the memory that each band takes while it is made, in bytes."""
+    if not len(bands.lines):
+        return np.zeros(0, np.uint64)
+    size, index = bands.spec.dtype.itemsize, bands.index.itemsize
+    # Its lines, their order, and the other two columns twice: as chunks have them, and in order.
+    kept = (bands.starts[1:] - bands.starts[:-1]) * np.uint64(4 + 8 + 2 * (size + index))
+    stored = np.add.reduceat(bands.chunks.size, bands.rows[:-1])
+    largest = np.maximum.reduceat(bands.chunks.defined, bands.rows[:-1])
+    # A chunk as it is decoded: selection, offsets, coordinates and values.
+    decoded = largest * np.uint64(16 + 4 + 3 * 8 + 2 * size)
+    return (kept + stored + decoded).astype(np.uint64)
+
+
+def check_bands(bands: MatrixBands, most: int) -> None:
+    """Raise `TooLarge` where a band takes more than `most` bytes of memory."""
+    heaviest = int(bands.weights.max(initial=0))
+    if heaviest > most:
+        what, other = (("rows", "columns"), ("columns", "rows"))[bands.axis]
+        raise TooLarge(
+            f"The elements of {bands.spec.dims[bands.axis]} {what} of {bands.spec.dataset} are put in order together, "
+            f"which takes {heaviest} bytes of memory; the limit is {most} (answer_memory): ask for the form by "
+            f"{other}, or for none, or make chunks with fewer of these."
+        )
+
+
+def check_lines(bands: MatrixBands) -> None:
+    """Raise `TooLarge` where there are more lines than pointers are written for."""
+    if bands.shape[bands.axis] > MOST_LINES:
+        what, other = (("rows", "columns"), ("columns", "rows"))[bands.axis]
+        raise TooLarge(
+            f"{bands.spec.dataset} has {bands.shape[bands.axis]} {what}, and each would have a pointer; the limit is "
+            f"{MOST_LINES}: ask for the form by {other}, or for binsparse-coo."
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixColumn:
+    """One dataset of a matrix."""
+
+    bands: MatrixBands
+    part: MatrixPart
+
+    @property
+    def width(self) -> int:
+        return self.bands.width(self.part)
+
+    @property
+    def entries(self) -> int:
+        """The number of its elements."""
+        return self.bands.entries(self.part)
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.entries * self.width
+
+    def span(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the entries that have bytes from `start` to before `stop`."""
+        return start // self.width, -(-stop // self.width)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MadeBand:
+    """The elements of one band, by lines and then by the other coordinate.
+
+    `lines: (n,)` count from the band's first one, `across: (n,)` are the matrix's, `values: (n,)` bytes as in files.
+    """
+
+    lines: NDArray[Any]
+    across: NDArray[Any]
+    values: NDArray[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return self.lines.nbytes + self.across.nbytes + self.values.nbytes
+
+
+class BandMaker:
+    """One band on its way: `add` is given the stored bytes of all its chunks, in their order."""
+
+    def __init__(self, bands: MatrixBands, band: int) -> None:
+        self._bands = bands
+        self._row = int(bands.rows[band])
+        self._first = int(bands.lines[band])
+        count = int(bands.starts[band + 1] - bands.starts[band])
+        # Sorting 16 bits takes time in proportion to their number.
+        self._lines = np.empty(count, np.min_scalar_type(bands.spec.dims[bands.axis] - 1))
+        self._across = np.empty(count, bands.index)
+        self._values = np.empty(count, f"V{bands.spec.dtype.itemsize}")
+        self._have = 0
+
+    def add(self, data: Buffer) -> None:
+        """Add the next chunk; `Corrupt` when its bytes do not decode, `Moved` where the extent is shrinking."""
+        bands, row = self._bands, self._row
+        spec, axis, shape = bands.spec, bands.axis, bands.shape
+        try:
+            chunk = open_sparse(
+                data, sections_of(bands.chunks.sections[row]), spec.dims, spec.dtype, spec.filters
+            )
+        except Corrupt as error:
+            raise Corrupt(f"A chunk of {spec.dataset} is corrupt: {error.message}") from error
+        stop = self._have + len(chunk.offsets)
+        if len(chunk.offsets) != int(bands.chunks.defined[row]):
+            raise AssertionError(
+                f"A chunk of {spec.dataset} has {len(chunk.offsets)} elements, not as planned."
+            )
+        places = np.divmod(chunk.offsets, np.uint32(spec.dims[1]))
+        begin = int(bands.chunks.scaled[row, 1 - axis]) * spec.dims[1 - axis]
+        lines, across = places[axis], places[1 - axis].astype(np.int64) + begin
+        if self._first + int(lines.max()) >= shape[axis] or int(across.max()) >= shape[1 - axis]:
+            raise Moved(f"{spec.dataset} has elements outside of its extent: it is being made smaller.")
+        self._lines[self._have : stop] = lines
+        self._across[self._have : stop] = across
+        self._values[self._have : stop] = np.frombuffer(byte_view(chunk.values), self._values.dtype)
+        self._row, self._have = row + 1, stop
+
+    def finish(self) -> MadeBand:
+        """Return the band once all chunks were added."""
+        # Chunks and their elements are in order of the other coordinate already, so that a stable sort keeps it.
+        order = np.argsort(self._lines, kind="stable")
+        lines, self._lines = self._lines[order], self._lines[:0]
+        across, self._across = self._across[order], self._across[:0]
+        values, self._values = self._values[order], self._values[:0]
+        return MadeBand(lines, across, values)
+
+
+def column_bytes(
+    bands: MatrixBands, band: int, made: MadeBand, part: MatrixPart, first: int, last: int
+) -> Buffer:
+    """Return the entries of values or indices from `first` to before `last`, as a file has them.
+
+    They are numbers in the matrix; what is not in the band is left out.
+    """
+    begin = int(bands.starts[band])
+    inside = slice(max(0, first - begin), max(0, last - begin))
+    if part is MatrixPart.VALUES:
+        return byte_view(made.values[inside])
+    if part is MatrixPart.ACROSS:
+        return byte_view(made.across[inside])
+    along = made.lines[inside].astype(bands.index) + bands.index.type(int(bands.lines[band]))
+    return byte_view(along)
+
+
+def known_pointers(bands: MatrixBands, first: int, last: int) -> NDArray[np.int64]:
+    """Return the pointers from `first` to before `last`, without what lines of their own band have before them."""
+    numbers = np.arange(first, last, dtype=np.uint64)
+    band = np.searchsorted(bands.lines, numbers, "right").astype(np.int64) - 1
+    step = np.uint64(bands.spec.dims[bands.axis])
+    behind = np.zeros(len(numbers), np.int64)
+    found = band >= 0
+    behind[found] = numbers[found] - bands.lines[band[found]] >= step
+    return bands.starts[np.maximum(band, 0) + behind].astype(np.int64)
+
+
+def add_pointers(
+    bands: MatrixBands, band: int, made: MadeBand, pointers: NDArray[np.int64], first: int
+) -> None:
+    """Add a band's elements to `pointers`, which are those from `first` on, of lines in it."""
+    begin, step = int(bands.lines[band]), bands.spec.dims[bands.axis]
+    low, high = max(first, begin + 1), min(first + len(pointers), begin + step)
+    if low < high:
+        lines = np.arange(low - begin, high - begin, dtype=made.lines.dtype)
+        pointers[low - first : high - first] += np.searchsorted(made.lines, lines)

@@ -1,0 +1,131 @@
+"""A sparse dataset's part of a planned file where it is a group with the matrix's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from hsparse.format.chunk_spec import chunk_spec
+from hsparse.format.hdf5.addressed import AddressOf, Key
+from hsparse.format.hdf5.messages.file_type import StoredType, stored_type
+from hsparse.format.hdf5.messages.fill_value_message import ZEROS, StoredFill
+from hsparse.format.hdf5.messages.layout_message import Contiguous
+from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.plan.matrix_bands import MatrixBands, MatrixColumn, MatrixPart, check_lines
+from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
+from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
+from hsparse.format.hdf5.plan.planned_object import (
+    LeadsTo,
+    PlannedAttribute,
+    PlannedDataset,
+    PlannedGroup,
+    PlannedLink,
+    PlannedObject,
+    plan_layout,
+)
+from hsparse.model.dataspace import dims_of
+
+ANNDATA_NAMES = {
+    MatrixPart.VALUES: "data",
+    MatrixPart.ACROSS: "indices",
+    MatrixPart.POINTERS: "indptr",
+}
+COMPRESSED_NAMES = {
+    MatrixPart.VALUES: "values",
+    MatrixPart.ACROSS: "indices_1",
+    MatrixPart.POINTERS: "pointers_to_1",
+}
+LISTED_NAMES = {
+    MatrixPart.VALUES: "values",
+    MatrixPart.ALONG: "indices_0",
+    MatrixPart.ACROSS: "indices_1",
+}
+FILL = "fill_value"
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixPlan:
+    """What a matrix adds to a file: objects, pieces behind all headers, and by their keys the columns in them."""
+
+    objects: tuple[PlannedObject, ...]
+    pieces: tuple[Piece, ...]
+    columns: dict[Key, MatrixColumn]
+
+
+def plan_bands(record: Json, chunks: PlannedChunks, encoding: MatrixEncoding) -> MatrixBands:
+    """Return the elements of a dataset that `encoding` fits, in the order that it has them in.
+
+    `TooLarge` where it would have too many pointers.
+    """
+    rows, columns = dims_of(record["shape"]) or ()
+    bands = MatrixBands.of(chunk_spec(record), (rows, columns), encoding.axis, chunks)
+    if encoding.kind != "coo":
+        check_lines(bands)
+    return bands
+
+
+def plan_matrix(
+    record: Json,
+    bands: MatrixBands,
+    encoding: MatrixEncoding,
+    attributes: Sequence[PlannedAttribute],
+    committed: Key | None = None,
+    *,
+    ordered: bool = False,
+) -> MatrixPlan:
+    """Plan the group of a matrix; it has the dataset's key."""
+    key, spec = record["id"], bands.spec
+    values = stored_type(spec.datatype.item)
+    index = stored_type("H5T_STD_I32LE" if bands.index.itemsize == 4 else "H5T_STD_I64LE")
+    # A reader that knows nothing of fill values ignores it; an import has it again.
+    fill = StoredFill(spec.fill) if spec.fill else ZEROS
+    arrays: list[PlannedDataset] = []
+    pieces: list[Piece] = []
+    columns: dict[Key, MatrixColumn] = {}
+    names = _names(encoding)
+    for part, name in names.items():
+        column, place = MatrixColumn(bands, part), (key, name, "data")
+        if part is MatrixPart.VALUES:
+            arrays.append(_array((key, name), values, column.entries, place, fill, committed))
+        else:
+            arrays.append(_array((key, name), index, column.entries, place))
+        if column.size:
+            pieces.append(Piece(place, column.size))
+            columns[place] = column
+    titles = list(names.values())
+    if encoding.is_binsparse and any(spec.fill):
+        titles.append(FILL)
+        place = (key, FILL, "data")
+        arrays.append(_array((key, FILL), values, 1, place, committed=committed))
+        pieces.append(Piece(place, len(spec.fill), partial(_constant, spec.fill)))
+    links = [PlannedLink(title, LeadsTo(one.key)) for title, one in zip(titles, arrays, strict=True)]
+    group = PlannedGroup(key, links, attributes, ordered)
+    return MatrixPlan((group, *arrays), tuple(pieces), columns)
+
+
+def _array(
+    key: Key,
+    stored: StoredType,
+    count: int,
+    place: Key,
+    fill: StoredFill = ZEROS,
+    committed: Key | None = None,
+) -> PlannedDataset:
+    """Return a dataset of `count` elements in one piece at `place`."""
+    size = count * stored.size
+    shape = {"class": "H5S_SIMPLE", "dims": [count]}
+    layout = plan_layout(Contiguous(None, size), place if size else None)
+    return PlannedDataset(key, stored, shape, layout, fill, committed=committed)
+
+
+def _names(encoding: MatrixEncoding) -> dict[MatrixPart, str]:
+    if not encoding.is_binsparse:
+        return ANNDATA_NAMES
+    return LISTED_NAMES if encoding.kind == "coo" else COMPRESSED_NAMES
+
+
+def _constant(data: bytes, address_of: AddressOf) -> bytes:
+    return data

@@ -1,0 +1,227 @@
+"""The chunks that a planned file has of a dataset: where they are in the dataset, and of which state.
+
+The part of a planned file where the chunks of one dataset are, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.format.chunk_map import digests
+from hsparse.format.chunk_rows import UNFILTERED, ChunkRows
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.hdf5.addressed import Key
+from hsparse.format.hdf5.chunk_indexes.chunk_records import sort_rows
+from hsparse.format.hdf5.plan.file_plan import ALIGNMENT
+from hsparse.model.file_backed import BackingFile
+
+Column = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkedPlaces:
+    """Where the pieces of a dataset are whose data stays in another file: `offset: (n,)` in `file`, in bytes.
+
+    `spec` has the dimensions of the pieces and the filters that they went through, `mask: (n,)` which were skipped.
+    `contiguous` says that the pieces are one run of elements, cut anywhere.
+    """
+
+    file: BackingFile
+    spec: ChunkSpec
+    offset: Column
+    mask: NDArray[np.uint32]
+    contiguous: bool = False
+
+    def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> LinkedPlaces:
+        """Return the places of some pieces, numbers or booleans."""
+        return replace(self, offset=self.offset[places], mask=self.mask[places])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedChunks:
+    """Stored chunks in row-major order of `scaled: (n, rank) uint64`.
+
+    `digest: (n,) uint64` is of each object's etag (`hsparse.format.chunk_map`), `size: (n,) uint64` the bytes that the
+    chunk takes in the file, with what only it refers to. `sections: (n, k, 3)` and `defined: (n,)` are as in
+    `ChunkRows`. `stored: (n,) bool` is False of chunks that have no object: those are the fill value's. `foreign` says
+    that chunks are compressed as HSDS does it (`hsparse.format.filters.hsds`), which no file can have.
+
+    `linked` are the places of chunks that stay in another file; their digests are 0.
+    """
+
+    scaled: Column
+    digest: Column
+    size: Column
+    sections: Column
+    defined: Column
+    stored: NDArray[np.bool_]
+    foreign: bool = False
+    linked: LinkedPlaces | None = None
+
+    @classmethod
+    def linked_to(cls, places: LinkedPlaces, scaled: Column, size: Column) -> PlannedChunks:
+        """Return the pieces of a linked dataset, in row-major order of `scaled`, of `size` bytes each."""
+        none = np.zeros(len(size), np.uint64)
+        there = np.ones(len(size), np.bool_)
+        return cls(scaled, none, size, np.zeros((len(size), 0, 3), np.uint64), none, there, linked=places)
+
+    @classmethod
+    def of(cls, parts: Sequence[ChunkRows], rank: int) -> PlannedChunks:
+        """Return the chunks of all rows, of the sizes that they are stored in."""
+        rows = ChunkRows.joined(parts, rank)
+        found = cls(
+            rows.scaled,
+            digests(rows.etags).astype(np.uint64),
+            rows.size if not rows.sections.shape[1] else rows.sections[:, :, 0].sum(1, dtype=np.uint64),
+            rows.sections,
+            rows.defined,
+            np.ones(len(rows), np.bool_),
+        )
+        return found.take(sort_rows(rows.scaled) if rank else np.arange(len(rows)))
+
+    def __len__(self) -> int:
+        return len(self.digest)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the columns take."""
+        columns = [self.scaled, self.digest, self.size, self.sections, self.defined, self.stored]
+        if self.linked is not None:
+            columns += [self.linked.offset, self.linked.mask]
+        return sum(column.nbytes for column in columns)
+
+    def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> PlannedChunks:
+        """Return the chunks at `places`, numbers or booleans."""
+        return PlannedChunks(
+            self.scaled[places],
+            self.digest[places],
+            self.size[places],
+            self.sections[places],
+            self.defined[places],
+            self.stored[places],
+            self.foreign,
+            None if self.linked is None else self.linked.take(places),
+        )
+
+    def sized(self, size: Column | int) -> PlannedChunks:
+        """Return the chunks with other sizes in the file, in bytes: (n,), or one for all."""
+        return replace(self, size=np.full(len(self), size, np.uint64) if isinstance(size, int) else size)
+
+    def converted(self, sections: NDArray[np.uint64]) -> PlannedChunks:
+        """Return the chunks with other sections in the file, `(n, k, 3)`, and the sizes that follow from them."""
+        return replace(self, sections=sections, size=sections[:, :, 0].sum(1, dtype=np.uint64))
+
+    def completed(self, counts: tuple[int, ...], size: int) -> PlannedChunks:
+        """Return these and all others that a grid of `counts` chunks has, which take `size` bytes each."""
+        known = (
+            np.ravel_multi_index(tuple(self.scaled.astype(np.int64).T), counts)
+            if counts
+            else np.arange(len(self))
+        )
+        numbers = np.setdiff1d(np.arange(prod(counts)), known)
+        places = np.unravel_index(numbers, counts) if counts else ()
+        scaled = np.array(places, np.uint64).reshape(len(counts), len(numbers)).T
+        none = np.zeros(len(numbers), np.uint64)
+        order = np.argsort(np.concatenate((np.atleast_1d(known), numbers)), kind="stable")
+
+        def joined(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+            return np.concatenate((one, other))[order]
+
+        return PlannedChunks(
+            joined(self.scaled, scaled),
+            joined(self.digest, none),
+            joined(self.size, none + np.uint64(size)),
+            joined(self.sections, np.zeros((len(numbers), *self.sections.shape[1:]), np.uint64)),
+            joined(self.defined, none),
+            joined(self.stored, np.zeros(len(numbers), np.bool_)),
+            self.foreign,
+        )
+
+
+CONVERSION = 8
+"""Bytes that converting a chunk takes, for each byte of its unfiltered sections: elements are objects meanwhile."""
+
+
+class ChunkForm(Enum):
+    """What a chunk's bytes in the file are."""
+
+    STORED = "stored"
+    """Its stored bytes."""
+    LINKED = "linked"
+    """Bytes of the file that the dataset is linked to."""
+    CONVERTED = "converted"
+    """Its sections, with elements as files of the revision have them; `chunks.sections` are the file's."""
+    MADE = "made"
+    """Its elements as a file has them, unfiltered, and the heap collections they refer to."""
+    DEFINED = "defined"
+    """A boolean an element: is it defined?"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkRegion:
+    """The chunks of a dataset in the file's piece `key`; `starts: (n + 1,) uint64` are offsets in it, in bytes.
+
+    `revision` is that of the file's structured chunks.
+    """
+
+    key: Key
+    spec: ChunkSpec
+    form: ChunkForm
+    chunks: PlannedChunks
+    starts: Column
+    revision: FormatRevision = NEWEST
+
+    @classmethod
+    def of(
+        cls,
+        key: Key,
+        spec: ChunkSpec,
+        form: ChunkForm,
+        chunks: PlannedChunks,
+        revision: FormatRevision = NEWEST,
+    ) -> ChunkRegion:
+        """Lay out chunks, those that are made each at a multiple of 8 bytes, those that are stored end to end.
+
+        So a file that is put together of stored chunks needs nothing between them.
+        """
+        gap = np.uint64(1 if form is ChunkForm.STORED else ALIGNMENT)
+        ends = np.cumsum(chunks.size + -chunks.size % gap, dtype=np.uint64)
+        return cls(key, spec, form, chunks, np.concatenate((np.zeros(1, np.uint64), ends)), revision)
+
+    @property
+    def size(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return self.starts.nbytes + self.chunks.nbytes
+
+    def weights(self, rows: range) -> Column:
+        """Return the bytes that making or checking each chunk takes, roughly, but for what is read of it."""
+        sizes = self.chunks.size[rows.start : rows.stop]
+        if self.form in (ChunkForm.CONVERTED, ChunkForm.DEFINED):
+            found = self.chunks.sections[rows.start : rows.stop, :, UNFILTERED].sum(1, dtype=np.uint64)
+            found = found * np.uint64(CONVERSION) if self.form is ChunkForm.CONVERTED else found + sizes
+        elif self.form is ChunkForm.LINKED and self.spec.filters[0]:
+            found = np.full(len(sizes), prod(self.spec.dims) * self.spec.dtype.itemsize, np.uint64)
+        else:
+            return sizes
+        largest: Column = np.maximum(sizes, found)
+        return largest
+
+    def rows(self, start: int, stop: int) -> range:
+        """Return the chunks that have bytes from `start` to before `stop`, offsets in the piece."""
+        if start >= stop:
+            return range(0)
+        first = int(np.searchsorted(self.starts, np.uint64(start), "right")) - 1
+        last = int(np.searchsorted(self.starts, np.uint64(stop), "left"))
+        return range(first, min(last, len(self.chunks)))

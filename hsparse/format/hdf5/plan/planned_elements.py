@@ -1,0 +1,142 @@
+"""Elements as hsparse has them, to elements of a file that is planned.
+
+The way back from `hsparse.format.hdf5.parse.parsed_elements`: gaps are filled with zeros, parts of variable length go to
+a global heap, and references become addresses.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hsparse.errors import Unsupported
+from hsparse.format.buffer import byte_view
+from hsparse.format.hdf5.addressed import Addressed, Key, address_to
+from hsparse.format.hdf5.messages.file_type import OBJECT, StoredType, dims_of_array, is_plain
+from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.selections.serialized_selection import ALL, encode_blocks, encode_points, encode_simple
+from hsparse.model.element import element_of
+from hsparse.model.json_values import Values
+from hsparse.model.region_reference import region_json
+from hsparse.model.vlen_array import VlenArray
+
+KeyOf: TypeAlias = Callable[[str], Key | None]
+"""Returns the planned object that a reference (`datasets/d-...`) leads to, None where it leads nowhere."""
+REFERENCE = 48
+"""Bytes of an object reference in hsparse."""
+COUNT = 4
+
+
+def plan_elements(stored: StoredType, values: Values, heap: HeapPlan, key_of: KeyOf) -> Addressed:
+    """Return the elements' bytes in a file, of `values` of the type `stored.item`.
+
+    Raises `Unsupported` for a type that hsparse has not and a reference to a region that cannot be written.
+    """
+    data = values.heap.data if isinstance(values, VlenArray) else byte_view(values)
+    if is_plain(stored):
+        return Addressed(bytes(data))
+    count = values.size if isinstance(values, VlenArray) else len(data) // element_of(stored.item).min_size
+    writing = _Writing(heap, key_of, data)
+    result = bytearray(count * stored.size)
+    for number in range(count):
+        writing.put(stored, result, number * stored.size)
+    return Addressed(bytes(result), tuple(writing.places))
+
+
+@dataclass(slots=True)
+class _Writing:
+    """Elements read from `data` at `at`; `places` are those of addresses in what is written.
+
+    `known` says of types, by their identity, whether they are plain: it is asked for each part of each element.
+    """
+
+    heap: HeapPlan
+    key_of: KeyOf
+    data: memoryview
+    at: int = 0
+    places: list[tuple[int, Key]] = field(default_factory=list)
+    known: dict[int, bool] = field(default_factory=dict)
+
+    def is_plain(self, stored: StoredType) -> bool:
+        found = self.known.get(id(stored))
+        if found is None:
+            found = self.known[id(stored)] = is_plain(stored)
+        return found
+
+    def put(self, stored: StoredType, out: bytearray, place: int) -> None:
+        """Write the next part at `place` of `out`."""
+        item = stored.item
+        kind = item["class"]
+        if self.is_plain(stored):
+            out[place : place + stored.size] = self.take(stored.size)
+        elif kind == "H5T_COMPOUND":
+            for part, offset in zip(stored.parts, stored.offsets, strict=True):
+                self.put(part, out, place + offset)
+        elif kind == "H5T_ARRAY":
+            (base,) = stored.parts
+            for number in range(prod(dims_of_array(item))):
+                self.put(base, out, place + number * base.size)
+        elif kind == "H5T_REFERENCE" and item["base"] == OBJECT:
+            name = bytes(self.take(REFERENCE)).rstrip(b"\0").decode()
+            key = self.key_of(name) if name else None
+            self.places += [] if key is None else [(place, key)]
+        else:
+            self.put_run(stored, out, place)
+
+    def put_run(self, stored: StoredType, out: bytearray, place: int) -> None:
+        """Write the place of a sequence, text or region reference, and what it has to the heap."""
+        run = self.take(int.from_bytes(self.take(COUNT), "little"))
+        if stored.item["class"] == "H5T_REFERENCE":
+            found = self.region(bytes(run))
+        elif not stored.parts:
+            found = Addressed(bytes(run))
+        else:
+            found = self.sequence(stored.parts[0], run)
+        if not found.data and (stored.parts or stored.item["class"] == "H5T_REFERENCE"):
+            return  # text has an object though it is empty: without one it would be no text at all, NULL
+        if stored.item["class"] != "H5T_REFERENCE":
+            size = stored.parts[0].size if stored.parts else 1
+            struct.pack_into("<I", out, place, len(found.data) // size)
+            place += COUNT
+        key, number = self.heap.add(found)
+        self.places.append((place, key))
+        struct.pack_into("<I", out, place + 8, number)
+
+    def sequence(self, base: StoredType, run: memoryview) -> Addressed:
+        if self.is_plain(base):
+            return Addressed(bytes(run))
+        inner = _Writing(self.heap, self.key_of, run, known=self.known)
+        out = bytearray()
+        while inner.at < len(run):
+            out += bytes(base.size)
+            inner.put(base, out, len(out) - base.size)
+        return Addressed(bytes(out), tuple(inner.places))
+
+    def region(self, data: bytes) -> Addressed:
+        """Return what a region reference has in the heap: the dataset's address, and the selection."""
+        try:
+            value = region_json(data)
+            key = None if value is None else self.key_of(f"datasets/d-{value['id']}")
+            return Addressed(b"") if key is None else Addressed.join((address_to(key), _selection(value)))
+        except ValueError as error:
+            raise Unsupported(f"A region reference cannot be written: {error}.") from error
+
+    def take(self, size: int) -> memoryview:
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+
+def _selection(value: dict[str, Any]) -> Addressed:
+    """Return a selection in the encodings that every HDF5 library reads."""
+    selection = value.get("selection")
+    if not selection:
+        return Addressed(encode_simple(ALL))
+    numbers = np.array(selection, np.uint64)
+    if value.get("select_type") == "H5S_SEL_POINTS":
+        return Addressed(encode_points(list(numbers.T), version=1))
+    return Addressed(encode_blocks(numbers[:, 0], numbers[:, 1], version=1))

@@ -1,0 +1,232 @@
+"""Chunks of a planned file whose bytes are not those stored: elements as a file has them, made when asked for.
+
+Parts of variable length are in heap collections (H5.format.html, III.E) right behind the chunk's elements, so that a
+chunk and all it refers to are made of one stored object, and their size is known once that was read.
+
+Structured chunks whose elements a file has in another form than the store, made when they are asked for.
+
+The store has the heaps of the newest revision, and the names of objects in references; older revisions have another
+heap (`hsparse.format.structured.heap`), and files have addresses. The selection's section is the same everywhere.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.buffer import Buffer
+from hsparse.format.chunk_rows import sections_of
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
+from hsparse.format.hdf5.messages.file_type import has_references, stored_type
+from hsparse.format.hdf5.messages.filter_pipeline_message import Pipelines
+from hsparse.format.hdf5.plan.file_plan import ALIGNMENT
+from hsparse.format.hdf5.plan.planned_chunks import Column, PlannedChunks
+from hsparse.format.hdf5.plan.planned_elements import KeyOf, plan_elements
+from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.kinds.dense import decode_dense
+from hsparse.format.kinds.sparse_chunk import open_sparse
+from hsparse.format.kinds.vlen_chunk import NAMES, decode_bare_vlen, decode_dense_vlen, open_sparse_vlen
+from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, build, open_chunk
+from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
+from hsparse.model.json_values import Values
+from hsparse.model.vlen_array import VlenArray, take
+
+HEAP = "collections of a chunk"
+"""The name of a chunk's own heap: no other key begins with it."""
+
+
+def made_size(spec: ChunkSpec, data: Buffer, sections: Column, key_of: KeyOf) -> int:
+    """Return the bytes that a chunk takes with its collections; `sections: (k, 3)` as in `ChunkRows`."""
+    return _laid_out_size(*_plan(spec, _values(spec, data, sections), key_of))
+
+
+def make_chunk(
+    spec: ChunkSpec, data: Buffer, sections: Column, address: int, address_of: AddressOf, key_of: KeyOf
+) -> bytes:
+    """Return a chunk's elements and its collections, in a file at `address`.
+
+    `Corrupt` when the stored bytes, `data`, do not decode.
+    """
+    elements, heap = _plan(spec, _values(spec, data, sections), key_of)
+    return _laid_out(elements, heap, address, address_of)
+
+
+def unwritten_size(spec: ChunkSpec, key_of: KeyOf) -> int:
+    """Return the bytes that a chunk takes to which nothing was written."""
+    return _laid_out_size(*_plan(spec, _unwritten(spec, (0,) * len(spec.dims)), key_of))
+
+
+def make_unwritten(
+    spec: ChunkSpec, scaled: tuple[int, ...], address: int, address_of: AddressOf, key_of: KeyOf
+) -> bytes:
+    """Return the elements of a chunk to which nothing was written, and its collections, in a file at `address`."""
+    elements, heap = _plan(spec, _unwritten(spec, scaled), key_of)
+    return _laid_out(elements, heap, address, address_of)
+
+
+def make_defined(spec: ChunkSpec, data: Buffer, sections: Column) -> bytes:
+    """Return a byte an element of a sparse chunk: 1 where it is defined."""
+    found = np.zeros(prod(spec.dims), np.uint8)
+    element = spec.datatype.element
+    parts = sections_of(sections)
+    if spec.datatype.is_vlen:
+        found[open_sparse_vlen(data, parts, spec.dims, element, spec.filters).offsets] = 1
+    else:
+        found[open_sparse(data, parts, spec.dims, spec.dtype, spec.filters).offsets] = 1
+    return found.tobytes()
+
+
+def _plan(spec: ChunkSpec, values: Values, key_of: KeyOf) -> tuple[Addressed, HeapPlan]:
+    heap = HeapPlan(HEAP)
+    return plan_elements(stored_type(spec.datatype.item), values, heap, key_of), heap
+
+
+def _laid_out_size(elements: Addressed, heap: HeapPlan) -> int:
+    collections = sum(piece.size for piece in heap.pieces())
+    return _aligned(len(elements.data)) + collections if collections else len(elements.data)
+
+
+def _laid_out(elements: Addressed, heap: HeapPlan, address: int, address_of: AddressOf) -> bytes:
+    pieces = list(heap.pieces())
+    places: dict[Key, int] = {}
+    end = address + _aligned(len(elements.data))
+    for piece in pieces:
+        places[piece.key] = end
+        end += piece.size
+
+    def find(key: Key) -> int:
+        place = places.get(key)
+        return address_of(key) if place is None else place
+
+    parts = [elements.filled(find)]
+    if pieces:
+        parts.append(bytes(-len(parts[0]) % ALIGNMENT))
+    for piece in pieces:
+        assert piece.make is not None
+        parts.append(piece.make(find))
+    return b"".join(parts)
+
+
+def _unwritten(spec: ChunkSpec, scaled: tuple[int, ...]) -> Values:
+    """Return the elements of a chunk to which nothing was written."""
+    if spec.datatype.is_vlen:
+        return take([VlenArray.of([bytes(spec.vlen_fill.heap)])], np.zeros(prod(spec.dims), np.intp))
+    return np.ascontiguousarray(np.broadcast_to(spec.fill_of(scaled), spec.dims))
+
+
+def _values(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
+    """Return all elements of a chunk, the fill value where none is defined."""
+    datatype = spec.datatype
+    try:
+        if spec.sparse:
+            return (
+                _filled_variable(spec, data, sections) if datatype.is_vlen else _filled(spec, data, sections)
+            )
+        if not datatype.is_vlen:
+            return decode_dense(data, spec.dims, datatype.element_dtype, spec.filters[0])
+        if spec.structured:
+            return decode_dense_vlen(data, spec.dims, datatype.element, spec.filters)
+        return decode_bare_vlen(data, spec.dims, datatype.element, spec.filters[0])
+    except Corrupt as error:
+        raise Corrupt(f"A chunk of {spec.dataset} is corrupt: {error.message}") from error
+
+
+def _filled(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
+    chunk = open_sparse(data, sections_of(sections), spec.dims, spec.dtype, spec.filters)
+    size = spec.dtype.itemsize
+    # As bytes: numpy would copy compounds field by field.
+    found = np.full(prod(spec.dims), spec.fill_value.view(f"V{size}"), f"V{size}")
+    found[chunk.offsets] = chunk.values.view(f"V{size}")
+    return found
+
+
+def _filled_variable(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
+    element = spec.datatype.element
+    chunk = open_sparse_vlen(data, sections_of(sections), spec.dims, element, spec.filters)
+    numbers = np.zeros(prod(spec.dims), np.intp)
+    numbers[chunk.offsets] = np.arange(1, len(chunk.offsets) + 1)
+    return take([VlenArray.of([bytes(spec.vlen_fill.heap)]), chunk.values], numbers)
+
+
+def _aligned(size: int) -> int:
+    return size + -size % ALIGNMENT
+
+
+def is_converted(spec: ChunkSpec, revision: FormatRevision) -> bool:
+    """Say whether a sparse dataset's chunks differ from those of a file of this revision."""
+    if spec.datatype.is_vlen:
+        return revision is not NEWEST
+    return has_references(stored_type(spec.datatype.item))
+
+
+def check_convertible(spec: ChunkSpec) -> None:
+    """Raise `Unsupported` where structured chunks cannot have the elements.
+
+    References of variable length are on a heap of the whole file, or would be addresses inside of a filtered heap.
+    """
+    if spec.datatype.is_vlen and has_references(stored_type(spec.datatype.item)):
+        raise Unsupported(
+            f"{spec.dataset} is sparse and has references to regions, or references beside parts of variable length, "
+            "for which structured chunks have no place: ask for layout=stock."
+        )
+
+
+def filters_in_file(spec: ChunkSpec) -> Pipelines:
+    """Return the pipelines of a sparse dataset's sections in a file.
+
+    References are not filtered: sizes must be known before addresses are.
+    """
+    if not spec.datatype.is_vlen and has_references(stored_type(spec.datatype.item)):
+        return spec.filters[0], ()
+    return spec.filters
+
+
+def referring_chunks(spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
+    """Return chunks of elements of fixed size with references, with the sizes and sections that a file has."""
+    nbytes = chunks.defined * np.uint64(stored_type(spec.datatype.item).size)
+    sections = chunks.sections.copy()
+    sections[:, 1] = np.stack((nbytes, nbytes, np.zeros_like(nbytes)), axis=1)
+    return chunks.converted(sections)
+
+
+def convert_chunk(
+    spec: ChunkSpec, data: Buffer, sections: Column, revision: FormatRevision, key_of: KeyOf
+) -> tuple[NDArray[np.uint64], Addressed]:
+    """Return a chunk's sections in a file, (k, 3) as in `ChunkRows`, and its bytes.
+
+    `data` and `sections` are those stored; `Corrupt` when they do not decode.
+    """
+    try:
+        if spec.datatype.is_vlen:
+            return _convert_heap(spec, data, sections, revision)
+        return _convert_references(spec, data, sections, key_of)
+    except Corrupt as error:
+        raise Corrupt(f"A chunk of {spec.dataset} is corrupt: {error.message}") from error
+
+
+def _convert_heap(
+    spec: ChunkSpec, data: Buffer, sections: Column, revision: FormatRevision
+) -> tuple[NDArray[np.uint64], Addressed]:
+    element = spec.datatype.element
+    selection, fixed, heap = open_chunk(data, sections_of(sections), METADATA_VL, spec.filters)
+    values = decode_elements(fixed, heap, element, NAMES)
+    made = build((selection, *encode_elements(values, element, revision)), METADATA_VL, spec.filters)
+    table = [(one.size, one.unfiltered, one.mask) for one in made.sections]
+    return np.array(table, np.uint64), Addressed(made.data)
+
+
+def _convert_references(
+    spec: ChunkSpec, data: Buffer, sections: Column, key_of: KeyOf
+) -> tuple[NDArray[np.uint64], Addressed]:
+    _, fixed = open_chunk(data, sections_of(sections), METADATA_FIXED, spec.filters)
+    values = np.frombuffer(fixed, np.uint8)
+    elements = plan_elements(stored_type(spec.datatype.item), values, HeapPlan(), key_of)
+    selection = Addressed(bytes(memoryview(data)[: int(sections[0, 0])]))
+    size = len(elements.data)
+    table = np.array([sections[0], (size, size, 0)], np.uint64)
+    return table, Addressed.join((selection, elements))

@@ -1,0 +1,146 @@
+"""Link messages, against libhdf5's.
+
+Link info and attribute info messages, against libhdf5's.
+
+Symbol table messages, against libhdf5's.
+
+Group info messages, against libhdf5's.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.hdf5.file_fields import Widths
+from hsparse.format.hdf5.messages.group_messages import (
+    ATTRIBUTE_INFO,
+    LINK_INFO,
+    DenseStorage,
+    External,
+    GroupInfo,
+    Hard,
+    Soft,
+    StoredLink,
+    UserDefined,
+    decode_dense,
+    decode_group_info,
+    decode_link,
+    decode_symbol_table,
+    encode_dense,
+    encode_group_info,
+    encode_link,
+    encode_symbol_table,
+)
+from tests.format.hdf5.plan_strategies import PATHS
+from tests.format.hdf5.sample_messages import messages, reader, same
+
+NAMES = PATHS | st.just("n" * 300) | st.just("n" * 70_000) | st.just("\udcff")
+TARGETS = (
+    st.builds(Hard, st.integers(0, 2**63))
+    | st.builds(Soft, PATHS)
+    | st.builds(External, PATHS, PATHS)
+    | st.builds(UserDefined, st.integers(65, 255), st.binary(max_size=20))
+)
+
+
+def decode(data: bytes) -> StoredLink:
+    return decode_link(reader(data), Widths())
+
+
+@given(st.builds(StoredLink, NAMES, TARGETS, st.none() | st.integers(0, 2**63)))
+def test_link_round_trip(link: StoredLink) -> None:
+    message = reader(encode_link(link))
+    assert decode_link(message, Widths()) == link
+    message.done("link")
+
+
+@pytest.mark.parametrize("track_order", [False, True])
+def test_links_of_libhdf5(track_order: bool) -> None:
+    found = messages(6, track_order)
+    links = [decode(data) for data in found]
+    assert {type(link.target) for link in links} == {Hard, Soft, External}
+    for data, link in zip(found, links, strict=True):
+        if not link.name.isascii():  # h5py says of all names that they are UTF-8
+            assert same(encode_link(link), data)
+    assert any(link.order is not None for link in links) == track_order
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\2\0\1a" + bytes(8), "version 2"),
+        (b"\1\x80\1a" + bytes(8), "flags 0x80"),
+        (b"\1\0\0" + bytes(8), "without a name"),
+        (b"\1\0\1a" + b"\xff" * 8, "to nowhere"),
+        (b"\1\x08\5\1a\0\0", "type 5"),
+        (b"\1\x08\x40\1a\3\0\0ab", "names no file and path"),
+        (b"\1\x10\2\1a" + bytes(8), "unknown character set"),
+        (b"\1\0\5ab", "ends inside its link's name"),
+    ],
+)
+def test_corrupt_link(data: bytes, words: str) -> None:
+    with pytest.raises(Corrupt, match=words):
+        decode(data)
+
+
+def test_what_no_message_can_say() -> None:
+    with pytest.raises(BadRequest, match="65535 bytes in a file, not 65536"):
+        encode_link(StoredLink("a", Soft("x" * 65536)))
+    with pytest.raises(BadRequest, match="zero character"):
+        encode_link(StoredLink("a\0", Soft("x")))
+
+
+@pytest.mark.parametrize(("kind", "width"), [(2, LINK_INFO), (0x15, ATTRIBUTE_INFO)])
+@pytest.mark.parametrize("track_order", [False, True])
+def test_info_of_libhdf5_round_trip(kind: int, width: int, track_order: bool) -> None:
+    found = messages(kind, track_order)
+    assert found
+    tracked = set()
+    for data in found:
+        storage = decode_dense(reader(data), Widths(), width)
+        tracked.add(storage.next_order is not None)
+        assert same(encode_dense(storage, width), data)
+    assert (True in tracked) == track_order
+
+
+def test_corrupt_dense_storage() -> None:
+    data = encode_dense(DenseStorage(1, 2), LINK_INFO)
+    with pytest.raises(Corrupt, match="version 1"):
+        decode_dense(reader(b"\1" + data[1:]), Widths(), LINK_INFO)
+    with pytest.raises(Corrupt, match="flags 4"):
+        decode_dense(reader(b"\0\4" + data[2:]), Widths(), LINK_INFO)
+
+
+def test_symbol_table_of_libhdf5() -> None:
+    found = messages(0x11)
+    assert found
+    for data in found:
+        assert encode_symbol_table(decode_symbol_table(reader(data), Widths())) == data
+
+
+def test_corrupt_symbol_table() -> None:
+    with pytest.raises(Corrupt, match="without a B-tree or heap"):
+        decode_symbol_table(reader(b"\xff" * 16), Widths())
+
+
+NUMBER = st.integers(0, 65535)
+
+
+def test_group_info_of_libhdf5() -> None:
+    found = messages(0x0A)
+    assert found
+    for data in found:
+        assert same(encode_group_info(decode_group_info(reader(data))), data)
+
+
+@given(st.builds(GroupInfo, NUMBER, NUMBER, NUMBER, NUMBER))
+def test_group_info_round_trip(info: GroupInfo) -> None:
+    assert decode_group_info(reader(encode_group_info(info))) == info
+
+
+def test_corrupt_group_info() -> None:
+    with pytest.raises(Corrupt, match="version 1"):
+        decode_group_info(reader(b"\1\0"))

@@ -1,0 +1,145 @@
+"""Elements of files that are damaged or odd; whole ones: `test_planned_elements`, libhdf5's: `test_stored_object`."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.messages.file_type import StoredType, stored_type
+from hsparse.format.hdf5.parse.parsed_elements import Target, read_elements
+from hsparse.format.hdf5.plan.file_plan import FilePlan
+from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
+from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.selections.axis import Span
+from hsparse.format.selections.serialized_selection import (
+    ALL,
+    NONE,
+    encode_points,
+    encode_regular,
+    encode_simple,
+)
+from hsparse.model.datatype import parse_type
+from hsparse.model.json_values import to_json
+from tests.format.hdf5.file_walk import FileBytes
+from tests.format.hdf5.plan_strategies import INT
+from tests.model.type_strategies import ID, OBJECT, REGION, text
+
+TEXT = text("H5T_VARIABLE")
+NUMBERS = {"class": "H5T_VLEN", "base": INT}
+TARGET = 0x60
+"""The address that every reference leads to."""
+
+
+def find(address: int) -> Target | None:
+    return Target("datasets/" + ID, (1000, 1000)) if address == TARGET else None
+
+
+class Heap:
+    """A file with a global heap of some objects."""
+
+    def __init__(self, *objects: bytes) -> None:
+        heap = HeapPlan()
+        for one in objects:
+            heap.add(Addressed(one))
+        plan: FilePlan = plan_file([PlannedGroup("root")], "root", heap.pieces())
+        self.source = FileBytes(plan.read(0, plan.size))
+        self.address = plan.address_of(("heap", 0))
+
+    def place(self, number: int, count: int | None = None) -> bytes:
+        """Return an element that has an object, of a sequence with its count."""
+        head = b"" if count is None else struct.pack("<I", count)
+        return head + struct.pack("<QI", self.address, number)
+
+    def read(self, stored: StoredType | Any, data: bytes, *dims: int) -> Any:
+        stored = stored if isinstance(stored, StoredType) else stored_type(stored)
+        values = self.source.run(read_elements(self.source.open(), stored, data, dims, find))
+        return to_json(values, parse_type(stored.item).element)
+
+
+def test_text_ends_at_a_zero() -> None:
+    heap = Heap(b"one\0two", b"three")
+    assert heap.read(TEXT, heap.place(1, 7) + heap.place(2, 3) + bytes(16), 3) == ["one", "thr", ""]
+
+
+def test_an_object_that_is_too_short() -> None:
+    heap = Heap(bytes(8))
+    assert heap.read(NUMBERS, heap.place(1, 2)) == [0, 0]
+    with pytest.raises(Corrupt, match="8 bytes; 3 elements of 4 need more"):
+        heap.read(NUMBERS, heap.place(1, 3))
+
+
+def test_an_object_that_is_not_there() -> None:
+    heap = Heap(b"one")
+    with pytest.raises(Corrupt, match="has no object 2"):
+        heap.read(TEXT, heap.place(2, 3))
+    with pytest.raises(Corrupt, match="global heap collection at address 0 has"):
+        heap.read(TEXT, struct.pack("<IQI", 3, 0, 1))
+
+
+def test_one_object_for_all_elements_is_no_more_than_the_file() -> None:
+    heap = Heap(bytes(100_000))
+    with pytest.raises(Corrupt, match="more bytes together than the file"):
+        heap.read(TEXT, heap.place(1, 100_000) * 100, 100)
+
+
+def test_each_collection_is_read_once() -> None:
+    heap = Heap(*(b"%d" % number for number in range(100)))
+    file = heap.source.open()
+    heap.source.steps = heap.source.bytes_read = 0
+    data = b"".join(heap.place(number, 1) for number in range(1, 101))
+    heap.source.run(read_elements(file, stored_type(TEXT), data, (100,), find))
+    assert heap.source.steps == 1
+    assert heap.source.bytes_read == 4096
+
+
+def test_references() -> None:
+    heap = Heap(b"")
+    data = struct.pack("<QQQQ", TARGET, 0, 2**64 - 1, 12345)
+    assert heap.read(OBJECT, data, 4) == ["datasets/" + ID, "", "", ""]
+
+
+def test_regions() -> None:
+    address = struct.pack("<Q", TARGET)
+    objects = [
+        address + encode_simple(ALL),
+        address + encode_points([np.array([1, 2]), np.array([3, 4])]),
+        address + encode_regular([Span(2, 1, 1, 3), Span(5, 1, 1, 1)]),
+        struct.pack("<Q", 12345) + encode_simple(ALL),
+    ]
+    heap = Heap(*objects)
+    uuid = {"id": ID[2:]}
+    assert heap.read(REGION, b"".join(map(heap.place, range(1, 5))) + bytes(12), 5) == [
+        uuid,
+        uuid | {"select_type": "H5S_SEL_POINTS", "selection": [[1, 3], [2, 4]]},
+        uuid | {"select_type": "H5S_SEL_HYPERSLABS", "selection": [[[2, 5], [4, 5]]]},
+        None,
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("selection", "error", "words"),
+    [
+        (encode_simple(NONE), Unsupported, "cannot be kept: .*Empty region"),
+        (encode_regular([Span(0, 2, 500, 1), Span(0, 2, 500, 1)]), Unsupported, "more than 65536 blocks"),
+        (encode_points([np.array([1000]), np.array([0])]), Corrupt, "coordinate 1000 in dimension 0"),
+        (b"\7" + bytes(20), Corrupt, "selection has type 7"),
+        (b"", Corrupt, "region reference ends inside its selection header"),
+    ],
+)
+def test_regions_that_are_refused(selection: bytes, error: type[Exception], words: str) -> None:
+    heap = Heap(struct.pack("<Q", TARGET) + selection)
+    with pytest.raises(error, match=words):
+        heap.read(REGION, heap.place(1))
+
+
+def test_places_of_another_size() -> None:
+    heap = Heap(b"one")
+    odd = StoredType(stored_type(TEXT).item, 20)
+    with pytest.raises(Corrupt, match="place of a heap object has 20 bytes"):
+        heap.read(odd, bytes(20))

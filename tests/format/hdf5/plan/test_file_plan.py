@@ -1,0 +1,59 @@
+"""Ranges of planned files."""
+
+from __future__ import annotations
+
+import pytest
+
+from hsparse.errors import BadRequest
+from hsparse.format.hdf5.messages.file_type import stored_type
+from hsparse.format.hdf5.messages.layout_message import Contiguous
+from hsparse.format.hdf5.plan.file_plan import FilePlan, Piece
+from hsparse.format.hdf5.plan.planned_object import (
+    LeadsTo,
+    PlannedDataset,
+    PlannedGroup,
+    PlannedLink,
+    plan_file,
+    plan_layout,
+)
+from tests.format.hdf5.plan_strategies import INT, number, simple, soft
+
+
+def test_any_range_is_served() -> None:
+    plan = plan_file([PlannedGroup("root", soft(20), [number("n", 1)])], "root")
+    whole = plan.read(0, plan.size)
+    assert len(whole) == plan.size
+    for start in range(0, plan.size, 37):
+        for stop in (start, start + 1, start + 100, plan.size + 5):
+            assert plan.read(start, stop) == whole[start:stop]
+
+
+def test_data_of_others_are_not_read() -> None:
+    stored = stored_type(INT)
+    objects = [
+        PlannedGroup("root", [PlannedLink("d", LeadsTo("d"))]),
+        PlannedDataset("d", stored, simple(10), plan_layout(Contiguous(0, 40), "data")),
+    ]
+    plan = plan_file(objects, "root", [Piece("data", 40)])
+    address = plan.address_of("data")
+    assert [(start, piece.key) for start, piece in plan.pieces_in(address, address + 8)] == [
+        (address, "data")
+    ]
+    assert len(plan.read(0, address)) == address
+    with pytest.raises(BadRequest, match="'data' are not in the plan"):
+        plan.read(0, plan.size)
+
+
+def test_pieces_are_aligned_and_in_order() -> None:
+    plan = FilePlan([Piece("a", 3, lambda _: b"abc"), Piece("b", 5, lambda of: bytes((of("a"),)) * 5)], "a")
+    assert (plan.address_of("a"), plan.address_of("b"), plan.size) == (48, 56, 61)
+    assert plan.read(48, 100) == b"abc" + bytes(5) + b"0" * 5
+    assert [piece.key for _, piece in plan.pieces_in(50, 57)] == ["a", "b"]
+    assert list(plan.pieces_in(51, 56)) == []
+
+
+def test_what_no_plan_can_be() -> None:
+    with pytest.raises(BadRequest, match="same key"):
+        FilePlan([Piece("a", 1), Piece("a", 1)], "a")
+    with pytest.raises(AssertionError, match="'a' has 3 bytes, 4 were planned"):
+        FilePlan([Piece("a", 4, lambda _: b"abc")], "a").read(48, 50)

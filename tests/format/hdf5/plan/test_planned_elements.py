@@ -1,0 +1,170 @@
+"""Elements written to a planned file and read again, here and by libhdf5."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.messages.file_type import stored_type
+from hsparse.format.hdf5.messages.layout_message import Contiguous
+from hsparse.format.hdf5.parse.parsed_elements import Target, read_elements
+from hsparse.format.hdf5.plan.planned_elements import plan_elements
+from hsparse.format.hdf5.plan.planned_object import (
+    LeadsTo,
+    PlannedAttribute,
+    PlannedDataset,
+    PlannedGroup,
+    PlannedLink,
+    plan_file,
+    plan_layout,
+)
+from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.model.attribute import check_name
+from hsparse.model.dataspace import dims_of
+from hsparse.model.datatype import parse_type
+from hsparse.model.json_values import from_json, to_json
+from tests.format.hdf5.file_walk import FileBytes, walk
+from tests.format.hdf5.h5py_judge import plain
+from tests.format.hdf5.plan_strategies import INT, attribute, simple, write
+from tests.model.type_strategies import ID, ITEMS, OBJECT, REGION, nested, text, values_of
+
+H5DUMP = shutil.which("h5dump")
+ONE_FILE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+KEYS = {"datasets/" + ID: "pointed"}
+EXTENT = (6, 8)
+
+
+def file_of(attributes: list[PlannedAttribute], heap: HeapPlan, path: Path) -> Path:
+    pointed = PlannedDataset("pointed", stored_type(INT), simple(*EXTENT), plan_layout(Contiguous(None, 192)))
+    root = PlannedGroup("root", [PlannedLink("pointed", LeadsTo("pointed"))], attributes)
+    return write(plan_file([root, pointed], "root", heap.pieces()), path)
+
+
+def read_back(path: Path) -> dict[str, Any]:
+    """Return the root's attributes as JSON."""
+    found = walk(path)
+    source = FileBytes(path.read_bytes())
+    pointed = found["/pointed"].header.address
+
+    def find(address: int) -> Target | None:
+        return Target("datasets/" + ID, EXTENT) if address == pointed else None
+
+    result = {}
+    for one in found["/"].attributes:
+        reads = read_elements(source.open(), one.type, one.data, dims_of(one.shape) or (), find)
+        result[one.name] = to_json(source.run(reads), parse_type(one.type.item).element)
+    return result
+
+
+@ONE_FILE
+@given(ITEMS, st.data(), st.lists(st.integers(0, 3), max_size=2).map(tuple))
+def test_values_come_back(tmp_path: Path, item: Any, data: st.DataObject, dims: tuple[int, ...]) -> None:
+    value = data.draw(nested(values_of(item), dims))
+    heap = HeapPlan()
+    path = file_of([attribute("a", item, value, dims, heap, dict(KEYS))], heap, tmp_path / "f.h5")
+    element = parse_type(item).element
+    assert read_back(path)["a"] == to_json(from_json(value, dims, element), element)
+    with h5py.File(path) as file:
+        assert file.attrs.get_id("a").shape == dims
+    if H5DUMP:  # h5py does not read every type, h5dump does
+        dumped = subprocess.run([H5DUMP, str(path)], capture_output=True, check=True, text=True)
+        assert not dumped.stderr
+
+
+def test_libhdf5_reads_the_same(tmp_path: Path) -> None:
+    string = text("H5T_VARIABLE")
+    deep = {
+        "class": "H5T_COMPOUND",
+        "fields": [
+            {"name": "s", "type": string},
+            {"name": "v", "type": {"class": "H5T_VLEN", "base": "H5T_STD_I32LE"}},
+            {"name": "r", "type": OBJECT},
+            {"name": "n", "type": "H5T_STD_I16LE"},
+        ],
+    }
+    reference = "datasets/" + ID
+    blocks = {"id": ID[2:], "select_type": "H5S_SEL_HYPERSLABS", "selection": [[[0, 1], [2, 5]]]}
+    points = {"id": ID[2:], "select_type": "H5S_SEL_POINTS", "selection": [[0, 3], [4, 1]]}
+    values: dict[str, tuple[Any, Any, tuple[int, ...]]] = {
+        "texts": (string, ["größe", "", "z" * 100_000], (3,)),
+        "compound": (deep, [["a", [1, 2, 3], reference, 4], ["", [], "", -5]], (2,)),
+        "object": (OBJECT, reference, ()),
+        "blocks": (REGION, [blocks, points, None], (3,)),
+        "many": (string, [str(number) for number in range(70_000)], (70_000,)),
+    }
+    heap = HeapPlan()
+    some = [attribute(check_name(name), *value, heap, dict(KEYS)) for name, value in values.items()]
+    path = file_of(some, heap, tmp_path / "f.h5")
+    back = read_back(path)
+    with h5py.File(path) as file:
+        uuid = "d" + file["pointed"].name
+        for name, (_, value, _) in values.items():
+            assert back[name] == value
+            found = plain(file.attrs[name], file)
+            if name in ("texts", "many"):
+                assert found == value
+        assert uuid
+        assert file[file.attrs["object"]].name == "/pointed"
+        first, second, null = file.attrs["blocks"]
+        assert h5py.h5r.get_region(first, file.id).get_select_hyper_blocklist().tolist() == [[[0, 1], [2, 5]]]
+        assert h5py.h5r.get_region(second, file.id).get_select_elem_pointlist().tolist() == [[0, 3], [4, 1]]
+        assert not null
+        row = file.attrs["compound"][0]
+        assert (row["s"], row["v"].tolist(), file[row["r"]].name, row["n"]) == (
+            b"a",
+            [1, 2, 3],
+            "/pointed",
+            4,
+        )
+        assert not file.attrs["compound"][1]["r"]
+
+
+def test_gaps_are_left_out_and_put_in() -> None:
+    dtype = np.dtype([("a", "<i2"), ("b", "<f8")])
+    item = {
+        "class": "H5T_COMPOUND",
+        "fields": [{"name": "a", "type": "H5T_STD_I16LE"}, {"name": "b", "type": "H5T_IEEE_F64LE"}],
+    }
+    packed = stored_type(item)
+    padded = type(packed)(packed.item, 32, packed.parts, (4, 16))
+    values = np.array([(1, 2.5), (3, 4.5)], dtype)
+    planned = plan_elements(padded, values, HeapPlan(), dict[str, str]().get)
+    expected = np.zeros(
+        2, {"names": ["a", "b"], "formats": ["<i2", "<f8"], "offsets": [4, 16], "itemsize": 32}
+    )
+    expected["a"], expected["b"] = values["a"], values["b"]
+    assert planned == Addressed(expected.tobytes())
+    source = FileBytes(bytes(1000))
+    file = walk_file(source)
+    found = source.run(read_elements(file, padded, planned.data, (2,), lambda _: None))
+    assert isinstance(found, np.ndarray)
+    assert found.tolist() == values.tolist()
+
+
+def walk_file(source: FileBytes) -> Any:
+    from_plan = plan_file([PlannedGroup("root")], "root")
+    data = from_plan.read(0, from_plan.size)
+    return FileBytes(data).open()
+
+
+def test_too_few_bytes() -> None:
+    source = FileBytes(bytes(1000))
+    with pytest.raises(Corrupt, match="7 bytes for 2 elements of 4"):
+        source.run(read_elements(walk_file(source), stored_type(INT), bytes(7), (2,), lambda _: None))
+
+
+def test_a_type_that_hsparse_has_not() -> None:
+    source = FileBytes(bytes(1000))
+    item = {"class": "H5T_INTEGER", "size": 2, "bits": 9, "properties": "00000c00"}
+    with pytest.raises(Unsupported, match="cannot be read"):
+        source.run(read_elements(walk_file(source), stored_type(item), bytes(4), (2,), lambda _: None))

@@ -1,0 +1,262 @@
+"""Files that were planned, as libhdf5 reads them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hsparse.errors import BadRequest
+from hsparse.format.filters.definition import Filter
+from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.messages.file_type import StoredType, stored_type
+from hsparse.format.hdf5.messages.fill_value_message import StoredFill
+from hsparse.format.hdf5.messages.group_messages import External, Soft, UserDefined
+from hsparse.format.hdf5.messages.layout_message import BTREE_1, Chunked, ChunkIndex, Compact, Contiguous
+from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.plan.planned_object import (
+    LeadsTo,
+    PlannedAttribute,
+    PlannedDataset,
+    PlannedDatatype,
+    PlannedGroup,
+    PlannedLink,
+    PlannedObject,
+    plan_file,
+    plan_layout,
+)
+from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from tests.format.hdf5.file_walk import walk
+from tests.format.hdf5.h5py_judge import compare
+from tests.format.hdf5.plan_strategies import (
+    INT,
+    SCALAR,
+    attribute,
+    int_bytes,
+    links,
+    number,
+    numbers,
+    simple,
+    soft,
+    write,
+)
+
+ONE_FILE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+COMPOUND = {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": INT}, {"name": "größe", "type": INT}]}
+
+
+def group(some: list[PlannedLink], ordered: bool = False) -> list[PlannedObject]:
+    return [PlannedGroup("root", some, ordered=ordered)]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_datasets(tmp_path: Path, version: int) -> None:
+    space, stored = simple(10), stored_type(INT)
+    data = Piece("data", 40, lambda _: int_bytes(*range(10)))
+    chunked = Chunked((4,), 4, ChunkIndex(BTREE_1, None))
+    growing = {**space, "maxdims": ["H5S_UNLIMITED"]}
+    datasets = [
+        PlannedDataset("contiguous", stored, space, plan_layout(Contiguous(0, 40), "data")),
+        PlannedDataset("compact", stored, space, plan_layout(Compact(int_bytes(*range(10))))),
+        PlannedDataset("empty", stored, space, plan_layout(Contiguous(None, 40)), StoredFill(int_bytes(7))),
+        PlannedDataset(
+            "chunked",
+            stored,
+            growing,
+            plan_layout(chunked),
+            StoredFill(int_bytes(9)),
+            (Filter(2, (4,)), Filter(1, (4,)), Filter(32000, (4, 261, 16)), Filter(32015, (3,))),
+        ),
+        PlannedDataset("null", stored, {"class": "H5S_NULL"}, plan_layout(Contiguous(None, 0))),
+        PlannedDataset("undefined", stored, SCALAR, plan_layout(Contiguous(None, 4)), StoredFill(None)),
+        PlannedDataset(
+            "typed", stored_type(COMPOUND), simple(2), plan_layout(Contiguous(None, 16)), committed="type"
+        ),
+        PlannedDatatype("type", stored_type(COMPOUND), [number("n", 5)]),
+    ]
+    root = PlannedGroup("root", [PlannedLink(str(one.key), LeadsTo(one.key)) for one in datasets])
+    path = write(plan_file([root, *datasets], "root", [data], version), tmp_path / "f.h5")
+    found = compare(path)
+    assert found["/type"].references == 2
+    with h5py.File(path) as file:
+        for name in ("contiguous", "compact"):
+            assert file[name][()].tolist() == list(range(10))
+        assert file["empty"][()].tolist() == [7] * 10
+        assert file["chunked"].chunks == (4,)
+        assert file["chunked"][()].tolist() == [9] * 10
+        assert file["chunked"].maxshape == (None,)
+        assert file["null"].shape is None
+        assert file["typed"].id.get_type().committed()
+        assert file["type"].attrs["n"] == 5
+
+
+@ONE_FILE
+@given(st.data(), st.booleans())
+def test_groups(tmp_path: Path, data: st.DataObject, ordered: bool) -> None:
+    keys = ["root", "one", "two"]
+    objects: list[PlannedObject] = [
+        PlannedGroup(key, data.draw(links(keys)), data.draw(numbers()), ordered) for key in keys
+    ]
+    objects[0] = PlannedGroup(
+        "root",
+        [
+            PlannedLink("\x011", LeadsTo("one")),
+            PlannedLink("\x022", LeadsTo("two")),
+            *soft(data.draw(st.integers(0, 12))),
+        ],
+        ordered=ordered,
+    )
+    path = write(plan_file(objects, "root"), tmp_path / "f.h5")
+    found = compare(path)
+    for key, name in (("one", "/\x011"), ("two", "/\x022")):
+        one = next(one for one in objects if one.key == key)
+        assert isinstance(one, PlannedGroup)
+        assert {link.name for link in found[name].links} == {link.name for link in one.links}
+        if ordered:
+            assert [link.name for link in found[name].links] == [link.name for link in one.links]
+            assert [some.name for some in found[name].attributes] == [some.name for some in one.attributes]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("count", [8, 9, 5000])
+def test_many_links_and_attributes(tmp_path: Path, count: int, ordered: bool) -> None:
+    objects = [PlannedGroup("root", soft(count), [number(f"a{at}", at) for at in range(count)], ordered)]
+    path = write(plan_file(objects, "root"), tmp_path / "f.h5")
+    found = compare(path)["/"]
+    assert (len(found.links), len(found.attributes)) == (count, count)
+
+
+@pytest.mark.parametrize("count", [60_001, 60_002])
+def test_an_index_of_several_leaves(tmp_path: Path, count: int) -> None:
+    path = write(plan_file(group(soft(count), ordered=True), "root"), tmp_path / "f.h5")
+    names = [link.name for link in soft(count)]
+    with h5py.File(path) as file:
+        assert list(file) == names
+        assert all(file.id.links.exists(name.encode()) for name in names[::97])
+    assert [link.name for link in walk(path)["/"].links] == names
+
+
+@pytest.mark.parametrize("count", [3, 20])
+def test_libhdf5_adds_to_what_was_planned(tmp_path: Path, count: int) -> None:
+    objects = [PlannedGroup("root", soft(count), [number(f"a{at}", at) for at in range(count)], True)]
+    path = write(plan_file(objects, "root"), tmp_path / "f.h5")
+    with h5py.File(path, "r+") as file:
+        for at in range(300):
+            file[f"new {at}"] = h5py.SoftLink("/y")
+            file.attrs[f"new {at}"] = at
+        del file[soft(1)[0].name]
+        del file.attrs["a1"]
+    found = compare(path)["/"]
+    assert (len(found.links), len(found.attributes)) == (count + 299, count + 299)
+
+
+@pytest.mark.parametrize(
+    "long", [[], [PlannedLink("n" * 60_000, Soft("p" * 60_000))]], ids=["compact", "dense"]
+)
+def test_other_links(tmp_path: Path, long: list[PlannedLink]) -> None:
+    some = [
+        PlannedLink("e", External("größe.h5", "/a/b")),
+        PlannedLink("u", UserDefined(200, b"abc")),
+        PlannedLink("long" * 200, Soft("p" * 5000)),
+        *long,
+    ]
+    path = write(plan_file(group(some), "root"), tmp_path / "f.h5")
+    assert {link.name: link.target for link in walk(path)["/"].links} == {
+        link.name: link.target for link in some
+    }
+    with h5py.File(path) as file:
+        assert file.get("e", getlink=True).filename == "größe.h5"
+        assert file.id.links.get_info(b"u").type == 200
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_large_attributes(tmp_path: Path, ordered: bool) -> None:
+    sizes = [8_000_000, 70_000, 16_383, 16_384, 10]
+    values = [np.arange(size, dtype="<i4") for size in sizes]
+    some = [
+        PlannedAttribute(f"a{size}", stored_type(INT), simple(size), Addressed(value.tobytes()))
+        for size, value in zip(sizes, values, strict=True)
+    ]
+    path = write(plan_file([PlannedGroup("root", (), some, ordered)], "root"), tmp_path / "f.h5")
+    with h5py.File(path) as file:
+        for size, value in zip(sizes, values, strict=True):
+            assert (file.attrs[f"a{size}"] == value).all()
+    found = {one.name: one.data for one in walk(path)["/"].attributes}
+    assert found == {one.name: one.data.data for one in some}
+    with h5py.File(path, "r+") as file:
+        del file.attrs["a70000"]
+        file.attrs["new"] = values[1]
+    assert {one.name for one in compare(path)["/"].attributes} == {one.name for one in some} - {"a70000"} | {
+        "new"
+    }
+
+
+def test_what_leads_nowhere() -> None:
+    with pytest.raises(BadRequest, match="leads to 'other', which is not in it"):
+        plan_file(group([PlannedLink("l", LeadsTo("other"))]), "root")
+    with pytest.raises(BadRequest, match="leads to 'root'"):
+        plan_file([], "root")
+    stored = stored_type(INT)
+    dataset = PlannedDataset("root", stored, simple(10), plan_layout(Contiguous(0, 40), "data"))
+    plan = plan_file([dataset], "root")
+    with pytest.raises(BadRequest, match="The file has no 'data'"):
+        plan.read(0, plan.size)
+
+
+def test_names_are_there_and_once() -> None:
+    for names in (["a", "b", "a"], [""]):
+        with pytest.raises(BadRequest, match="'root' has two links or attributes of one name"):
+            plan_file(group([PlannedLink(name, Soft("/")) for name in names]), "root")
+        with pytest.raises(BadRequest, match="'root' has two links or attributes of one name"):
+            plan_file([PlannedGroup("root", (), [number(name, 1) for name in names])], "root")
+
+
+def test_a_name_that_would_end_early() -> None:
+    with pytest.raises(BadRequest, match="zero character"):
+        plan_file(group([PlannedLink("a\0b", Soft("/"))]), "root")
+
+
+@pytest.mark.skipif(shutil.which("h5dump") is None, reason="h5dump is not installed")
+def test_h5dump_reads_all(tmp_path: Path) -> None:
+    heap = HeapPlan()
+    text = {
+        "class": "H5T_STRING",
+        "charSet": "H5T_CSET_UTF8",
+        "strPad": "H5T_STR_NULLTERM",
+        "length": "H5T_VARIABLE",
+    }
+    reference = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
+    keys = {"datasets/d-1": "d"}
+    some = [
+        attribute("text", text, ["one", "", "three"], (3,), heap, dict(keys)),
+        attribute("to", reference, "datasets/d-1", (), heap, dict(keys)),
+    ]
+    dataset = PlannedDataset(
+        "d", stored_type(INT), simple(2), plan_layout(Compact(int_bytes(41, 42))), attributes=some
+    )
+    root = PlannedGroup("root", [PlannedLink("d", LeadsTo("d")), *soft(5000)])
+    path = write(plan_file([root, dataset], "root", heap.pieces()), tmp_path / "f.h5")
+    dumped = subprocess.run(["h5dump", str(path)], capture_output=True, check=True, text=True)
+    assert not dumped.stderr
+    for words in ("(0): 41, 42", '"one", "", "three"', 'SOFTLINK "link 7919"', "DATASET"):
+        assert words in dumped.stdout
+    assert dumped.stdout.count("LINKTARGET") == 5000
+
+
+def test_members_keep_their_gaps(tmp_path: Path) -> None:
+    part = stored_type(INT)
+    item = {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": INT}, {"name": "b", "type": INT}]}
+    padded = StoredType(item, 24, (part, part), (4, 16))
+    data = np.zeros(2, {"names": ["a", "b"], "formats": ["<i4", "<i4"], "offsets": [4, 16], "itemsize": 24})
+    data["a"], data["b"] = [1, 2], [3, 4]
+    some = PlannedAttribute("padded", padded, simple(2), Addressed(data.tobytes()))
+    path = write(plan_file([PlannedGroup("root", (), [some])], "root"), tmp_path / "f.h5")
+    compare(path)
+    with h5py.File(path) as file:
+        assert file.attrs["padded"].tolist() == [(1, 3), (2, 4)]

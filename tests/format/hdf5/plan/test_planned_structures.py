@@ -1,0 +1,76 @@
+"""Headers that are planned, read again.
+
+Objects of variable length of a planned file.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from hsparse.errors import TooLarge
+from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.file_fields import Widths
+from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.heaps import read_global_heap
+from hsparse.format.hdf5.object_header import read_header
+from hsparse.format.hdf5.plan.file_plan import FilePlan, Piece
+from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
+from hsparse.format.hdf5.plan.planned_structures import FULL, HeapPlan, PlannedMessage, plan_header
+from tests.format.hdf5.file_walk import FileBytes
+
+
+@pytest.mark.parametrize("size", [0, 200, 60_000, 65_535])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_messages_come_back(size: int, ordered: bool) -> None:
+    messages = [
+        PlannedMessage(1, Addressed(bytes(size), ()), 4, 3),
+        PlannedMessage(5, Addressed(bytes(8), ((0, "a"),))),
+    ]
+    piece = plan_header("header", messages, attribute_order=ordered)
+    assert piece.make is not None
+    data = piece.make({"a": 96}.__getitem__)
+    assert len(data) == piece.size
+    header = FileBytes(data).run(read_header(StoredFile(len(data), 0, Widths(), 0, 2), 0))
+    found = [(message.kind, bytes(message.data), message.flags, message.order) for message in header.messages]
+    assert found == [
+        (1, bytes(size), 4, 3 if ordered else None),
+        (5, b"\x60" + bytes(7), 0, 0 if ordered else None),
+    ]
+    assert header.attribute_order == ordered
+
+
+def test_a_message_that_is_too_long() -> None:
+    with pytest.raises(TooLarge, match="0x01 has 65536 bytes; a file takes 65535"):
+        plan_header("header", [PlannedMessage(1, Addressed(bytes(65536)))])
+
+
+def test_objects_are_found_where_they_were_put() -> None:
+    heap = HeapPlan()
+    objects = [b"x" * (number % 300) for number in range(3000)] + [b"large" * FULL, b"last"]
+    places = [heap.add(Addressed(data)) for data in objects]
+    plan = plan_file([PlannedGroup("root")], "root", heap.pieces())
+    source = FileBytes(plan.read(0, plan.size))
+    file = source.open()
+    collections = {key for key, _ in places}
+    assert len(collections) > 3
+    found = {
+        key: source.run(read_global_heap(file.walk("heap"), plan.address_of(key))) for key in collections
+    }
+    assert [bytes(found[key][number]) for key, number in places] == objects
+    assert max(piece.size for piece in heap.pieces()) < 6 * FULL
+
+
+def test_many_small_objects_have_several_collections() -> None:
+    heap = HeapPlan("name")
+    numbers = [heap.add(Addressed(b""))[1] for _ in range(70_000)]
+    assert max(numbers) <= 65_535
+    assert all(piece.size <= FULL + 32 for piece in heap.pieces())
+
+
+def test_objects_may_have_addresses() -> None:
+    heap = HeapPlan()
+    key, number = heap.add(Addressed(bytes(8), ((0, "other"),)))
+    plan = FilePlan([*heap.pieces(), Piece("other", 8, lambda _: bytes(8))], "other")
+    start = plan.address_of(key) + 16 + 16
+    assert number == 1
+    assert int.from_bytes(plan.read(start, start + 8), "little") == plan.address_of("other")
