@@ -16,5 +16,5 @@ class FormatRevision(Enum):
     """What the HDF5 library's prototype writes and reads as of September 2026."""
 
 
-NEWEST = FormatRevision.LIB_2026_09
+NEWEST_REVISION = FormatRevision.LIB_2026_09
 """What is written unless another is asked for."""

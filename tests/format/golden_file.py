@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
-from hsparse.format.hdf5.chunk_indexes.index_registry import read_index
+from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
 from hsparse.format.hdf5.messages.filter_pipeline_message import (
     decode_section_pipelines,
     is_section_pipelines,
@@ -62,7 +62,7 @@ def golden_datasets(data: bytes) -> Iterator[GoldenDataset]:
         pipelines: Pipelines = ((),) * sections
         if filters is not None:
             pipelines = decode_section_pipelines(filters[1], sections)
-        records = run_reads(read_index(layout.index, extent, len(data)), fetch_from(data))
+        records = run_reads(read_chunk_index(layout.index, extent, len(data)), fetch_from(data))
         yield GoldenDataset(extent, found[8], layout, filters, pipelines, records)
 
 

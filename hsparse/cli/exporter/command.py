@@ -20,7 +20,7 @@ from hsparse.cli.target_file import check_target
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile
 from hsparse.errors import BadRequest
-from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 
@@ -52,7 +52,7 @@ def add_parser(
     parser.add_argument(
         "--revision",
         choices=[revision.value for revision in FormatRevision],
-        help=f"with --layout structured: the revision of the format (default: {NEWEST.value})",
+        help=f"with --layout structured: the revision of the format (default: {NEWEST_REVISION.value})",
     )
     parser.add_argument(
         "--matrices",

@@ -22,11 +22,11 @@ from hsparse.format.filters.pipeline import decode, encode
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_indexes.chunk_records import dense_records
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import plan_index
-from hsparse.format.hdf5.messages.file_type import has_places
-from hsparse.format.hdf5.messages.layout_message import BTREE_1, Chunked, ChunkIndex, Contiguous
-from hsparse.format.hdf5.plan.file_plan import Piece
-from hsparse.format.hdf5.plan.planned_chunks import Column
+from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index
+from hsparse.format.hdf5.messages.file_type import has_addresses
+from hsparse.format.hdf5.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
+from hsparse.format.hdf5.plan.file_plan import FilePiece
+from hsparse.format.hdf5.plan.planned_chunks import Uint64Column
 from hsparse.format.hdf5.plan.planned_object import plan_layout
 from hsparse.format.hdf5.plan.planned_structures import PlannedMessage
 from hsparse.format.plan.grid import Grid
@@ -63,7 +63,7 @@ class RefilteredDataset(ABC):
 
     pipeline: tuple[Filter, ...] = ()
     messages: tuple[PlannedMessage, ...] = ()
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[FilePiece, ...] = ()
 
     @property
     @abstractmethod
@@ -81,14 +81,14 @@ def refiltered(key: Key, data: StoredData, choice: FilterChoice) -> RefilteredDa
     Data in one piece becomes chunks where that is worth it: more than `SMALL` bytes, of elements without addresses.
     """
     dataset = data.dataset
-    if isinstance(dataset.layout, Chunked):
+    if isinstance(dataset.layout, ChunkedLayout):
         return StoredChunks(key, data, choice)
-    if not isinstance(dataset.layout, Contiguous):
+    if not isinstance(dataset.layout, ContiguousLayout):
         raise Unsupported(
             f"A layout of {type(dataset.layout).__name__} cannot be written with other filters."
         )
     large = prod(data.dims) * data.size > SMALL
-    if not choice.is_none and large and data.is_allocated and not has_places(dataset.type):
+    if not choice.is_none and large and data.is_allocated and not has_addresses(dataset.type):
         return NewChunks(key, data, choice)
     return OnePiece(key, data)
 
@@ -104,15 +104,15 @@ class OnePiece(RefilteredDataset):
     @property
     def layout(self) -> Addressed:
         place = self._place if self._data.is_allocated and self._size else None
-        return plan_layout(Contiguous(None, self._size), place)
+        return plan_layout(ContiguousLayout(None, self._size), place)
 
     def tasks(self, target: Target) -> Iterator[Task]:
         layout = self._data.dataset.layout
-        assert isinstance(layout, Contiguous)
+        assert isinstance(layout, ContiguousLayout)
         if not self._data.is_allocated or not self._size or layout.address is None:
             return
         target.places[self._place] = address = target.area.allocate(self._size)
-        if has_places(self._data.dataset.type):
+        if has_addresses(self._data.dataset.type):
             yield Task(
                 4 * self._size, self._size, partial(self._copy, target, layout.address, address, self._size)
             )
@@ -133,7 +133,7 @@ class _Chunks(RefilteredDataset):
     """Chunks of dimensions `dims` at `scaled: (n, rank)`, which get addresses, sizes and masks as they are written."""
 
     def __init__(
-        self, key: Key, data: StoredData, dims: tuple[int, ...], scaled: Column, choice: FilterChoice
+        self, key: Key, data: StoredData, dims: tuple[int, ...], scaled: Uint64Column, choice: FilterChoice
     ) -> None:
         self.data = data
         self.dims = dims
@@ -146,15 +146,15 @@ class _Chunks(RefilteredDataset):
         layout = IndexLayout(
             IndexKind.BTREE_V1, dims, limits, data.size, bool(self.pipeline), message_version=3
         )
-        self._index = plan_index(layout, scaled)
+        self._index = plan_chunk_index(layout, scaled)
         self._place: Key = (key, "index")
         if self._index.size:
-            self.pieces = (Piece(self._place, self._index.size, self._make_index),)
+            self.pieces = (FilePiece(self._place, self._index.size, self._make_index),)
 
     @property
     def layout(self) -> Addressed:
         place = self._place if self.pieces else None
-        return plan_layout(Chunked(self.dims, self.data.size, ChunkIndex(BTREE_1, None)), place)
+        return plan_layout(ChunkedLayout(self.dims, self.data.size, LayoutIndex(BTREE_1, None)), place)
 
     def put(self, target: Target, row: int, raw: Buffer) -> None:
         """Write the chunk at `row`, whose elements are `raw` in the file that is read."""
@@ -174,7 +174,7 @@ class StoredChunks(_Chunks):
 
     def __init__(self, key: Key, data: StoredData, choice: FilterChoice) -> None:
         assert data.records is not None
-        assert isinstance(data.dataset.layout, Chunked)
+        assert isinstance(data.dataset.layout, ChunkedLayout)
         super().__init__(key, data, data.dataset.layout.dims, data.records.scaled, choice)
 
     def tasks(self, target: Target) -> Iterator[Task]:
@@ -216,7 +216,7 @@ class NewChunks(_Chunks):
 
     def tasks(self, target: Target) -> Iterator[Task]:
         layout = self.data.dataset.layout
-        assert isinstance(layout, Contiguous)
+        assert isinstance(layout, ContiguousLayout)
         assert layout.address is not None
         for row, scaled in enumerate(self._scaled.tolist()):
             start, stop = self._grid.bounds(scaled)

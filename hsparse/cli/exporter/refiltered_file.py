@@ -19,21 +19,21 @@ from hsparse.cli.importer.structured_upload import StructuredData
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.format.hdf5.addressed import Addressed, Key
 from hsparse.format.hdf5.messages.fill_value_message import INCREMENTAL
-from hsparse.format.hdf5.messages.group_messages import Hard
-from hsparse.format.hdf5.messages.layout_message import Structured
-from hsparse.format.hdf5.parse.parsed_object import StoredDataset, StoredObject
-from hsparse.format.hdf5.plan.file_plan import FilePlan, Piece
+from hsparse.format.hdf5.messages.group_messages import HardLink
+from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
+from hsparse.format.hdf5.parse.parsed_object import ParsedDataset, ParsedObject
+from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
 from hsparse.format.hdf5.plan.planned_object import (
-    LeadsTo,
     PlannedAttribute,
     PlannedDataset,
     PlannedDatatype,
     PlannedGroup,
     PlannedLink,
     PlannedObject,
+    PlannedTarget,
     plan_file,
 )
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.format.hdf5.superblock import encode_superblock
 from hsparse.model.dataspace import dims_of
 
@@ -52,7 +52,7 @@ class RefilteredFile:
         self._choice = choice
         self._objects = FileObjects(source, ROOT, matrices=False)
         self._relocation = Relocation(self._objects)
-        self._heap = HeapPlan()
+        self._heap = GlobalHeapPlan()
         self._datasets: dict[Key, RefilteredDataset] = {}
         self._planned = [self._plan_object(one) for one in self._objects.by_address.values()]
         self._root = self._objects.file.root
@@ -104,7 +104,7 @@ class RefilteredFile:
             area.write(start, self._bytes_of(piece))
         area.write(superblock[0], encode_superblock(self._address_of(self._root), area.end))
 
-    def _bytes_of(self, piece: Piece) -> bytes:
+    def _bytes_of(self, piece: FilePiece) -> bytes:
         assert piece.make is not None
         return piece.make(self._address_of)
 
@@ -123,13 +123,14 @@ class RefilteredFile:
                 return PlannedDatatype(one.address, stored.type, attributes, ordered)
             links = [
                 PlannedLink(
-                    link.name, LeadsTo(link.target.address) if isinstance(link.target, Hard) else link.target
+                    link.name,
+                    PlannedTarget(link.target.address) if isinstance(link.target, HardLink) else link.target,
                 )
                 for link in stored.links
             ]
             return PlannedGroup(one.address, links, attributes, ordered)
 
-    def _attributes(self, stored: StoredObject) -> Iterator[PlannedAttribute]:
+    def _attributes(self, stored: ParsedObject) -> Iterator[PlannedAttribute]:
         for one in stored.attributes:
             dims, data = dims_of(one.shape), Addressed(b"")
             if dims is not None:
@@ -137,10 +138,10 @@ class RefilteredFile:
             yield PlannedAttribute(one.name, one.type, one.shape, data, one.committed)
 
     def _dataset(
-        self, one: StoredObject, dataset: StoredDataset, attributes: list[PlannedAttribute], *, ordered: bool
+        self, one: ParsedObject, dataset: ParsedDataset, attributes: list[PlannedAttribute], *, ordered: bool
     ) -> PlannedDataset:
         key: Key = one.header.address
-        if isinstance(dataset.layout, Structured):
+        if isinstance(dataset.layout, RawStructuredLayout):
             found: RefilteredDataset = StructuredChunks(key, StructuredData(self._objects, one), self._choice)
         else:
             found = refiltered(key, StoredData(self._objects, dataset), self._choice)

@@ -14,10 +14,10 @@ from hsparse.cli.importer.structured_upload import StructuredData
 from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
-from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_index
+from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index
 from hsparse.format.hdf5.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
 from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, plan_structured_layout
-from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.plan.file_plan import FilePiece
 from hsparse.format.hdf5.plan.planned_structures import PlannedMessage
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, build, open_chunk
 
@@ -33,10 +33,10 @@ class StructuredChunks(RefilteredDataset):
         # Addresses, sizes and masks are those of the file that is read until a chunk is written.
         self._records = data.records.take(np.arange(len(data.records)))
         self._layout = replace(index, filtered=any(self._pipelines), address=None, info=b"")
-        self._plan = plan_index(self._layout, self._records.scaled)
+        self._plan = plan_chunk_index(self._layout, self._records.scaled)
         self._place: Key = (key, "index")
         if self._plan.size:
-            self.pieces = (Piece(self._place, self._plan.size, self._make_index),)
+            self.pieces = (FilePiece(self._place, self._plan.size, self._make_index),)
         if any(self._pipelines):
             body = Addressed(encode_section_pipelines(self._pipelines, index.revision))
             self.messages = (PlannedMessage(MESSAGES[index.revision][0], body),)

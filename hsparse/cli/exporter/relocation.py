@@ -6,11 +6,11 @@ from hsparse.cli.exporter.data_area import DataArea
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
-from hsparse.format.hdf5.messages.file_type import StoredType, has_places
-from hsparse.format.hdf5.parse.parsed_elements import read_elements
+from hsparse.format.hdf5.messages.file_type import FileType, has_addresses
+from hsparse.format.hdf5.parse.parsed_elements import parse_elements
 from hsparse.format.hdf5.plan.planned_elements import plan_elements
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
-from hsparse.format.hdf5.plan.transcoded_chunk import HEAP
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
+from hsparse.format.hdf5.plan.transcoded_chunk import CHUNK_HEAP
 
 
 class Relocation:
@@ -20,21 +20,23 @@ class Relocation:
         self._objects = objects
         self._addresses = {one.id: address for address, one in objects.by_address.items()}
 
-    def elements(self, stored: StoredType, data: Buffer, shape: tuple[int, ...], heap: HeapPlan) -> Addressed:
+    def elements(
+        self, stored: FileType, data: Buffer, shape: tuple[int, ...], heap: GlobalHeapPlan
+    ) -> Addressed:
         """Return elements without their addresses; parts of variable length are put to `heap`."""
-        if not has_places(stored):
+        if not has_addresses(stored):
             return Addressed(bytes(data))
         objects = self._objects
-        reads = read_elements(objects.file, stored, memoryview(data), shape, objects.find)
+        reads = parse_elements(objects.file, stored, memoryview(data), shape, objects.find)
         return plan_elements(stored, objects.source.run(reads), heap, self._key_of)
 
     def written(
-        self, stored: StoredType, data: Buffer, shape: tuple[int, ...], area: DataArea, address_of: AddressOf
+        self, stored: FileType, data: Buffer, shape: tuple[int, ...], area: DataArea, address_of: AddressOf
     ) -> Buffer:
         """Return elements with their addresses; parts of variable length are written to `area`."""
-        if not has_places(stored):
+        if not has_addresses(stored):
             return data
-        heap = HeapPlan(HEAP)
+        heap = GlobalHeapPlan(CHUNK_HEAP)
         elements = self.elements(stored, data, shape, heap)
         places: dict[Key, int] = {}
 

@@ -24,7 +24,7 @@ from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.filters.pipeline import decode_alike
-from hsparse.format.hdf5.messages.layout_message import Chunked
+from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
 from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import chunk_name
@@ -93,7 +93,7 @@ class DenseUpload:
     def _takes_stored(self) -> bool:
         """Say whether the server's chunks have the bytes that the file's have."""
         layout = self._data.dataset.layout
-        same = isinstance(layout, Chunked) and layout.dims == self._spec.dims and self._data.is_raw
+        same = isinstance(layout, ChunkedLayout) and layout.dims == self._spec.dims and self._data.is_raw
         return same and decode_alike(self._data.dataset.pipeline, self._spec.filters[0])
 
     def _send_rows(self, grid: Grid, scaled: Dims, rows: NDArray[np.intp], is_direct: bool) -> None:

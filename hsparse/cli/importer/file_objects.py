@@ -12,11 +12,11 @@ from hashlib import sha256
 from hsparse.cli.importer.matrix_form import MatrixForm, find_matrix
 from hsparse.cli.importer.source import Source, naming
 from hsparse.errors import Unsupported
-from hsparse.format.hdf5.file_fields import name_bytes
-from hsparse.format.hdf5.hdf5_file import StoredFile
-from hsparse.format.hdf5.messages.group_messages import Hard
-from hsparse.format.hdf5.parse.parsed_elements import Target
-from hsparse.format.hdf5.parse.parsed_object import ObjectKind, StoredObject, read_object
+from hsparse.format.hdf5.file_fields import encode_name
+from hsparse.format.hdf5.hdf5_file import Hdf5File
+from hsparse.format.hdf5.messages.group_messages import HardLink
+from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget
+from hsparse.format.hdf5.parse.parsed_object import ObjectKind, ParsedObject, parse_object
 from hsparse.format.hdf5.superblock import read_superblock
 from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import collection_of, derived_id
@@ -43,19 +43,19 @@ class FileObject:
     matrix: MatrixForm | None = None
 
 
-def is_ordered(stored: StoredObject) -> bool:
+def is_ordered(stored: ParsedObject) -> bool:
     """Say whether the order of creation of links or attributes is tracked."""
     orders = [*(one.order for one in stored.links), *(one.order for one in stored.attributes)]
     return stored.header.attribute_order or any(order is not None for order in orders)
 
 
-def check_names(stored: StoredObject) -> None:
+def check_names(stored: ParsedObject) -> None:
     """Raise `Unsupported` for the name of a link or an attribute that JSON has no text for."""
     names = [*(link.name for link in stored.links), *(one.name for one in stored.attributes)]
     for name in names:
         if not is_text(name):
             raise Unsupported(
-                f"The name {name_bytes(name)!r} is no UTF-8: rename what has it (H5Lmove, H5Arename)."
+                f"The name {encode_name(name)!r} is no UTF-8: rename what has it (H5Lmove, H5Arename)."
             )
 
 
@@ -74,7 +74,7 @@ class FileObjects:
         """
         self.source = source
         with naming(source.name):
-            self.file: StoredFile = source.run(read_superblock(source.size))
+            self.file: Hdf5File = source.run(read_superblock(source.size))
         self.by_address: dict[int, FileObject] = {}
         self.lost = 0
         self.is_ordered = False
@@ -89,17 +89,17 @@ class FileObjects:
         """Return the groups that become sparse datasets."""
         return [one for one in self.by_address.values() if one.matrix is not None]
 
-    def read(self, one: FileObject) -> StoredObject:
+    def read(self, one: FileObject) -> ParsedObject:
         """Read an object's header and what it leads to."""
-        return self.source.run(read_object(self.file, one.address))
+        return self.source.run(parse_object(self.file, one.address))
 
-    def find(self, address: int) -> Target | None:
+    def find(self, address: int) -> ReferenceTarget | None:
         """Return what a reference to an address leads to; None, counted in `lost`, where no link leads there."""
         one = self.by_address.get(address)
         if one is None:
             self.lost += 1
             return None
-        return Target(f"{collection_of(one.id)}/{one.id}", one.dims)
+        return ReferenceTarget(f"{collection_of(one.id)}/{one.id}", one.dims)
 
     def _walk(self, matrices: bool) -> None:
         ahead = [("/", self.file.root)]
@@ -108,7 +108,7 @@ class FileObjects:
             if address in self.by_address:
                 continue
             with naming(path):
-                found = self.source.run(read_object(self.file, address))
+                found = self.source.run(parse_object(self.file, address))
                 check_names(found)
             if address == self.file.root:
                 self.is_ordered = is_ordered(found)
@@ -124,7 +124,7 @@ class FileObjects:
                 ahead += [
                     (f"{parent}/{link.name}", link.target.address)
                     for link in reversed(found.links)
-                    if isinstance(link.target, Hard)
+                    if isinstance(link.target, HardLink)
                 ]
 
     def _id(self, address: int, collection: str) -> str:

@@ -25,9 +25,9 @@ from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpl
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.errors import BadRequest, Conflict, NotFound, TooLarge, Unsupported
 from hsparse.format.hdf5.messages.file_type import has_references
-from hsparse.format.hdf5.messages.layout_message import Structured
-from hsparse.format.hdf5.parse.parsed_elements import check_known
-from hsparse.format.hdf5.parse.parsed_object import ObjectKind, StoredDataset, StoredObject
+from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
+from hsparse.format.hdf5.parse.parsed_elements import check_readable
+from hsparse.format.hdf5.parse.parsed_object import ObjectKind, ParsedDataset, ParsedObject
 from hsparse.model.ids import collection_of
 
 Json = dict[str, Any]
@@ -134,7 +134,7 @@ class Hdf5Import:
         with naming(one.path):
             stored = self._objects.read(one)
             assert stored.type is not None
-            check_known(stored.type)
+            check_readable(stored.type)
             # Its attributes may be of types that are not there yet.
             body = common_body(self._objects, stored, one.path, attributes=False) | {"type": stored.type.item}
             return Draft(one.path, body)
@@ -161,8 +161,8 @@ class Hdf5Import:
             stored = self._objects.read(one)
             dataset = stored.dataset
             assert dataset is not None
-            check_known(dataset.type)
-            if isinstance(dataset.layout, Structured):
+            check_readable(dataset.type)
+            if isinstance(dataset.layout, RawStructuredLayout):
                 structured = StructuredData(self._objects, stored)
                 reader = partial(StructuredData, self._objects, stored)
                 make = partial(self._upload, StructuredUpload, one.path, dataset, _kept(structured), reader)
@@ -185,7 +185,7 @@ class Hdf5Import:
         self,
         kind: type[DenseUpload] | type[StructuredUpload],
         path: str,
-        dataset: StoredDataset,
+        dataset: ParsedDataset,
         kept: Any,
         read: Callable[[], Any],
         record: Json,
@@ -240,7 +240,7 @@ class Hdf5Import:
             for links in self._links(root):
                 self._server.json("PUT", f"/groups/{root.id}/links", {"links": links})
 
-    def _put_attributes(self, one: FileObject, stored: StoredObject) -> None:
+    def _put_attributes(self, one: FileObject, stored: ParsedObject) -> None:
         attributes = common_body(self._objects, stored, one.path)["attributes"]
         if attributes:
             url = f"/{collection_of(one.id)}/{one.id}/attributes"

@@ -26,10 +26,10 @@ from hsparse.cli.importer.sparse_matrix import (
 )
 from hsparse.cli.importer.stored_data import StoredData
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.hdf5.messages.fill_value_message import StoredFill
-from hsparse.format.hdf5.messages.layout_message import Chunked
-from hsparse.format.hdf5.parse.parsed_elements import check_known
-from hsparse.format.hdf5.parse.parsed_object import read_object
+from hsparse.format.hdf5.messages.fill_value_message import FillValue
+from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
+from hsparse.format.hdf5.parse.parsed_elements import check_readable
+from hsparse.format.hdf5.parse.parsed_object import parse_object
 
 Json = dict[str, Any]
 
@@ -63,23 +63,23 @@ def values_body(objects: FileObjects, form: MatrixForm) -> Json:
         fill = _column(objects, form.fill, "fill value")
         if fill.dataset.type != dataset.type or fill.dims != (1,):
             raise Unsupported("The fill value of the matrix is not one value of their type; use --as-is.")
-        dataset = replace(dataset, fill=StoredFill(np.asarray(fill.read((0,), (1,))).tobytes()))
+        dataset = replace(dataset, fill=FillValue(np.asarray(fill.read((0,), (1,))).tobytes()))
     kind = type_body(objects, dataset.type, dataset.committed)
     return {"type": kind, "creationProperties": fill_body(objects, dataset)}
 
 
 def _column(objects: FileObjects, address: int, what: str) -> StoredData:
-    stored = objects.source.run(read_object(objects.file, address)).dataset
+    stored = objects.source.run(parse_object(objects.file, address)).dataset
     if stored is None:
         raise Corrupt(f"The {what} of the matrix are no dataset.")
-    check_known(stored.type)
+    check_readable(stored.type)
     column = StoredData(objects, stored)
     if len(column.dims) != 1:
         raise Corrupt(f"The {what} of the matrix have {len(column.dims)} dimensions, not 1.")
     if what in ("indices", "pointers") and stored.type.item["class"] != "H5T_INTEGER":
         raise Corrupt(f"The {what} of the matrix are no integers.")
     layout = column.dataset.layout
-    if isinstance(layout, Chunked):
+    if isinstance(layout, ChunkedLayout):
         is_whole = column.records is not None and len(column.records) == -(-column.dims[0] // layout.dims[0])
     else:
         is_whole = column.is_allocated or not column.dims[0]
@@ -96,7 +96,7 @@ def _cuts(form: MatrixForm, data: StoredData, pointers: NDArray[np.int64] | None
     Of a compressed matrix a batch has all lines of some chunks, where these are not too many.
     """
     layout = data.dataset.layout
-    chunk = layout.dims[0] if isinstance(layout, Chunked) else 1
+    chunk = layout.dims[0] if isinstance(layout, ChunkedLayout) else 1
     step = max(1, BATCH // chunk) * chunk  # so that few chunks are decoded twice
     if pointers is None:
         return [*range(0, count, step), count]

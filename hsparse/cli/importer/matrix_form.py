@@ -12,10 +12,10 @@ from typing import Any
 
 from hsparse.cli.importer.source import Source
 from hsparse.errors import HsparseError
-from hsparse.format.hdf5.hdf5_file import StoredFile
-from hsparse.format.hdf5.messages.group_messages import Hard
-from hsparse.format.hdf5.parse.parsed_elements import read_elements
-from hsparse.format.hdf5.parse.parsed_object import StoredAttribute, StoredObject
+from hsparse.format.hdf5.hdf5_file import Hdf5File
+from hsparse.format.hdf5.messages.group_messages import HardLink
+from hsparse.format.hdf5.parse.parsed_elements import parse_elements
+from hsparse.format.hdf5.parse.parsed_object import ParsedAttribute, ParsedObject
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import element_of
 from hsparse.model.json_values import to_json
@@ -41,10 +41,10 @@ class MatrixForm:
     fill: int | None = None
 
 
-def find_matrix(source: Source, file: StoredFile, stored: StoredObject) -> MatrixForm | None:
+def find_matrix(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixForm | None:
     """Return what a group is as a matrix, None where it is none, or one of a form that is not known."""
     attributes = {one.name: one for one in stored.attributes}
-    members = {link.name: link.target.address for link in stored.links if isinstance(link.target, Hard)}
+    members = {link.name: link.target.address for link in stored.links if isinstance(link.target, HardLink)}
 
     def value(name: str) -> Any:
         return _value(source, file, attributes[name]) if name in attributes else None
@@ -83,9 +83,9 @@ def _shape(value: Any) -> tuple[int, int]:
     return rows, columns
 
 
-def _value(source: Source, file: StoredFile, one: StoredAttribute) -> Any:
+def _value(source: Source, file: Hdf5File, one: ParsedAttribute) -> Any:
     try:
-        reads = read_elements(file, one.type, one.data, dims_of(one.shape) or (), lambda _: None)
+        reads = parse_elements(file, one.type, one.data, dims_of(one.shape) or (), lambda _: None)
         return to_json(source.run(reads), element_of(one.type.item))
     except HsparseError:
         return None  # an attribute that cannot be read is none of these

@@ -12,11 +12,11 @@ from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.filters.filters_json import creation_property
 from hsparse.format.filters.table import CODECS
-from hsparse.format.hdf5.messages.file_type import StoredType
-from hsparse.format.hdf5.messages.group_messages import External, Hard, Soft, StoredLink
-from hsparse.format.hdf5.messages.layout_message import Chunked, Compact, Contiguous
-from hsparse.format.hdf5.parse.parsed_elements import check_known, read_elements
-from hsparse.format.hdf5.parse.parsed_object import StoredAttribute, StoredDataset, StoredObject
+from hsparse.format.hdf5.messages.file_type import FileType
+from hsparse.format.hdf5.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
+from hsparse.format.hdf5.messages.layout_message import ChunkedLayout, CompactLayout, ContiguousLayout
+from hsparse.format.hdf5.parse.parsed_elements import check_readable, parse_elements
+from hsparse.format.hdf5.parse.parsed_object import ParsedAttribute, ParsedDataset, ParsedObject
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import element_of
 from hsparse.model.json_values import Values, to_json
@@ -31,13 +31,13 @@ def values_bytes(values: Values) -> memoryview:
     return byte_view(values.heap if isinstance(values, VlenArray) else values)
 
 
-def type_body(objects: FileObjects, stored: StoredType, committed: int | None) -> Any:
+def type_body(objects: FileObjects, stored: FileType, committed: int | None) -> Any:
     """Return a type's item, or the id of the committed type that is at an address."""
     one = objects.by_address.get(committed) if committed is not None else None
     return stored.item if one is None else f"datatypes/{one.id}"
 
 
-def common_body(objects: FileObjects, stored: StoredObject, path: str, *, attributes: bool = True) -> Json:
+def common_body(objects: FileObjects, stored: ParsedObject, path: str, *, attributes: bool = True) -> Json:
     """Return what bodies of all kinds of objects have; without `attributes`, if that is False, an empty object."""
     found = {}
     for one in stored.attributes if attributes else ():
@@ -50,30 +50,30 @@ def common_body(objects: FileObjects, stored: StoredObject, path: str, *, attrib
     }
 
 
-def attribute_body(objects: FileObjects, one: StoredAttribute) -> Json:
+def attribute_body(objects: FileObjects, one: ParsedAttribute) -> Json:
     """Return an attribute; its value as bytes, which are the same whatever they mean."""
-    check_known(one.type)
+    check_readable(one.type)
     body: Json = {"type": type_body(objects, one.type, one.committed), "shape": one.shape}
     dims = dims_of(one.shape)
     if dims is None:
         return body
-    reads = read_elements(objects.file, one.type, one.data, dims, objects.find)
+    reads = parse_elements(objects.file, one.type, one.data, dims, objects.find)
     data = values_bytes(objects.source.run(reads))
     return body | {"value": base64.b64encode(data).decode(), "encoding": "base64"}
 
 
-def link_bodies(objects: FileObjects, links: Iterable[StoredLink], path: str) -> Json:
+def link_bodies(objects: FileObjects, links: Iterable[LinkMessage], path: str) -> Json:
     """Return links by their names."""
     return {link.name: _link(objects, link, path) for link in links}
 
 
-def _link(objects: FileObjects, link: StoredLink, path: str) -> Json:
+def _link(objects: FileObjects, link: LinkMessage, path: str) -> Json:
     match link.target:
-        case Hard(address):
+        case HardLink(address):
             return {"id": objects.by_address[address].id}
-        case Soft(target):
+        case SoftLink(target):
             return {"h5path": target}
-        case External(file, target):
+        case ExternalLink(file, target):
             return {"h5path": target, "file": file}
     raise Unsupported(
         f"{path}: the link {link.name} is of class {link.target.kind}, which programs define: delete it "
@@ -81,7 +81,7 @@ def _link(objects: FileObjects, link: StoredLink, path: str) -> Json:
     )
 
 
-def dataset_body(objects: FileObjects, stored: StoredObject, path: str) -> Json:
+def dataset_body(objects: FileObjects, stored: ParsedObject, path: str) -> Json:
     """Return a dataset that is not made of structured chunks; `Unsupported` where its data is elsewhere."""
     dataset = stored.dataset
     assert dataset is not None
@@ -100,12 +100,12 @@ def dataset_body(objects: FileObjects, stored: StoredObject, path: str) -> Json:
     return body
 
 
-def fill_body(objects: FileObjects, dataset: StoredDataset) -> Json:
+def fill_body(objects: FileObjects, dataset: ParsedDataset) -> Json:
     """Return the fill value as JSON, which all clients read, or as bytes where JSON cannot hold it."""
     if not dataset.fill.value or not any(dataset.fill.value):
         return {}
     stored = dataset.type
-    reads = read_elements(objects.file, stored, dataset.fill.value, (), objects.find)
+    reads = parse_elements(objects.file, stored, dataset.fill.value, (), objects.find)
     values = objects.source.run(reads)
     try:
         return {"fillValue": to_json(values, element_of(stored.item))}
@@ -114,7 +114,7 @@ def fill_body(objects: FileObjects, dataset: StoredDataset) -> Json:
         return {"fillValue": data, "fillValue_encoding": "base64"}
 
 
-def _layout(dataset: StoredDataset) -> Json:
+def _layout(dataset: ParsedDataset) -> Json:
     dims, layout = dims_of(dataset.shape), dataset.layout
     if dataset.external:
         raise Unsupported(
@@ -123,13 +123,13 @@ def _layout(dataset: StoredDataset) -> Json:
         )
     if not dims:
         return {}
-    if isinstance(layout, Contiguous):
+    if isinstance(layout, ContiguousLayout):
         return {"layout": {"class": "H5D_CONTIGUOUS"}}
-    if isinstance(layout, Compact):
+    if isinstance(layout, CompactLayout):
         # What elements of variable length take is guessed, and the guess may be more than compact data may have.
         fixed = not element_of(dataset.type.item).references
         return {"layout": {"class": "H5D_COMPACT" if fixed else "H5D_CONTIGUOUS"}}
-    if not isinstance(layout, Chunked):
+    if not isinstance(layout, ChunkedLayout):
         raise Unsupported(
             "The dataset is virtual: its data is in other datasets. Copy it into a dataset of its own "
             "(h5repack, or h5py), and import that."

@@ -17,19 +17,19 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.filters.pipeline import decode
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import read_index
-from hsparse.format.hdf5.messages.file_type import StoredType, is_packed
+from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
+from hsparse.format.hdf5.messages.file_type import FileType, is_packed
 from hsparse.format.hdf5.messages.layout_message import (
     PARAMETERS,
     SINGLE,
     SINGLE_FILTERED,
     UNFILTERED_EDGES,
-    Chunked,
-    Compact,
-    Contiguous,
+    ChunkedLayout,
+    CompactLayout,
+    ContiguousLayout,
 )
-from hsparse.format.hdf5.parse.parsed_elements import read_elements
-from hsparse.format.hdf5.parse.parsed_object import StoredDataset
+from hsparse.format.hdf5.parse.parsed_elements import parse_elements
+from hsparse.format.hdf5.parse.parsed_object import ParsedDataset
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import dims_of, max_dims_of
@@ -47,7 +47,7 @@ SPARSE_SPAN = 4
 """Pieces of contiguous data are read at once where what lies between them is less than so many times as long."""
 
 
-def is_raw(stored: StoredType) -> bool:
+def is_raw(stored: FileType) -> bool:
     """Say whether elements have the same bytes in the file and here."""
     element = element_of(stored.item)
     return isinstance(element, Fixed) and element.dtype.itemsize == stored.size and is_packed(stored)
@@ -59,7 +59,7 @@ class StoredData:
     Raises `Corrupt` where data that is not in chunks is not all in the file.
     """
 
-    def __init__(self, objects: FileObjects, dataset: StoredDataset) -> None:
+    def __init__(self, objects: FileObjects, dataset: ParsedDataset) -> None:
         self.objects = objects
         self.dataset = dataset
         self.dims: Dims = dims_of(dataset.shape) or ()
@@ -70,11 +70,11 @@ class StoredData:
         self._last: tuple[int, Buffer] | None = None
         size = prod(self.dims) * self.size
         match dataset.layout:
-            case Chunked():
+            case ChunkedLayout():
                 self.records = self._read_index(dataset.layout)
-            case Contiguous(address=int(address)):
+            case ContiguousLayout(address=int(address)):
                 objects.file.check(address, size, "contiguous data")
-            case Compact(data) if dims_of(dataset.shape) is not None and len(data) != size:
+            case CompactLayout(data) if dims_of(dataset.shape) is not None and len(data) != size:
                 raise Corrupt(f"The compact data has {len(data)} bytes for {list(self.dims)} elements.")
 
     @property
@@ -83,13 +83,13 @@ class StoredData:
         if dims_of(self.dataset.shape) is None or 0 in self.dims:
             return False
         layout = self.dataset.layout
-        return not isinstance(layout, Contiguous) or layout.address is not None
+        return not isinstance(layout, ContiguousLayout) or layout.address is not None
 
     @property
     def is_whole(self) -> bool:
         """Whether there is data for all elements, none of which has the fill value for want of a chunk."""
         layout = self.dataset.layout
-        if isinstance(layout, Chunked):
+        if isinstance(layout, ChunkedLayout):
             return self.records is not None and len(self.records) == Grid(self.dims, layout.dims).size
         return self.is_allocated
 
@@ -104,7 +104,7 @@ class StoredData:
             assert isinstance(element, Fixed)
             return np.ndarray(shape, element.dtype, data)
         return self.objects.source.run(
-            read_elements(self.objects.file, stored, data, shape, self.objects.find)
+            parse_elements(self.objects.file, stored, data, shape, self.objects.find)
         )
 
     def stored_chunk(self, row: int) -> tuple[bytes, int, bool]:
@@ -119,7 +119,7 @@ class StoredData:
         """Yield scaled coordinates in a grid of chunks of dimensions `grid`, each with the rows of `records`
         whose chunks meet that chunk; those alone that meet any."""
         assert self.records is not None
-        assert isinstance(self.dataset.layout, Chunked)
+        assert isinstance(self.dataset.layout, ChunkedLayout)
         chunk = np.array(self.dataset.layout.dims, np.int64)
         first = self.records.scaled.astype(np.int64) * chunk
         last = np.minimum(first + chunk, np.array(self.dims, np.int64)) - 1
@@ -146,11 +146,11 @@ class StoredData:
     def _read_raw(self, start: Dims, stop: Dims) -> NDArray[Any]:
         layout = self.dataset.layout
         raw = np.dtype(f"V{self.size}")
-        if isinstance(layout, Compact):
+        if isinstance(layout, CompactLayout):
             return np.ndarray(self.dims, raw, layout.data)[_slices(start, stop)]
-        if isinstance(layout, Contiguous):
+        if isinstance(layout, ContiguousLayout):
             return self._read_contiguous(layout, start, stop)
-        assert isinstance(layout, Chunked)
+        assert isinstance(layout, ChunkedLayout)
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
         result = np.zeros(shape, raw)
         if fill := self.dataset.fill.value:
@@ -172,7 +172,9 @@ class StoredData:
         rows: NDArray[np.intp] = np.flatnonzero(((part >= low) & (part <= high)).all(1)) + begin
         return rows
 
-    def _copy_chunk(self, layout: Chunked, row: int, start: Dims, stop: Dims, result: NDArray[Any]) -> None:
+    def _copy_chunk(
+        self, layout: ChunkedLayout, row: int, start: Dims, stop: Dims, result: NDArray[Any]
+    ) -> None:
         assert self.records is not None
         size = prod(layout.dims) * self.size
         content = self._decoded(row, size) if size < LARGE_CHUNK else self._kept(row, size)
@@ -195,7 +197,7 @@ class StoredData:
                 self._last = (row, self._decoded(row, size))
             return self._last[1]
 
-    def _read_contiguous(self, layout: Contiguous, start: Dims, stop: Dims) -> NDArray[Any]:
+    def _read_contiguous(self, layout: ContiguousLayout, start: Dims, stop: Dims) -> NDArray[Any]:
         """Read a box of contiguous data: from its first byte to its last, or piece by piece."""
         raw, source, file = np.dtype(f"V{self.size}"), self.objects.source, self.objects.file
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
@@ -228,13 +230,13 @@ class StoredData:
 
     def _is_filtered(self, row: int) -> bool:
         layout = self.dataset.layout
-        assert isinstance(layout, Chunked)
+        assert isinstance(layout, ChunkedLayout)
         assert self.records is not None
         if not layout.flags & UNFILTERED_EDGES:
             return True
         return not Grid(self.dims, layout.dims).is_edge(self.records.scaled[row].tolist())
 
-    def _read_index(self, layout: Chunked) -> ChunkRecords:
+    def _read_index(self, layout: ChunkedLayout) -> ChunkRecords:
         file = self.objects.file
         if file.widths != (8, 8):
             raise Unsupported(
@@ -264,7 +266,7 @@ class StoredData:
             k=file.chunk_k,
         )
         end = file.size - file.base
-        return self.objects.source.run(read_index(found, self.dims, end, file.base))
+        return self.objects.source.run(read_chunk_index(found, self.dims, end, file.base))
 
 
 def _minus(one: tuple[int, ...] | list[int], other: tuple[int, ...] | list[int]) -> tuple[int, ...]:

@@ -20,17 +20,17 @@ from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.filters_json import creation_property
 from hsparse.format.filters.pipeline import decode_alike
-from hsparse.format.hdf5.chunk_indexes.index_registry import read_index
+from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
 from hsparse.format.hdf5.messages.file_type import has_references, is_packed
 from hsparse.format.hdf5.messages.filter_pipeline_message import (
     Pipelines,
     decode_section_pipelines,
     is_section_pipelines,
 )
-from hsparse.format.hdf5.messages.layout_message import Structured
+from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
 from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, decode_structured_layout
-from hsparse.format.hdf5.parse.parsed_elements import read_elements
-from hsparse.format.hdf5.parse.parsed_object import StoredObject
+from hsparse.format.hdf5.parse.parsed_elements import parse_elements
+from hsparse.format.hdf5.parse.parsed_object import ParsedObject
 from hsparse.format.kinds.sparse_chunk import open_sparse
 from hsparse.format.kinds.vlen_chunk import NAMES
 from hsparse.format.plan.grid import Grid
@@ -59,10 +59,10 @@ FLAGS = {2: ["H5D_SPARSE_DATA"], 3: ["H5D_SPARSE_DATA", "H5D_VL_DATA"]}
 class StructuredData:
     """What a file says of a dataset of structured chunks."""
 
-    def __init__(self, objects: FileObjects, stored: StoredObject) -> None:
+    def __init__(self, objects: FileObjects, stored: ParsedObject) -> None:
         """Read layout, filters and index; raises `Corrupt` and `Unsupported`."""
         assert stored.dataset is not None
-        assert isinstance(stored.dataset.layout, Structured)
+        assert isinstance(stored.dataset.layout, RawStructuredLayout)
         self.objects = objects
         self.stored = stored
         self.dataset = stored.dataset
@@ -80,7 +80,9 @@ class StructuredData:
         if filters:
             self.pipelines = decode_section_pipelines(filters[0], index.sections)
         file = objects.file
-        self.records = objects.source.run(read_index(index, self.dims, file.size - file.base, file.base))
+        self.records = objects.source.run(
+            read_chunk_index(index, self.dims, file.size - file.base, file.base)
+        )
 
     def body(self, path: str) -> Json:
         """Return what is sent to create the dataset."""
@@ -172,7 +174,7 @@ class StructuredUpload:
         chunk = open_sparse(data, sections, index.chunk, np.dtype(f"V{stored.size}"), pipelines)
         raw = byte_view(np.ascontiguousarray(chunk.values))
         values = objects.source.run(
-            read_elements(objects.file, stored, bytes(raw), (len(chunk.offsets),), objects.find)
+            parse_elements(objects.file, stored, bytes(raw), (len(chunk.offsets),), objects.find)
         )
         assert not isinstance(values, VlenArray)
         body = encode_region(self._points(scaled, chunk.offsets), values)

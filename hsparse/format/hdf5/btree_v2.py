@@ -19,19 +19,19 @@ from numpy.typing import NDArray
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.file_fields import PREFIX, Widths, open_block
+from hsparse.format.hdf5.file_fields import BLOCK_PREFIX, Widths, open_block
 from hsparse.format.hdf5.hdf5_file import FileBounds
 from hsparse.format.hdf5.reads import ByteRange, Reads
 from hsparse.format.structured.container import CHECKSUM
 
-OVERHEAD = 10
+NODE_OVERHEAD = 10
 """The bytes of a node's signature, version, type and checksum."""
 MOST_RECORDS = 2**64
 """More than any tree counts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Btree2Shape:
+class BtreeV2Shape:
     """Nodes of `node_size` bytes with records of `record_size`, in a tree of `depth` levels above its leaves.
 
     `most[u]` records are the most in a node of level u, `totals[u]` in it and all below. `Corrupt` when a node has no
@@ -46,8 +46,8 @@ class Btree2Shape:
     address_width: int = 8
 
     @classmethod
-    def of(cls, node_size: int, record_size: int, depth: int, address_width: int = 8) -> Btree2Shape:
-        room = node_size - OVERHEAD
+    def of(cls, node_size: int, record_size: int, depth: int, address_width: int = 8) -> BtreeV2Shape:
+        room = node_size - NODE_OVERHEAD
         most = [room // record_size if record_size else 0]
         totals = [most[0]]
         for _ in range(depth):
@@ -64,7 +64,7 @@ class Btree2Shape:
         return cls(node_size, record_size, depth, tuple(most), tuple(totals), address_width)
 
     @classmethod
-    def holding(cls, count: int, node_size: int, record_size: int, address_width: int = 8) -> Btree2Shape:
+    def holding(cls, count: int, node_size: int, record_size: int, address_width: int = 8) -> BtreeV2Shape:
         """Return the lowest tree for `count` records."""
         shape = cls.of(node_size, record_size, 0, address_width)
         while shape.totals[-1] < count:
@@ -87,7 +87,7 @@ class Btree2Shape:
     def used(self, level: int, count: int) -> int:
         """Return the bytes that a node of `level` with `count` records uses."""
         pointers = (count + 1) * self.pointer_size(level - 1) if level else 0
-        return OVERHEAD + count * self.record_size + pointers
+        return NODE_OVERHEAD + count * self.record_size + pointers
 
 
 def _width(most: int) -> int:
@@ -107,15 +107,15 @@ class TreeNode(NamedTuple):
     total: int
 
 
-def each_record(records: Records) -> list[memoryview]:
+def split_records(records: Records) -> list[memoryview]:
     """Return the bytes of each record."""
     data, size = byte_view(records), records.itemsize
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
-def header_size(widths: Widths) -> int:
+def btree_header_size(widths: Widths) -> int:
     """Return the bytes of a tree's header."""
-    return PREFIX + 4 + 2 + 2 + 1 + 1 + widths.address + 2 + widths.length + CHECKSUM.size
+    return BLOCK_PREFIX + 4 + 2 + 2 + 1 + 1 + widths.address + 2 + widths.length + CHECKSUM.size
 
 
 def read_btree_v2(bounds: FileBounds, widths: Widths, address: int, kind: int) -> Reads[Records]:
@@ -124,14 +124,14 @@ def read_btree_v2(bounds: FileBounds, widths: Widths, address: int, kind: int) -
     One step a level: the nodes of a level are asked for together.
     """
     what = f"B-tree header at {address}"
-    (data,) = yield (bounds.block(address, header_size(widths), "B-tree header"),)
+    (data,) = yield (bounds.block(address, btree_header_size(widths), "B-tree header"),)
     header = Reader(open_block(data, b"BTHD", kind, what), thing=what)
     node_size, record_size = header.number(4, "node size"), header.number(2, "record size")
     depth = header.number(2, "depth")
     header.take(2, "split and merge percent")
     root = widths.read_address(header, "root node's address")
     count, total = header.number(2, "number of records"), widths.read_length(header, "number of records")
-    shape = Btree2Shape.of(node_size, record_size, depth, widths.address)
+    shape = BtreeV2Shape.of(node_size, record_size, depth, widths.address)
     if total * record_size > bounds.end or total > shape.totals[-1] or (depth == 0 and count != total):
         raise Corrupt(f"The {what} has {total} records of {record_size} bytes, {count} of them in its root.")
     records = np.zeros(total, f"V{record_size}")
@@ -155,7 +155,7 @@ def _node(address: int | None, count: int, first: int, total: int, what: str) ->
     return TreeNode(address, count, first, total)
 
 
-def _node_range(shape: Btree2Shape, level: int, node: TreeNode, bounds: FileBounds) -> ByteRange:
+def _node_range(shape: BtreeV2Shape, level: int, node: TreeNode, bounds: FileBounds) -> ByteRange:
     """Return the range that a node uses of its bytes."""
     if node.records > shape.most[level] or (node.total and not node.records):
         raise Corrupt(f"The B-tree node at {node.address} has {node.records} records of {shape.most[level]}.")
@@ -163,7 +163,7 @@ def _node_range(shape: Btree2Shape, level: int, node: TreeNode, bounds: FileBoun
 
 
 def _read_node(
-    shape: Btree2Shape, widths: Widths, kind: int, level: int, node: TreeNode, data: Buffer, records: Records
+    shape: BtreeV2Shape, widths: Widths, kind: int, level: int, node: TreeNode, data: Buffer, records: Records
 ) -> list[TreeNode]:
     """Put a node's records where they belong; return its children, between two of which stands a record of the node."""
     what = f"B-tree node at {node.address}"

@@ -47,12 +47,12 @@ def width_of(number: int) -> int:
     return max(1, (number.bit_length() + 7) // 8)
 
 
-def name_text(data: memoryview | bytes) -> str:
+def decode_name(data: memoryview | bytes) -> str:
     """Return a name as text."""
     return bytes(data).decode("utf-8", "surrogateescape")
 
 
-def name_bytes(text: str) -> bytes:
+def encode_name(text: str) -> bytes:
     """Return a name's bytes, without a zero at their end; `BadRequest` for a name that would end early."""
     data = text.encode("utf-8", "surrogateescape")
     if b"\0" in data:
@@ -60,9 +60,9 @@ def name_bytes(text: str) -> bytes:
     return data
 
 
-PREFIX = 6
+BLOCK_PREFIX = 6
 """The bytes of signature, version and client."""
-NEWEST_VERSION = 1
+NEWEST_BLOCK_VERSION = 1
 """The version of blocks of structured chunks in some revisions; 0 is everything else's."""
 
 
@@ -82,11 +82,11 @@ def open_block(data: Buffer, signature: bytes, client: int, what: str) -> memory
     if view[:4] != signature:
         raise Corrupt(f"The {what} begins with {bytes(view[:4])!r}, not with {signature!r}.")
     content = open_page(view, what)
-    if content[4] > NEWEST_VERSION:
-        raise Corrupt(f"The {what} has version {content[4]}; 0 and {NEWEST_VERSION} exist.")
+    if content[4] > NEWEST_BLOCK_VERSION:
+        raise Corrupt(f"The {what} has version {content[4]}; 0 and {NEWEST_BLOCK_VERSION} exist.")
     if content[5] != client:
         raise Corrupt(f"The {what} has records of type {content[5]}; the dataset's are of type {client}.")
-    return content[PREFIX:]
+    return content[BLOCK_PREFIX:]
 
 
 def seal_page(*parts: Buffer) -> bytes:

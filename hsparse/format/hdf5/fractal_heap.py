@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.btree_v2 import each_record, read_btree_v2
+from hsparse.format.hdf5.btree_v2 import read_btree_v2, split_records
 from hsparse.format.hdf5.file_fields import open_page, width_of
-from hsparse.format.hdf5.hdf5_file import CHECKSUM, StoredFile, Walk, check_signature
-from hsparse.format.hdf5.reads import Reads, together
+from hsparse.format.hdf5.hdf5_file import CHECKSUM_SIZE, Hdf5File, Walk, check_signature
+from hsparse.format.hdf5.reads import Reads, concurrently
 
 MANAGED, HUGE, TINY = range(3)
 CHECKSUMS = 2
@@ -30,7 +30,7 @@ SHORT_TINY = 16
 class FractalHeap:
     """A heap's header: how its ids are made, and the table of blocks which double in size from row to row."""
 
-    file: StoredFile
+    file: Hdf5File
     address: int
     id_length: int
     checksummed: bool
@@ -76,10 +76,10 @@ class _Block:
     """0 of a direct block."""
 
 
-def read_fractal_heap(file: StoredFile, address: int) -> Reads[FractalHeap]:
+def read_fractal_heap(file: Hdf5File, address: int) -> Reads[FractalHeap]:
     """Read the heap's header; raises `Corrupt`, and `Unsupported` for a filtered heap."""
     length, width = file.widths.length, file.widths.address
-    size = 22 + 12 * length + 3 * width + CHECKSUM
+    size = 22 + 12 * length + 3 * width + CHECKSUM_SIZE
     header = yield from file.read(address, size, "fractal heap header")
     check_signature(header, b"FRHP")
     id_length, filters = header.numbers(2, 2, "lengths")
@@ -175,13 +175,13 @@ def _read_block(
     if block.rows:
         children = yield from _read_indirect(heap, block, walk)
         shares = list(_shares(heap, children, wanted))
-        found = yield from together(_read_block(heap, child, share, walk) for child, share in shares)
+        found = yield from concurrently(_read_block(heap, child, share, walk) for child, share in shares)
         return {number: data for some in found for number, data in some.items()}
     reader = yield from walk.read(block.address, block.size, "fractal heap's direct block")
     head = _check_block(heap, block, reader, b"FHDB")
     if heap.checksummed:
         _check_data(reader, head)
-        head += CHECKSUM
+        head += CHECKSUM_SIZE
     result = {}
     for number, offset, length in wanted:
         begin = offset - block.offset
@@ -211,7 +211,7 @@ def _shares(
 def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_Block]]:
     """Read an indirect block: the children that exist, in order of their offsets."""
     head = 5 + heap.file.widths.address + heap.offset_width
-    size = head + block.rows * heap.width * heap.file.widths.address + CHECKSUM
+    size = head + block.rows * heap.width * heap.file.widths.address + CHECKSUM_SIZE
     reader = yield from walk.read(block.address, size, "fractal heap's indirect block")
     open_page(reader.data, reader.thing)
     _check_block(heap, block, reader, b"FHIB")
@@ -247,8 +247,8 @@ def _check_block(heap: FractalHeap, block: _Block, reader: Reader, signature: by
 def _check_data(reader: Reader, place: int) -> None:
     """Compare a direct block with its checksum at `place`, where zeros stood when it was made."""
     blank = bytearray(reader.data)
-    blank[place : place + CHECKSUM] = bytes(CHECKSUM)
-    if lookup3(blank) != reader.number(CHECKSUM, "checksum"):
+    blank[place : place + CHECKSUM_SIZE] = bytes(CHECKSUM_SIZE)
+    if lookup3(blank) != reader.number(CHECKSUM_SIZE, "checksum"):
         raise Corrupt(f"The {reader.thing} does not have the checksum that it says.")
 
 
@@ -270,7 +270,7 @@ def _read_huge(heap: FractalHeap, ids: dict[int, memoryview]) -> Reads[dict[int,
         records = yield from read_btree_v2(heap.file.bounds, widths, heap.huge_tree, HUGE_RECORD)
         width = min(8, heap.id_length - 1)
         begin = widths.address + widths.length
-        by_key = {int.from_bytes(record[begin:], "little"): record for record in each_record(records)}
+        by_key = {int.from_bytes(record[begin:], "little"): record for record in split_records(records)}
         for number, id in ids.items():
             record = by_key.get(int.from_bytes(id[1 : 1 + width], "little"))
             if record is None:
@@ -279,7 +279,7 @@ def _read_huge(heap: FractalHeap, ids: dict[int, memoryview]) -> Reads[dict[int,
                 )
             places[number] = _place(heap, record)
     walk = heap.file.walk(f"fractal heap at address {heap.address}")
-    readers = yield from together(walk.read(*place, "huge object") for place in places.values())
+    readers = yield from concurrently(walk.read(*place, "huge object") for place in places.values())
     return {number: reader.data for number, reader in zip(places, readers, strict=True)}
 
 

@@ -14,11 +14,11 @@ from hsparse.format.hdf5.chunk_indexes.index_layout import DEFAULT_K
 from hsparse.format.hdf5.file_fields import Widths
 from hsparse.format.hdf5.reads import ByteRange, Reads
 
-CHECKSUM = 4
+CHECKSUM_SIZE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFile:
+class Hdf5File:
     """A file of `size` bytes, the first `base` of them a user block; addresses count from `base`.
 
     `root` is the address of the root group's object header. `shared` are the heaps of shared messages: the types
@@ -78,7 +78,7 @@ class Walk:
     It refuses before anything is read, so that a file which leads to one place a million times costs nothing.
     """
 
-    file: StoredFile
+    file: Hdf5File
     what: str
     left: int
     seen: set[int] = field(default_factory=set)

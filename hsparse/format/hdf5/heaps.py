@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.file_fields import name_text
-from hsparse.format.hdf5.hdf5_file import StoredFile, Walk, check_signature
+from hsparse.format.hdf5.file_fields import decode_name
+from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk, check_signature
 from hsparse.format.hdf5.reads import Reads
 
 
@@ -34,10 +34,10 @@ class LocalHeap:
         self.left -= end + 1 - offset
         if end < 0 or self.left < 0:
             raise Corrupt(f"The local heap at address {self.address} has no name at offset {offset}.")
-        return name_text(self.data[offset:end])
+        return decode_name(self.data[offset:end])
 
 
-def read_local_heap(file: StoredFile, address: int) -> Reads[LocalHeap]:
+def read_local_heap(file: Hdf5File, address: int) -> Reads[LocalHeap]:
     """Read the heap at `address`; raises `Corrupt`."""
     size = 8 + 2 * file.widths.length + file.widths.address
     reader = yield from file.read(address, size, "local heap")
@@ -52,11 +52,11 @@ def read_local_heap(file: StoredFile, address: int) -> Reads[LocalHeap]:
     return LocalHeap(bytes(names.data), address, length)
 
 
-LEAST = 4096
+LEAST_COLLECTION = 4096
 """Bytes of the smallest collection that libhdf5 makes."""
 MAX_OBJECTS = 65_535
 CODES = {2: "H", 4: "I", 8: "Q"}
-HEAD = 16
+OBJECT_HEAD = 16
 """Bytes before the first object, and before each object's bytes: multiples of 8, whatever a length takes."""
 
 
@@ -75,25 +75,25 @@ class GlobalHeap:
         return found
 
 
-def read_global_heap(walk: Walk, address: int, guess: int = LEAST) -> Reads[GlobalHeap]:
+def read_global_heap(walk: Walk, address: int, guess: int = LEAST_COLLECTION) -> Reads[GlobalHeap]:
     """Read the collection at `address`, one of those that `walk` reads; raises `Corrupt`."""
     length = walk.file.widths.length
 
     def whole(start: Reader) -> int:
-        return max(HEAD, int.from_bytes(start.data[8 : 8 + length], "little"))
+        return max(OBJECT_HEAD, int.from_bytes(start.data[8 : 8 + length], "little"))
 
-    reader = yield from walk.read_sized(address, HEAD, guess, whole, "global heap collection")
+    reader = yield from walk.read_sized(address, OBJECT_HEAD, guess, whole, "global heap collection")
     check_signature(reader, b"GCOL", 1)
     data, thing = reader.data, reader.thing
     head = struct.Struct(f"<H6x{CODES[length]}").unpack_from
     objects: dict[int, memoryview] = {}
-    place = HEAD
+    place = OBJECT_HEAD
     # what is left may be too little for the object that says how much is free
-    while place + HEAD <= len(data):
+    while place + OBJECT_HEAD <= len(data):
         number, size = head(data, place)
         if not number:
             break
-        place += HEAD
+        place += OBJECT_HEAD
         if number in objects or size > len(data) - place:
             raise Corrupt(f"The {thing} has two objects {number}, or ends inside the object {number}.")
         objects[number] = data[place : place + size]
@@ -103,8 +103,8 @@ def read_global_heap(walk: Walk, address: int, guess: int = LEAST) -> Reads[Glob
 
 def collection_size(sizes: Sequence[int]) -> int:
     """Return the bytes of a collection of objects of these sizes."""
-    used = HEAD + sum(HEAD + size + -size % 8 for size in sizes)
-    return max(LEAST, used)
+    used = OBJECT_HEAD + sum(OBJECT_HEAD + size + -size % 8 for size in sizes)
+    return max(LEAST_COLLECTION, used)
 
 
 def encode_global_heap(objects: Sequence[bytes]) -> bytes:
@@ -114,7 +114,7 @@ def encode_global_heap(objects: Sequence[bytes]) -> bytes:
     for number, data in enumerate(objects, 1):
         pieces += [struct.pack("<HH4xQ", number, 1, len(data)), data, bytes(-len(data) % 8)]
     free = size - sum(map(len, pieces))
-    if free >= HEAD:
+    if free >= OBJECT_HEAD:
         pieces.append(struct.pack("<HH4xQ", 0, 0, free))
-        free -= HEAD
+        free -= OBJECT_HEAD
     return b"".join((*pieces, bytes(free)))

@@ -16,11 +16,11 @@ from enum import IntEnum
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.file_fields import open_page
-from hsparse.format.hdf5.hdf5_file import CHECKSUM, StoredFile, Walk, check_signature
-from hsparse.format.hdf5.reads import Reads, together
+from hsparse.format.hdf5.hdf5_file import CHECKSUM_SIZE, Hdf5File, Walk, check_signature
+from hsparse.format.hdf5.reads import Reads, concurrently
 
 
-class MessageKind(IntEnum):
+class MessageType(IntEnum):
     """A message's type."""
 
     DATASPACE = 0x01
@@ -45,20 +45,20 @@ class MessageKind(IntEnum):
     REFERENCE_COUNT = 0x16
 
 
-HIGHEST = 0x19
+HIGHEST_TYPE = 0x19
 """The highest message type that is known."""
-SHARED, REFUSE_UNKNOWN = 0x02, 0x80
+SHARED_FLAG, REFUSE_UNKNOWN = 0x02, 0x80
 """Flags of messages: kept elsewhere; whoever does not know the type must not open the object."""
-GUESS = 512
+HEADER_GUESS = 512
 PREFIX_1 = 16
-LEAST = 11
+SHORTEST_HEADER = 11
 """Bytes of the shortest header, one of version 2 without messages."""
 SIZE_BITS, ATTRIBUTE_ORDER, ATTRIBUTE_INDEX, PHASES, TIMES = 3, 4, 8, 16, 32
 """Flags of version 2: the bytes of the first block's size, and which fields there are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class HeaderMessage:
     """A message's type, flags and bytes; `order` is that of its creation, where attributes' order is tracked."""
 
     kind: int
@@ -69,7 +69,7 @@ class Message:
     @property
     def shared(self) -> bool:
         """Say whether the bytes only tell where the message is."""
-        return bool(self.flags & SHARED)
+        return bool(self.flags & SHARED_FLAG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class ObjectHeader:
 
     address: int
     version: int
-    messages: tuple[Message, ...]
+    messages: tuple[HeaderMessage, ...]
     references: int | None = None
     times: tuple[int, ...] | None = None
     attribute_order: bool = False
@@ -101,26 +101,26 @@ class _Form:
         return 8 if self.version == 1 else 6 if self.ordered else 4
 
 
-def read_header(file: StoredFile, address: int) -> Reads[ObjectHeader]:
+def read_object_header(file: Hdf5File, address: int) -> Reads[ObjectHeader]:
     """Read the object header at `address`; raises `Corrupt`, and `Unsupported` for messages that must be known."""
     walk = file.walk(f"object header at address {address}")
-    first = yield from walk.read_sized(address, LEAST, GUESS, _whole, "object header")
+    first = yield from walk.read_sized(address, SHORTEST_HEADER, HEADER_GUESS, _whole, "object header")
     if bytes(first.data[:4]) == b"OHDR":
         header, form, body = _begin_2(first, address)
     else:
         header, form, body = _begin_1(first, address)
-    messages: list[Message] = []
+    messages: list[HeaderMessage] = []
     blocks = [body]
     while blocks:
         onward = []
         for block in blocks:
             for message in _messages(block, form):
-                if message.kind == MessageKind.CONTINUATION:
+                if message.kind == MessageType.CONTINUATION:
                     onward.append(_continued(walk, message, block))
                 elif message.kind:
                     _check_known(message, block)
                     messages.append(message)
-        found = yield from together(onward)
+        found = yield from concurrently(onward)
         blocks = [_opened(block, form) for block in found]
     return ObjectHeader(
         address, form.version, tuple(messages), header.references, header.times, header.attribute_order
@@ -135,7 +135,7 @@ def _whole(start: Reader) -> int:
     width = 1 << (flags & SIZE_BITS)
     place = 6 + _optional(flags)
     start.take(place, "prefix")
-    return place + width + start.number(width, "size of the first block") + CHECKSUM
+    return place + width + start.number(width, "size of the first block") + CHECKSUM_SIZE
 
 
 def _optional(flags: int) -> int:
@@ -162,7 +162,7 @@ def _begin_2(first: Reader, address: int) -> tuple[ObjectHeader, _Form, Reader]:
     first.take((4 if flags & PHASES else 0) + (1 << (flags & SIZE_BITS)), "prefix")
     ordered = bool(flags & ATTRIBUTE_ORDER)
     header = ObjectHeader(address, 2, (), None, times, ordered)
-    return header, _Form(2, ordered), Reader(first.data[first.place : -CHECKSUM], thing=first.thing)
+    return header, _Form(2, ordered), Reader(first.data[first.place : -CHECKSUM_SIZE], thing=first.thing)
 
 
 def _opened(block: Reader, form: _Form) -> Reader:
@@ -171,20 +171,20 @@ def _opened(block: Reader, form: _Form) -> Reader:
         return block
     check_signature(block, b"OCHK", None)
     open_page(block.data, block.thing)
-    return Reader(block.data[4:-CHECKSUM], thing=block.thing)
+    return Reader(block.data[4:-CHECKSUM_SIZE], thing=block.thing)
 
 
-def _messages(block: Reader, form: _Form) -> Iterator[Message]:
+def _messages(block: Reader, form: _Form) -> Iterator[HeaderMessage]:
     while block.left >= form.overhead:
         kind = block.number(2 if form.version == 1 else 1, "message")
         size = block.number(2, "message")
         flags = block.number(1, "message")
         block.take(3 if form.version == 1 else 0, "message")
         order = block.number(2, "message") if form.ordered else None
-        yield Message(kind, flags, block.take(size, f"message of type {kind:#04x}"), order)
+        yield HeaderMessage(kind, flags, block.take(size, f"message of type {kind:#04x}"), order)
 
 
-def _continued(walk: Walk, message: Message, block: Reader) -> Reads[Reader]:
+def _continued(walk: Walk, message: HeaderMessage, block: Reader) -> Reads[Reader]:
     reader = Reader(message.data, thing=block.thing)
     address = walk.file.widths.read_address(reader, "continuation's address")
     size = walk.file.widths.read_length(reader, "continuation's length")
@@ -193,8 +193,8 @@ def _continued(walk: Walk, message: Message, block: Reader) -> Reads[Reader]:
     return walk.read(address, size, "object header's continuation")
 
 
-def _check_known(message: Message, block: Reader) -> None:
-    if message.kind > HIGHEST and message.flags & REFUSE_UNKNOWN:
+def _check_known(message: HeaderMessage, block: Reader) -> None:
+    if message.kind > HIGHEST_TYPE and message.flags & REFUSE_UNKNOWN:
         raise Unsupported(
             f"The {block.thing} has a message of type {message.kind:#04x}, which is not known here."
         )

@@ -43,7 +43,7 @@ def run_reads(reads: Reads[Found], fetch: Callable[[tuple[ByteRange, ...]], Sequ
 Result = TypeVar("Found")
 
 
-def together(readers: Iterable[Reads[Result]]) -> Reads[list[Result]]:
+def concurrently(readers: Iterable[Reads[Result]]) -> Reads[list[Result]]:
     """Run readers side by side; return what they found, in their order. The first error of any ends them all."""
     running: list[Reads[Result]] = []
     found: dict[int, Result] = {}

@@ -16,31 +16,31 @@ from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.file_fields import Widths, address_bytes, open_page
 from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
-from hsparse.format.hdf5.hdf5_file import CHECKSUM, StoredFile, check_signature
-from hsparse.format.hdf5.object_header import MessageKind, ObjectHeader
+from hsparse.format.hdf5.hdf5_file import CHECKSUM_SIZE, Hdf5File, check_signature
+from hsparse.format.hdf5.object_header import MessageType, ObjectHeader
 from hsparse.format.hdf5.reads import Reads
 
 IN_HEAP, COMMITTED = 1, 2
-HEAP_ID = 8
+HEAP_ID_SIZE = 8
 
 
-class HeapId(NamedTuple):
+class SharedHeapId(NamedTuple):
     """The id of a message in the file's heap of shared messages."""
 
     id: bytes
 
 
-Elsewhere: TypeAlias = int | HeapId
+SharedLocation: TypeAlias = int | SharedHeapId
 """Where a message stands: at the address of an object header, or in the heap."""
 
 
-def decode_shared(message: Reader, widths: Widths) -> Elsewhere:
+def decode_shared_location(message: Reader, widths: Widths) -> SharedLocation:
     """Return where the message is; raises `Corrupt`."""
     version, kind = message.numbers(2, 1, "shared message")
     if not 1 <= version <= 3:
         raise Corrupt(f"The {message.thing} has a shared message of version {version}; 1 to 3 exist.")
     if version == 3 and kind == IN_HEAP:
-        return HeapId(bytes(message.take(HEAP_ID, "id of a shared message")))
+        return SharedHeapId(bytes(message.take(HEAP_ID_SIZE, "id of a shared message")))
     if version == 1:
         message.take(6 + widths.length, "shared message")
     address = widths.read_address(message, "address of a shared message")
@@ -49,29 +49,29 @@ def decode_shared(message: Reader, widths: Widths) -> Elsewhere:
     return address
 
 
-def encode_shared(address: int) -> bytes:
+def encode_shared_location(address: int) -> bytes:
     """Return what stands for the datatype committed at `address`: version 3, which needs HDF5 1.8."""
     return bytes((3, COMMITTED)) + address_bytes(address)
 
 
-def read_shared_table(file: StoredFile, extension: ObjectHeader) -> Reads[tuple[tuple[int, int], ...]]:
+def read_shared_table(file: Hdf5File, extension: ObjectHeader) -> Reads[tuple[tuple[int, int], ...]]:
     """Read of each index the types of its messages, a bit each, and its heap's address; none where none are shared.
 
     `extension` is the superblock's.
     """
     for message in extension.messages:
-        if message.kind == MessageKind.SHARED_TABLE:
+        if message.kind == MessageType.SHARED_TABLE:
             return (yield from _read_table(file, Reader(message.data, thing="shared message table message")))
     return ()
 
 
-def _read_table(file: StoredFile, message: Reader) -> Reads[tuple[tuple[int, int], ...]]:
+def _read_table(file: Hdf5File, message: Reader) -> Reads[tuple[tuple[int, int], ...]]:
     version = message.number(1, "version")
     address = file.widths.read_address(message, "table's address")
     count = message.number(1, "number of indexes")
     if version or address is None:
         raise Corrupt(f"The {message.thing} has version {version} and address {address}.")
-    size = 4 + count * (14 + 2 * file.widths.address) + CHECKSUM
+    size = 4 + count * (14 + 2 * file.widths.address) + CHECKSUM_SIZE
     table = yield from file.read(address, size, "shared message table")
     check_signature(table, b"SMTB", None)
     open_page(table.data, table.thing)
@@ -85,7 +85,7 @@ def _read_table(file: StoredFile, message: Reader) -> Reads[tuple[tuple[int, int
     return tuple(found)
 
 
-def read_shared(file: StoredFile, kind: int, ids: list[memoryview]) -> Reads[list[Reader]]:
+def read_shared_messages(file: Hdf5File, kind: int, ids: list[memoryview]) -> Reads[list[Reader]]:
     """Read messages of type `kind` by their heap ids; raises `Corrupt`."""
     for types, address in file.shared:
         if types >> kind & 1:

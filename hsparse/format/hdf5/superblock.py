@@ -17,8 +17,8 @@ from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.chunk_indexes.index_layout import DEFAULT_K
 from hsparse.format.hdf5.file_fields import Widths, address_bytes, open_page
-from hsparse.format.hdf5.hdf5_file import StoredFile
-from hsparse.format.hdf5.object_header import MessageKind, read_header
+from hsparse.format.hdf5.hdf5_file import Hdf5File
+from hsparse.format.hdf5.object_header import MessageType, read_object_header
 from hsparse.format.hdf5.reads import ByteRange, Reads
 from hsparse.format.hdf5.shared_messages import read_shared_table
 
@@ -31,7 +31,7 @@ SIZE_2 = 48
 """Bytes of versions 2 and 3 with addresses of 8 bytes."""
 
 
-def read_superblock(size: int) -> Reads[StoredFile]:
+def read_superblock(size: int) -> Reads[Hdf5File]:
     """Find and read the superblock of a file of `size` bytes; raises `Corrupt`, and `Unsupported` for versions
     and widths that no known library writes."""
     base = yield from _find(size)
@@ -46,9 +46,9 @@ def read_superblock(size: int) -> Reads[StoredFile]:
     file, extension = _read_new(reader, size, base, version)
     if extension is None:
         return file
-    header = yield from read_header(file, extension)
+    header = yield from read_object_header(file, extension)
     for message in header.messages:
-        if message.kind == MessageKind.BTREE_K:
+        if message.kind == MessageType.BTREE_K:
             told = Reader(message.data, thing="superblock extension")
             file = replace(file, chunk_k=decode_chunk_k(told))
     return replace(file, shared=(yield from read_shared_table(file, header)))
@@ -75,7 +75,7 @@ def _widths(reader: Reader) -> Widths:
     return widths
 
 
-def _read_old(reader: Reader, size: int, base: int, version: int) -> StoredFile:
+def _read_old(reader: Reader, size: int, base: int, version: int) -> Hdf5File:
     reader.take(4, "versions")
     widths = _widths(reader)
     reader.take(1 + 2 + 2 + 4, "group parameters")
@@ -89,10 +89,10 @@ def _read_old(reader: Reader, size: int, base: int, version: int) -> StoredFile:
     _check_end(reader, size, base, stored_base, end)
     widths.read_address(reader, "root entry")
     root = widths.read_address(reader, "root entry")
-    return StoredFile(size, base, widths, _present(reader, root), version, chunk_k=chunk_k)
+    return Hdf5File(size, base, widths, _present(reader, root), version, chunk_k=chunk_k)
 
 
-def _read_new(reader: Reader, size: int, base: int, version: int) -> tuple[StoredFile, int | None]:
+def _read_new(reader: Reader, size: int, base: int, version: int) -> tuple[Hdf5File, int | None]:
     """Return the file, and the address of the superblock extension."""
     widths = _widths(reader)
     reader.take(1, "consistency flags")
@@ -100,7 +100,7 @@ def _read_new(reader: Reader, size: int, base: int, version: int) -> tuple[Store
     reader.take(4, "checksum")
     open_page(reader.data[: reader.place], reader.thing)
     _check_end(reader, size, base, stored_base, end)
-    return StoredFile(size, base, widths, _present(reader, root), version), extension
+    return Hdf5File(size, base, widths, _present(reader, root), version), extension
 
 
 def _check_end(reader: Reader, size: int, base: int, stored_base: int | None, end: int | None) -> None:

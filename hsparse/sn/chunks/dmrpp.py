@@ -220,7 +220,7 @@ class Dmrpp:
 
     def _described(self, dataset: Dataset) -> DapVariable:
         spec = dataset.spec
-        made = self._file is not None and self._file.form(dataset) is ChunkForm.MADE
+        made = self._file is not None and self._file.form(dataset) is ChunkForm.TRANSCODED
         check_referable(dataset, "DMR++", made=made)
         if 0 in dataset.extent:
             raise Unsupported(f"{dataset.id} has no elements, which DAP4 has no dimension for.")

@@ -106,7 +106,7 @@ class References:
 
     def _described(self, dataset: Dataset, chunks: ChunkPages) -> Json:
         spec = dataset.spec
-        made = self._file is not None and self._file.form(dataset) is ChunkForm.MADE
+        made = self._file is not None and self._file.form(dataset) is ChunkForm.TRANSCODED
         check_referable(dataset, "zarr", made=made)
         pipeline = () if made else spec.filters[0]
         return zarr_array(dataset.extent, chunks.grid.chunk, spec.datatype.dtype, spec.fill, pipeline)

@@ -8,7 +8,7 @@ from hsparse.errors import ErrorKind, HsparseError, Moved
 from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_map import digests
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.hdf5.plan.planned_chunks import Column, PlannedChunks
+from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks, Uint64Column
 from hsparse.model.ids import chunk_key, chunk_name
 from hsparse.sn.data_nodes import Owners
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect
@@ -41,7 +41,7 @@ def _changed(spec: ChunkSpec, scaled: tuple[int, ...]) -> Moved:
     return Moved(f"The chunk {chunk_name(scaled)} of {spec.dataset} was changed since the file was planned.")
 
 
-def row_batches(sizes: Column, rows: range, page: int) -> Iterator[range]:
+def row_batches(sizes: Uint64Column, rows: range, page: int) -> Iterator[range]:
     """Yield runs of `rows` that have up to `page` bytes by `sizes: (len(rows),)`, or are one alone."""
     first = 0
     while first < len(rows):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hsparse.errors import BadRequest, Conflict, PreconditionFailed, Unsupported
-from hsparse.format.hdf5.plan.dataset_plan import form_of
+from hsparse.format.hdf5.plan.dataset_plan import chunk_form
 from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm
 from hsparse.model.file_backed import is_file_backed
@@ -64,7 +64,7 @@ class FileAddresses:
     def form(self, dataset: Dataset) -> ChunkForm:
         """Return what the file has of a dataset's chunks."""
         region = self.file.plan.regions.get((dataset.id, "chunks"))
-        return form_of(dataset.spec, self._asked) if region is None else region.form
+        return chunk_form(dataset.spec, self._asked) if region is None else region.form
 
     def chunks(self, dataset: Dataset, chunks: ChunkPages) -> FileChunks:
         """Return a dataset's chunks with their places in the file; `Conflict` where the dataset is not in it.
@@ -80,7 +80,7 @@ class FileAddresses:
             raise Unsupported(
                 f"The data of {dataset.id} stays in a file: its chunks are there, ask without addresses=file."
             )
-        if self.form(dataset) is ChunkForm.CONVERTED:
+        if self.form(dataset) is ChunkForm.TRANSCODED_SECTIONS:
             raise Unsupported(
                 f"Chunks of {dataset.id} are converted for this file, which no map describes: ask for layout=stock, or "
                 "without addresses=file."

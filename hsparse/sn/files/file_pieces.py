@@ -15,9 +15,14 @@ from hsparse.errors import Moved, PreconditionFailed, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.filters.hsds import is_hsds_frame
 from hsparse.format.hdf5.plan.domain_plan import DomainPlan
-from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.plan.file_plan import FilePiece
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, ChunkRegion
-from hsparse.format.hdf5.plan.transcoded_chunk import convert_chunk, make_chunk, make_defined, make_unwritten
+from hsparse.format.hdf5.plan.transcoded_chunk import (
+    encode_defined_set,
+    transcode_chunk,
+    transcode_sections,
+    transcode_unwritten,
+)
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.chunk_reads import read_direct_chunk, read_planned, row_batches
 from hsparse.sn.files.file_backed_pieces import check_piece, read_piece
@@ -95,7 +100,7 @@ class FilePieces:
             yield bytes(stop - at)
 
     def _brought(
-        self, piece: Piece, address: int, start: int, stop: int
+        self, piece: FilePiece, address: int, start: int, stop: int
     ) -> AsyncGenerator[Buffer, None] | None:
         """Return the parts of a piece that is made of stored chunks, None of one that is in the plan."""
         column, region = self._plan.columns.get(piece.key), self._plan.regions.get(piece.key)
@@ -103,7 +108,7 @@ class FilePieces:
             return self._matrices.read(column, start, stop)
         return None if region is None else self._chunks(region, address, start, stop)
 
-    async def _made(self, piece: Piece) -> bytes:
+    async def _made(self, piece: FilePiece) -> bytes:
         if piece.size <= INLINE:
             return self._plan.file.bytes_of(piece)
         return await asyncio.to_thread(self._plan.file.bytes_of, piece)
@@ -134,13 +139,13 @@ class FilePieces:
         weight = int(region.weights(range(row, row + 1))[0])
         if not chunks.stored[row]:
             scaled = tuple(chunks.scaled[row].tolist())
-            make = partial(make_unwritten, spec, scaled, place, plan.file.address_of, plan.key_of)
+            make = partial(transcode_unwritten, spec, scaled, place, plan.file.address_of, plan.key_of)
             return await self._run(size, make)
         if region.form is ChunkForm.LINKED:
             piece = await read_piece(self._owners, chunks, row)
             await self._run(weight, partial(check_piece, chunks, row, piece))
             return piece
-        if region.form is ChunkForm.CONVERTED:
+        if region.form is ChunkForm.TRANSCODED_SECTIONS:
             return await self._converted(region, row, weight)
         data = await read_planned(self._owners, spec, chunks, row)
         if region.form is ChunkForm.STORED:
@@ -151,10 +156,10 @@ class FilePieces:
                 )
             made: Buffer = data
         elif region.form is ChunkForm.DEFINED:
-            made = await self._run(weight, partial(make_defined, spec, data, chunks.sections[row]))
+            made = await self._run(weight, partial(encode_defined_set, spec, data, chunks.sections[row]))
         else:
             make = partial(
-                make_chunk, spec, data, chunks.sections[row], place, plan.file.address_of, plan.key_of
+                transcode_chunk, spec, data, chunks.sections[row], place, plan.file.address_of, plan.key_of
             )
             made = await self._run(size, make)
         if len(made) != size:
@@ -167,7 +172,7 @@ class FilePieces:
 
         def make() -> bytes:
             data, sections = byte_view(found.data), found.row.sections[0]
-            _, made = convert_chunk(spec, data, sections, region.revision, plan.key_of)
+            _, made = transcode_sections(spec, data, sections, region.revision, plan.key_of)
             if len(made.data) != region.chunks.size[row]:
                 # Another service node may have planned it, whose filters make other bytes of the same.
                 raise Moved(f"A chunk of {spec.dataset} has another size than was planned.")

@@ -14,13 +14,13 @@ from weakref import WeakSet
 from hsparse.concurrency.gather import gather_all
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.hdf5.plan.matrix_bands import (
-    BandMaker,
-    MadeBand,
+    BandSorter,
     MatrixBands,
     MatrixColumn,
     MatrixPart,
+    SortedBand,
     add_pointers,
-    column_bytes,
+    encode_entries,
     known_pointers,
 )
 from hsparse.sn.data_nodes import Owners
@@ -39,12 +39,14 @@ class BandCache:
 
     def __init__(self, most: int = MAX_CACHED) -> None:
         self._most = most
-        self._held: OrderedDict[BandName, MadeBand] = OrderedDict()
+        self._held: OrderedDict[BandName, SortedBand] = OrderedDict()
         self._size = 0
         self._gone: WeakSet[MatrixBands] = WeakSet()
         self._locks = KeyedLock()
 
-    async def get(self, bands: MatrixBands, band: int, make: Callable[[], Awaitable[MadeBand]]) -> MadeBand:
+    async def get(
+        self, bands: MatrixBands, band: int, make: Callable[[], Awaitable[SortedBand]]
+    ) -> SortedBand:
         """Return a band, from the cache or made by `make`."""
         name = (bands, band)
         async with self._locks.hold(name):
@@ -63,7 +65,7 @@ class BandCache:
         for name in [name for name in self._held if name[0] in self._gone]:
             self._size -= self._held.pop(name).nbytes
 
-    def _keep(self, name: BandName, made: MadeBand) -> None:
+    def _keep(self, name: BandName, made: SortedBand) -> None:
         if name[0] in self._gone or made.nbytes > self._most:
             return
         self._held[name] = made
@@ -103,7 +105,7 @@ class MatrixPieces:
                 end = min(last, int(bands.starts[band + 1]))
                 step = BLOCK if column.part is MatrixPart.ALONG else end - begin
                 for low in range(begin, end, step):
-                    yield column_bytes(bands, band, one, column.part, low, min(end, low + step))
+                    yield encode_entries(bands, band, one, column.part, low, min(end, low + step))
 
     async def _pointers(self, column: MatrixColumn, first: int, last: int) -> AsyncGenerator[Buffer, None]:
         bands = column.bands
@@ -118,12 +120,12 @@ class MatrixPieces:
     def _batches(self, bands: MatrixBands, some: range) -> Iterator[range]:
         return row_batches(bands.weights[some.start : some.stop], some, self._page)
 
-    async def _bands(self, bands: MatrixBands, some: range) -> Sequence[MadeBand]:
+    async def _bands(self, bands: MatrixBands, some: range) -> Sequence[SortedBand]:
         return await gather_all([self._band(bands, band) for band in some])
 
-    async def _band(self, bands: MatrixBands, band: int) -> MadeBand:
-        async def make() -> MadeBand:
-            maker = BandMaker(bands, band)
+    async def _band(self, bands: MatrixBands, band: int) -> SortedBand:
+        async def make() -> SortedBand:
+            maker = BandSorter(bands, band)
             rows = range(int(bands.rows[band]), int(bands.rows[band + 1]))
             for some in row_batches(bands.chunks.size[rows.start : rows.stop], rows, self._page):
                 found = await gather_all([self._stored(bands, row) for row in some])
@@ -136,6 +138,6 @@ class MatrixPieces:
         return await read_planned(self._owners, bands.spec, bands.chunks, row)
 
 
-def _add(maker: BandMaker, found: Sequence[Buffer]) -> None:
+def _add(maker: BandSorter, found: Sequence[Buffer]) -> None:
     for data in found:
         maker.add(data)

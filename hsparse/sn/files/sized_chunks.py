@@ -17,16 +17,16 @@ from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.filters.hsds import is_hsds_frame
 from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.addressed import Key
-from hsparse.format.hdf5.messages.file_type import stored_type
-from hsparse.format.hdf5.plan.dataset_plan import check_made, form_of
+from hsparse.format.hdf5.messages.file_type import file_type
+from hsparse.format.hdf5.plan.dataset_plan import check_transcoded, chunk_form
 from hsparse.format.hdf5.plan.domain_plan import known_key
 from hsparse.format.hdf5.plan.file_form import FileForm
-from hsparse.format.hdf5.plan.planned_chunks import CONVERSION, ChunkForm, PlannedChunks
+from hsparse.format.hdf5.plan.planned_chunks import TRANSCODING_MEMORY, ChunkForm, PlannedChunks
 from hsparse.format.hdf5.plan.transcoded_chunk import (
-    check_convertible,
-    convert_chunk,
-    made_size,
-    referring_chunks,
+    check_sections,
+    resize_references,
+    transcode_sections,
+    transcoded_size,
 )
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.chunk_reads import read_planned
@@ -57,16 +57,16 @@ class SizedChunks:
             if chunks.linked is not None:
                 found[id] = chunks
                 continue
-            check_made(spec, form, self._settings.max_request_size)
-            kind = form_of(spec, form, foreign=chunks.foreign)
-            if kind is ChunkForm.CONVERTED:
+            check_transcoded(spec, form, self._settings.max_request_size)
+            kind = chunk_form(spec, form, foreign=chunks.foreign)
+            if kind is ChunkForm.TRANSCODED_SECTIONS:
                 found[id] = await self._converted(spec, chunks, form.revision)
-            elif kind is not ChunkForm.MADE:
+            elif kind is not ChunkForm.TRANSCODED:
                 continue
             elif spec.datatype.is_vlen:
                 found[id] = await self._measured(spec, chunks, ids)
             else:
-                found[id] = chunks.sized(prod(spec.dims) * stored_type(spec.datatype.item).size)
+                found[id] = chunks.sized(prod(spec.dims) * file_type(spec.datatype.item).size)
         return found
 
     async def _judged(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
@@ -87,15 +87,17 @@ class SizedChunks:
         self, spec: ChunkSpec, chunks: PlannedChunks, revision: FormatRevision
     ) -> PlannedChunks:
         """Return chunks with the sections that they have in a file of another form."""
-        check_convertible(spec)
+        check_sections(spec)
         chunks = chunks.take(chunks.defined > 0)
         if not spec.datatype.is_vlen:
-            return referring_chunks(spec, chunks)
+            return resize_references(spec, chunks)
 
         async def convert(row: int) -> NDArray[np.uint64]:
-            async with self._answers.hold(CONVERSION * int(chunks.sections[row, :, UNFILTERED].sum())):
+            async with self._answers.hold(
+                TRANSCODING_MEMORY * int(chunks.sections[row, :, UNFILTERED].sum())
+            ):
                 data = await read_planned(self._owners, spec, chunks, row)
-                work = partial(convert_chunk, spec, data, chunks.sections[row], revision, lambda _: None)
+                work = partial(transcode_sections, spec, data, chunks.sections[row], revision, lambda _: None)
                 sections, _ = await asyncio.to_thread(work)
             return sections
 
@@ -107,10 +109,10 @@ class SizedChunks:
             return known_key(name, ids)
 
         async def measure(row: int) -> int:
-            stored = int(chunks.size[row]) + prod(spec.dims) * stored_type(spec.datatype.item).size
+            stored = int(chunks.size[row]) + prod(spec.dims) * file_type(spec.datatype.item).size
             async with self._answers.hold(2 * stored):
                 data = await read_planned(self._owners, spec, chunks, row)
-                return await asyncio.to_thread(made_size, spec, data, chunks.sections[row], key_of)
+                return await asyncio.to_thread(transcoded_size, spec, data, chunks.sections[row], key_of)
 
         sizes = await gather_each(measure, range(len(chunks)), READS_AT_ONCE)
         return chunks.sized(np.array(sizes, np.uint64))

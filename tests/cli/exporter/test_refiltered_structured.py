@@ -12,7 +12,7 @@ from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.source import LocalSource
 from hsparse.cli.importer.structured_upload import StructuredData
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
-from hsparse.format.hdf5.messages.layout_message import Structured
+from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, open_chunk
 from tests.cli.exporter.test_refiltered_file import FILTERS
 from tests.sn.file_domain import check_file
@@ -28,7 +28,7 @@ def structured(path: Path) -> dict[str, tuple[IndexKind, list[list[int]], Chunks
         objects = FileObjects(source, ROOT, matrices=False)
         for one in objects.by_address.values():
             stored = objects.read(one)
-            if stored.dataset is None or not isinstance(stored.dataset.layout, Structured):
+            if stored.dataset is None or not isinstance(stored.dataset.layout, RawStructuredLayout):
                 continue
             data = StructuredData(objects, stored)
             metadata = METADATA_VL if data.layout.index.sections == 3 else METADATA_FIXED

@@ -13,8 +13,8 @@ from hsparse.cli.exporter.relocation import Relocation
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.source import LocalSource
 from hsparse.cli.importer.stored_data import StoredData
-from hsparse.format.hdf5.messages.layout_message import Contiguous
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.messages.layout_message import ContiguousLayout
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 
 ROOT = "g-00000000-00000000-0000-000000-000000"
 
@@ -37,10 +37,10 @@ def test_references_lead_to_the_new_place(tmp_path: Path) -> None:
             dataset = objects.read(found[name]).dataset
             assert dataset is not None
             data = StoredData(objects, dataset)
-            assert isinstance(dataset.layout, Contiguous)
+            assert isinstance(dataset.layout, ContiguousLayout)
             assert dataset.layout.address is not None
             raw = source.read(dataset.layout.address, data.dims[0] * data.size)
-            heap = HeapPlan()
+            heap = GlobalHeapPlan()
             assert len(relocation.elements(dataset.type, raw, data.dims, heap).data) == len(raw)
             assert bool(list(heap.pieces())) is (name == "/words")
             return bytes(

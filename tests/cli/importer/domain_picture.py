@@ -12,11 +12,11 @@ from hsparse.client.connection import Connection
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.messages.file_type import (
-    StoredType,
-    has_places,
+    FileType,
+    file_type,
+    has_addresses,
     has_references,
     names_of_enum,
-    stored_type,
 )
 from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.model.dataspace import dims_of, max_dims_of
@@ -87,11 +87,11 @@ def _link(link: Any) -> Any:
 def _type(item: Any) -> Any:
     """Return a type in one of the ways in which it can be told, and the committed one that it is of."""
     id = item.get("id") if isinstance(item, dict) else None
-    plain = _spelled(stored_type(parse_type(item).item))
+    plain = _spelled(file_type(parse_type(item).item))
     return plain if id is None else {**plain, "id": id}
 
 
-def _spelled(stored: StoredType) -> dict[str, Any]:
+def _spelled(stored: FileType) -> dict[str, Any]:
     item = {key: stored.item[key] for key in sorted(stored.item) if key not in ("base", "fields", "id")}
     parts = [_spelled(part) for part in stored.parts]
     if item["class"] == "H5T_ENUM":
@@ -120,8 +120,8 @@ def _object(connection: Connection, id: str) -> dict[str, Any]:
     if id[0] == "d":
         seen["shape"] = [dims_of(record["shape"]), max_dims_of(record["shape"])]
         datatype = parse_type(record["type"])
-        stored = stored_type(datatype.item)
-        seen["has places"] = has_places(stored)
+        stored = file_type(datatype.item)
+        seen["has places"] = has_addresses(stored)
         seen["has references on heaps"] = datatype.is_vlen and has_references(stored)
         seen["layout"] = properties.get("layout")
         seen["grid"] = record.get("layout")

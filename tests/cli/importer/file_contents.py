@@ -19,9 +19,9 @@ from hsparse.cli.importer.stored_data import StoredData
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
 from hsparse.cli.importer.uploads import Uploads
 from hsparse.format.chunk_spec import chunk_spec
-from hsparse.format.hdf5.messages.layout_message import Structured
-from hsparse.format.hdf5.parse.parsed_elements import check_known
-from hsparse.format.hdf5.parse.parsed_object import StoredObject
+from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
+from hsparse.format.hdf5.parse.parsed_elements import check_readable
+from hsparse.format.hdf5.parse.parsed_object import ParsedObject
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.format.plan.grid import Grid
 from hsparse.model.vlen_array import VlenArray
@@ -79,17 +79,17 @@ def _object(objects: FileObjects, one: FileObject) -> Iterator[Any]:
     yield common_body(objects, stored, one.path)
     yield link_bodies(objects, stored.links, one.path)
     if stored.type is not None:
-        check_known(stored.type)
+        check_readable(stored.type)
         yield stored.type
     if stored.dataset is not None:
         yield from _dataset(objects, stored, one.path)
 
 
-def _dataset(objects: FileObjects, stored: StoredObject, path: str) -> Iterator[Any]:
+def _dataset(objects: FileObjects, stored: ParsedObject, path: str) -> Iterator[Any]:
     dataset = stored.dataset
     assert dataset is not None
-    check_known(dataset.type)
-    if isinstance(dataset.layout, Structured):
+    check_readable(dataset.type)
+    if isinstance(dataset.layout, RawStructuredLayout):
         structured = StructuredData(objects, stored)
         yield structured.body(path)
         yield from _structured(structured, path)

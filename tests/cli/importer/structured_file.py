@@ -11,15 +11,15 @@ from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.chunk_indexes.chunk_records import structured_records
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_index
-from hsparse.format.hdf5.messages.file_type import StoredType
+from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index
+from hsparse.format.hdf5.messages.file_type import FileType
 from hsparse.format.hdf5.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
 from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, encode_structured_layout
 from hsparse.format.hdf5.plan.planned_object import (
-    LeadsTo,
     PlannedDataset,
     PlannedGroup,
     PlannedLink,
+    PlannedTarget,
     plan_file,
 )
 from hsparse.format.hdf5.plan.planned_structures import PlannedMessage
@@ -35,7 +35,7 @@ def structured_file(
     elements: dict[tuple[int, ...], bytes],
     extent: tuple[int, ...],
     chunk: tuple[int, ...],
-    stored: StoredType,
+    stored: FileType,
     revision: FormatRevision,
     kind: IndexKind,
     pipelines: tuple[tuple[Filter, ...], ...] = ((), ()),
@@ -47,7 +47,7 @@ def structured_file(
         kind, chunk, max_dims, stored.size, any(pipelines), 2, revision, message_version=5, address=INDEX
     )
     scaled, chunks = _chunks(elements, Grid(extent, chunk), pipelines)
-    plan = plan_index(layout, scaled)
+    plan = plan_chunk_index(layout, scaled)
     starts = np.cumsum([INDEX + plan.size, *(len(one.data) for one in chunks)])[:-1]
     records = structured_records(scaled, starts.astype(np.uint64), [one.sections for one in chunks])
     layout = replace(layout, info=index_info(layout, records))
@@ -61,7 +61,7 @@ def structured_file(
     if max_dims != extent:
         shape["maxdims"] = ["H5S_UNLIMITED" if limit is None else limit for limit in max_dims]
     dataset = PlannedDataset("x", stored, shape, message, messages=filters)
-    file = plan_file([PlannedGroup("root", [PlannedLink("x", LeadsTo("x"))]), dataset], "root")
+    file = plan_file([PlannedGroup("root", [PlannedLink("x", PlannedTarget("x"))]), dataset], "root")
     assert file.size <= INDEX
     index = plan.encode(INDEX, records)
     return b"".join((file.read(0, file.size).ljust(INDEX, b"\0"), index, *(one.data for one in chunks)))

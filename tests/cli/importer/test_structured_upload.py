@@ -13,7 +13,7 @@ from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.format.filters.definition import Filter
 from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
-from hsparse.format.hdf5.messages.file_type import StoredType, stored_type
+from hsparse.format.hdf5.messages.file_type import FileType, file_type
 from hsparse.format.selections.encoded_selection import decode_offsets
 from hsparse.format.structured.container import open_chunk
 from hsparse.format.structured.vlen_sections import decode_elements
@@ -27,10 +27,10 @@ from tests.format.hdf5.file_walk import walk
 
 FOLDER = Path(__file__).parents[2] / "data" / "golden"
 FIXED = ("lib-2026-09-farray.h5", "lib-2026-09-single.h5", "rfc-2025-10-farray.h5")
-GAPS = StoredType(
-    {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": stored_type("H5T_STD_I32LE").item}]},
+GAPS = FileType(
+    {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": file_type("H5T_STD_I32LE").item}]},
     8,
-    (stored_type("H5T_STD_I32LE"),),
+    (file_type("H5T_STD_I32LE"),),
     (0,),
 )
 """A compound of one number, and 4 bytes behind it."""
@@ -103,14 +103,14 @@ def test_text_of_a_golden_file(imported: Import) -> None:
 @pytest.mark.parametrize("revision", FormatRevision)
 @pytest.mark.parametrize("kind", [IndexKind.FIXED_ARRAY, IndexKind.EXTENSIBLE_ARRAY, IndexKind.BTREE_V2])
 @pytest.mark.parametrize("filters", [(), (Filter(2, (4,)), Filter(1, (6,)))], ids=["plain", "filtered"])
-@pytest.mark.parametrize("stored", [stored_type("H5T_STD_I32LE"), GAPS], ids=["packed", "gaps"])
+@pytest.mark.parametrize("stored", [file_type("H5T_STD_I32LE"), GAPS], ids=["packed", "gaps"])
 def test_every_revision(
     imported: Import,
     tmp_path: Path,
     revision: FormatRevision,
     kind: IndexKind,
     filters: tuple[Filter, ...],
-    stored: StoredType,
+    stored: FileType,
 ) -> None:
     rng = np.random.default_rng(3)
     places = {tuple(place): int(value) for *place, value in rng.integers(0, (13, 10, 99), (40, 3)).tolist()}

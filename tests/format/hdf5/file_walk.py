@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from hsparse.format.hdf5.hdf5_file import StoredFile
-from hsparse.format.hdf5.messages.group_messages import Hard
-from hsparse.format.hdf5.parse.parsed_object import StoredObject, read_object
-from hsparse.format.hdf5.reads import ByteRange, Reads, run_reads, together
+from hsparse.format.hdf5.hdf5_file import Hdf5File
+from hsparse.format.hdf5.messages.group_messages import HardLink
+from hsparse.format.hdf5.parse.parsed_object import ParsedObject, parse_object
+from hsparse.format.hdf5.reads import ByteRange, Reads, concurrently, run_reads
 from hsparse.format.hdf5.superblock import read_superblock
 
 Found = TypeVar("Found")
@@ -35,25 +35,25 @@ class FileBytes:
     def run(self, reads: Reads[Found]) -> Found:
         return run_reads(reads, self.fetch)
 
-    def open(self) -> StoredFile:
+    def open(self) -> Hdf5File:
         return self.run(read_superblock(len(self.data)))
 
 
-def walk(path_or_data: Path | bytes) -> dict[str, StoredObject]:
+def walk(path_or_data: Path | bytes) -> dict[str, ParsedObject]:
     """Return every object by the shortest of its paths."""
     data = path_or_data if isinstance(path_or_data, bytes) else path_or_data.read_bytes()
     source = FileBytes(data)
     file = source.open()
-    found: dict[str, StoredObject] = {}
+    found: dict[str, ParsedObject] = {}
     seen = {file.root}
     level = {"/": file.root}
     while level:
-        objects = source.run(together(read_object(file, address) for address in level.values()))
+        objects = source.run(concurrently(parse_object(file, address) for address in level.values()))
         below = {}
         for path, one in zip(level, objects, strict=True):
             found[path] = one
             for link in one.links:
-                if isinstance(link.target, Hard) and link.target.address not in seen:
+                if isinstance(link.target, HardLink) and link.target.address not in seen:
                     seen.add(link.target.address)
                     below[path.rstrip("/") + "/" + link.name] = link.target.address
         level = below

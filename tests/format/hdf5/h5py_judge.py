@@ -10,11 +10,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hsparse.format.hdf5.messages.file_type import StoredType
-from hsparse.format.hdf5.messages.group_messages import External, Hard, Soft
-from hsparse.format.hdf5.messages.layout_message import Chunked, Compact, Contiguous
-from hsparse.format.hdf5.parse.parsed_elements import Target, read_elements
-from hsparse.format.hdf5.parse.parsed_object import ObjectKind, StoredAttribute, StoredDataset, StoredObject
+from hsparse.format.hdf5.messages.file_type import FileType
+from hsparse.format.hdf5.messages.group_messages import ExternalLink, HardLink, SoftLink
+from hsparse.format.hdf5.messages.layout_message import ChunkedLayout, CompactLayout, ContiguousLayout
+from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
+from hsparse.format.hdf5.parse.parsed_object import ObjectKind, ParsedAttribute, ParsedDataset, ParsedObject
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Fixed
@@ -32,7 +32,7 @@ def kind_of(other: Any) -> type:
     return h5py.Group if isinstance(other, h5py.Group) else type(other)
 
 
-def compare(path: Path) -> dict[str, StoredObject]:
+def compare(path: Path) -> dict[str, ParsedObject]:
     """Assert that both find the same in the file; return what this package found."""
     found = walk(path)
     source = FileBytes(path.read_bytes())
@@ -53,29 +53,29 @@ def compare(path: Path) -> dict[str, StoredObject]:
     return found
 
 
-def names_of(found: dict[str, StoredObject]) -> dict[int, str]:
+def names_of(found: dict[str, ParsedObject]) -> dict[int, str]:
     return {one.header.address: name for name, one in found.items()}
 
 
-def compare_links(one: StoredObject, group: h5py.Group) -> None:
+def compare_links(one: ParsedObject, group: h5py.Group) -> None:
     assert [link.name for link in one.links] == list(group) or {link.name for link in one.links} == set(group)
     if all(link.order is not None for link in one.links):
         assert [link.name for link in one.links] == list(group)
     for link in one.links:
         info = group.id.links.get_info(link.name.encode("utf-8", "surrogateescape"))
         match link.target:
-            case Hard(address):
+            case HardLink(address):
                 assert info.type == h5py.h5l.TYPE_HARD
                 assert info.u == address
-            case Soft(path):
+            case SoftLink(path):
                 other = group.get(link.name, getlink=True)
                 assert (type(other), other.path) == (h5py.SoftLink, path)
-            case External(file, path):
+            case ExternalLink(file, path):
                 other = group.get(link.name, getlink=True)
                 assert (other.filename, other.path) == (file, path)
 
 
-def compare_dataset(one: StoredDataset, other: h5py.Dataset, base: int) -> None:
+def compare_dataset(one: ParsedDataset, other: h5py.Dataset, base: int) -> None:
     plist = other.id.get_create_plist()
     compare_type(one.type, other.id.get_type())
     assert dims_of(one.shape) == other.shape
@@ -86,13 +86,14 @@ def compare_dataset(one: StoredDataset, other: h5py.Dataset, base: int) -> None:
         (filter.id, filter.values, filter.optional) for filter in one.pipeline
     ]
     layout = one.layout
-    if isinstance(layout, Chunked):
+    if isinstance(layout, ChunkedLayout):
         assert (layout.dims, layout.item_size) == (other.chunks, other.id.get_type().get_size())
     else:
         assert (
-            plist.get_layout() == {Compact: h5py.h5d.COMPACT, Contiguous: h5py.h5d.CONTIGUOUS}[type(layout)]
+            plist.get_layout()
+            == {CompactLayout: h5py.h5d.COMPACT, ContiguousLayout: h5py.h5d.CONTIGUOUS}[type(layout)]
         )
-    if isinstance(layout, Contiguous) and layout.address is not None:
+    if isinstance(layout, ContiguousLayout) and layout.address is not None:
         assert base + layout.address == other.id.get_offset()
     defined = plist.fill_value_defined()
     assert defined == (0 if one.fill.value is None else 2 if one.fill.value else 1)
@@ -101,15 +102,15 @@ def compare_dataset(one: StoredDataset, other: h5py.Dataset, base: int) -> None:
         assert value.tobytes() == np.array(other.fillvalue).astype(other.dtype).tobytes()
     assert plist.get_alloc_time() == one.fill.allocation
     assert plist.get_fill_time() == one.fill.writing
-    if isinstance(layout, Compact) and isinstance(parse_type(one.type.item).element, Fixed):
+    if isinstance(layout, CompactLayout) and isinstance(parse_type(one.type.item).element, Fixed):
         assert layout.data == other[()].tobytes()
 
 
-def raw(stored: StoredType) -> np.dtype[Any]:
+def raw(stored: FileType) -> np.dtype[Any]:
     return np.dtype(f"V{stored.size}")
 
 
-def compare_type(stored: StoredType, type_id: h5py.h5t.TypeID) -> None:
+def compare_type(stored: FileType, type_id: h5py.h5t.TypeID) -> None:
     datatype = parse_type(stored.item)
     if not datatype.is_vlen:  # what varies is of another size in memory
         assert stored.size == type_id.get_size()
@@ -125,7 +126,7 @@ def packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(dtype.str)
 
 
-def compare_attributes(one: StoredObject, other: Any, source: FileBytes, names: dict[int, str]) -> None:
+def compare_attributes(one: ParsedObject, other: Any, source: FileBytes, names: dict[int, str]) -> None:
     assert {attribute.name for attribute in one.attributes} == set(other.attrs)
     if all(attribute.order is not None for attribute in one.attributes):
         assert [attribute.name for attribute in one.attributes] == list(other.attrs)
@@ -140,7 +141,7 @@ def compare_attributes(one: StoredObject, other: Any, source: FileBytes, names: 
 
 
 def compare_value(
-    attribute: StoredAttribute, id: h5py.h5a.AttrID, other: Any, source: FileBytes, names: dict[int, str]
+    attribute: ParsedAttribute, id: h5py.h5a.AttrID, other: Any, source: FileBytes, names: dict[int, str]
 ) -> None:
     dims = dims_of(attribute.shape) or ()
     element = parse_type(attribute.type.item).element
@@ -149,7 +150,7 @@ def compare_value(
         id.read(data, mtype=id.get_type())
         assert data.tobytes() == attribute.data
     values = source.run(
-        read_elements(
+        parse_elements(
             source.open(),
             attribute.type,
             attribute.data,
@@ -160,13 +161,13 @@ def compare_value(
     assert to_json(values, element) == plain(other.attrs[attribute.name], other.file)
 
 
-def target(address: int, names: dict[int, str], file: h5py.File) -> Target | None:
+def target(address: int, names: dict[int, str], file: h5py.File) -> ReferenceTarget | None:
     """Spell an object by its number among all, in hsparse's form."""
     name = names.get(address)
     if name is None:
         return None
     shape = getattr(file[name], "shape", ()) or ()
-    return Target(spelled(name, file), shape)
+    return ReferenceTarget(spelled(name, file), shape)
 
 
 def spelled(name: str, file: h5py.File) -> str:

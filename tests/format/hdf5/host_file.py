@@ -18,7 +18,7 @@ import numpy as np
 from hsparse.format.checksum import lookup3
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import index_info_size, read_index
+from hsparse.format.hdf5.chunk_indexes.index_registry import index_info_size, read_chunk_index
 from hsparse.format.hdf5.reads import ByteRange, run_reads
 
 LAYOUT = 8
@@ -142,7 +142,7 @@ def open_layout(data: bytes) -> tuple[IndexLayout, tuple[int, ...], int, int]:
 def read_records(data: bytes) -> ChunkRecords:
     """Return the chunks of dataset `d` by our reader."""
     layout, extent, _, _ = open_layout(data)
-    return run_reads(read_index(layout, extent, len(data)), fetch_from(data))
+    return run_reads(read_chunk_index(layout, extent, len(data)), fetch_from(data))
 
 
 def assert_hdf5_finds(data: bytes, records: ChunkRecords) -> None:

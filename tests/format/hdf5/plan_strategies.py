@@ -9,12 +9,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from hsparse.format.hdf5.addressed import Addressed, Key
-from hsparse.format.hdf5.messages.file_type import stored_type
-from hsparse.format.hdf5.messages.group_messages import External, Soft
+from hsparse.format.hdf5.messages.file_type import file_type
+from hsparse.format.hdf5.messages.group_messages import ExternalLink, SoftLink
 from hsparse.format.hdf5.plan.file_plan import FilePlan
 from hsparse.format.hdf5.plan.planned_elements import plan_elements
-from hsparse.format.hdf5.plan.planned_object import LeadsTo, PlannedAttribute, PlannedLink
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.plan.planned_object import PlannedAttribute, PlannedLink, PlannedTarget
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import from_json
 
@@ -31,15 +31,15 @@ def simple(*dims: int) -> dict[str, Any]:
 
 
 def number(name: str, value: int) -> PlannedAttribute:
-    return PlannedAttribute(name, stored_type(INT), SCALAR, Addressed(value.to_bytes(4, "little")))
+    return PlannedAttribute(name, file_type(INT), SCALAR, Addressed(value.to_bytes(4, "little")))
 
 
 def attribute(
-    name: str, item: Any, value: Any, dims: tuple[int, ...], heap: HeapPlan, keys: dict[str, Key]
+    name: str, item: Any, value: Any, dims: tuple[int, ...], heap: GlobalHeapPlan, keys: dict[str, Key]
 ) -> PlannedAttribute:
     """Return an attribute of a JSON value."""
     datatype = parse_type(item)
-    stored = stored_type(datatype.item)
+    stored = file_type(datatype.item)
     values = from_json(value, dims, datatype.element)
     shape = simple(*dims) if dims else SCALAR
     return PlannedAttribute(name, stored, shape, plan_elements(stored, values, heap, keys.get))
@@ -47,9 +47,9 @@ def attribute(
 
 def links(keys: list[Key], most: int = 30) -> st.SearchStrategy[list[PlannedLink]]:
     targets = (
-        st.sampled_from(keys).map(LeadsTo)
-        | PATHS.map(Soft)
-        | st.tuples(PATHS, PATHS).map(lambda pair: External(*pair))
+        st.sampled_from(keys).map(PlannedTarget)
+        | PATHS.map(SoftLink)
+        | st.tuples(PATHS, PATHS).map(lambda pair: ExternalLink(*pair))
     )
     return st.dictionaries(TITLES, targets, max_size=most).map(
         lambda some: [PlannedLink(title, target) for title, target in some.items()]
@@ -58,7 +58,7 @@ def links(keys: list[Key], most: int = 30) -> st.SearchStrategy[list[PlannedLink
 
 def soft(count: int) -> list[PlannedLink]:
     return [
-        PlannedLink(f"link {number * 7919 % 1_000_003}", Soft("/" + "x" * (number % 40)))
+        PlannedLink(f"link {number * 7919 % 1_000_003}", SoftLink("/" + "x" * (number % 40)))
         for number in range(count)
     ]
 

@@ -14,7 +14,7 @@ from hsparse.format.checksum import lookup3
 from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords, dense_records
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import plan_index, read_index
+from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index, read_chunk_index
 from hsparse.format.hdf5.reads import ByteRange, run_reads
 from tests.format.hdf5.host_file import assert_same, fetch_from
 
@@ -80,11 +80,11 @@ def choose_scaled(counts: tuple[int, ...], share: float, seed: int = 0) -> np.nd
 
 def store(layout: IndexLayout, records: ChunkRecords) -> bytes:
     """Return a file that has nothing but the index, at `ADDRESS`."""
-    return bytes(ADDRESS) + plan_index(layout, records.scaled).encode(ADDRESS, records)
+    return bytes(ADDRESS) + plan_chunk_index(layout, records.scaled).encode(ADDRESS, records)
 
 
 def load(layout: IndexLayout, extent: tuple[int, ...], data: bytes) -> ChunkRecords:
-    return run_reads(read_index(layout, extent, len(data)), fetch_from(data))
+    return run_reads(read_chunk_index(layout, extent, len(data)), fetch_from(data))
 
 
 def steps_of(layout: IndexLayout, extent: tuple[int, ...], data: bytes) -> list[tuple[ByteRange, ...]]:
@@ -96,7 +96,7 @@ def steps_of(layout: IndexLayout, extent: tuple[int, ...], data: bytes) -> list[
         steps.append(wanted)
         return list(fetch(wanted))
 
-    run_reads(read_index(layout, extent, len(data)), record)
+    run_reads(read_chunk_index(layout, extent, len(data)), record)
     return steps
 
 

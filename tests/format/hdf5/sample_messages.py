@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import h5py
 
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.object_header import SHARED
+from hsparse.format.hdf5.object_header import SHARED_FLAG
 from tests.format.hdf5.file_walk import walk
 from tests.format.hdf5.parse.test_parsed_object import LIBVERS, write_everything
 
@@ -28,7 +28,7 @@ def messages(kind: int, track_order: bool = False) -> list[bytes]:
             headers = [one.header for one in walk(path).values()]
         for header in headers:
             found |= {
-                bytes(one.data) for one in header.messages if one.kind == kind and not one.flags & SHARED
+                bytes(one.data) for one in header.messages if one.kind == kind and not one.flags & SHARED_FLAG
             }
     return sorted(found)
 

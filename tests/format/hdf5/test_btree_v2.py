@@ -10,15 +10,15 @@ import pytest
 from hsparse.errors import Corrupt
 from hsparse.format.checksum import lookup3
 from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.btree_v2 import Btree2Shape, each_record, read_btree_v2
+from hsparse.format.hdf5.btree_v2 import BtreeV2Shape, read_btree_v2, split_records
 from hsparse.format.hdf5.plan.file_plan import FilePlan
 from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
-from hsparse.format.hdf5.plan.planned_structures import MAX_LEAF, plan_btree
+from hsparse.format.hdf5.plan.planned_structures import MAX_LEAF, plan_btree_v2
 from tests.format.hdf5.file_walk import FileBytes
 
 
 def test_nodes_of_2048_bytes_with_records_of_24() -> None:
-    shape = Btree2Shape.of(2048, 24, 2)
+    shape = BtreeV2Shape.of(2048, 24, 2)
     assert shape.most == (84, 61, 57)
     assert shape.totals == (84, 62 * 84 + 61, 58 * (62 * 84 + 61) + 57)
     assert (shape.count_width, shape.total_width(0), shape.total_width(1)) == (1, 0, 2)
@@ -29,7 +29,7 @@ def test_nodes_of_2048_bytes_with_records_of_24() -> None:
 
 @pytest.mark.parametrize(("count", "depth"), [(0, 0), (84, 0), (85, 1), (5269, 1), (5270, 2)])
 def test_the_lowest_tree_is_chosen(count: int, depth: int) -> None:
-    assert Btree2Shape.holding(count, 2048, 24).depth == depth
+    assert BtreeV2Shape.holding(count, 2048, 24).depth == depth
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_lowest_tree_is_chosen(count: int, depth: int) -> None:
 )
 def test_a_tree_without_room_or_end_is_corrupt(sizes: tuple[int, int, int]) -> None:
     with pytest.raises(Corrupt, match="cannot have nodes"):
-        Btree2Shape.of(*sizes)
+        BtreeV2Shape.of(*sizes)
 
 
 KIND = 6
@@ -45,7 +45,7 @@ KIND = 6
 
 def planned(count: int) -> tuple[bytearray, FilePlan]:
     records = [Addressed(number.to_bytes(15, "big")) for number in range(count)]
-    plan = plan_file([PlannedGroup("root")], "root", plan_btree("t", KIND, records))
+    plan = plan_file([PlannedGroup("root")], "root", plan_btree_v2("t", KIND, records))
     return bytearray(plan.read(0, plan.size)), plan
 
 
@@ -53,7 +53,7 @@ def read(data: bytes, plan: FilePlan, kind: int = KIND) -> list[int]:
     source = FileBytes(data)
     file = source.open()
     records = source.run(read_btree_v2(file.bounds, file.widths, plan.address_of(("t", KIND)), kind))
-    return [int.from_bytes(record, "big") for record in each_record(records)]
+    return [int.from_bytes(record, "big") for record in split_records(records)]
 
 
 def sealed(data: bytearray, start: int, size: int) -> bytes:

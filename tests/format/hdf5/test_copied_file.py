@@ -11,25 +11,25 @@ import numpy as np
 import pytest
 
 from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.messages.file_type import StoredType
-from hsparse.format.hdf5.messages.group_messages import Hard
-from hsparse.format.hdf5.messages.layout_message import Compact, Contiguous
-from hsparse.format.hdf5.parse.parsed_elements import Target, read_elements
-from hsparse.format.hdf5.parse.parsed_object import StoredObject
-from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.messages.file_type import FileType
+from hsparse.format.hdf5.messages.group_messages import HardLink
+from hsparse.format.hdf5.messages.layout_message import CompactLayout, ContiguousLayout
+from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
+from hsparse.format.hdf5.parse.parsed_object import ParsedObject
+from hsparse.format.hdf5.plan.file_plan import FilePiece
 from hsparse.format.hdf5.plan.planned_elements import plan_elements
 from hsparse.format.hdf5.plan.planned_object import (
-    LeadsTo,
     PlannedAttribute,
     PlannedDataset,
     PlannedDatatype,
     PlannedGroup,
     PlannedLink,
     PlannedObject,
+    PlannedTarget,
     plan_file,
     plan_layout,
 )
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.dataspace import dims_of
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
@@ -46,13 +46,13 @@ class Copy:
         self.source = FileBytes(path.read_bytes())
         self.file = self.source.open()
         self.objects = {one.header.address: one for one in walk(path).values()}
-        self.heap = HeapPlan()
-        self.pieces: list[Piece] = []
+        self.heap = GlobalHeapPlan()
+        self.pieces: list[FilePiece] = []
 
     def plan(self) -> list[PlannedObject]:
         return [self.copied(one) for one in self.objects.values()]
 
-    def copied(self, one: StoredObject) -> PlannedObject:
+    def copied(self, one: ParsedObject) -> PlannedObject:
         address = one.header.address
         attributes = [
             PlannedAttribute(
@@ -70,25 +70,26 @@ class Copy:
             return PlannedDatatype(address, one.type, attributes)
         links = [
             PlannedLink(
-                link.name, LeadsTo(link.target.address) if isinstance(link.target, Hard) else link.target
+                link.name,
+                PlannedTarget(link.target.address) if isinstance(link.target, HardLink) else link.target,
             )
             for link in one.links
         ]
         return PlannedGroup(address, links, attributes)
 
-    def dataset(self, one: StoredObject, attributes: list[PlannedAttribute]) -> PlannedDataset:
+    def dataset(self, one: ParsedObject, attributes: list[PlannedAttribute]) -> PlannedDataset:
         dataset = one.dataset
         assert dataset is not None
         layout = dataset.layout
-        if isinstance(layout, Contiguous) and layout.address is not None:
+        if isinstance(layout, ContiguousLayout) and layout.address is not None:
             size = layout.size or 0
             data = bytes(self.source.run(self.file.read(layout.address, size, "data")).data)
             elements = self.elements(dataset.type, data, dims_of(dataset.shape))
             key = ("data", one.header.address)
-            self.pieces.append(Piece(key, size, elements.filled))
+            self.pieces.append(FilePiece(key, size, elements.filled))
             message = plan_layout(layout, key)
         else:
-            assert isinstance(layout, Compact | Contiguous)
+            assert isinstance(layout, CompactLayout | ContiguousLayout)
             message = plan_layout(layout)
         return PlannedDataset(
             one.header.address,
@@ -101,17 +102,17 @@ class Copy:
             dataset.committed,
         )
 
-    def elements(self, stored: StoredType, data: bytes, dims: tuple[int, ...] | None) -> Addressed:
+    def elements(self, stored: FileType, data: bytes, dims: tuple[int, ...] | None) -> Addressed:
         if dims is None:
             return Addressed(b"")
-        values = self.source.run(read_elements(self.file, stored, data, dims, self.target))
+        values = self.source.run(parse_elements(self.file, stored, data, dims, self.target))
         return plan_elements(stored, values, self.heap, key_of)
 
-    def target(self, address: int) -> Target | None:
+    def target(self, address: int) -> ReferenceTarget | None:
         one = self.objects.get(address)
         if one is None:
             return None
-        return Target(spelled(address), dims_of(one.dataset.shape) or () if one.dataset else ())
+        return ReferenceTarget(spelled(address), dims_of(one.dataset.shape) or () if one.dataset else ())
 
 
 def spelled(address: int) -> str:

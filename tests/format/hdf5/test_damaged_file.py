@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.hdf5 import file_fields, fractal_heap
-from hsparse.format.hdf5.hdf5_file import StoredFile
-from hsparse.format.hdf5.messages.group_messages import Hard, Soft
-from hsparse.format.hdf5.parse.parsed_elements import Target, read_elements
-from hsparse.format.hdf5.parse.parsed_object import StoredObject, read_object
+from hsparse.format.hdf5.hdf5_file import Hdf5File
+from hsparse.format.hdf5.messages.group_messages import HardLink, SoftLink
+from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
+from hsparse.format.hdf5.parse.parsed_object import ParsedObject, parse_object
 from hsparse.format.hdf5.plan.planned_object import PlannedGroup, PlannedLink, plan_file
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type
 from tests.format.hdf5.file_walk import FileBytes
@@ -36,10 +36,10 @@ MAX_OBJECTS = 200
 @lru_cache
 def sample(kind: str) -> bytes:
     if kind == "planned":
-        heap = HeapPlan()
+        heap = GlobalHeapPlan()
         some = [attribute("t", text("H5T_VARIABLE"), ["a", "bcd"], (2,), heap, {})]
         some += [number(f"n{at}", at) for at in range(20)]
-        links = [PlannedLink(f"l{at}", Soft("/x")) for at in range(20)]
+        links = [PlannedLink(f"l{at}", SoftLink("/x")) for at in range(20)]
         plan = plan_file([PlannedGroup("root", links, some, ordered=True)], "root", heap.pieces())
         return plan.read(0, plan.size)
     with TemporaryDirectory() as folder:
@@ -75,22 +75,22 @@ def read_all(data: bytes) -> FileBytes:
     while todo and len(seen) < MAX_OBJECTS:
         address = todo.pop()
         with suppress(Corrupt, Unsupported):
-            one = source.run(read_object(file, address))
+            one = source.run(parse_object(file, address))
             read_values(source, file, one)
-            found = {link.target.address for link in one.links if isinstance(link.target, Hard)}
+            found = {link.target.address for link in one.links if isinstance(link.target, HardLink)}
             todo += found - seen
             seen |= found
     return source
 
 
-def read_values(source: FileBytes, file: StoredFile, one: StoredObject) -> None:
+def read_values(source: FileBytes, file: Hdf5File, one: ParsedObject) -> None:
     for some in one.attributes:
         dims = dims_of(some.shape)
         with suppress(BadRequest, Corrupt, Unsupported):  # types that no server has are bad requests
             parse_type(some.type.item)
             if dims is not None:
-                find = {one.header.address: Target("datasets/" + ID, (8, 9))}.get
-                source.run(read_elements(file, some.type, some.data, dims, find))
+                find = {one.header.address: ReferenceTarget("datasets/" + ID, (8, 9))}.get
+                source.run(parse_elements(file, some.type, some.data, dims, find))
 
 
 class Whatever:

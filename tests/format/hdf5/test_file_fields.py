@@ -15,8 +15,8 @@ from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.hdf5.file_fields import (
     Widths,
     address_bytes,
-    name_bytes,
-    name_text,
+    decode_name,
+    encode_name,
     open_block,
     open_page,
     seal_block,
@@ -49,12 +49,12 @@ def test_fewest_bytes(number: int, width: int) -> None:
 
 @given(st.binary().filter(lambda data: b"\0" not in data))
 def test_any_bytes_come_back(data: bytes) -> None:
-    assert name_bytes(name_text(data)) == data
+    assert encode_name(decode_name(data)) == data
 
 
 def test_a_name_that_would_end_early() -> None:
     with pytest.raises(BadRequest, match="has a zero character, which ends"):
-        name_bytes("a\0b")
+        encode_name("a\0b")
 
 
 BLOCK = seal_block(b"FAHD", 1, 2, b"some", b"thing")

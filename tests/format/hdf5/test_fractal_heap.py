@@ -13,18 +13,18 @@ from hsparse.errors import Corrupt, HsparseError, Unsupported
 from hsparse.format.checksum import lookup3
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.fractal_heap import FractalHeap, read_fractal_heap, read_heap_objects
-from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.plan.file_plan import FilePlan
 from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
-from hsparse.format.hdf5.plan.planned_structures import plan_heap
+from hsparse.format.hdf5.plan.planned_structures import plan_fractal_heap
 from tests.format.hdf5.file_walk import FileBytes, walk
 
 OBJECTS = [b"one", b"three", b"x" * 700, b"huge" * 20_000]
 
 
-def planned() -> tuple[FileBytes, StoredFile, int, list[memoryview]]:
+def planned() -> tuple[FileBytes, Hdf5File, int, list[memoryview]]:
     """Return a file, a heap's address in it, and its objects' ids."""
-    pieces, ids = plan_heap("h", [Addressed(data) for data in OBJECTS], 8)
+    pieces, ids = plan_fractal_heap("h", [Addressed(data) for data in OBJECTS], 8)
     root = plan_file([PlannedGroup("root")], "root").pieces[1]
     plan = FilePlan([root, *pieces], "root")
     source = FileBytes(plan.read(0, plan.size))

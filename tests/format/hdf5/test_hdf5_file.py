@@ -10,13 +10,13 @@ import pytest
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.file_fields import Widths
-from hsparse.format.hdf5.hdf5_file import UNDEFINED, FileBounds, StoredFile, check_signature
-from hsparse.format.hdf5.reads import ByteRange, together
+from hsparse.format.hdf5.hdf5_file import UNDEFINED, FileBounds, Hdf5File, check_signature
+from hsparse.format.hdf5.reads import ByteRange, concurrently
 from tests.format.hdf5.file_walk import FileBytes
 from tests.format.hdf5.sample_messages import reader
 
 DATA = bytes(range(100)) * 2
-FILE = StoredFile(len(DATA), 50, Widths(), 0, 2)
+FILE = Hdf5File(len(DATA), 50, Widths(), 0, 2)
 
 
 def length(start: Reader) -> int:
@@ -43,7 +43,7 @@ def test_no_place_is_walked_twice() -> None:
     source = FileBytes(DATA)
     walk = FILE.walk("tree")
     with pytest.raises(Corrupt, match="The tree leads to address 8 twice"):
-        source.run(together(walk.read(8, 1, "node") for _ in range(10**6)))
+        source.run(concurrently(walk.read(8, 1, "node") for _ in range(10**6)))
     assert not source.steps
 
 
@@ -51,11 +51,11 @@ def test_structures_do_not_overlap() -> None:
     source = FileBytes(DATA)
     walk = FILE.walk("tree")
     with pytest.raises(Corrupt, match="parts that overlap, the one at address 2"):
-        source.run(together(walk.read(address, 90, "node") for address in range(10)))
+        source.run(concurrently(walk.read(address, 90, "node") for address in range(10)))
     assert not source.steps
     walk = FILE.walk("tree")
     with pytest.raises(Corrupt, match="parts that overlap"):
-        source.run(together(walk.read_sized(address, 1, 1, length, "node") for address in range(20)))
+        source.run(concurrently(walk.read_sized(address, 1, 1, length, "node") for address in range(20)))
     assert source.bytes_read < 2 * len(DATA)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
 from hsparse.format.hdf5.file_fields import Widths
-from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.heaps import (
     GlobalHeap,
     LocalHeap,
@@ -46,7 +46,7 @@ def test_names_are_not_longer_together_than_the_heap() -> None:
 
 
 def read(data: bytes) -> GlobalHeap:
-    file = StoredFile(len(data), 0, Widths(), 0, 2)
+    file = Hdf5File(len(data), 0, Widths(), 0, 2)
     return FileBytes(data).run(read_global_heap(file.walk("heap"), 0))
 
 

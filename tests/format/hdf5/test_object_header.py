@@ -8,14 +8,14 @@ import pytest
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.hdf5.file_fields import Widths
-from hsparse.format.hdf5.hdf5_file import StoredFile
-from hsparse.format.hdf5.object_header import ObjectHeader, read_header
+from hsparse.format.hdf5.hdf5_file import Hdf5File
+from hsparse.format.hdf5.object_header import ObjectHeader, read_object_header
 from hsparse.format.hdf5.plan.planned_structures import with_checksum
 from tests.format.hdf5.file_walk import FileBytes
 
 
 def read(data: bytes, address: int = 0) -> ObjectHeader:
-    return FileBytes(data).run(read_header(StoredFile(len(data), 0, Widths(), 0, 2), address))
+    return FileBytes(data).run(read_object_header(Hdf5File(len(data), 0, Widths(), 0, 2), address))
 
 
 def old(kind: int, data: bytes, flags: int = 0) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.hdf5.reads import ByteRange, Reads, run_reads, together
+from hsparse.format.hdf5.reads import ByteRange, Reads, concurrently, run_reads
 
 FILE = bytes(range(100))
 
@@ -81,13 +81,13 @@ def run(reads: Reads[list[list[int]]]) -> tuple[list[list[int]], list[int]]:
 
 
 def test_each_finds_its_own() -> None:
-    found, asked = run(together([follow(10, 3), follow(50, 0), follow(60, 1), follow(70, 2)]))
+    found, asked = run(concurrently([follow(10, 3), follow(50, 0), follow(60, 1), follow(70, 2)]))
     assert found == [[10, 11, 12], [], [60], [70, 71]]
     assert asked == [3, 2, 1]
 
 
 def test_none_at_all() -> None:
-    assert run(together([])) == ([], [])
+    assert run(concurrently([])) == ([], [])
 
 
 def test_an_error_of_one_ends_all() -> None:
@@ -96,4 +96,4 @@ def test_an_error_of_one_ends_all() -> None:
         raise Corrupt("It is broken.")
 
     with pytest.raises(Corrupt, match="broken"):
-        run(together([follow(10, 3), broken()]))
+        run(concurrently([follow(10, 3), broken()]))

@@ -15,8 +15,8 @@ import pytest
 
 from hsparse.errors import Corrupt
 from hsparse.format.hdf5.file_fields import Widths
-from hsparse.format.hdf5.object_header import SHARED
-from hsparse.format.hdf5.shared_messages import HeapId, decode_shared, encode_shared
+from hsparse.format.hdf5.object_header import SHARED_FLAG
+from hsparse.format.hdf5.shared_messages import SharedHeapId, decode_shared_location, encode_shared_location
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
 from tests.format.hdf5.parse.test_parsed_object import write_everything
@@ -26,21 +26,21 @@ ADDRESS = (800).to_bytes(8, "little")
 
 
 @pytest.mark.parametrize(
-    "data", [encode_shared(800), b"\2\2" + ADDRESS, b"\1\0" + bytes(6) + bytes(8) + ADDRESS]
+    "data", [encode_shared_location(800), b"\2\2" + ADDRESS, b"\1\0" + bytes(6) + bytes(8) + ADDRESS]
 )
 def test_versions(data: bytes) -> None:
-    assert decode_shared(reader(data), Widths()) == 800
+    assert decode_shared_location(reader(data), Widths()) == 800
 
 
 def test_a_message_in_the_heap_has_an_id() -> None:
-    assert decode_shared(reader(b"\3\1" + b"abcdefgh"), Widths()) == HeapId(b"abcdefgh")
+    assert decode_shared_location(reader(b"\3\1" + b"abcdefgh"), Widths()) == SharedHeapId(b"abcdefgh")
 
 
 def test_corrupt() -> None:
     with pytest.raises(Corrupt, match="version 4"):
-        decode_shared(reader(b"\4\2" + ADDRESS), Widths())
+        decode_shared_location(reader(b"\4\2" + ADDRESS), Widths())
     with pytest.raises(Corrupt, match="nowhere"):
-        decode_shared(reader(b"\3\2" + b"\xff" * 8), Widths())
+        decode_shared_location(reader(b"\3\2" + b"\xff" * 8), Widths())
 
 
 REPACK = shutil.which("h5repack")
@@ -68,7 +68,10 @@ def test_shared_messages_are_found(tmp_path: Path) -> None:
     path = repacked(tmp_path)
     found = compare(path)
     kinds = {
-        message.kind for one in found.values() for message in one.header.messages if message.flags & SHARED
+        message.kind
+        for one in found.values()
+        for message in one.header.messages
+        if message.flags & SHARED_FLAG
     }
     assert {1, 3, 5, 0x0B} <= kinds
     assert FileBytes(path.read_bytes()).open().shared
@@ -88,5 +91,5 @@ def test_shared_attributes_are_found(tmp_path: Path) -> None:
             for number in range(1 if name == "few" else 20):
                 file[name].attrs[f"a{number}"] = [1.5, 2.5]
     found = compare(path)
-    assert {0x0C} <= {one.kind for one in found["/few"].header.messages if one.flags & SHARED}
+    assert {0x0C} <= {one.kind for one in found["/few"].header.messages if one.flags & SHARED_FLAG}
     assert [len(found[name].attributes) for name in ("/few", "/many", "/others")] == [1, 20, 20]

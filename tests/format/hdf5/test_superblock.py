@@ -16,7 +16,7 @@ import pytest
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.chunk_indexes.index_registry import read_index
+from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
 from hsparse.format.hdf5.superblock import SIZE_2, check_chunk_k, decode_chunk_k, encode_superblock
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.host_file import BOUNDS, open_layout
@@ -113,7 +113,7 @@ def test_nodes_of_other_sizes(tmp_path: Path, libver: str, version: int, k: int)
     assert (file.version, file.chunk_k) == (version, k)
     assert len(walk(data)["/"].links) == 301
     layout, extent, _, _ = open_layout(data)
-    records = source.run(read_index(replace(layout, k=file.chunk_k), extent, len(data)))
+    records = source.run(read_chunk_index(replace(layout, k=file.chunk_k), extent, len(data)))
     values = [np.frombuffer(data, "<i8", 2, address) for address in records.address.tolist()]
     np.testing.assert_array_equal(np.concatenate(values), np.arange(300))
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from hsparse.format.format_revision import FormatRevision
-from hsparse.format.hdf5.chunk_indexes.index_registry import read_index
-from hsparse.format.hdf5.messages.layout_message import Structured
+from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
+from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
 from hsparse.format.hdf5.messages.structured_layout import decode_structured_layout
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.ids import chunk_key
@@ -282,12 +282,12 @@ async def test_structured_chunks_are_what_is_stored(client: RestClient) -> None:
     for path in ("/again", "/sparse points", "/sparse words", "/sparse nothing"):
         one = found[path].dataset
         assert one is not None
-        assert isinstance(one.layout, Structured)
+        assert isinstance(one.layout, RawStructuredLayout)
         id = ids["/sparse" if path == "/again" else path]
         rows = (await client("GET", f"/datasets/{id}/chunks"))["chunks"]
         limits = max_dims_of(one.shape)
         layout = decode_structured_layout(one.layout.message, limits, filtered=True).index
-        records = source.run(read_index(layout, one.shape["dims"], len(source.data)))
+        records = source.run(read_chunk_index(layout, one.shape["dims"], len(source.data)))
         assert len(records) == len(rows) == (0 if path.endswith("nothing") else len(rows))
         by_place = {tuple(row["scaled"]): row for row in rows}
         for number, (scaled, address) in enumerate(
@@ -317,7 +317,7 @@ async def test_revisions_of_structured_chunks(client: RestClient) -> None:
         etags.add(reply.headers["ETag"])
         layout = walk(reply.body)["/sparse words"].dataset
         assert layout is not None
-        assert isinstance(layout.layout, Structured)
+        assert isinstance(layout.layout, RawStructuredLayout)
         found = decode_structured_layout(layout.layout.message, (None, None), filtered=True)
         assert (found.index.revision is revision) == (revision is not FormatRevision.RFC_2025_10)
     assert len(etags) == len(set(files.values())) == 3
@@ -359,10 +359,10 @@ async def test_chunks_without_elements_are_in_no_file(client: RestClient) -> Non
         for name, one in walk(bytes(source.data)).items():
             if one.dataset is None:
                 continue
-            assert isinstance(one.dataset.layout, Structured)
+            assert isinstance(one.dataset.layout, RawStructuredLayout)
             limits = max_dims_of(one.dataset.shape)
             layout = decode_structured_layout(one.dataset.layout.message, limits, filtered=True).index
-            records = source.run(read_index(layout, one.dataset.shape["dims"], len(source.data)))
+            records = source.run(read_chunk_index(layout, one.dataset.shape["dims"], len(source.data)))
             assert len(records) == 1, name
 
 

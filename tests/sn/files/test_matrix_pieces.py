@@ -21,7 +21,7 @@ from scipy import sparse as sp
 
 from hsparse.errors import Corrupt, StoreFailed
 from hsparse.format.hdf5.plan.file_form import FileForm
-from hsparse.format.hdf5.plan.matrix_bands import MadeBand, MatrixBands
+from hsparse.format.hdf5.plan.matrix_bands import MatrixBands, SortedBand
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files import chunk_reads, file_plans, matrix_pieces
@@ -47,8 +47,8 @@ class Making:
         self.held = held
         self.done: list[int] = []
 
-    async def get(self, band: int) -> MadeBand:
-        async def make() -> MadeBand:
+    async def get(self, band: int) -> SortedBand:
+        async def make() -> SortedBand:
             await asyncio.sleep(0)
             self.done.append(band)
             return made(BANDS, CHUNKS, band)
@@ -82,7 +82,7 @@ async def test_a_matrix_that_is_forgotten() -> None:
     held = BandCache()
 
     async def take(bands: MatrixBands, chunks: Stored) -> None:
-        async def make() -> MadeBand:
+        async def make() -> SortedBand:
             return made(bands, chunks, 1)
 
         await held.get(bands, 1, make)
@@ -104,7 +104,7 @@ async def test_a_matrix_that_is_forgotten() -> None:
 async def test_one_that_cannot_be_made() -> None:
     held = BandCache()
 
-    async def make() -> MadeBand:
+    async def make() -> SortedBand:
         raise Corrupt("no")
 
     with pytest.raises(Corrupt):

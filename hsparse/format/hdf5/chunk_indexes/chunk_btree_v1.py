@@ -33,7 +33,7 @@ HEADER = "4sBBHOO"
 CHUNKS = 1
 
 
-def read_btree1(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
+def read_chunk_btree_v1(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
     """Read the v1 B-tree of chunks whose root is at `address`; `Corrupt` when it is not one of such chunks."""
     node_size, what = _node_size(layout), "v1 B-tree node"
     (data,) = yield (bounds.block(address, node_size, what),)
@@ -95,7 +95,7 @@ def _node_size(layout: IndexLayout) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Btree1Plan(IndexPlan):
+class ChunkBtreeV1Plan(IndexPlan):
     """`levels` are the places where nodes begin among the chunks, and the end, from the root's level to the leaves."""
 
     levels: list[list[int]]
@@ -142,7 +142,7 @@ class Btree1Plan(IndexPlan):
         return keys
 
 
-def plan_btree1(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Btree1Plan:
+def plan_chunk_btree_v1(layout: IndexLayout, scaled: NDArray[np.uint64]) -> ChunkBtreeV1Plan:
     """Plan the v1 B-tree of chunks at `scaled` coordinates, (n, rank), of which there is at least one.
 
     The root comes first; nodes are as few as can be, and evenly filled.
@@ -152,7 +152,7 @@ def plan_btree1(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Btree1Plan:
     while len(levels[0]) > 2:
         levels.insert(0, _split(levels[0], 2 * layout.k))
     count = sum(len(starts) - 1 for starts in levels)
-    return Btree1Plan(layout, order, check_planned(count * _node_size(layout)), levels)
+    return ChunkBtreeV1Plan(layout, order, check_planned(count * _node_size(layout)), levels)
 
 
 def _split(starts: list[int], most: int) -> list[int]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.hdf5.btree_v2 import Btree2Shape, TreeNode, header_size, read_btree_v2
+from hsparse.format.hdf5.btree_v2 import BtreeV2Shape, TreeNode, btree_header_size, read_btree_v2
 from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     ChunkRecords,
     decode_records,
@@ -42,7 +42,7 @@ INFO = struct.pack("<IBB", NODE_SIZE, SPLIT, MERGE)
 NODE_VERSION = 0
 
 
-def read_btree2(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
+def read_chunk_btree_v2(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
     """Read the v2 B-tree of chunks at `address`; `Corrupt` when it is not one of such chunks."""
     records = yield from read_btree_v2(bounds, layout.widths, address, FIRST_TYPE + layout.client)
     what = f"B-tree at {address}"
@@ -54,10 +54,10 @@ def read_btree2(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Btree2Plan(IndexPlan):
+class ChunkBtreeV2Plan(IndexPlan):
     """`levels` are the nodes from the root's level to the leaves, with offsets for addresses."""
 
-    shape: Btree2Shape
+    shape: BtreeV2Shape
     levels: list[list[TreeNode]]
 
     def pieces(self, address: int, records: ChunkRecords) -> Iterator[tuple[int, Buffer]]:
@@ -93,11 +93,11 @@ class Btree2Plan(IndexPlan):
         return place + count + total
 
 
-def plan_btree2(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Btree2Plan:
+def plan_chunk_btree_v2(layout: IndexLayout, scaled: NDArray[np.uint64]) -> ChunkBtreeV2Plan:
     """Plan the v2 B-tree of chunks at `scaled` coordinates, (n, rank): as few nodes as can be, evenly filled."""
     record_size = record_type(layout, layout.size_width, scaled=True).itemsize
-    shape = Btree2Shape.holding(len(scaled), NODE_SIZE, record_size, layout.address_width)
-    offset = header_size(layout.widths)
+    shape = BtreeV2Shape.holding(len(scaled), NODE_SIZE, record_size, layout.address_width)
+    offset = btree_header_size(layout.widths)
     spans, levels = [(0, len(scaled))], list[list[TreeNode]]()
     for level in range(shape.depth, -1, -1):
         nodes, below = [], []
@@ -108,10 +108,10 @@ def plan_btree2(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Btree2Plan:
             offset += shape.node_size
         levels.append(nodes)
         spans = below
-    return Btree2Plan(layout, sort_rows(scaled), check_planned(offset), shape, levels)
+    return ChunkBtreeV2Plan(layout, sort_rows(scaled), check_planned(offset), shape, levels)
 
 
-def _divide(shape: Btree2Shape, level: int, first: int, total: int) -> list[tuple[int, int]]:
+def _divide(shape: BtreeV2Shape, level: int, first: int, total: int) -> list[tuple[int, int]]:
     """Return first record and number of records of the children of a node; one record lies between two."""
     if not level:
         return []

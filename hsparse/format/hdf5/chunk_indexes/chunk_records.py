@@ -192,7 +192,7 @@ def encode_records(records: ChunkRecords, dtype: np.dtype[Any]) -> Elements:
     return elements
 
 
-def is_defined(layout: IndexLayout, elements: Elements) -> NDArray[np.bool_]:
+def is_allocated(layout: IndexLayout, elements: Elements) -> NDArray[np.bool_]:
     """Return which stored records are of a chunk that was allocated.
 
     The prototype may leave the address 2^64-2 where a structured chunk was never written.

@@ -26,14 +26,14 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     ChunkRecords,
     Elements,
     decode_records,
-    is_defined,
+    is_allocated,
     locate_chunks,
     no_records,
     sized_record_type,
     view_elements,
 )
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexLayout
-from hsparse.format.hdf5.file_fields import PREFIX, open_block, open_page
+from hsparse.format.hdf5.file_fields import BLOCK_PREFIX, open_block, open_page
 from hsparse.format.hdf5.hdf5_file import FileBounds
 from hsparse.format.hdf5.reads import ByteRange, Reads
 
@@ -41,7 +41,7 @@ MOST_BITS = 62
 """With which all elements of all levels can be numbered in 64 bits."""
 
 
-class Level(NamedTuple):
+class ArrayLevel(NamedTuple):
     """`blocks` data blocks of `elements` each; the first element and the first data block by number.
 
     Elements are counted from the index block's last on.
@@ -54,11 +54,11 @@ class Level(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _levels(bits: int, least_elements: int) -> tuple[Level, ...]:
-    levels: list[Level] = []
+def _levels(bits: int, least_elements: int) -> tuple[ArrayLevel, ...]:
+    levels: list[ArrayLevel] = []
     start = first_block = 0
     for number in range(2 + bits - least_elements.bit_length()):
-        level = Level(1 << number // 2, least_elements << (number + 1) // 2, start, first_block)
+        level = ArrayLevel(1 << number // 2, least_elements << (number + 1) // 2, start, first_block)
         levels.append(level)
         start, first_block = start + level.blocks * level.elements, first_block + level.blocks
     return tuple(levels)
@@ -119,14 +119,14 @@ class ExtensibleShape:
         """How many addresses the index block has: of its data blocks, then of the levels with blocks of their own."""
         return self.direct_blocks + len(self.levels()) - self.direct
 
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self) -> tuple[ArrayLevel, ...]:
         return _levels(self.bits, self.least_elements)
 
-    def pages(self, level: Level) -> int:
+    def pages(self, level: ArrayLevel) -> int:
         """Return how many pages each data block of a level has, 0 when it is in one piece."""
         return level.elements >> self.page_bits if level.elements > 1 << self.page_bits else 0
 
-    def bitmap_size(self, level: Level) -> int:
+    def bitmap_size(self, level: ArrayLevel) -> int:
         """Return the bytes that say which pages of a level's data blocks were written."""
         return level.blocks * -(-self.pages(level) // 8)
 
@@ -135,7 +135,7 @@ class ExtensibleShape:
         addresses = self.address_width * (1 + self.addresses)
         return 6 + self.index_elements * record + addresses + 4
 
-    def level_size(self, level: Level) -> int:
+    def level_size(self, level: ArrayLevel) -> int:
         """Return the size of a level's own block in bytes."""
         return self.prefix_size + self.bitmap_size(level) + self.address_width * level.blocks + 4
 
@@ -144,7 +144,7 @@ class ExtensibleShape:
         """The bytes of a block before its elements: signature, version, client, two places; checksums have 4 more."""
         return 6 + self.address_width + self.offset_width
 
-    def block_size(self, level: Level, record: int) -> int:
+    def block_size(self, level: ArrayLevel, record: int) -> int:
         """Return the size of a level's data blocks, with records of `record` bytes."""
         return self.prefix_size + 4 + level.elements * record + 4 * self.pages(level)
 
@@ -163,7 +163,7 @@ class ExtensibleShape:
         return number, block, place
 
 
-SHAPE = ExtensibleShape()
+DEFAULT_SHAPE = ExtensibleShape()
 """What HDF5 makes, with addresses of 8 bytes."""
 
 
@@ -175,7 +175,7 @@ the highest number set and one, number of elements there is room for, address of
 class _DataBlock(NamedTuple):
     """A data block to read: its level, the number of its first element, which of its pages were written."""
 
-    level: Level
+    level: ArrayLevel
     address: int
     first: int
     pages: list[int]
@@ -184,7 +184,7 @@ class _DataBlock(NamedTuple):
 def read_extensible_array(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
     """Read the extensible array at `address`; `Corrupt` when it is not one of such chunks."""
     what = f"extensible array header at {address}"
-    (data,) = yield (bounds.block(address, header_size(layout), "extensible array header"),)
+    (data,) = yield (bounds.block(address, extensible_header_size(layout), "extensible array header"),)
     header = open_block(data, b"EAHD", layout.client, what)
     size, bits, own, least, blocks, page, *_, last, _, block = layout.fields(HEADER).unpack(header)
     dtype = sized_record_type(layout, size, what)
@@ -230,7 +230,7 @@ class _ArrayReader:
         )
         yield from self.read_blocks([block for block in blocks if block.address != self.layout.undefined])
 
-    def read_levels(self, levels: list[tuple[Level, int]]) -> Reads[list[_DataBlock]]:
+    def read_levels(self, levels: list[tuple[ArrayLevel, int]]) -> Reads[list[_DataBlock]]:
         """Return the data blocks of levels with blocks of their own, at these addresses."""
         what = "extensible array super block"
         ranges = tuple(
@@ -287,16 +287,16 @@ class _ArrayReader:
         addresses: list[int] = np.frombuffer(data, f"<u{self.layout.address_width}").tolist()
         return addresses
 
-    def first(self, level: Level, block: int) -> int:
+    def first(self, level: ArrayLevel, block: int) -> int:
         return self.shape.index_elements + level.start + block * level.elements
 
     def add(self, first: int, data: Buffer) -> None:
         found = view_elements(data, self.dtype)
-        places = np.flatnonzero(is_defined(self.layout, found))
+        places = np.flatnonzero(is_allocated(self.layout, found))
         self.numbers.append(places.astype(np.uint64) + np.uint64(first))
         self.elements.append(found[places])
 
 
-def header_size(layout: IndexLayout) -> int:
+def extensible_header_size(layout: IndexLayout) -> int:
     """Return the bytes of the header, which the index block follows in what is written."""
-    return PREFIX + layout.fields(HEADER).size + 4
+    return BLOCK_PREFIX + layout.fields(HEADER).size + 4

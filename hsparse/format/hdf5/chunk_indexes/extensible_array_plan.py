@@ -23,7 +23,12 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     place_elements,
     record_type,
 )
-from hsparse.format.hdf5.chunk_indexes.extensible_array import HEADER, SHAPE, ExtensibleShape, header_size
+from hsparse.format.hdf5.chunk_indexes.extensible_array import (
+    DEFAULT_SHAPE,
+    HEADER,
+    ExtensibleShape,
+    extensible_header_size,
+)
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_plan import IndexPlan, check_planned
 from hsparse.format.hdf5.file_fields import seal_block, seal_page
@@ -57,14 +62,14 @@ class ExtensibleArrayPlan(IndexPlan):
         owner = address.to_bytes(layout.address_width, "little")
         elements = encode_records(records.take(self.order), record_type(layout, layout.size_width))
         yield 0, seal_block(b"EAHD", version, client, self.header(elements.itemsize, address))
-        own = place_elements(SHAPE.index_elements, self.places[: self.own], elements[: self.own])
+        own = place_elements(DEFAULT_SHAPE.index_elements, self.places[: self.own], elements[: self.own])
         content = self.addresses(address)
-        yield header_size(layout), seal_block(b"EAIB", version, client, owner, own, content)
+        yield extensible_header_size(layout), seal_block(b"EAIB", version, client, owner, own, content)
         for number, offset in self.levels.items():
             content = self.level_content(number, address)
             yield offset, seal_block(b"EASB", version, client, owner, content)
         for block in self.blocks:
-            head = owner + _first(block).to_bytes(SHAPE.offset_width, "little")
+            head = owner + _first(block).to_bytes(DEFAULT_SHAPE.offset_width, "little")
             for offset, data in self.block_parts(block, elements):
                 sealed = seal_page(data) if offset else seal_block(b"EADB", version, client, head, data)
                 yield block.offset + offset, sealed
@@ -79,17 +84,19 @@ class ExtensibleArrayPlan(IndexPlan):
 
     def addresses(self, address: int) -> bytes:
         """Return what the index block has of addresses."""
-        addresses = self.nowhere(SHAPE.addresses)
+        addresses = self.nowhere(DEFAULT_SHAPE.addresses)
         for block in self.blocks:
-            if block.level < SHAPE.direct:
-                addresses[SHAPE.levels()[block.level].first_block + block.number] = address + block.offset
+            if block.level < DEFAULT_SHAPE.direct:
+                addresses[DEFAULT_SHAPE.levels()[block.level].first_block + block.number] = (
+                    address + block.offset
+                )
         for number, offset in self.levels.items():
-            addresses[SHAPE.direct_blocks + number - SHAPE.direct] = address + offset
+            addresses[DEFAULT_SHAPE.direct_blocks + number - DEFAULT_SHAPE.direct] = address + offset
         return addresses.tobytes()
 
     def header(self, size: int, address: int) -> bytes:
         """Return the header's content: parameters and statistics."""
-        levels = SHAPE.levels()
+        levels = DEFAULT_SHAPE.levels()
         lengths = [self.shape.block_size(levels[block.level], size) for block in self.blocks]
         room = sum(levels[block.level].elements for block in self.blocks)
         statistics = (
@@ -98,36 +105,38 @@ class ExtensibleArrayPlan(IndexPlan):
             len(self.blocks),
             sum(lengths),
             int(self.numbers[-1]) + 1,
-            SHAPE.index_elements + room,
+            DEFAULT_SHAPE.index_elements + room,
         )
-        index_block = address + header_size(self.layout)
-        return self.layout.fields(HEADER).pack(size, *SHAPE.parameters, *statistics, index_block)
+        index_block = address + extensible_header_size(self.layout)
+        return self.layout.fields(HEADER).pack(size, *DEFAULT_SHAPE.parameters, *statistics, index_block)
 
     def level_content(self, number: int, address: int) -> bytes:
         """Return the content of a level's own block, after the header's address."""
-        level = SHAPE.levels()[number]
-        pages = SHAPE.pages(level)
-        bits = np.zeros(8 * SHAPE.bitmap_size(level), np.uint8)
+        level = DEFAULT_SHAPE.levels()[number]
+        pages = DEFAULT_SHAPE.pages(level)
+        bits = np.zeros(8 * DEFAULT_SHAPE.bitmap_size(level), np.uint8)
         addresses = self.nowhere(level.blocks)
         for block in self.blocks:
             if block.level != number:
                 continue
             addresses[block.number] = address + block.offset
             if pages:
-                bits[block.number * pages + (self.places[block.rows] >> np.uint64(SHAPE.page_bits))] = 1
-        first = level.start.to_bytes(SHAPE.offset_width, "little")
+                bits[
+                    block.number * pages + (self.places[block.rows] >> np.uint64(DEFAULT_SHAPE.page_bits))
+                ] = 1
+        first = level.start.to_bytes(DEFAULT_SHAPE.offset_width, "little")
         return first + np.packbits(bits).tobytes() + addresses.tobytes()
 
     def block_parts(self, block: _PlannedBlock, elements: Elements) -> Iterator[tuple[int, Buffer]]:
         """Yield a data block's elements, or nothing and then its written pages; each after its offset in the block."""
-        level = SHAPE.levels()[block.level]
+        level = DEFAULT_SHAPE.levels()[block.level]
         places, found = self.places[block.rows], elements[block.rows]
-        if not SHAPE.pages(level):
+        if not DEFAULT_SHAPE.pages(level):
             yield 0, place_elements(level.elements, places, found)
             return
         yield 0, b""
-        count = 1 << SHAPE.page_bits
-        pages, starts = np.unique(places >> np.uint64(SHAPE.page_bits), return_index=True)
+        count = 1 << DEFAULT_SHAPE.page_bits
+        pages, starts = np.unique(places >> np.uint64(DEFAULT_SHAPE.page_bits), return_index=True)
         spans = pairwise((*starts.tolist(), len(places)))
         for page, (start, stop) in zip(pages.tolist(), spans, strict=True):
             rest = places[start:stop] & np.uint64(count - 1)
@@ -136,7 +145,7 @@ class ExtensibleArrayPlan(IndexPlan):
 
 
 def _shape(layout: IndexLayout) -> ExtensibleShape:
-    return replace(SHAPE, address_width=layout.address_width)
+    return replace(DEFAULT_SHAPE, address_width=layout.address_width)
 
 
 def _first(block: _PlannedBlock) -> int:
@@ -144,8 +153,8 @@ def _first(block: _PlannedBlock) -> int:
 
     Of data blocks of the index block it counts all before, not those of the level alone.
     """
-    level = SHAPE.levels()[block.level]
-    before = level.first_block if block.level < SHAPE.direct else 0
+    level = DEFAULT_SHAPE.levels()[block.level]
+    before = level.first_block if block.level < DEFAULT_SHAPE.direct else 0
     return level.start + (before + block.number) * level.elements
 
 
@@ -154,21 +163,23 @@ def plan_extensible_array(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Ex
 
     `BadRequest` when one of them is beyond what HDF5's arrays can number.
     """
-    numbers, levels = number_chunks(layout, scaled), SHAPE.levels()
+    numbers, levels = number_chunks(layout, scaled), DEFAULT_SHAPE.levels()
     order = np.argsort(numbers)
     numbers = numbers[order]
-    if int(numbers[-1]) >> SHAPE.bits:
-        raise BadRequest(f"Chunk {int(numbers[-1])} is beyond the {1 << SHAPE.bits} of an extensible array.")
-    own = int(np.searchsorted(numbers, SHAPE.index_elements))
-    level, block, place = SHAPE.find(numbers[own:] - np.uint64(SHAPE.index_elements))
+    if int(numbers[-1]) >> DEFAULT_SHAPE.bits:
+        raise BadRequest(
+            f"Chunk {int(numbers[-1])} is beyond the {1 << DEFAULT_SHAPE.bits} of an extensible array."
+        )
+    own = int(np.searchsorted(numbers, DEFAULT_SHAPE.index_elements))
+    level, block, place = DEFAULT_SHAPE.find(numbers[own:] - np.uint64(DEFAULT_SHAPE.index_elements))
     changes = (np.diff(level, prepend=-1) != 0) | (np.diff(block, prepend=np.uint64(0)) != 0)
     firsts = np.flatnonzero(changes)
     record = record_type(layout, layout.size_width).itemsize
     shape = _shape(layout)
-    end = header_size(layout) + shape.index_block_size(record)
+    end = extensible_header_size(layout) + shape.index_block_size(record)
     offsets: dict[int, int] = {}
     for number in np.unique(level[firsts]).tolist():
-        if number >= SHAPE.direct:
+        if number >= DEFAULT_SHAPE.direct:
             offsets[number] = end
             end += shape.level_size(levels[number])
     blocks: list[_PlannedBlock] = []

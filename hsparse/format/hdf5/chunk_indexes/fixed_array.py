@@ -19,7 +19,7 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     ChunkRecords,
     decode_records,
     encode_records,
-    is_defined,
+    is_allocated,
     locate_chunks,
     no_records,
     number_chunks,
@@ -31,7 +31,7 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import (
 )
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_plan import IndexPlan, check_planned
-from hsparse.format.hdf5.file_fields import PREFIX, open_block, open_page, seal_block, seal_page
+from hsparse.format.hdf5.file_fields import BLOCK_PREFIX, open_block, open_page, seal_block, seal_page
 from hsparse.format.hdf5.hdf5_file import FileBounds
 from hsparse.format.hdf5.reads import Reads
 
@@ -45,7 +45,7 @@ INFO = bytes((PAGE_BITS,))
 def read_fixed_array(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
     """Read the fixed array at `address`; `Corrupt` when it is not one of such chunks."""
     what = f"fixed array header at {address}"
-    (data,) = yield (bounds.block(address, header_size(layout), "fixed array header"),)
+    (data,) = yield (bounds.block(address, fixed_header_size(layout), "fixed array header"),)
     header = open_block(data, b"FAHD", layout.client, what)
     size, bits, count, block = layout.fields(HEADER).unpack(header)
     dtype = sized_record_type(layout, size, what)
@@ -64,7 +64,7 @@ def read_fixed_array(layout: IndexLayout, address: int, bounds: FileBounds) -> R
     numbers, elements = [np.zeros(0, np.uint64)], [np.zeros(0, dtype)]
     for first, page in pages:
         found = view_elements(page, dtype)
-        places = np.flatnonzero(is_defined(layout, found))
+        places = np.flatnonzero(is_allocated(layout, found))
         numbers.append(places.astype(np.uint64) + np.uint64(first))
         elements.append(found[places])
     scaled = locate_chunks(layout, np.concatenate(numbers))
@@ -114,7 +114,7 @@ class FixedArrayPlan(IndexPlan):
         layout = self.layout
         elements = encode_records(records.take(self.order), record_type(layout, layout.size_width))
         version, client, size = layout.block_version, layout.client, elements.itemsize
-        start = header_size(layout)
+        start = fixed_header_size(layout)
         header = layout.fields(HEADER).pack(size, PAGE_BITS, self.count, address + start)
         yield 0, seal_block(b"FAHD", version, client, header)
         owner = address.to_bytes(layout.address_width, "little")
@@ -141,20 +141,20 @@ def plan_fixed_array(layout: IndexLayout, scaled: NDArray[np.uint64]) -> FixedAr
     order = np.argsort(numbers)
     pages = _pages(count)
     elements = count * record_type(layout, layout.size_width).itemsize
-    size = header_size(layout) + _prefix(layout) + elements + 4
+    size = fixed_header_size(layout) + _prefix(layout) + elements + 4
     if pages:
         size += -(-pages // 8) + 4 * pages
     return FixedArrayPlan(layout, order, check_planned(size), numbers[order], count)
 
 
-def header_size(layout: IndexLayout) -> int:
+def fixed_header_size(layout: IndexLayout) -> int:
     """Return the bytes of the header, which the data block follows in what is written."""
-    return PREFIX + layout.fields(HEADER).size + 4
+    return BLOCK_PREFIX + layout.fields(HEADER).size + 4
 
 
 def _prefix(layout: IndexLayout) -> int:
     """Return the bytes of a data block before its bitmap or elements."""
-    return PREFIX + layout.address_width
+    return BLOCK_PREFIX + layout.address_width
 
 
 def _pages(count: int) -> int:

@@ -14,7 +14,7 @@ from math import prod
 from struct import Struct
 
 from hsparse.errors import Corrupt
-from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.file_fields import Widths
 
 
@@ -38,7 +38,7 @@ STRUCTURED_KINDS = (
 """What structured chunks can be indexed by: their sizes vary, so that nothing is implicit."""
 
 
-def parse_kind(number: int, kinds: Sequence[IndexKind]) -> IndexKind:
+def parse_index_kind(number: int, kinds: Sequence[IndexKind]) -> IndexKind:
     """Return the kind of a layout message's index; `Corrupt` for one that is not in `kinds`."""
     for kind in kinds:
         if kind == number:
@@ -47,7 +47,7 @@ def parse_kind(number: int, kinds: Sequence[IndexKind]) -> IndexKind:
     raise Corrupt(f"The layout message has chunk index type {number}; it can be {allowed}.")
 
 
-def choose_index(
+def choose_index_kind(
     extent: Sequence[int],
     max_dims: Sequence[int | None],
     chunk: Sequence[int],
@@ -94,7 +94,7 @@ class IndexLayout:
     element_size: int
     filtered: bool = False
     sections: int = 0
-    revision: FormatRevision = NEWEST
+    revision: FormatRevision = NEWEST_REVISION
     message_version: int = 4
     address: int | None = None
     info: bytes = b""

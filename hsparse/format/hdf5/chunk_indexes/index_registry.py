@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.hdf5.chunk_indexes.chunk_btree_v1 import plan_btree1, read_btree1
+from hsparse.format.hdf5.chunk_indexes.chunk_btree_v1 import plan_chunk_btree_v1, read_chunk_btree_v1
 from hsparse.format.hdf5.chunk_indexes.chunk_btree_v2 import INFO as BTREE2_INFO
-from hsparse.format.hdf5.chunk_indexes.chunk_btree_v2 import plan_btree2, read_btree2
+from hsparse.format.hdf5.chunk_indexes.chunk_btree_v2 import plan_chunk_btree_v2, read_chunk_btree_v2
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords, is_ascending, no_records, sort_rows
-from hsparse.format.hdf5.chunk_indexes.extensible_array import SHAPE, read_extensible_array
+from hsparse.format.hdf5.chunk_indexes.extensible_array import DEFAULT_SHAPE, read_extensible_array
 from hsparse.format.hdf5.chunk_indexes.extensible_array_plan import plan_extensible_array
 from hsparse.format.hdf5.chunk_indexes.fixed_array import INFO as FIXED_INFO
 from hsparse.format.hdf5.chunk_indexes.fixed_array import plan_fixed_array, read_fixed_array
@@ -34,27 +34,29 @@ from hsparse.format.hdf5.reads import Reads
 IndexReader = Callable[[IndexLayout, int, FileBounds], Reads[ChunkRecords]]
 IndexPlanner = Callable[[IndexLayout, NDArray[np.uint64]], IndexPlan]
 READERS: dict[IndexKind, IndexReader] = {
-    IndexKind.BTREE_V1: read_btree1,
+    IndexKind.BTREE_V1: read_chunk_btree_v1,
     IndexKind.FIXED_ARRAY: read_fixed_array,
     IndexKind.EXTENSIBLE_ARRAY: read_extensible_array,
-    IndexKind.BTREE_V2: read_btree2,
+    IndexKind.BTREE_V2: read_chunk_btree_v2,
 }
 PLANNERS: dict[IndexKind, IndexPlanner] = {
-    IndexKind.BTREE_V1: plan_btree1,
+    IndexKind.BTREE_V1: plan_chunk_btree_v1,
     IndexKind.FIXED_ARRAY: plan_fixed_array,
     IndexKind.EXTENSIBLE_ARRAY: plan_extensible_array,
-    IndexKind.BTREE_V2: plan_btree2,
+    IndexKind.BTREE_V2: plan_chunk_btree_v2,
 }
 UNLIMITED = {IndexKind.IMPLICIT: 0, IndexKind.FIXED_ARRAY: 0, IndexKind.EXTENSIBLE_ARRAY: 1}
 """How many unlimited dimensions there are where an index numbers its chunks."""
 INFO = {
     IndexKind.FIXED_ARRAY: FIXED_INFO,
-    IndexKind.EXTENSIBLE_ARRAY: SHAPE.info,
+    IndexKind.EXTENSIBLE_ARRAY: DEFAULT_SHAPE.info,
     IndexKind.BTREE_V2: BTREE2_INFO,
 }
 
 
-def read_index(layout: IndexLayout, extent: Sequence[int], end: int, base: int = 0) -> Reads[ChunkRecords]:
+def read_chunk_index(
+    layout: IndexLayout, extent: Sequence[int], end: int, base: int = 0
+) -> Reads[ChunkRecords]:
     """Read the chunks of a dataset of `extent`, ascending by scaled coordinates, slowest dimension first.
 
     `end` is the file's size in bytes from its `base` address on; addresses are relative to that, ranges are not.
@@ -80,7 +82,7 @@ def read_index(layout: IndexLayout, extent: Sequence[int], end: int, base: int =
     return records if is_ascending(records.scaled) else records.take(sort_rows(records.scaled))
 
 
-def plan_index(layout: IndexLayout, scaled: NDArray[np.uint64]) -> IndexPlan:
+def plan_chunk_index(layout: IndexLayout, scaled: NDArray[np.uint64]) -> IndexPlan:
     """Plan the index of chunks at `scaled` coordinates, (n, rank), in any order, each once.
 
     Without any there is no index: the plan has size 0 and the layout message no address. For a single chunk the size

@@ -22,7 +22,7 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     decode_records,
     dense_records,
     encode_records,
-    is_defined,
+    is_allocated,
     no_records,
     number_chunks,
     record_type,
@@ -53,7 +53,7 @@ def single_records(layout: IndexLayout, address: int) -> ChunkRecords:
     if len(layout.info) != size:
         raise Corrupt(f"The index information of a single chunk has {len(layout.info)} bytes, not {size}.")
     elements = np.frombuffer(address.to_bytes(layout.address_width, "little") + layout.info, dtype)
-    if not is_defined(layout, elements).all():
+    if not is_allocated(layout, elements).all():
         return no_records(layout)
     return decode_records(layout, elements, np.zeros((1, layout.rank), np.uint64))
 

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.file_fields import name_bytes, name_text, width_of
+from hsparse.format.hdf5.file_fields import decode_name, encode_name, width_of
 from hsparse.format.hdf5.messages.file_type import (
-    ANY,
-    OBJECT,
-    REGION,
-    StoredType,
+    OBJECT_REFERENCE,
+    REGION_REFERENCE,
+    STD_REFERENCE,
+    FileType,
     dims_of_array,
     names_of_enum,
 )
@@ -76,13 +76,13 @@ class _Head:
     def order(self) -> str:
         return "BE" if self.bits & 1 else "LE"
 
-    def described(self, properties: bytes) -> StoredType:
+    def described(self, properties: bytes) -> FileType:
         """Return the type of a number that has no name."""
         item = {"class": self.name, "size": self.size, "bits": self.bits, "properties": properties.hex()}
-        return StoredType(item, self.size)
+        return FileType(item, self.size)
 
 
-def decode_datatype(message: Reader, depth: int = 0) -> StoredType:
+def decode_datatype(message: Reader, depth: int = 0) -> FileType:
     """Read a datatype; bytes may follow it. Raises `Corrupt`, and `Unsupported` for what no JSON has."""
     if depth > MAX_DEPTH:
         raise Corrupt(f"The type in the {message.thing} is nested more than {MAX_DEPTH} deep.")
@@ -96,7 +96,7 @@ def decode_datatype(message: Reader, depth: int = 0) -> StoredType:
     return _DECODERS[head.kind](head, message)
 
 
-def _decode_integer(head: _Head, message: Reader) -> StoredType:
+def _decode_integer(head: _Head, message: Reader) -> FileType:
     properties = bytes(message.take(4, "number's properties"))
     signed = head.kind == 0 and head.bits & SIGNED
     whole = properties == struct.pack("<HH", 0, 8 * head.size & 0xFFFF)
@@ -104,19 +104,19 @@ def _decode_integer(head: _Head, message: Reader) -> StoredType:
         return head.described(properties)
     letter = "B" if head.kind else "I" if signed else "U"
     item = {"class": head.name, "base": f"H5T_STD_{letter}{8 * head.size}{head.order}"}
-    return StoredType(item, head.size)
+    return FileType(item, head.size)
 
 
-def _decode_float(head: _Head, message: Reader) -> StoredType:
+def _decode_float(head: _Head, message: Reader) -> FileType:
     properties = bytes(message.take(12, "float's properties"))
     sign = 8 * head.size - 1
     if FLOATS.get(head.size) != properties or head.bits & ~1 != HIGHEST_BIT | sign << 8:
         return head.described(properties)
     item = {"class": head.name, "base": f"H5T_IEEE_F{8 * head.size}{head.order}"}
-    return StoredType(item, head.size)
+    return FileType(item, head.size)
 
 
-def _decode_time(head: _Head, message: Reader) -> StoredType:
+def _decode_time(head: _Head, message: Reader) -> FileType:
     return head.described(bytes(message.take(2, "time's precision")))
 
 
@@ -131,17 +131,17 @@ def _text(head: _Head, pad: int, charset: int, length: int | str) -> dict[str, A
     }
 
 
-def _decode_string(head: _Head, message: Reader) -> StoredType:
-    return StoredType(_text(head, head.bits & 15, head.bits >> 4 & 15, head.size), head.size)
+def _decode_string(head: _Head, message: Reader) -> FileType:
+    return FileType(_text(head, head.bits & 15, head.bits >> 4 & 15, head.size), head.size)
 
 
-def _decode_opaque(head: _Head, message: Reader) -> StoredType:
+def _decode_opaque(head: _Head, message: Reader) -> FileType:
     tag = bytes(message.take(head.bits & 255, "opaque type's tag")).partition(b"\0")[0]
-    item = {"class": head.name, "size": head.size, "tag": name_text(tag)}
-    return StoredType(item, head.size)
+    item = {"class": head.name, "size": head.size, "tag": decode_name(tag)}
+    return FileType(item, head.size)
 
 
-def _decode_compound(head: _Head, message: Reader) -> StoredType:
+def _decode_compound(head: _Head, message: Reader) -> FileType:
     fields: list[dict[str, Any]] = []
     parts, offsets = [], []
     for _ in range(head.bits & 0xFFFF):
@@ -151,7 +151,7 @@ def _decode_compound(head: _Head, message: Reader) -> StoredType:
         part = decode_datatype(message, head.depth + 1)
         if dims:
             array = {"class": "H5T_ARRAY", "dims": list(dims), "base": part.item}
-            part = StoredType(array, prod(dims) * part.size, (part,))
+            part = FileType(array, prod(dims) * part.size, (part,))
         if offset + part.size > head.size:
             raise Corrupt(
                 f"The member {name!r} of a compound in the {message.thing} ends at {offset + part.size}, "
@@ -166,7 +166,7 @@ def _decode_compound(head: _Head, message: Reader) -> StoredType:
     if not fields or len({field["name"] for field in fields}) < len(fields):
         raise Corrupt(f"A compound in the {message.thing} has no members, or two of one name.")
     item = {"class": head.name, "fields": fields}
-    return StoredType(item, head.size, tuple(parts), tuple(offsets))
+    return FileType(item, head.size, tuple(parts), tuple(offsets))
 
 
 def _old_dims(message: Reader) -> tuple[int, ...]:
@@ -178,16 +178,16 @@ def _old_dims(message: Reader) -> tuple[int, ...]:
     return dims[:rank]
 
 
-def _decode_reference(head: _Head, message: Reader) -> StoredType:
+def _decode_reference(head: _Head, message: Reader) -> FileType:
     kind = head.bits & 15
     if head.bits == 0 or head.bits == 1:
-        return StoredType({"class": head.name, "base": (OBJECT, REGION)[kind]}, head.size)
+        return FileType({"class": head.name, "base": (OBJECT_REFERENCE, REGION_REFERENCE)[kind]}, head.size)
     if head.version < 4 or kind not in (2, 3, 4):
         raise Corrupt(f"The {message.thing} has a reference type of kind {kind}, version {head.version}.")
-    return StoredType({**head.described(b"").item, "base": ANY}, head.size)
+    return FileType({**head.described(b"").item, "base": STD_REFERENCE}, head.size)
 
 
-def _decode_enum(head: _Head, message: Reader) -> StoredType:
+def _decode_enum(head: _Head, message: Reader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     names = [_name(head, message) for _ in range(head.bits & 0xFFFF)]
     values = message.take(len(names) * base.size, "enum's values")
@@ -206,24 +206,24 @@ def _decode_enum(head: _Head, message: Reader) -> StoredType:
         for place in range(0, len(values), base.size)
     ]
     item = {"class": head.name, "base": base.item, "mapping": dict(zip(names, numbers, strict=True))}
-    return StoredType(item, head.size, (base,))
+    return FileType(item, head.size, (base,))
 
 
-def _order(base: StoredType) -> Literal["big", "little"]:
+def _order(base: FileType) -> Literal["big", "little"]:
     return "big" if base.item["base"].endswith("BE") else "little"
 
 
-def _decode_vlen(head: _Head, message: Reader) -> StoredType:
+def _decode_vlen(head: _Head, message: Reader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     if head.bits & 15 == 1:
         item = _text(head, head.bits >> 4 & 15, head.bits >> 8 & 15, "H5T_VARIABLE")
-        return StoredType(item, head.size)
+        return FileType(item, head.size)
     if head.bits & 15:
         raise Corrupt(f"The {message.thing} has a variable-length type of kind {head.bits & 15}.")
-    return StoredType({"class": head.name, "base": base.item}, head.size, (base,))
+    return FileType({"class": head.name, "base": base.item}, head.size, (base,))
 
 
-def _decode_array(head: _Head, message: Reader) -> StoredType:
+def _decode_array(head: _Head, message: Reader) -> FileType:
     rank = message.number(1, "array's rank")
     if head.version < 3:
         message.take(3, "array's rank")
@@ -235,14 +235,14 @@ def _decode_array(head: _Head, message: Reader) -> StoredType:
         raise Corrupt(
             f"An array of {head.size} bytes in the {message.thing} has dimensions {dims} of {base.size} bytes."
         )
-    return StoredType({"class": head.name, "dims": list(dims), "base": base.item}, head.size, (base,))
+    return FileType({"class": head.name, "dims": list(dims), "base": base.item}, head.size, (base,))
 
 
-def _decode_complex(head: _Head, message: Reader) -> StoredType:
+def _decode_complex(head: _Head, message: Reader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     if head.version < 5 or base.item["class"] != "H5T_FLOAT" or 2 * base.size != head.size:
         raise Corrupt(f"A complex number of {head.size} bytes in the {message.thing} is of {base.item}.")
-    return StoredType({"class": head.name, "base": base.item}, head.size, (base,))
+    return FileType({"class": head.name, "base": base.item}, head.size, (base,))
 
 
 def _name(head: _Head, message: Reader) -> str:
@@ -254,10 +254,10 @@ def _name(head: _Head, message: Reader) -> str:
             raise Corrupt(f"The {message.thing} ends inside the name of a member.")
         window *= 8
     whole = length + 1 if head.version >= 3 else (length + 8) // 8 * 8
-    return name_text(message.take(whole, "member's name")[:length])
+    return decode_name(message.take(whole, "member's name")[:length])
 
 
-_DECODERS: tuple[Callable[[_Head, Reader], StoredType], ...] = (
+_DECODERS: tuple[Callable[[_Head, Reader], FileType], ...] = (
     _decode_integer,
     _decode_float,
     _decode_time,
@@ -276,16 +276,16 @@ _DECODERS: tuple[Callable[[_Head, Reader], StoredType], ...] = (
 # --- writing --------------------------------------------------------------------------------------
 
 
-def encode_datatype(stored: StoredType, *, latest: bool = False) -> bytes:
+def encode_datatype(stored: FileType, *, latest: bool = False) -> bytes:
     """Return the message; versions are the earliest that can say it, or 3 where that is shorter (`latest`)."""
     return _encode(stored, 3 if latest else 1)
 
 
-def _has(stored: StoredType, kind: str) -> bool:
+def _has(stored: FileType, kind: str) -> bool:
     return stored.item["class"] == kind or any(_has(part, kind) for part in stored.parts)
 
 
-def _encode(stored: StoredType, version: int) -> bytes:
+def _encode(stored: FileType, version: int) -> bytes:
     item = stored.item
     if _has(stored, "H5T_COMPLEX"):
         version = 5
@@ -299,12 +299,12 @@ def _encode(stored: StoredType, version: int) -> bytes:
     return _ENCODERS[kind](stored, version)
 
 
-def _head(version: int, stored: StoredType, bits: int) -> bytes:
+def _head(version: int, stored: FileType, bits: int) -> bytes:
     kind = CLASSES.index(stored.item["class"])
     return bytes((version << 4 | kind, *bits.to_bytes(3, "little"))) + struct.pack("<I", stored.size)
 
 
-def _encode_number(stored: StoredType, version: int) -> bytes:
+def _encode_number(stored: FileType, version: int) -> bytes:
     dtype = element_of(stored.item).dtype
     bits = 1 if stored.item["base"].endswith("BE") else 0
     if dtype.kind == "f":
@@ -314,7 +314,7 @@ def _encode_number(stored: StoredType, version: int) -> bytes:
     return _head(1, stored, bits) + struct.pack("<HH", 0, 8 * dtype.itemsize)
 
 
-def _encode_string(stored: StoredType, version: int) -> bytes:
+def _encode_string(stored: FileType, version: int) -> bytes:
     pad = PADDINGS.index(stored.item.get("strPad", PADDINGS[1]))
     charset = CHARSETS.index(stored.item["charSet"])
     if stored.item["length"] != "H5T_VARIABLE":
@@ -323,13 +323,13 @@ def _encode_string(stored: StoredType, version: int) -> bytes:
     return bytes((0x10 | CLASSES.index("H5T_VLEN"),)) + head[1:] + UNSIGNED_BYTE
 
 
-def _encode_opaque(stored: StoredType, version: int) -> bytes:
-    tag = name_bytes(stored.item.get("tag", ""))[:MAX_TAG]
+def _encode_opaque(stored: FileType, version: int) -> bytes:
+    tag = encode_name(stored.item.get("tag", ""))[:MAX_TAG]
     tag += bytes(-len(tag) % 8)
     return _head(1, stored, len(tag)) + tag
 
 
-def _encode_compound(stored: StoredType, version: int) -> bytes:
+def _encode_compound(stored: FileType, version: int) -> bytes:
     pieces = [_head(version, stored, _count(stored.parts))]
     width = 4 if version < 3 else width_of(stored.size)
     for field, part, offset in zip(stored.item["fields"], stored.parts, stored.offsets, strict=True):
@@ -339,11 +339,11 @@ def _encode_compound(stored: StoredType, version: int) -> bytes:
     return b"".join(pieces)
 
 
-def _encode_reference(stored: StoredType, version: int) -> bytes:
-    return _head(1, stored, 1 if stored.item["base"] == REGION else 0)
+def _encode_reference(stored: FileType, version: int) -> bytes:
+    return _head(1, stored, 1 if stored.item["base"] == REGION_REFERENCE else 0)
 
 
-def _encode_enum(stored: StoredType, version: int) -> bytes:
+def _encode_enum(stored: FileType, version: int) -> bytes:
     (base,) = stored.parts
     names = names_of_enum(stored.item)
     dtype = element_of(base.item).dtype
@@ -352,11 +352,11 @@ def _encode_enum(stored: StoredType, version: int) -> bytes:
     return b"".join((_head(version, stored, _count(names)), _encode(base, version), *spelled, *values))
 
 
-def _encode_vlen(stored: StoredType, version: int) -> bytes:
+def _encode_vlen(stored: FileType, version: int) -> bytes:
     return _head(version, stored, 0) + _encode(stored.parts[0], version)
 
 
-def _encode_array(stored: StoredType, version: int) -> bytes:
+def _encode_array(stored: FileType, version: int) -> bytes:
     dims = dims_of_array(stored.item)
     version = max(version, 2)
     numbers = struct.pack(f"<{len(dims)}I", *dims)
@@ -369,7 +369,7 @@ def _encode_array(stored: StoredType, version: int) -> bytes:
     )
 
 
-def _encode_complex(stored: StoredType, version: int) -> bytes:
+def _encode_complex(stored: FileType, version: int) -> bytes:
     return _head(5, stored, 1) + _encode(stored.parts[0], version)
 
 
@@ -380,11 +380,11 @@ def _count(some: Any) -> int:
 
 
 def _encode_name(name: str, version: int) -> bytes:
-    data = name_bytes(name)
+    data = encode_name(name)
     return data + (b"\0" if version >= 3 else bytes(8 - len(data) % 8))
 
 
-_ENCODERS: dict[str, Callable[[StoredType, int], bytes]] = {
+_ENCODERS: dict[str, Callable[[FileType, int], bytes]] = {
     "H5T_INTEGER": _encode_number,
     "H5T_FLOAT": _encode_number,
     "H5T_STRING": _encode_string,

@@ -15,13 +15,13 @@ from hsparse.model.element import element_of
 
 OBJECT_REFERENCE_SIZE = 8
 REGION_REFERENCE_SIZE = 12
-VARIABLE_SIZE = 16
+VLEN_SIZE = 16
 """Bytes of a sequence or string of variable length: its count, and address and index in a global heap."""
-OBJECT, REGION, ANY = "H5T_STD_REF_OBJ", "H5T_STD_REF_DSETREG", "H5T_STD_REF"
+OBJECT_REFERENCE, REGION_REFERENCE, STD_REFERENCE = "H5T_STD_REF_OBJ", "H5T_STD_REF_DSETREG", "H5T_STD_REF"
 
 
 @dataclass(frozen=True, slots=True)
-class StoredType:
+class FileType:
     """`size` bytes of an element of type `item` (not to be modified).
 
     `parts` are a compound's members, or the base of an enum, array, sequence or complex number; `offsets` are
@@ -32,26 +32,26 @@ class StoredType:
 
     item: Any
     size: int
-    parts: tuple[StoredType, ...] = ()
+    parts: tuple[FileType, ...] = ()
     offsets: tuple[int, ...] = ()
 
 
-def stored_type(item: Any) -> StoredType:
+def file_type(item: Any) -> FileType:
     """Return a valid type item's elements without gaps; `Unsupported` names a part that no file can have."""
     if isinstance(item, str):
-        return stored_type({"class": _class_of(item), "base": item})
+        return file_type({"class": _class_of(item), "base": item})
     if item["class"] == "H5T_COMPOUND":
         return _compound(item)
     if item["class"] in ("H5T_VLEN", "H5T_ARRAY", "H5T_ENUM", "H5T_COMPLEX"):
-        base = stored_type(item["base"])
+        base = file_type(item["base"])
         if item["class"] == "H5T_VLEN":
-            size = VARIABLE_SIZE
+            size = VLEN_SIZE
         elif item["class"] == "H5T_ARRAY":
             size = prod(dims_of_array(item)) * base.size
         else:
             size = base.size * (2 if item["class"] == "H5T_COMPLEX" else 1)
-        return StoredType({**item, "base": base.item}, size, (base,))
-    return StoredType(item, _size(item))
+        return FileType({**item, "base": base.item}, size, (base,))
+    return FileType(item, _size(item))
 
 
 def dims_of_array(item: Any) -> tuple[int, ...]:
@@ -68,7 +68,7 @@ def names_of_enum(item: Any) -> dict[str, int]:
     return {one["name"]: one["value"] for one in mapping}
 
 
-def is_packed(stored: StoredType) -> bool:
+def is_packed(stored: FileType) -> bool:
     """Say whether elements have no gaps, at any depth."""
     end = 0
     for part, offset in zip(stored.parts, stored.offsets, strict=False):
@@ -79,33 +79,33 @@ def is_packed(stored: StoredType) -> bool:
     return whole and all(map(is_packed, stored.parts))
 
 
-def is_plain(stored: StoredType) -> bool:
+def is_byte_identical(stored: FileType) -> bool:
     """Say whether elements are the same bytes in a file as in hsparse: without gaps, heap places and addresses."""
-    return is_packed(stored) and not has_places(stored)
+    return is_packed(stored) and not has_addresses(stored)
 
 
-def has_places(stored: StoredType) -> bool:
+def has_addresses(stored: FileType) -> bool:
     """Say whether elements have addresses in a file: references, and parts of variable length."""
     item = stored.item
     if item["class"] in ("H5T_VLEN", "H5T_REFERENCE") or item.get("length") == "H5T_VARIABLE":
         return True
-    return any(map(has_places, stored.parts))
+    return any(map(has_addresses, stored.parts))
 
 
-def has_references(stored: StoredType) -> bool:
+def has_references(stored: FileType) -> bool:
     """Say whether elements have references to objects or regions, at any depth."""
     return stored.item["class"] == "H5T_REFERENCE" or any(map(has_references, stored.parts))
 
 
-def _compound(item: Any) -> StoredType:
-    parts = tuple(stored_type(field["type"]) for field in item["fields"])
+def _compound(item: Any) -> FileType:
+    parts = tuple(file_type(field["type"]) for field in item["fields"])
     offsets, end = [], 0
     for part in parts:
         offsets.append(end)
         end += part.size
     pairs = zip(item["fields"], parts, strict=True)
     fields = [{"name": field["name"], "type": part.item} for field, part in pairs]
-    return StoredType({**item, "fields": fields}, end, parts, tuple(offsets))
+    return FileType({**item, "fields": fields}, end, parts, tuple(offsets))
 
 
 def _size(item: Any) -> int:
@@ -113,14 +113,14 @@ def _size(item: Any) -> int:
     if "bits" in item:
         return int(item["size"])
     if kind == "H5T_STRING":
-        return VARIABLE_SIZE if item["length"] == "H5T_VARIABLE" else int(item["length"])
+        return VLEN_SIZE if item["length"] == "H5T_VARIABLE" else int(item["length"])
     if kind == "H5T_OPAQUE":
         return int(item["size"])
     if kind == "H5T_REFERENCE":
-        sizes = {OBJECT: OBJECT_REFERENCE_SIZE, REGION: REGION_REFERENCE_SIZE}
+        sizes = {OBJECT_REFERENCE: OBJECT_REFERENCE_SIZE, REGION_REFERENCE: REGION_REFERENCE_SIZE}
         if item["base"] not in sizes:
             raise Unsupported(
-                f"References of type {item['base']} cannot be written; use {OBJECT} or {REGION}."
+                f"References of type {item['base']} cannot be written; use {OBJECT_REFERENCE} or {REGION_REFERENCE}."
             )
         return sizes[item["base"]]
     return element_of(item).dtype.itemsize

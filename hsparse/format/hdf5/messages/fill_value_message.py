@@ -18,7 +18,7 @@ ON_ALLOCATION, NEVER, IF_SET = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFill:
+class FillValue:
     """`value` is one element's bytes in the file's type: empty for the default of zeros, None when undefined."""
 
     value: bytes | None = b""
@@ -26,10 +26,10 @@ class StoredFill:
     writing: int = IF_SET
 
 
-ZEROS = StoredFill()
+ZERO_FILL = FillValue()
 
 
-def decode_fill(message: Reader) -> StoredFill:
+def decode_fill(message: Reader) -> FillValue:
     """Read message 0x0005; raises `Corrupt`."""
     version = message.number(1, "fill value's version")
     if version == 3:
@@ -39,20 +39,20 @@ def decode_fill(message: Reader) -> StoredFill:
             value = None
         elif flags & 0x20:
             value = _value(message)
-        return StoredFill(value, flags & 3, flags >> 2 & 3)
+        return FillValue(value, flags & 3, flags >> 2 & 3)
     if version not in (1, 2):
         raise Corrupt(f"The {message.thing} has a fill value message of version {version}; 1 to 3 exist.")
     allocation, writing, defined = message.numbers(3, 1, "fill value's times")
     has_value = defined or version == 1
-    return StoredFill(_value(message) if has_value else None, allocation & 3, writing & 3)
+    return FillValue(_value(message) if has_value else None, allocation & 3, writing & 3)
 
 
-def decode_old_fill(message: Reader) -> StoredFill:
+def decode_old_fill(message: Reader) -> FillValue:
     """Read message 0x0004; raises `Corrupt`."""
-    return StoredFill(_value(message))
+    return FillValue(_value(message))
 
 
-def encode_fill(fill: StoredFill, version: int = 2) -> bytes:
+def encode_fill(fill: FillValue, version: int = 2) -> bytes:
     """Return message 0x0005 of version 2 or 3."""
     if version == 2:
         times = struct.pack("<BBBB", 2, fill.allocation, fill.writing, fill.value is not None)

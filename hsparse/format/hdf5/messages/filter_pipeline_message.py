@@ -25,7 +25,7 @@ from hsparse.format.dataspace_message import Reader
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import MAX_FILTERS
 from hsparse.format.filters.table import BY_ID
-from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 
 OPTIONAL = 1
 FIRST_NAMED = 256
@@ -126,7 +126,7 @@ def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
 
 
 def encode_section_pipelines(
-    pipelines: Sequence[tuple[Filter, ...]], revision: FormatRevision = NEWEST
+    pipelines: Sequence[tuple[Filter, ...]], revision: FormatRevision = NEWEST_REVISION
 ) -> bytes:
     """Return the message of a dataset with at least one filter; `BadRequest` for more filters than HDF5 has."""
     filtered = [(number, pipeline) for number, pipeline in enumerate(pipelines) if pipeline]

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.file_fields import Widths, address_bytes, name_bytes, name_text, width_of
+from hsparse.format.hdf5.file_fields import Widths, address_bytes, decode_name, encode_name, width_of
 
 HARD, SOFT, FIRST_USER, EXTERNAL = 0, 1, 64, 64
 ORDERED, TYPED, CHARSET = 4, 8, 16
@@ -33,21 +33,21 @@ MAX_TARGET = 65_535
 
 
 @dataclass(frozen=True, slots=True)
-class Hard:
+class HardLink:
     """To the object header at `address`."""
 
     address: int
 
 
 @dataclass(frozen=True, slots=True)
-class Soft:
+class SoftLink:
     """To a path of this file."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class External:
+class ExternalLink:
     """To a path of another file."""
 
     file: str
@@ -55,18 +55,18 @@ class External:
 
 
 @dataclass(frozen=True, slots=True)
-class UserDefined:
+class UserDefinedLink:
     """A link of a class that its users know, 65 to 255."""
 
     kind: int
     data: bytes
 
 
-LinkTarget: TypeAlias = Hard | Soft | External | UserDefined
+LinkTarget: TypeAlias = HardLink | SoftLink | ExternalLink | UserDefinedLink
 
 
 @dataclass(frozen=True, slots=True)
-class StoredLink:
+class LinkMessage:
     """A name and its target; `order` is the number it was created as, None where the group does not tell."""
 
     name: str
@@ -74,7 +74,7 @@ class StoredLink:
     order: int | None = None
 
 
-def decode_link(message: Reader, widths: Widths) -> StoredLink:
+def decode_link(message: Reader, widths: Widths) -> LinkMessage:
     """Read a link; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "link's header")
     if version != 1 or flags & 0xE0:
@@ -84,10 +84,10 @@ def decode_link(message: Reader, widths: Widths) -> StoredLink:
     if flags & CHARSET and message.number(1, "link's character set") > UTF8:
         raise Corrupt(f"The {message.thing} has a link with an unknown character set.")
     length = message.number(1 << (flags & 3), "length of a link's name")
-    name = name_text(message.take(length, "link's name"))
+    name = decode_name(message.take(length, "link's name"))
     if not name:
         raise Corrupt(f"The {message.thing} has a link without a name.")
-    return StoredLink(name, _target(message, kind, widths), order)
+    return LinkMessage(name, _target(message, kind, widths), order)
 
 
 def _target(message: Reader, kind: int, widths: Widths) -> LinkTarget:
@@ -95,23 +95,23 @@ def _target(message: Reader, kind: int, widths: Widths) -> LinkTarget:
         address = widths.read_address(message, "address of a link's object")
         if address is None:
             raise Corrupt(f"The {message.thing} has a hard link to nowhere.")
-        return Hard(address)
+        return HardLink(address)
     data = message.take(message.number(2, "length of a link's target"), "link's target")
     if kind == SOFT:
-        return Soft(name_text(data))
+        return SoftLink(decode_name(data))
     if kind < FIRST_USER:
         raise Corrupt(f"The {message.thing} has a link of type {kind}; 0, 1 and 64 to 255 exist.")
     if kind != EXTERNAL:
-        return UserDefined(kind, bytes(data))
+        return UserDefinedLink(kind, bytes(data))
     file, _, path = bytes(data[1:]).partition(b"\0")
     if not data or data[0] or not path.endswith(b"\0"):
         raise Corrupt(f"The {message.thing} has an external link that names no file and path.")
-    return External(name_text(file), name_text(path[:-1]))
+    return ExternalLink(decode_name(file), decode_name(path[:-1]))
 
 
-def encode_link(link: StoredLink) -> bytes:
+def encode_link(link: LinkMessage) -> bytes:
     """Return the message, names as UTF-8."""
-    name = name_bytes(link.name)
+    name = encode_name(link.name)
     width = {1: 0, 2: 1, 3: 2, 4: 2}[width_of(len(name))]
     ascii_ = name.isascii()
     kind, target = _encode_target(link.target)
@@ -125,13 +125,13 @@ def encode_link(link: StoredLink) -> bytes:
 
 
 def _encode_target(target: LinkTarget) -> tuple[int, bytes]:
-    if isinstance(target, Hard):
+    if isinstance(target, HardLink):
         return HARD, address_bytes(target.address)
     kind = SOFT
-    if isinstance(target, Soft):
-        data = name_bytes(target.path)
-    elif isinstance(target, External):
-        kind, data = EXTERNAL, b"\0" + name_bytes(target.file) + b"\0" + name_bytes(target.path) + b"\0"
+    if isinstance(target, SoftLink):
+        data = encode_name(target.path)
+    elif isinstance(target, ExternalLink):
+        kind, data = EXTERNAL, b"\0" + encode_name(target.file) + b"\0" + encode_name(target.path) + b"\0"
     else:
         kind, data = target.kind, target.data
     if len(data) > MAX_TARGET:
@@ -140,7 +140,7 @@ def _encode_target(target: LinkTarget) -> tuple[int, bytes]:
 
 
 TRACKED, INDEXED = 1, 2
-LINK_INFO, ATTRIBUTE_INFO = 8, 2
+LINK_ORDER_WIDTH, ATTRIBUTE_ORDER_WIDTH = 8, 2
 """Bytes of the highest creation order in either message."""
 
 
@@ -158,7 +158,7 @@ class DenseStorage:
     indexed: bool = False
 
 
-def decode_dense(message: Reader, widths: Widths, order_width: int) -> DenseStorage:
+def decode_dense_storage(message: Reader, widths: Widths, order_width: int) -> DenseStorage:
     """Read one of the messages, told apart by `order_width`; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "info message's header")
     if version or flags & ~(TRACKED | INDEXED):
@@ -171,7 +171,7 @@ def decode_dense(message: Reader, widths: Widths, order_width: int) -> DenseStor
     return DenseStorage(heap, names, orders, next_order, indexed)
 
 
-def encode_dense(storage: DenseStorage, order_width: int) -> bytes:
+def encode_dense_storage(storage: DenseStorage, order_width: int) -> bytes:
     """Return the link info or attribute info message."""
     tracked = storage.next_order is not None
     flags = (TRACKED if tracked else 0) | (INDEXED if storage.indexed else 0)

@@ -24,14 +24,14 @@ MAX_COMPACT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
-class Compact:
+class CompactLayout:
     """The elements' bytes are in the message."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Contiguous:
+class ContiguousLayout:
     """`size` bytes at `address`, None where nothing is allocated; versions 1 and 2 do not tell the size."""
 
     address: int | None
@@ -39,7 +39,7 @@ class Contiguous:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkIndex:
+class LayoutIndex:
     """Where an index is (its address is a single chunk's own), and the fields that its kind has in the message.
 
     Parameters: of a single filtered chunk its stored size and filter mask; of a fixed array its page bits; of
@@ -53,18 +53,18 @@ class ChunkIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunked:
+class ChunkedLayout:
     """Chunks of `dims` elements of `item_size` bytes."""
 
     dims: tuple[int, ...]
     item_size: int
-    index: ChunkIndex
+    index: LayoutIndex
     flags: int = 0
     version: int = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Virtual:
+class VirtualLayout:
     """A mapping of other datasets, kept in a global heap collection at `address`; None where there is none."""
 
     address: int | None
@@ -72,13 +72,15 @@ class Virtual:
 
 
 @dataclass(frozen=True, slots=True)
-class Structured:
+class RawStructuredLayout:
     """Structured chunks: the message as it is."""
 
     message: bytes
 
 
-StoredLayout: TypeAlias = Compact | Contiguous | Chunked | Virtual | Structured
+LayoutMessage: TypeAlias = (
+    CompactLayout | ContiguousLayout | ChunkedLayout | VirtualLayout | RawStructuredLayout
+)
 PARAMETERS = {
     SINGLE: (),
     IMPLICIT: (),
@@ -89,7 +91,7 @@ PARAMETERS = {
 """The bytes of each parameter."""
 
 
-def decode_layout(message: Reader, widths: Widths) -> StoredLayout:
+def decode_layout(message: Reader, widths: Widths) -> LayoutMessage:
     """Read a layout; raises `Corrupt`."""
     start = message.place
     version = message.number(1, "layout's version")
@@ -99,45 +101,45 @@ def decode_layout(message: Reader, widths: Widths) -> StoredLayout:
         raise Corrupt(f"The {message.thing} has a layout message of version {version}; 1 to 5 exist.")
     kind = message.number(1, "layout's class")
     if kind == COMPACT:
-        return Compact(bytes(message.take(message.number(2, "compact data's size"), "compact data")))
+        return CompactLayout(bytes(message.take(message.number(2, "compact data's size"), "compact data")))
     if kind == CONTIGUOUS:
         address = widths.read_address(message, "address of the data")
-        return Contiguous(address, widths.read_length(message, "size of the data"))
+        return ContiguousLayout(address, widths.read_length(message, "size of the data"))
     if kind == CHUNKED:
         return _decode_chunked(message, widths) if version == 3 else _decode_indexed(message, widths, version)
     if kind == VIRTUAL and version > 3:
-        return Virtual(
+        return VirtualLayout(
             widths.read_address(message, "address of the mapping"), message.number(4, "mapping's index")
         )
     if kind == STRUCTURED and version > 4:
-        return Structured(bytes(message.data[start:]))
+        return RawStructuredLayout(bytes(message.data[start:]))
     raise Corrupt(
         f"The {message.thing} has a layout of class {kind} in version {version}, which has none such."
     )
 
 
-def _decode_old(message: Reader, widths: Widths) -> StoredLayout:
+def _decode_old(message: Reader, widths: Widths) -> LayoutMessage:
     rank, kind = message.numbers(2, 1, "layout's header")
     message.take(5, "layout's header")
     address = None if kind == COMPACT else widths.read_address(message, "address of the data")
     sizes = message.numbers(rank, 4, "layout's dimensions")
     if kind == COMPACT:
-        return Compact(bytes(message.take(message.number(4, "compact data's size"), "compact data")))
+        return CompactLayout(bytes(message.take(message.number(4, "compact data's size"), "compact data")))
     if kind == CONTIGUOUS:
-        return Contiguous(address, None)
+        return ContiguousLayout(address, None)
     if kind != CHUNKED:
         raise Corrupt(f"The {message.thing} has a layout of class {kind}; versions 1 and 2 have 0 to 2.")
-    return _chunked(message, sizes, ChunkIndex(BTREE_1, address), 0, 2)
+    return _chunked(message, sizes, LayoutIndex(BTREE_1, address), 0, 2)
 
 
-def _decode_chunked(message: Reader, widths: Widths) -> Chunked:
+def _decode_chunked(message: Reader, widths: Widths) -> ChunkedLayout:
     rank = message.number(1, "layout's dimensionality")
     address = widths.read_address(message, "address of the chunk index")
     sizes = message.numbers(rank, 4, "chunk's dimensions")
-    return _chunked(message, sizes, ChunkIndex(BTREE_1, address), 0, 3)
+    return _chunked(message, sizes, LayoutIndex(BTREE_1, address), 0, 3)
 
 
-def _decode_indexed(message: Reader, widths: Widths, version: int) -> Chunked:
+def _decode_indexed(message: Reader, widths: Widths, version: int) -> ChunkedLayout:
     flags, rank, width = message.numbers(3, 1, "layout's header")
     if not 1 <= width <= 8 or flags & ~(UNFILTERED_EDGES | SINGLE_FILTERED):
         raise Corrupt(f"The {message.thing} has a layout with flags {flags} and dimensions of {width} bytes.")
@@ -151,36 +153,38 @@ def _decode_indexed(message: Reader, widths: Widths, version: int) -> Chunked:
     else:
         parameters = tuple(message.number(bytes_, "chunk index's parameters") for bytes_ in PARAMETERS[kind])
     address = widths.read_address(message, "address of the chunk index")
-    return _chunked(message, sizes, ChunkIndex(kind, address, parameters), flags, version)
+    return _chunked(message, sizes, LayoutIndex(kind, address, parameters), flags, version)
 
 
-def _chunked(message: Reader, sizes: tuple[int, ...], index: ChunkIndex, flags: int, version: int) -> Chunked:
+def _chunked(
+    message: Reader, sizes: tuple[int, ...], index: LayoutIndex, flags: int, version: int
+) -> ChunkedLayout:
     """Return a chunked layout of `sizes`: the chunk's dimensions, then the bytes of an element."""
     if not 1 < len(sizes) <= MAX_RANK + 1 or not all(sizes):
         raise Corrupt(f"The {message.thing} has chunks of {list(sizes)}, elements' size last.")
-    return Chunked(sizes[:-1], sizes[-1], index, flags, version)
+    return ChunkedLayout(sizes[:-1], sizes[-1], index, flags, version)
 
 
 # --- writing --------------------------------------------------------------------------------------
 
 
-def encode_layout(layout: StoredLayout, version: int = 3) -> bytes:
+def encode_layout(layout: LayoutMessage, version: int = 3) -> bytes:
     """Return the message: version 3 or 4, of chunks that of their index."""
-    if isinstance(layout, Structured):
+    if isinstance(layout, RawStructuredLayout):
         return layout.message
-    if isinstance(layout, Chunked):
+    if isinstance(layout, ChunkedLayout):
         return _encode_chunked(layout)
-    if isinstance(layout, Compact):
+    if isinstance(layout, CompactLayout):
         if len(layout.data) > MAX_COMPACT:
             raise BadRequest(f"Compact data can have {MAX_COMPACT} bytes, not {len(layout.data)}.")
         return struct.pack("<BBH", version, COMPACT, len(layout.data)) + layout.data
-    if isinstance(layout, Contiguous):
+    if isinstance(layout, ContiguousLayout):
         size = struct.pack("<Q", layout.size or 0)
         return bytes((version, CONTIGUOUS)) + address_bytes(layout.address) + size
     return bytes((4, VIRTUAL)) + address_bytes(layout.address) + struct.pack("<I", layout.index)
 
 
-def _encode_chunked(layout: Chunked) -> bytes:
+def _encode_chunked(layout: ChunkedLayout) -> bytes:
     index = layout.index
     sizes = (*layout.dims, layout.item_size)
     if max(sizes) >= 2**32 and layout.version < 5:

@@ -21,13 +21,13 @@ from datetime import UTC, datetime
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.dataspace_message import Reader, decode_shape, encode_shape
 from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.file_fields import Widths, name_bytes, name_text
+from hsparse.format.hdf5.file_fields import Widths, decode_name, encode_name
 from hsparse.format.hdf5.messages.datatype_message import decode_datatype
-from hsparse.format.hdf5.messages.file_type import StoredType
-from hsparse.format.hdf5.shared_messages import Elsewhere, decode_shared
+from hsparse.format.hdf5.messages.file_type import FileType
+from hsparse.format.hdf5.shared_messages import SharedLocation, decode_shared_location
 from hsparse.model.dataspace import Shape, num_elements
 
-SHARED_TYPE, SHARED_SPACE = 1, 2
+TYPE_IS_SHARED, DATASPACE_IS_SHARED = 1, 2
 MAX_PART = 65_535
 """Bytes of a name, a datatype or a dataspace."""
 
@@ -37,11 +37,11 @@ class AttributeMessage:
     """`type` and `shape` tell where they are, if that is elsewhere. `data` may be longer than the elements."""
 
     name: str
-    type: StoredType | Elsewhere
-    shape: Shape | Elsewhere
+    type: FileType | SharedLocation
+    shape: Shape | SharedLocation
     data: memoryview | bytes
 
-    def value(self, stored: StoredType, shape: Shape) -> bytes:
+    def value(self, stored: FileType, shape: Shape) -> bytes:
         """Return the elements' bytes, type and dataspace being at hand; raises `Corrupt` when there are too few."""
         size = num_elements(shape) * stored.size
         if size > len(self.data):
@@ -54,7 +54,7 @@ class AttributeMessage:
 def decode_attribute(message: Reader, widths: Widths) -> AttributeMessage:
     """Read an attribute; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "attribute's header")
-    if not 1 <= version <= 3 or (version > 1 and flags & ~(SHARED_TYPE | SHARED_SPACE)):
+    if not 1 <= version <= 3 or (version > 1 and flags & ~(TYPE_IS_SHARED | DATASPACE_IS_SHARED)):
         raise Corrupt(f"The {message.thing} has an attribute of version {version} with flags {flags}.")
     flags = flags if version > 1 else 0
     sizes = message.numbers(3, 2, "attribute's header")
@@ -66,9 +66,11 @@ def decode_attribute(message: Reader, widths: Widths) -> AttributeMessage:
         parts.append(Reader(data, thing=f"attribute in the {message.thing}"))
     name, datatype, dataspace = parts
     return AttributeMessage(
-        name_text(bytes(name.data).partition(b"\0")[0]),
-        decode_shared(datatype, widths) if flags & SHARED_TYPE else decode_datatype(datatype),
-        decode_shared(dataspace, widths) if flags & SHARED_SPACE else decode_shape(dataspace, widths.length),
+        decode_name(bytes(name.data).partition(b"\0")[0]),
+        decode_shared_location(datatype, widths) if flags & TYPE_IS_SHARED else decode_datatype(datatype),
+        decode_shared_location(dataspace, widths)
+        if flags & DATASPACE_IS_SHARED
+        else decode_shape(dataspace, widths.length),
         message.take(message.left, "attribute's value"),
     )
 
@@ -80,7 +82,7 @@ def encode_attribute(
 
     `datatype` is its message or, `shared`, where that stands. `TooLarge` for a name or type beyond 65535 bytes.
     """
-    title = name_bytes(name) + b"\0"
+    title = encode_name(name) + b"\0"
     dataspace = encode_shape(shape)
     sizes = [len(title), len(datatype.data), len(dataspace)]
     for size, what in zip(sizes, ("name", "datatype", "dataspace"), strict=True):
@@ -88,7 +90,7 @@ def encode_attribute(
             raise TooLarge(
                 f"The {what} of attribute {name[:80]!r} has {size} bytes; a file takes {MAX_PART}."
             )
-    head = struct.pack("<BBHHHB", 3, SHARED_TYPE if shared else 0, *sizes, 0 if name.isascii() else 1)
+    head = struct.pack("<BBHHHB", 3, TYPE_IS_SHARED if shared else 0, *sizes, 0 if name.isascii() else 1)
     return Addressed.join((Addressed(head + title), datatype, Addressed(dataspace), data))
 
 

@@ -13,13 +13,13 @@ from typing import NamedTuple
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.addressed import Addressed, Key
 from hsparse.format.hdf5.chunk_indexes.index_layout import (
     STRUCTURED_KINDS,
     IndexKind,
     IndexLayout,
-    parse_kind,
+    parse_index_kind,
 )
 from hsparse.format.hdf5.chunk_indexes.index_registry import index_info_size
 from hsparse.format.hdf5.hdf5_file import UNDEFINED
@@ -75,13 +75,13 @@ def decode_structured_layout(
         head.element_size,
         filtered,
         2,
-        NEWEST,
+        NEWEST_REVISION,
         message_version=VERSION,
     )
     # The first byte of a composition is 8, which is no index's type.
     if bytes(reader.data[reader.place : reader.place + 1]) == b"\x08":
         sections = _decode_composition(reader, head.kind)
-        kind = parse_kind(reader.number(1, "index type"), STRUCTURED_KINDS)
+        kind = parse_index_kind(reader.number(1, "index type"), STRUCTURED_KINDS)
         index = _decode_index(reader, replace(base, kind=kind, sections=sections))
     else:
         index = _decode_2023(reader, base)
@@ -131,7 +131,7 @@ def _decode_index(reader: Reader, index: IndexLayout) -> IndexLayout:
 
 def _decode_2023(reader: Reader, base: IndexLayout) -> IndexLayout:
     """Return the index of version 17: the length of its information depends on the composition that follows."""
-    kind = parse_kind(reader.number(1, "index type"), STRUCTURED_KINDS)
+    kind = parse_index_kind(reader.number(1, "index type"), STRUCTURED_KINDS)
     start = reader.place
     for sections in METADATA:
         index = replace(base, kind=kind, sections=sections, revision=FormatRevision.RFC_2023_07)

@@ -14,15 +14,21 @@ from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.btree_v2 import each_record, read_btree_v2
+from hsparse.format.hdf5.btree_v2 import read_btree_v2, split_records
 from hsparse.format.hdf5.file_fields import Widths
 from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
-from hsparse.format.hdf5.hdf5_file import StoredFile, Walk, check_signature
+from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk, check_signature
 from hsparse.format.hdf5.heaps import LocalHeap, read_local_heap
-from hsparse.format.hdf5.messages.group_messages import DenseStorage, Hard, Soft, StoredLink, SymbolTable
-from hsparse.format.hdf5.object_header import SHARED, MessageKind
-from hsparse.format.hdf5.reads import Reads, together
-from hsparse.format.hdf5.shared_messages import read_shared
+from hsparse.format.hdf5.messages.group_messages import (
+    DenseStorage,
+    HardLink,
+    LinkMessage,
+    SoftLink,
+    SymbolTable,
+)
+from hsparse.format.hdf5.object_header import SHARED_FLAG, MessageType
+from hsparse.format.hdf5.reads import Reads, concurrently
+from hsparse.format.hdf5.shared_messages import read_shared_messages
 
 GROUP_NODE = 0
 SOFT_CACHE = 2
@@ -33,14 +39,14 @@ LEAF_GUESS = 328
 """Bytes of a symbol table node with the usual 4 entries to each side."""
 
 
-def read_symbol_table(file: StoredFile, table: SymbolTable) -> Reads[tuple[StoredLink, ...]]:
+def parse_symbol_table(file: Hdf5File, table: SymbolTable) -> Reads[tuple[LinkMessage, ...]]:
     """Read a group's links in the order of their names; raises `Corrupt`."""
     heap = yield from read_local_heap(file, table.heap)
     walk = file.walk(f"group B-tree at address {table.btree}")
     nodes, level = [table.btree], None
     while level != 0:
         guess = walk.share(NODE_GUESS, len(nodes))
-        found = yield from together(_read_node(walk, address, guess) for address in nodes)
+        found = yield from concurrently(_read_node(walk, address, guess) for address in nodes)
         below = found[0][0] if level is None else level - 1
         if any(other != below for other, _ in found):
             raise Corrupt(
@@ -50,7 +56,7 @@ def read_symbol_table(file: StoredFile, table: SymbolTable) -> Reads[tuple[Store
         if not nodes:
             return ()
     guess = walk.share(LEAF_GUESS, len(nodes))
-    leaves = yield from together(_read_leaf(walk, address, guess) for address in nodes)
+    leaves = yield from concurrently(_read_leaf(walk, address, guess) for address in nodes)
     return tuple(link for leaf in leaves for link in _entries(leaf, file.widths, heap))
 
 
@@ -89,7 +95,7 @@ def _read_leaf(walk: Walk, address: int, guess: int) -> Reads[Reader]:
     return leaf
 
 
-def _entries(leaf: Reader, widths: Widths, heap: LocalHeap) -> Iterator[StoredLink]:
+def _entries(leaf: Reader, widths: Widths, heap: LocalHeap) -> Iterator[LinkMessage]:
     leaf.take(1, "header")
     for _ in range(leaf.number(2, "number of entries")):
         name = heap.text(leaf.number(widths.address, "name's offset"))
@@ -100,16 +106,16 @@ def _entries(leaf: Reader, widths: Widths, heap: LocalHeap) -> Iterator[StoredLi
         if not name or (address is None and cache != SOFT_CACHE):
             raise Corrupt(f"The {leaf.thing} has an entry {name!r} that leads nowhere.")
         if cache == SOFT_CACHE:
-            yield StoredLink(name, Soft(heap.text(int.from_bytes(scratch[:4], "little"))))
+            yield LinkMessage(name, SoftLink(heap.text(int.from_bytes(scratch[:4], "little"))))
         elif address is not None:
-            yield StoredLink(name, Hard(address))
+            yield LinkMessage(name, HardLink(address))
 
 
 LINK_NAMES, LINK_ORDERS, ATTRIBUTE_NAMES, ATTRIBUTE_ORDERS = 5, 6, 8, 9
 """Types of B-trees."""
-LINK_ID, ATTRIBUTE_ID = 7, 8
+LINK_ID_SIZE, ATTRIBUTE_ID_SIZE = 7, 8
 """Bytes of a heap id."""
-HASH = 4
+HASH_SIZE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,30 +126,31 @@ class DenseMessage:
     order: int | None = None
 
 
-def read_dense_links(file: StoredFile, storage: DenseStorage) -> Reads[list[DenseMessage]]:
+def parse_dense_links(file: Hdf5File, storage: DenseStorage) -> Reads[list[DenseMessage]]:
     """Read a group's link messages, in the order of their names' hashes; raises `Corrupt`."""
-    records = yield from _records(file, storage, LINK_NAMES, HASH + LINK_ID)
-    ids = [record[HASH:] for record in records]
+    records = yield from _records(file, storage, LINK_NAMES, HASH_SIZE + LINK_ID_SIZE)
+    ids = [record[HASH_SIZE:] for record in records]
     return [DenseMessage(data) for data in (yield from _objects(file, storage, ids, "link"))]
 
 
-def read_dense_attributes(file: StoredFile, storage: DenseStorage) -> Reads[list[DenseMessage]]:
+def parse_dense_attributes(file: Hdf5File, storage: DenseStorage) -> Reads[list[DenseMessage]]:
     """Read an object's attribute messages, in the order of their names' hashes; raises `Corrupt`."""
-    records = yield from _records(file, storage, ATTRIBUTE_NAMES, ATTRIBUTE_ID + 1 + 4 + HASH)
-    own = [record for record in records if not record[ATTRIBUTE_ID] & SHARED]
-    others = [record for record in records if record[ATTRIBUTE_ID] & SHARED]
-    messages = yield from _objects(file, storage, [record[:ATTRIBUTE_ID] for record in own], "attribute")
+    records = yield from _records(file, storage, ATTRIBUTE_NAMES, ATTRIBUTE_ID_SIZE + 1 + 4 + HASH_SIZE)
+    own = [record for record in records if not record[ATTRIBUTE_ID_SIZE] & SHARED_FLAG]
+    others = [record for record in records if record[ATTRIBUTE_ID_SIZE] & SHARED_FLAG]
+    messages = yield from _objects(file, storage, [record[:ATTRIBUTE_ID_SIZE] for record in own], "attribute")
     if others:
-        messages += yield from read_shared(
-            file, MessageKind.ATTRIBUTE, [record[:ATTRIBUTE_ID] for record in others]
+        messages += yield from read_shared_messages(
+            file, MessageType.ATTRIBUTE, [record[:ATTRIBUTE_ID_SIZE] for record in others]
         )
     orders = [
-        int.from_bytes(record[ATTRIBUTE_ID + 1 : ATTRIBUTE_ID + 5], "little") for record in own + others
+        int.from_bytes(record[ATTRIBUTE_ID_SIZE + 1 : ATTRIBUTE_ID_SIZE + 5], "little")
+        for record in own + others
     ]
     return [DenseMessage(data, order) for data, order in zip(messages, orders, strict=True)]
 
 
-def _records(file: StoredFile, storage: DenseStorage, kind: int, size: int) -> Reads[list[memoryview]]:
+def _records(file: Hdf5File, storage: DenseStorage, kind: int, size: int) -> Reads[list[memoryview]]:
     if storage.heap is None:
         return []
     if storage.names is None:
@@ -153,12 +160,10 @@ def _records(file: StoredFile, storage: DenseStorage, kind: int, size: int) -> R
         raise Corrupt(
             f"The B-tree at address {storage.names} has records of {records.itemsize} bytes, not {size}."
         )
-    return each_record(records)
+    return split_records(records)
 
 
-def _objects(
-    file: StoredFile, storage: DenseStorage, ids: list[memoryview], what: str
-) -> Reads[list[Reader]]:
+def _objects(file: Hdf5File, storage: DenseStorage, ids: list[memoryview], what: str) -> Reads[list[Reader]]:
     if storage.heap is None or not ids:
         return []
     heap = yield from read_fractal_heap(file, storage.heap)

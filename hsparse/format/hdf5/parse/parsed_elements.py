@@ -18,10 +18,15 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.hdf5_file import StoredFile
-from hsparse.format.hdf5.heaps import LEAST, GlobalHeap, read_global_heap
-from hsparse.format.hdf5.messages.file_type import OBJECT, StoredType, dims_of_array, is_plain
-from hsparse.format.hdf5.reads import Reads, together
+from hsparse.format.hdf5.hdf5_file import Hdf5File
+from hsparse.format.hdf5.heaps import LEAST_COLLECTION, GlobalHeap, read_global_heap
+from hsparse.format.hdf5.messages.file_type import (
+    OBJECT_REFERENCE,
+    FileType,
+    dims_of_array,
+    is_byte_identical,
+)
+from hsparse.format.hdf5.reads import Reads, concurrently
 from hsparse.format.selections.serialized_selection import (
     BlockList,
     Everything,
@@ -36,29 +41,29 @@ from hsparse.model.region_reference import MAX_POINTS, region_bytes
 from hsparse.model.vlen_array import VlenArray
 
 Bytes: TypeAlias = NDArray[np.uint8]
-Column: TypeAlias = Bytes | list[bytes]
+PartColumn: TypeAlias = Bytes | list[bytes]
 """The bytes of a part of each of n elements: (n, size) uint8, or in a list where they vary."""
 
 
-class Target(NamedTuple):
+class ReferenceTarget(NamedTuple):
     """What a reference leads to: as hsparse spells it (`datasets/d-...`), and its extent if it is a dataset."""
 
     reference: str
     dims: tuple[int, ...] = ()
 
 
-Find: TypeAlias = Callable[[int], Target | None]
+FindObject: TypeAlias = Callable[[int], ReferenceTarget | None]
 """Returns the object whose header is at an address, None where there is none: the reference is then null."""
 
 
-def read_elements(
-    file: StoredFile, stored: StoredType, data: bytes | memoryview, shape: tuple[int, ...], find: Find
+def parse_elements(
+    file: Hdf5File, stored: FileType, data: bytes | memoryview, shape: tuple[int, ...], find: FindObject
 ) -> Reads[Values]:
     """Return `data`, elements of a file's type, as values of `shape`; a value's type is `stored.item`.
 
     Raises `Corrupt`, and `Unsupported` for types that hsparse has not.
     """
-    check_known(stored)
+    check_readable(stored)
     element = element_of(stored.item)
     count = prod(shape)
     if len(data) != count * stored.size:
@@ -71,25 +76,25 @@ def read_elements(
     return VlenArray.of(column if isinstance(column, list) else map(bytes, column), shape)
 
 
-def check_known(stored: StoredType) -> None:
+def check_readable(stored: FileType) -> None:
     """Raise `Unsupported` for a type whose elements hsparse has not."""
     if "bits" in stored.item or stored.item["class"] == "H5T_COMPLEX":
         raise Unsupported(f"Elements of type {stored.item} cannot be read.")
     for part in stored.parts:
-        check_known(part)
+        check_readable(part)
 
 
 class _Conversion(NamedTuple):
     """One conversion; `left` is how many bytes its heap objects may have still."""
 
-    file: StoredFile
-    find: Find
+    file: Hdf5File
+    find: FindObject
     left: list[int]
 
-    def column(self, stored: StoredType, rows: Bytes) -> Reads[Column]:
+    def column(self, stored: FileType, rows: Bytes) -> Reads[PartColumn]:
         item = stored.item
         kind = item["class"]
-        if is_plain(stored):
+        if is_byte_identical(stored):
             return rows
         if kind == "H5T_COMPOUND":
             return (yield from self._compound(stored, rows))
@@ -97,18 +102,18 @@ class _Conversion(NamedTuple):
             return (yield from self._array(stored, rows))
         if kind == "H5T_VLEN" or item.get("length") == "H5T_VARIABLE":
             return (yield from self._sequences(stored, rows))
-        if item["base"] == OBJECT:
+        if item["base"] == OBJECT_REFERENCE:
             return self._references(rows)
         return (yield from self._regions(rows))
 
-    def _compound(self, stored: StoredType, rows: Bytes) -> Reads[Column]:
-        columns = yield from together(
+    def _compound(self, stored: FileType, rows: Bytes) -> Reads[PartColumn]:
+        columns = yield from concurrently(
             self.column(part, rows[:, offset : offset + part.size])
             for part, offset in zip(stored.parts, stored.offsets, strict=True)
         )
         return _side_by_side(columns)
 
-    def _array(self, stored: StoredType, rows: Bytes) -> Reads[Column]:
+    def _array(self, stored: FileType, rows: Bytes) -> Reads[PartColumn]:
         (base,) = stored.parts
         count = prod(dims_of_array(stored.item))
         flat = np.ascontiguousarray(rows).reshape(len(rows) * count, base.size)
@@ -117,7 +122,7 @@ class _Conversion(NamedTuple):
             return [b"".join(column[at : at + count]) for at in range(0, len(column), count)]
         return column.reshape(len(rows), count * column.shape[1])
 
-    def _sequences(self, stored: StoredType, rows: Bytes) -> Reads[Column]:
+    def _sequences(self, stored: FileType, rows: Bytes) -> Reads[PartColumn]:
         self._check_size(rows, 8 + self.file.widths.address)
         counts = _numbers(rows[:, :4]).tolist()
         size = stored.parts[0].size if stored.parts else 1
@@ -133,13 +138,13 @@ class _Conversion(NamedTuple):
                 )
             pieces.append(data[: count * size])
         if not stored.parts:  # text, which ends at a zero
-            return [_counted(bytes(piece).partition(b"\0")[0]) for piece in pieces]
+            return [_length_prefixed(bytes(piece).partition(b"\0")[0]) for piece in pieces]
         flat = np.frombuffer(b"".join(pieces), np.uint8).reshape(sum(counts), size)
         column = yield from self.column(stored.parts[0], flat)
         result, at = [], 0
         for count in counts:
             part = column[at : at + count]
-            result.append(_counted(b"".join(part) if isinstance(part, list) else part.tobytes()))
+            result.append(_length_prefixed(b"".join(part) if isinstance(part, list) else part.tobytes()))
             at += count
         return result
 
@@ -154,12 +159,12 @@ class _Conversion(NamedTuple):
         spelled = np.array([target.reference.encode() if target else b"" for target in names], "S48")
         return spelled[index].view(np.uint8).reshape(len(rows), 48)
 
-    def _regions(self, rows: Bytes) -> Reads[Column]:
+    def _regions(self, rows: Bytes) -> Reads[PartColumn]:
         width = self.file.widths.address
         self._check_size(rows, 4 + width)
         rows = rows[:, : 4 + width]
         found = yield from self._objects(rows, _numbers(rows[:, :width]).astype(bool).tolist())
-        return [_counted(self._region(data) if len(data) else b"") for data in found]
+        return [_length_prefixed(self._region(data) if len(data) else b"") for data in found]
 
     def _region(self, data: memoryview) -> bytes:
         reader = Reader(data, thing="region reference")
@@ -173,7 +178,7 @@ class _Conversion(NamedTuple):
         except ValueError as error:
             raise Unsupported(f"A region reference cannot be kept: {error}.") from error
 
-    def _target(self, address: int) -> Target | None:
+    def _target(self, address: int) -> ReferenceTarget | None:
         if not address or address == 2 ** (8 * self.file.widths.address) - 1:
             return None
         return self.find(address)
@@ -185,8 +190,8 @@ class _Conversion(NamedTuple):
         numbers = _numbers(places[:, width:]).tolist()
         wanted = sorted({address for address, has in zip(addresses, present, strict=True) if has})
         walk = self.file.walk("values of variable length")
-        guess = walk.share(LEAST, len(wanted))
-        found = yield from together(read_global_heap(walk, address, guess) for address in wanted)
+        guess = walk.share(LEAST_COLLECTION, len(wanted))
+        found = yield from concurrently(read_global_heap(walk, address, guess) for address in wanted)
         heaps: dict[int, GlobalHeap] = dict(zip(wanted, found, strict=True))
         empty = memoryview(b"")
         result = [
@@ -235,11 +240,11 @@ def _spelled(place: Bytes, width: int) -> str:
     return f"object {number} of the global heap collection at address {address}"
 
 
-def _counted(data: bytes) -> bytes:
+def _length_prefixed(data: bytes) -> bytes:
     return struct.pack("<I", len(data)) + data
 
 
-def _side_by_side(columns: Sequence[Column]) -> Column:
+def _side_by_side(columns: Sequence[PartColumn]) -> PartColumn:
     if all(not isinstance(column, list) for column in columns):
         return np.concatenate([column for column in columns if not isinstance(column, list)], axis=1)
     spelled = [column if isinstance(column, list) else list(map(bytes, column)) for column in columns]

@@ -14,22 +14,27 @@ from typing import Protocol, TypeVar
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader, decode_shape
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.file_fields import name_text
-from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.file_fields import decode_name
+from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.messages.datatype_message import decode_datatype
-from hsparse.format.hdf5.messages.file_type import StoredType
-from hsparse.format.hdf5.messages.fill_value_message import StoredFill, decode_fill, decode_old_fill
+from hsparse.format.hdf5.messages.file_type import FileType
+from hsparse.format.hdf5.messages.fill_value_message import FillValue, decode_fill, decode_old_fill
 from hsparse.format.hdf5.messages.filter_pipeline_message import decode_pipeline
 from hsparse.format.hdf5.messages.group_messages import (
-    ATTRIBUTE_INFO,
-    LINK_INFO,
+    ATTRIBUTE_ORDER_WIDTH,
+    LINK_ORDER_WIDTH,
     DenseStorage,
-    StoredLink,
-    decode_dense,
+    LinkMessage,
+    decode_dense_storage,
     decode_link,
     decode_symbol_table,
 )
-from hsparse.format.hdf5.messages.layout_message import Contiguous, StoredLayout, Structured, decode_layout
+from hsparse.format.hdf5.messages.layout_message import (
+    ContiguousLayout,
+    LayoutMessage,
+    RawStructuredLayout,
+    decode_layout,
+)
 from hsparse.format.hdf5.messages.object_messages import (
     AttributeMessage,
     decode_attribute,
@@ -37,11 +42,20 @@ from hsparse.format.hdf5.messages.object_messages import (
     decode_reference_count,
     decode_time,
 )
-from hsparse.format.hdf5.object_header import Message, MessageKind, ObjectHeader, read_header
-from hsparse.format.hdf5.parse.external_files import ExternalFile, read_external_files
-from hsparse.format.hdf5.parse.link_storage import read_dense_attributes, read_dense_links, read_symbol_table
-from hsparse.format.hdf5.reads import Reads, together
-from hsparse.format.hdf5.shared_messages import Elsewhere, HeapId, decode_shared, read_shared
+from hsparse.format.hdf5.object_header import HeaderMessage, MessageType, ObjectHeader, read_object_header
+from hsparse.format.hdf5.parse.external_files import ExternalFile, parse_external_files
+from hsparse.format.hdf5.parse.link_storage import (
+    parse_dense_attributes,
+    parse_dense_links,
+    parse_symbol_table,
+)
+from hsparse.format.hdf5.reads import Reads, concurrently
+from hsparse.format.hdf5.shared_messages import (
+    SharedHeapId,
+    SharedLocation,
+    decode_shared_location,
+    read_shared_messages,
+)
 from hsparse.model.dataspace import Shape
 
 Found = TypeVar("Found")
@@ -56,11 +70,11 @@ class ObjectKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredAttribute:
+class ParsedAttribute:
     """An attribute and its elements' bytes, of `type`, which may be committed at an address."""
 
     name: str
-    type: StoredType
+    type: FileType
     shape: Shape
     data: bytes
     committed: int | None = None
@@ -68,23 +82,23 @@ class StoredAttribute:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredDataset:
+class ParsedDataset:
     """What a dataset is made of; `external` has its data where that is in other files.
 
     Filters of structured chunks are not in `pipeline`, but in the object's header as they are.
     """
 
-    type: StoredType
+    type: FileType
     shape: Shape
-    layout: StoredLayout
-    fill: StoredFill
+    layout: LayoutMessage
+    fill: FillValue
     pipeline: tuple[Filter, ...] = ()
     external: tuple[ExternalFile, ...] = ()
     committed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class StoredObject:
+class ParsedObject:
     """A group with its links, a dataset, or a committed datatype; with its attributes.
 
     Links and attributes are in the order of their creation where that is tracked, or of their names.
@@ -94,10 +108,10 @@ class StoredObject:
 
     header: ObjectHeader
     kind: ObjectKind
-    attributes: tuple[StoredAttribute, ...]
-    links: tuple[StoredLink, ...] = ()
-    dataset: StoredDataset | None = None
-    type: StoredType | None = None
+    attributes: tuple[ParsedAttribute, ...]
+    links: tuple[LinkMessage, ...] = ()
+    dataset: ParsedDataset | None = None
+    type: FileType | None = None
     references: int = 1
     modified: int | None = None
     comment: str | None = None
@@ -114,43 +128,45 @@ class _Ordered(Protocol):
 Named = TypeVar("Named", bound=_Ordered)
 
 
-def read_object(file: StoredFile, address: int) -> Reads[StoredObject]:
+def parse_object(file: Hdf5File, address: int) -> Reads[ParsedObject]:
     """Read the object whose header is at `address`; raises `Corrupt` and `Unsupported`.
 
     All of a group's links are read, and none is followed: links may lead round in circles.
     """
-    header = yield from read_header(file, address)
+    header = yield from read_object_header(file, address)
     parts = _Parts(file, header)
     attributes = yield from _read_attributes(parts)
     kind = _kind(parts)
-    links: tuple[StoredLink, ...] = ()
+    links: tuple[LinkMessage, ...] = ()
     dataset, stored = None, None
     if kind == ObjectKind.GROUP:
         links = yield from _read_links(parts)
     elif kind == ObjectKind.DATASET:
         dataset = yield from _read_dataset(parts)
     else:
-        stored, _ = yield from parts.read(MessageKind.DATATYPE, decode_datatype)
-    references = parts.one(MessageKind.REFERENCE_COUNT, decode_reference_count) or header.references or 1
-    comment = parts.one(MessageKind.COMMENT, lambda reader: name_text(bytes(reader.data).partition(b"\0")[0]))
+        stored, _ = yield from parts.read(MessageType.DATATYPE, decode_datatype)
+    references = parts.one(MessageType.REFERENCE_COUNT, decode_reference_count) or header.references or 1
+    comment = parts.one(
+        MessageType.COMMENT, lambda reader: decode_name(bytes(reader.data).partition(b"\0")[0])
+    )
     modified = _modified(parts)
-    return StoredObject(header, kind, attributes, links, dataset, stored, references, modified, comment)
+    return ParsedObject(header, kind, attributes, links, dataset, stored, references, modified, comment)
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """A header's messages by type."""
 
-    file: StoredFile
+    file: Hdf5File
     header: ObjectHeader
 
-    def all(self, kind: int) -> list[Message]:
+    def all(self, kind: int) -> list[HeaderMessage]:
         return [message for message in self.header.messages if message.kind == kind]
 
     def has(self, kind: int) -> bool:
         return any(message.kind == kind for message in self.header.messages)
 
-    def reader(self, message: Message) -> Reader:
+    def reader(self, message: HeaderMessage) -> Reader:
         thing = f"message {message.kind:#04x} of the object at address {self.header.address}"
         return Reader(message.data, thing=thing)
 
@@ -165,7 +181,7 @@ class _Parts:
         message = self.all(kind)[0]
         if not message.shared:
             return decode(self.reader(message)), None
-        where = decode_shared(self.reader(message), self.file.widths)
+        where = decode_shared_location(self.reader(message), self.file.widths)
         found = yield from _read_elsewhere(self.file, where, kind, decode)
         return found, where if isinstance(where, int) else None
 
@@ -177,13 +193,13 @@ class _Parts:
 
 
 def _read_elsewhere(
-    file: StoredFile, where: Elsewhere, kind: int, decode: Callable[[Reader], Found]
+    file: Hdf5File, where: SharedLocation, kind: int, decode: Callable[[Reader], Found]
 ) -> Reads[Found]:
     """Decode a message that another object has for others, or the heap of shared messages."""
     if not isinstance(where, int):
-        (data,) = yield from read_shared(file, kind, [memoryview(where.id)])
+        (data,) = yield from read_shared_messages(file, kind, [memoryview(where.id)])
         return decode(data)
-    other = _Parts(file, (yield from read_header(file, where)))
+    other = _Parts(file, (yield from read_object_header(file, where)))
     found = [message for message in other.all(kind) if not message.shared]
     if not found:
         raise Corrupt(f"The object header at address {where} has no message {kind:#04x} to share.")
@@ -191,59 +207,61 @@ def _read_elsewhere(
 
 
 def _kind(parts: _Parts) -> ObjectKind:
-    if parts.has(MessageKind.SYMBOL_TABLE) or parts.has(MessageKind.LINK_INFO):
+    if parts.has(MessageType.SYMBOL_TABLE) or parts.has(MessageType.LINK_INFO):
         return ObjectKind.GROUP
-    if not parts.has(MessageKind.DATATYPE):
+    if not parts.has(MessageType.DATATYPE):
         raise Corrupt(
             f"The object header at address {parts.header.address} is of no group, dataset or datatype."
         )
-    return ObjectKind.DATASET if parts.has(MessageKind.DATASPACE) else ObjectKind.DATATYPE
+    return ObjectKind.DATASET if parts.has(MessageType.DATASPACE) else ObjectKind.DATATYPE
 
 
 def _modified(parts: _Parts) -> int | None:
     times = parts.header.times
     if times is not None:
         return times[1]
-    found = parts.one(MessageKind.TIME, decode_time)
-    return parts.one(MessageKind.OLD_TIME, decode_old_time) if found is None else found
+    found = parts.one(MessageType.TIME, decode_time)
+    return parts.one(MessageType.OLD_TIME, decode_old_time) if found is None else found
 
 
-def _read_links(parts: _Parts) -> Reads[tuple[StoredLink, ...]]:
+def _read_links(parts: _Parts) -> Reads[tuple[LinkMessage, ...]]:
     widths = parts.file.widths
-    table = parts.one(MessageKind.SYMBOL_TABLE, lambda reader: decode_symbol_table(reader, widths))
+    table = parts.one(MessageType.SYMBOL_TABLE, lambda reader: decode_symbol_table(reader, widths))
     if table is not None:
-        return _in_order((yield from read_symbol_table(parts.file, table)), parts)
-    links = [decode_link(parts.reader(message), widths) for message in parts.all(MessageKind.LINK)]
-    storage = parts.one(MessageKind.LINK_INFO, lambda reader: decode_dense(reader, widths, LINK_INFO))
-    dense = yield from read_dense_links(parts.file, storage or DenseStorage())
+        return _in_order((yield from parse_symbol_table(parts.file, table)), parts)
+    links = [decode_link(parts.reader(message), widths) for message in parts.all(MessageType.LINK)]
+    storage = parts.one(
+        MessageType.LINK_INFO, lambda reader: decode_dense_storage(reader, widths, LINK_ORDER_WIDTH)
+    )
+    dense = yield from parse_dense_links(parts.file, storage or DenseStorage())
     return _in_order([*links, *(decode_link(one.data, widths) for one in dense)], parts)
 
 
-def _read_attributes(parts: _Parts) -> Reads[tuple[StoredAttribute, ...]]:
+def _read_attributes(parts: _Parts) -> Reads[tuple[ParsedAttribute, ...]]:
     widths = parts.file.widths
     found: list[tuple[AttributeMessage, int | None]] = []
-    places: set[Elsewhere] = set()
-    for message in parts.all(MessageKind.ATTRIBUTE):
+    places: set[SharedLocation] = set()
+    for message in parts.all(MessageType.ATTRIBUTE):
         reader = parts.reader(message)
         if message.shared:
-            where = decode_shared(reader, widths)
+            where = decode_shared_location(reader, widths)
             if where in places:
                 raise Corrupt(f"The object at address {parts.header.address} has one attribute twice.")
             places.add(where)
-            reader = yield from _read_elsewhere(parts.file, where, MessageKind.ATTRIBUTE, lambda found: found)
+            reader = yield from _read_elsewhere(parts.file, where, MessageType.ATTRIBUTE, lambda found: found)
         found.append((decode_attribute(reader, widths), message.order))
     storage = parts.one(
-        MessageKind.ATTRIBUTE_INFO, lambda reader: decode_dense(reader, widths, ATTRIBUTE_INFO)
+        MessageType.ATTRIBUTE_INFO, lambda reader: decode_dense_storage(reader, widths, ATTRIBUTE_ORDER_WIDTH)
     )
-    dense = yield from read_dense_attributes(parts.file, storage or DenseStorage())
+    dense = yield from parse_dense_attributes(parts.file, storage or DenseStorage())
     tracked = storage is not None and storage.next_order is not None
     found += [(decode_attribute(one.data, widths), one.order if tracked else None) for one in dense]
     types = yield from _all_elsewhere(
-        parts, MessageKind.DATATYPE, [one.type for one, _ in found], decode_datatype
+        parts, MessageType.DATATYPE, [one.type for one, _ in found], decode_datatype
     )
     shapes = yield from _all_elsewhere(
         parts,
-        MessageKind.DATASPACE,
+        MessageType.DATASPACE,
         [one.shape for one, _ in found],
         lambda reader: decode_shape(reader, widths.length),
     )
@@ -251,19 +269,19 @@ def _read_attributes(parts: _Parts) -> Reads[tuple[StoredAttribute, ...]]:
     for (one, order), stored, shape in zip(found, types, shapes, strict=True):
         committed = one.type if isinstance(one.type, int) else None
         attributes.append(
-            StoredAttribute(one.name, stored, shape, one.value(stored, shape), committed, order)
+            ParsedAttribute(one.name, stored, shape, one.value(stored, shape), committed, order)
         )
     return _in_order(attributes, parts)
 
 
 def _all_elsewhere(
-    parts: _Parts, kind: int, found: Sequence[Found | Elsewhere], decode: Callable[[Reader], Found]
+    parts: _Parts, kind: int, found: Sequence[Found | SharedLocation], decode: Callable[[Reader], Found]
 ) -> Reads[list[Found]]:
     """Return messages that are at hand or not, those elsewhere read once each."""
-    places = list({one for one in found if isinstance(one, int | HeapId)})
-    read = yield from together(_read_elsewhere(parts.file, where, kind, decode) for where in places)
+    places = list({one for one in found if isinstance(one, int | SharedHeapId)})
+    read = yield from concurrently(_read_elsewhere(parts.file, where, kind, decode) for where in places)
     by_place = dict(zip(places, read, strict=True))
-    return [by_place[one] if isinstance(one, int | HeapId) else one for one in found]
+    return [by_place[one] if isinstance(one, int | SharedHeapId) else one for one in found]
 
 
 def _in_order(found: Iterable[Named], parts: _Parts) -> tuple[Named, ...]:
@@ -277,27 +295,27 @@ def _in_order(found: Iterable[Named], parts: _Parts) -> tuple[Named, ...]:
     return tuple(ordered)
 
 
-def _read_dataset(parts: _Parts) -> Reads[StoredDataset]:
+def _read_dataset(parts: _Parts) -> Reads[ParsedDataset]:
     widths, file = parts.file.widths, parts.file
-    stored, committed = yield from parts.read(MessageKind.DATATYPE, decode_datatype)
+    stored, committed = yield from parts.read(MessageType.DATATYPE, decode_datatype)
     shape, _ = yield from parts.read(
-        MessageKind.DATASPACE, lambda reader: decode_shape(reader, widths.length)
+        MessageType.DATASPACE, lambda reader: decode_shape(reader, widths.length)
     )
-    layout = parts.one(MessageKind.LAYOUT, lambda reader: decode_layout(reader, widths))
+    layout = parts.one(MessageType.LAYOUT, lambda reader: decode_layout(reader, widths))
     if layout is None:
         raise Corrupt(f"The dataset at address {parts.header.address} has no layout.")
-    if isinstance(layout, Contiguous) and layout.address is not None:
+    if isinstance(layout, ContiguousLayout) and layout.address is not None:
         file.check(layout.address, layout.size or 0, "contiguous data")
-    fill = yield from parts.maybe(MessageKind.FILL, decode_fill)
-    old_fill = yield from parts.maybe(MessageKind.OLD_FILL, decode_old_fill)
+    fill = yield from parts.maybe(MessageType.FILL, decode_fill)
+    old_fill = yield from parts.maybe(MessageType.OLD_FILL, decode_old_fill)
     # a structured chunk's filters are by section, in a version of the message that is not HDF5's own
-    stock = not isinstance(layout, Structured)
-    pipeline = (yield from parts.maybe(MessageKind.PIPELINE, decode_pipeline)) if stock else ()
+    stock = not isinstance(layout, RawStructuredLayout)
+    pipeline = (yield from parts.maybe(MessageType.PIPELINE, decode_pipeline)) if stock else ()
     external: tuple[ExternalFile, ...] = ()
-    if parts.has(MessageKind.EXTERNAL_FILES):
-        external = yield from read_external_files(
-            file, parts.reader(parts.all(MessageKind.EXTERNAL_FILES)[0])
+    if parts.has(MessageType.EXTERNAL_FILES):
+        external = yield from parse_external_files(
+            file, parts.reader(parts.all(MessageType.EXTERNAL_FILES)[0])
         )
-    return StoredDataset(
-        stored, shape, layout, fill or old_fill or StoredFill(), pipeline or (), external, committed
+    return ParsedDataset(
+        stored, shape, layout, fill or old_fill or FillValue(), pipeline or (), external, committed
     )

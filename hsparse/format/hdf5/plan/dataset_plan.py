@@ -14,24 +14,24 @@ from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords, dense_records
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout, choose_index
+from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout, choose_index_kind
 from hsparse.format.hdf5.chunk_indexes.index_plan import IndexPlan
-from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_index
-from hsparse.format.hdf5.messages.file_type import StoredType, has_places, stored_type
-from hsparse.format.hdf5.messages.fill_value_message import INCREMENTAL, ZEROS, StoredFill
+from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index
+from hsparse.format.hdf5.messages.file_type import FileType, file_type, has_addresses
+from hsparse.format.hdf5.messages.fill_value_message import INCREMENTAL, ZERO_FILL, FillValue
 from hsparse.format.hdf5.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
-from hsparse.format.hdf5.messages.layout_message import BTREE_1, Chunked, ChunkIndex, Contiguous
+from hsparse.format.hdf5.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
 from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, plan_structured_layout
 from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
-from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.plan.file_plan import FilePiece
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, ChunkRegion, PlannedChunks
 from hsparse.format.hdf5.plan.planned_elements import KeyOf, plan_elements
 from hsparse.format.hdf5.plan.planned_object import PlannedAttribute, PlannedDataset, plan_layout
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan, PlannedMessage
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan, PlannedMessage
 from hsparse.format.hdf5.plan.transcoded_chunk import (
-    check_convertible,
-    filters_in_file,
-    is_converted,
+    check_sections,
+    file_filters,
+    needs_transcoding,
     unwritten_size,
 )
 from hsparse.format.plan.grid import Grid
@@ -58,19 +58,19 @@ class DatasetPlan:
     """What a dataset adds to a file: the object, and pieces behind all headers; of `region` others bring the bytes."""
 
     planned: PlannedDataset
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[FilePiece, ...] = ()
     region: ChunkRegion | None = None
 
 
-def form_of(spec: ChunkSpec, file: FileForm, *, foreign: bool = False) -> ChunkForm:
+def chunk_form(spec: ChunkSpec, file: FileForm, *, foreign: bool = False) -> ChunkForm:
     """Say what a dataset's chunks are in a file; `foreign` as in `PlannedChunks`."""
     if spec.sparse:
         if file.layout is FileLayout.STOCK:
-            return ChunkForm.MADE
-        return ChunkForm.CONVERTED if is_converted(spec, file.revision) else ChunkForm.STORED
-    made = foreign or spec.structured or has_places(stored_type(spec.datatype.item))
+            return ChunkForm.TRANSCODED
+        return ChunkForm.TRANSCODED_SECTIONS if needs_transcoding(spec, file.revision) else ChunkForm.STORED
+    made = foreign or spec.structured or has_addresses(file_type(spec.datatype.item))
     made = made or (not spec.dims and bool(spec.filters[0]))
-    return ChunkForm.MADE if made else ChunkForm.STORED
+    return ChunkForm.TRANSCODED if made else ChunkForm.STORED
 
 
 def plan_dataset(
@@ -78,7 +78,7 @@ def plan_dataset(
     chunks: PlannedChunks,
     file: FileForm,
     attributes: Sequence[PlannedAttribute],
-    heap: HeapPlan,
+    heap: GlobalHeapPlan,
     key_of: KeyOf,
     committed: Key | None = None,
     *,
@@ -89,8 +89,8 @@ def plan_dataset(
     `Unsupported` and `TooLarge` name what a file cannot have, and what to do.
     """
     spec = chunk_spec(record) if chunks.linked is None else chunks.linked.spec
-    stored = stored_type(spec.datatype.item)
-    form = form_of(spec, file, foreign=chunks.foreign)
+    stored = file_type(spec.datatype.item)
+    form = chunk_form(spec, file, foreign=chunks.foreign)
     form = form if chunks.linked is None else ChunkForm.LINKED
     if spec.sparse:
         chunks = chunks.take(chunks.defined > 0)
@@ -120,23 +120,23 @@ def plan_dataset(
 
 def _contiguous(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
     size = prod(dims_of(record["shape"]) or ()) * planned.type.size
-    message = plan_layout(Contiguous(None, size), region.key if region.size else None)
+    message = plan_layout(ContiguousLayout(None, size), region.key if region.size else None)
     return DatasetPlan(replace(planned, layout=message), _data(region), region)
 
 
-def plan_defined(values: PlannedDataset, record: Json, chunks: PlannedChunks) -> DatasetPlan:
+def plan_defined_set(values: PlannedDataset, record: Json, chunks: PlannedChunks) -> DatasetPlan:
     """Plan the booleans beside a sparse dataset: which of its elements are defined."""
     spec = chunk_spec(record)
     key = (values.key, "defined")
     chunks = chunks.take(chunks.defined > 0).sized(prod(spec.dims))
-    planned = PlannedDataset(key, stored_type(BOOLEAN), values.shape, Addressed(b""))
+    planned = PlannedDataset(key, file_type(BOOLEAN), values.shape, Addressed(b""))
     return _chunked(planned, record, ChunkRegion.of((key, "chunks"), spec, ChunkForm.DEFINED, chunks))
 
 
-def check_made(spec: ChunkSpec, file: FileForm, most: int) -> None:
+def check_transcoded(spec: ChunkSpec, file: FileForm, most: int) -> None:
     """Raise `TooLarge` where a chunk that is made of a stored one would have more than `most` bytes."""
-    nbytes = prod(spec.dims) * stored_type(spec.datatype.item).size
-    if form_of(spec, file) is ChunkForm.MADE and nbytes > most:
+    nbytes = prod(spec.dims) * file_type(spec.datatype.item).size
+    if chunk_form(spec, file) is ChunkForm.TRANSCODED and nbytes > most:
         raise TooLarge(
             f"A chunk of {spec.dataset} has {nbytes} bytes with all its elements; the limit is {most} "
             "(max_request_size): ask for layout=structured, or make chunks smaller."
@@ -166,7 +166,7 @@ def _completed(record: Json, spec: ChunkSpec, chunks: PlannedChunks, key_of: Key
     return chunks
 
 
-def _check_sizes(spec: ChunkSpec, chunks: PlannedChunks, stored: StoredType) -> None:
+def _check_sizes(spec: ChunkSpec, chunks: PlannedChunks, stored: FileType) -> None:
     """Raise `Corrupt` where an unfiltered chunk has not the size of its elements."""
     wrong = np.flatnonzero(chunks.size != prod(spec.dims) * stored.size)
     if len(wrong):
@@ -177,16 +177,16 @@ def _check_sizes(spec: ChunkSpec, chunks: PlannedChunks, stored: StoredType) -> 
 
 
 def _fill(
-    spec: ChunkSpec, stored: StoredType, heap: HeapPlan, key_of: KeyOf
-) -> tuple[StoredFill, tuple[tuple[int, Key], ...]]:
+    spec: ChunkSpec, stored: FileType, heap: GlobalHeapPlan, key_of: KeyOf
+) -> tuple[FillValue, tuple[tuple[int, Key], ...]]:
     """Return the fill value, and the places of addresses in it."""
     if not spec.fill:
-        return ZEROS, ()
+        return ZERO_FILL, ()
     if spec.datatype.is_vlen:
         found = plan_elements(stored, VlenArray.of([spec.fill]), heap, key_of)
     else:
         found = plan_elements(stored, np.frombuffer(spec.fill, np.uint8), heap, key_of)
-    return StoredFill(found.data), found.places
+    return FillValue(found.data), found.places
 
 
 def _is_contiguous(record: Json, spec: ChunkSpec, form: ChunkForm) -> bool:
@@ -220,8 +220,8 @@ def _chunked(planned: PlannedDataset, record: Json, region: ChunkRegion) -> Data
     if index.size:
         key = (planned.key, "index")
         make = partial(_make_index, index, region, size, key)
-        pieces = (Piece(key, index.size, make), *pieces)
-    message = plan_layout(Chunked(spec.dims, planned.type.size, ChunkIndex(BTREE_1, None)), key)
+        pieces = (FilePiece(key, index.size, make), *pieces)
+    message = plan_layout(ChunkedLayout(spec.dims, planned.type.size, LayoutIndex(BTREE_1, None)), key)
     fill = replace(planned.fill, allocation=INCREMENTAL)
     return DatasetPlan(replace(planned, layout=message, pipeline=pipeline, fill=fill), pieces, region)
 
@@ -229,11 +229,11 @@ def _chunked(planned: PlannedDataset, record: Json, region: ChunkRegion) -> Data
 def _structured(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
     """Plan structured chunks."""
     spec = region.spec
-    check_convertible(spec)
-    pipelines = filters_in_file(spec)
+    check_sections(spec)
+    pipelines = file_filters(spec)
     limits = max_dims_of(record["shape"])
     base = IndexLayout(
-        choose_index(dims_of(record["shape"]) or (), limits, spec.dims, message_version=5),
+        choose_index_kind(dims_of(record["shape"]) or (), limits, spec.dims, message_version=5),
         spec.dims,
         limits,
         planned.type.size,
@@ -254,7 +254,7 @@ def _structured(planned: PlannedDataset, record: Json, region: ChunkRegion) -> D
         base = replace(base, info=index_info(base))
         if index.size:
             key = (planned.key, "index")
-            pieces = (Piece(key, index.size, partial(_make_structured, index, region, key)), *pieces)
+            pieces = (FilePiece(key, index.size, partial(_make_structured, index, region, key)), *pieces)
     message = plan_structured_layout(StructuredLayout(base), key)
     filters: tuple[PlannedMessage, ...] = ()
     if any(pipelines):
@@ -265,7 +265,7 @@ def _structured(planned: PlannedDataset, record: Json, region: ChunkRegion) -> D
 
 
 def _planned_index(layout: IndexLayout, region: ChunkRegion) -> IndexPlan:
-    index = plan_index(layout, region.chunks.scaled)
+    index = plan_chunk_index(layout, region.chunks.scaled)
     if index.size > MOST_INDEX:
         raise TooLarge(
             f"The chunk index of {region.spec.dataset} would have {index.size} bytes; the limit is {MOST_INDEX}: make "
@@ -299,5 +299,5 @@ def _sections(region: ChunkRegion, addresses: Any) -> ChunkRecords:
     )
 
 
-def _data(region: ChunkRegion) -> tuple[Piece, ...]:
-    return (Piece(region.key, region.size),) if region.size else ()
+def _data(region: ChunkRegion) -> tuple[FilePiece, ...]:
+    return (FilePiece(region.key, region.size),) if region.size else ()

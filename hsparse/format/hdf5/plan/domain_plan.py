@@ -12,29 +12,29 @@ from typing import Any
 
 from hsparse.errors import HsparseError
 from hsparse.format.hdf5.addressed import Addressed, Key, address_to
-from hsparse.format.hdf5.messages.file_type import stored_type
-from hsparse.format.hdf5.messages.group_messages import External, Soft
-from hsparse.format.hdf5.messages.layout_message import Contiguous
-from hsparse.format.hdf5.plan.dataset_plan import plan_dataset, plan_defined
+from hsparse.format.hdf5.messages.file_type import file_type
+from hsparse.format.hdf5.messages.group_messages import ExternalLink, SoftLink
+from hsparse.format.hdf5.messages.layout_message import ContiguousLayout
+from hsparse.format.hdf5.plan.dataset_plan import plan_dataset, plan_defined_set
 from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
-from hsparse.format.hdf5.plan.file_plan import FilePlan, Piece
+from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
 from hsparse.format.hdf5.plan.matrix_bands import MatrixColumn
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.format.hdf5.plan.matrix_plan import plan_bands, plan_matrix
 from hsparse.format.hdf5.plan.planned_chunks import ChunkRegion, PlannedChunks
 from hsparse.format.hdf5.plan.planned_elements import plan_elements
 from hsparse.format.hdf5.plan.planned_object import (
-    LeadsTo,
     PlannedAttribute,
     PlannedDataset,
     PlannedDatatype,
     PlannedGroup,
     PlannedLink,
     PlannedObject,
+    PlannedTarget,
     plan_file,
     plan_layout,
 )
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.attribute import attribute_values
 from hsparse.model.dataspace import dims_of, shape_json
 from hsparse.model.datatype import parse_type
@@ -103,9 +103,9 @@ class _Planning:
         self._records = records
         self._form = form
         self._ids = frozenset(records)
-        self._heap = HeapPlan()
+        self._heap = GlobalHeapPlan()
         self._objects: list[PlannedObject] = []
-        self._pieces: list[Piece] = []
+        self._pieces: list[FilePiece] = []
         self._regions: dict[Key, ChunkRegion] = {}
         self._columns: dict[Key, MatrixColumn] = {}
         self._beside = self._defined_sets()
@@ -123,7 +123,7 @@ class _Planning:
         file = plan_file(self._objects, root, (*self._heap.pieces(), *self._ordered_pieces()))
         return DomainPlan(file, self._regions, self._ids, self._columns)
 
-    def _ordered_pieces(self) -> Iterator[Piece]:
+    def _ordered_pieces(self) -> Iterator[FilePiece]:
         """Yield what can be made of the plan, then chunks."""
         yield from (piece for piece in self._pieces if piece.make is not None)
         yield from (piece for piece in self._pieces if piece.make is None)
@@ -138,7 +138,7 @@ class _Planning:
         if kind == "groups":
             self._objects.append(PlannedGroup(id, self._links(record), attributes, ordered))
         elif kind == "datatypes":
-            stored = stored_type(parse_type(record["type"]).item)
+            stored = file_type(parse_type(record["type"]).item)
             self._objects.append(PlannedDatatype(id, stored, attributes, ordered))
         elif chunks is None:
             self._objects.append(self._empty(record, attributes))
@@ -160,7 +160,7 @@ class _Planning:
             )
         ]
         if is_sparse(record) and self._form.layout is FileLayout.STOCK:
-            found.append(plan_defined(found[0].planned, record, chunks))
+            found.append(plan_defined_set(found[0].planned, record, chunks))
         for one in found:
             self._objects.append(one.planned)
             self._pieces += one.pieces
@@ -181,9 +181,9 @@ class _Planning:
         """Return a dataset with a null dataspace."""
         return PlannedDataset(
             record["id"],
-            stored_type(parse_type(record["type"]).item),
+            file_type(parse_type(record["type"]).item),
             shape_json(record["shape"]),
-            plan_layout(Contiguous(None, 0)),
+            plan_layout(ContiguousLayout(None, 0)),
             attributes=attributes,
             committed=self._committed(record["type"]),
             ordered=_is_ordered(record),
@@ -197,13 +197,13 @@ class _Planning:
             link = links[title]
             if link["class"] == HARD:
                 if link["id"] in self._ids:
-                    found.append(PlannedLink(title, LeadsTo(link["id"])))
+                    found.append(PlannedLink(title, PlannedTarget(link["id"])))
             elif link["class"] == SOFT:
-                found.append(PlannedLink(title, Soft(link["h5path"])))
+                found.append(PlannedLink(title, SoftLink(link["h5path"])))
             else:
-                found.append(PlannedLink(title, External(external_file(link), link["h5path"])))
+                found.append(PlannedLink(title, ExternalLink(external_file(link), link["h5path"])))
         sets = self._beside.get(group["id"], {})
-        return found + [PlannedLink(title, LeadsTo((id, "defined"))) for title, id in sets.items()]
+        return found + [PlannedLink(title, PlannedTarget((id, "defined"))) for title, id in sets.items()]
 
     def _attributes(self, record: Json) -> list[PlannedAttribute]:
         attributes = record.get("attributes") or {}
@@ -211,7 +211,7 @@ class _Planning:
         if self._has_defined_set(record):
             name = _free(DEFINED, attributes)
             data = address_to((record["id"], "defined"))
-            found.append(PlannedAttribute(name, stored_type(REFERENCE), SCALAR, data))
+            found.append(PlannedAttribute(name, file_type(REFERENCE), SCALAR, data))
         return found
 
     def _has_defined_set(self, record: Json) -> bool:
@@ -223,7 +223,7 @@ class _Planning:
 
     def _attribute(self, name: str, stored: Json) -> PlannedAttribute:
         datatype = parse_type(stored["type"])
-        kind = stored_type(datatype.item)
+        kind = file_type(datatype.item)
         committed = self._committed(stored["type"])
         if dims_of(stored["shape"]) is None:
             return PlannedAttribute(name, kind, stored["shape"], Addressed(b""), committed)

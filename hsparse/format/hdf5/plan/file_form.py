@@ -10,7 +10,7 @@ from enum import Enum, StrEnum
 from typing import Self, TypeVar
 
 from hsparse.errors import BadRequest
-from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 
 
@@ -34,11 +34,11 @@ class FileForm:
     """
 
     layout: FileLayout = FileLayout.STOCK
-    revision: FormatRevision = NEWEST
+    revision: FormatRevision = NEWEST_REVISION
     matrices: MatrixEncoding | None = None
 
     def __post_init__(self) -> None:
-        if self.revision is not NEWEST and self.layout is not FileLayout.STRUCTURED:
+        if self.revision is not NEWEST_REVISION and self.layout is not FileLayout.STRUCTURED:
             raise BadRequest(
                 "revision says how structured chunks are written: it goes with layout=structured."
             )
@@ -52,7 +52,7 @@ class FileForm:
         """Make it from its names, each None or empty for the default; `BadRequest` for a name that is none."""
         return cls(
             _one_of("layout", layout, FileLayout) or FileLayout.STOCK,
-            _one_of("revision", revision, FormatRevision) or NEWEST,
+            _one_of("revision", revision, FormatRevision) or NEWEST_REVISION,
             _one_of("matrices", matrices, MatrixEncoding),
         )
 
@@ -60,7 +60,7 @@ class FileForm:
     def params(self) -> dict[str, str]:
         """The parameters of a request for such a file, those with their default values left out but the layout."""
         found = {"layout": self.layout.value}
-        if self.revision is not NEWEST:
+        if self.revision is not NEWEST_REVISION:
             found["revision"] = self.revision.value
         if self.matrices is not None:
             found["matrices"] = self.matrices.value

@@ -17,7 +17,7 @@ ALIGNMENT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePiece:
     """`size` bytes of a file; `make` returns them, or is None where others bring them: a dataset's data."""
 
     key: Key
@@ -28,8 +28,8 @@ class Piece:
 class FilePlan:
     """A file's pieces in the order of their addresses, the superblock first; between them up to 7 zeros."""
 
-    def __init__(self, pieces: Iterable[Piece], root: Key, version: int = 2) -> None:
-        self.pieces: list[Piece] = [Piece(("superblock",), SIZE_2, self._superblock), *pieces]
+    def __init__(self, pieces: Iterable[FilePiece], root: Key, version: int = 2) -> None:
+        self.pieces: list[FilePiece] = [FilePiece(("superblock",), SIZE_2, self._superblock), *pieces]
         self.starts: list[int] = []
         self._root, self._version = root, version
         end = 0
@@ -49,7 +49,7 @@ class FilePlan:
             raise BadRequest(f"The file has no {key!r}, though something leads there.")
         return address
 
-    def pieces_in(self, start: int, stop: int) -> Iterator[tuple[int, Piece]]:
+    def pieces_in(self, start: int, stop: int) -> Iterator[tuple[int, FilePiece]]:
         """Yield address and piece of all that has bytes from `start` to before `stop`, in order."""
         number = max(0, bisect_right(self.starts, start) - 1)
         while number < len(self.pieces) and self.starts[number] < stop:
@@ -57,7 +57,7 @@ class FilePlan:
                 yield self.starts[number], self.pieces[number]
             number += 1
 
-    def bytes_of(self, piece: Piece) -> bytes:
+    def bytes_of(self, piece: FilePiece) -> bytes:
         """Return a piece's bytes; `BadRequest` where others bring them."""
         if piece.make is None:
             raise BadRequest(f"The bytes of {piece.key!r} are not in the plan.")

@@ -17,7 +17,7 @@ from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_rows import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.hdf5.plan.matrix_encoding import index_type
-from hsparse.format.hdf5.plan.planned_chunks import Column, PlannedChunks
+from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks, Uint64Column
 from hsparse.format.kinds.sparse_chunk import open_sparse
 
 MOST_LINES = 2**32
@@ -50,10 +50,10 @@ class MatrixBands:
     shape: tuple[int, int]
     axis: int
     chunks: PlannedChunks
-    lines: Column
+    lines: Uint64Column
     rows: NDArray[np.intp]
-    starts: Column
-    weights: Column
+    starts: Uint64Column
+    weights: Uint64Column
 
     @classmethod
     def of(cls, spec: ChunkSpec, shape: tuple[int, int], axis: int, chunks: PlannedChunks) -> MatrixBands:
@@ -110,7 +110,7 @@ class MatrixBands:
         return max(int(weights.max(initial=0)), min(page, int(weights.sum())))
 
 
-def _weights(bands: MatrixBands) -> Column:
+def _weights(bands: MatrixBands) -> Uint64Column:
     """Return the memory that each band takes while it is made, in bytes."""
     if not len(bands.lines):
         return np.zeros(0, np.uint64)
@@ -173,7 +173,7 @@ class MatrixColumn:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MadeBand:
+class SortedBand:
     """The elements of one band, by lines and then by the other coordinate.
 
     `lines: (n,)` count from the band's first one, `across: (n,)` are the matrix's, `values: (n,)` bytes as in files.
@@ -189,7 +189,7 @@ class MadeBand:
         return self.lines.nbytes + self.across.nbytes + self.values.nbytes
 
 
-class BandMaker:
+class BandSorter:
     """One band on its way: `add` is given the stored bytes of all its chunks, in their order."""
 
     def __init__(self, bands: MatrixBands, band: int) -> None:
@@ -228,18 +228,18 @@ class BandMaker:
         self._values[self._have : stop] = np.frombuffer(byte_view(chunk.values), self._values.dtype)
         self._row, self._have = row + 1, stop
 
-    def finish(self) -> MadeBand:
+    def finish(self) -> SortedBand:
         """Return the band once all chunks were added."""
         # Chunks and their elements are in order of the other coordinate already, so that a stable sort keeps it.
         order = np.argsort(self._lines, kind="stable")
         lines, self._lines = self._lines[order], self._lines[:0]
         across, self._across = self._across[order], self._across[:0]
         values, self._values = self._values[order], self._values[:0]
-        return MadeBand(lines, across, values)
+        return SortedBand(lines, across, values)
 
 
-def column_bytes(
-    bands: MatrixBands, band: int, made: MadeBand, part: MatrixPart, first: int, last: int
+def encode_entries(
+    bands: MatrixBands, band: int, made: SortedBand, part: MatrixPart, first: int, last: int
 ) -> Buffer:
     """Return the entries of values or indices from `first` to before `last`, as a file has them.
 
@@ -267,7 +267,7 @@ def known_pointers(bands: MatrixBands, first: int, last: int) -> NDArray[np.int6
 
 
 def add_pointers(
-    bands: MatrixBands, band: int, made: MadeBand, pointers: NDArray[np.int64], first: int
+    bands: MatrixBands, band: int, made: SortedBand, pointers: NDArray[np.int64], first: int
 ) -> None:
     """Add a band's elements to `pointers`, which are those from `first` on, of lines in it."""
     begin, step = int(bands.lines[band]), bands.spec.dims[bands.axis]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
-from hsparse.format.hdf5.messages.file_type import is_plain, names_of_enum, stored_type
+from hsparse.format.hdf5.messages.file_type import file_type, is_byte_identical, names_of_enum
 from hsparse.model.dataspace import dims_of
 from hsparse.model.layout import is_sparse
 
@@ -62,7 +62,7 @@ class MatrixEncoding(StrEnum):
         if not is_sparse(record) or len(dims := dims_of(record["shape"]) or ()) != 2 or 0 in dims:
             return False
         spec = chunk_spec(record)
-        if spec.datatype.is_vlen or not is_plain(stored_type(spec.datatype.item)):
+        if spec.datatype.is_vlen or not is_byte_identical(file_type(spec.datatype.item)):
             return False
         return not self.is_binsparse or binsparse_type(spec) is not None
 

@@ -9,20 +9,20 @@ from typing import Any
 
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.hdf5.addressed import AddressOf, Key
-from hsparse.format.hdf5.messages.file_type import StoredType, stored_type
-from hsparse.format.hdf5.messages.fill_value_message import ZEROS, StoredFill
-from hsparse.format.hdf5.messages.layout_message import Contiguous
-from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.messages.file_type import FileType, file_type
+from hsparse.format.hdf5.messages.fill_value_message import ZERO_FILL, FillValue
+from hsparse.format.hdf5.messages.layout_message import ContiguousLayout
+from hsparse.format.hdf5.plan.file_plan import FilePiece
 from hsparse.format.hdf5.plan.matrix_bands import MatrixBands, MatrixColumn, MatrixPart, check_lines
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
 from hsparse.format.hdf5.plan.planned_object import (
-    LeadsTo,
     PlannedAttribute,
     PlannedDataset,
     PlannedGroup,
     PlannedLink,
     PlannedObject,
+    PlannedTarget,
     plan_layout,
 )
 from hsparse.model.dataspace import dims_of
@@ -51,7 +51,7 @@ class MatrixPlan:
     """What a matrix adds to a file: objects, pieces behind all headers, and by their keys the columns in them."""
 
     objects: tuple[PlannedObject, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
     columns: dict[Key, MatrixColumn]
 
 
@@ -78,12 +78,12 @@ def plan_matrix(
 ) -> MatrixPlan:
     """Plan the group of a matrix; it has the dataset's key."""
     key, spec = record["id"], bands.spec
-    values = stored_type(spec.datatype.item)
-    index = stored_type("H5T_STD_I32LE" if bands.index.itemsize == 4 else "H5T_STD_I64LE")
+    values = file_type(spec.datatype.item)
+    index = file_type("H5T_STD_I32LE" if bands.index.itemsize == 4 else "H5T_STD_I64LE")
     # A reader that knows nothing of fill values ignores it; an import has it again.
-    fill = StoredFill(spec.fill) if spec.fill else ZEROS
+    fill = FillValue(spec.fill) if spec.fill else ZERO_FILL
     arrays: list[PlannedDataset] = []
-    pieces: list[Piece] = []
+    pieces: list[FilePiece] = []
     columns: dict[Key, MatrixColumn] = {}
     names = _names(encoding)
     for part, name in names.items():
@@ -93,31 +93,31 @@ def plan_matrix(
         else:
             arrays.append(_array((key, name), index, column.entries, place))
         if column.size:
-            pieces.append(Piece(place, column.size))
+            pieces.append(FilePiece(place, column.size))
             columns[place] = column
     titles = list(names.values())
     if encoding.is_binsparse and any(spec.fill):
         titles.append(FILL)
         place = (key, FILL, "data")
         arrays.append(_array((key, FILL), values, 1, place, committed=committed))
-        pieces.append(Piece(place, len(spec.fill), partial(_constant, spec.fill)))
-    links = [PlannedLink(title, LeadsTo(one.key)) for title, one in zip(titles, arrays, strict=True)]
+        pieces.append(FilePiece(place, len(spec.fill), partial(_constant, spec.fill)))
+    links = [PlannedLink(title, PlannedTarget(one.key)) for title, one in zip(titles, arrays, strict=True)]
     group = PlannedGroup(key, links, attributes, ordered)
     return MatrixPlan((group, *arrays), tuple(pieces), columns)
 
 
 def _array(
     key: Key,
-    stored: StoredType,
+    stored: FileType,
     count: int,
     place: Key,
-    fill: StoredFill = ZEROS,
+    fill: FillValue = ZERO_FILL,
     committed: Key | None = None,
 ) -> PlannedDataset:
     """Return a dataset of `count` elements in one piece at `place`."""
     size = count * stored.size
     shape = {"class": "H5S_SIMPLE", "dims": [count]}
-    layout = plan_layout(Contiguous(None, size), place if size else None)
+    layout = plan_layout(ContiguousLayout(None, size), place if size else None)
     return PlannedDataset(key, stored, shape, layout, fill, committed=committed)
 
 

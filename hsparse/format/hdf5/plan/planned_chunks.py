@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from hsparse.format.chunk_map import digests
 from hsparse.format.chunk_rows import UNFILTERED, ChunkRows
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.addressed import Key
 from hsparse.format.hdf5.chunk_indexes.chunk_records import sort_rows
 from hsparse.format.hdf5.plan.file_plan import ALIGNMENT
 from hsparse.model.file_backed import BackingFile
 
-Column = NDArray[np.uint64]
+Uint64Column = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +36,7 @@ class LinkedPlaces:
 
     file: BackingFile
     spec: ChunkSpec
-    offset: Column
+    offset: Uint64Column
     mask: NDArray[np.uint32]
     contiguous: bool = False
 
@@ -57,17 +57,17 @@ class PlannedChunks:
     `linked` are the places of chunks that stay in another file; their digests are 0.
     """
 
-    scaled: Column
-    digest: Column
-    size: Column
-    sections: Column
-    defined: Column
+    scaled: Uint64Column
+    digest: Uint64Column
+    size: Uint64Column
+    sections: Uint64Column
+    defined: Uint64Column
     stored: NDArray[np.bool_]
     foreign: bool = False
     linked: LinkedPlaces | None = None
 
     @classmethod
-    def linked_to(cls, places: LinkedPlaces, scaled: Column, size: Column) -> PlannedChunks:
+    def linked_to(cls, places: LinkedPlaces, scaled: Uint64Column, size: Uint64Column) -> PlannedChunks:
         """Return the pieces of a linked dataset, in row-major order of `scaled`, of `size` bytes each."""
         none = np.zeros(len(size), np.uint64)
         there = np.ones(len(size), np.bool_)
@@ -111,7 +111,7 @@ class PlannedChunks:
             None if self.linked is None else self.linked.take(places),
         )
 
-    def sized(self, size: Column | int) -> PlannedChunks:
+    def sized(self, size: Uint64Column | int) -> PlannedChunks:
         """Return the chunks with other sizes in the file, in bytes: (n,), or one for all."""
         return replace(self, size=np.full(len(self), size, np.uint64) if isinstance(size, int) else size)
 
@@ -146,7 +146,7 @@ class PlannedChunks:
         )
 
 
-CONVERSION = 8
+TRANSCODING_MEMORY = 8
 """Bytes that converting a chunk takes, for each byte of its unfiltered sections: elements are objects meanwhile."""
 
 
@@ -157,9 +157,9 @@ class ChunkForm(Enum):
     """Its stored bytes."""
     LINKED = "linked"
     """Bytes of the file that the dataset is linked to."""
-    CONVERTED = "converted"
+    TRANSCODED_SECTIONS = "transcoded-sections"
     """Its sections, with elements as files of the revision have them; `chunks.sections` are the file's."""
-    MADE = "made"
+    TRANSCODED = "transcoded"
     """Its elements as a file has them, unfiltered, and the heap collections they refer to."""
     DEFINED = "defined"
     """A boolean an element: is it defined?"""
@@ -176,8 +176,8 @@ class ChunkRegion:
     spec: ChunkSpec
     form: ChunkForm
     chunks: PlannedChunks
-    starts: Column
-    revision: FormatRevision = NEWEST
+    starts: Uint64Column
+    revision: FormatRevision = NEWEST_REVISION
 
     @classmethod
     def of(
@@ -186,7 +186,7 @@ class ChunkRegion:
         spec: ChunkSpec,
         form: ChunkForm,
         chunks: PlannedChunks,
-        revision: FormatRevision = NEWEST,
+        revision: FormatRevision = NEWEST_REVISION,
     ) -> ChunkRegion:
         """Lay out chunks, those that are made each at a multiple of 8 bytes, those that are stored end to end.
 
@@ -205,17 +205,21 @@ class ChunkRegion:
         """The memory that it takes."""
         return self.starts.nbytes + self.chunks.nbytes
 
-    def weights(self, rows: range) -> Column:
+    def weights(self, rows: range) -> Uint64Column:
         """Return the bytes that making or checking each chunk takes, roughly, but for what is read of it."""
         sizes = self.chunks.size[rows.start : rows.stop]
-        if self.form in (ChunkForm.CONVERTED, ChunkForm.DEFINED):
+        if self.form in (ChunkForm.TRANSCODED_SECTIONS, ChunkForm.DEFINED):
             found = self.chunks.sections[rows.start : rows.stop, :, UNFILTERED].sum(1, dtype=np.uint64)
-            found = found * np.uint64(CONVERSION) if self.form is ChunkForm.CONVERTED else found + sizes
+            found = (
+                found * np.uint64(TRANSCODING_MEMORY)
+                if self.form is ChunkForm.TRANSCODED_SECTIONS
+                else found + sizes
+            )
         elif self.form is ChunkForm.LINKED and self.spec.filters[0]:
             found = np.full(len(sizes), prod(self.spec.dims) * self.spec.dtype.itemsize, np.uint64)
         else:
             return sizes
-        largest: Column = np.maximum(sizes, found)
+        largest: Uint64Column = np.maximum(sizes, found)
         return largest
 
     def rows(self, start: int, stop: int) -> range:

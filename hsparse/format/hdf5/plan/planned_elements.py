@@ -17,8 +17,13 @@ import numpy as np
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.hdf5.addressed import Addressed, Key, address_to
-from hsparse.format.hdf5.messages.file_type import OBJECT, StoredType, dims_of_array, is_plain
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.messages.file_type import (
+    OBJECT_REFERENCE,
+    FileType,
+    dims_of_array,
+    is_byte_identical,
+)
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.format.selections.serialized_selection import ALL, encode_blocks, encode_points, encode_simple
 from hsparse.model.element import element_of
 from hsparse.model.json_values import Values
@@ -32,13 +37,13 @@ REFERENCE = 48
 COUNT = 4
 
 
-def plan_elements(stored: StoredType, values: Values, heap: HeapPlan, key_of: KeyOf) -> Addressed:
+def plan_elements(stored: FileType, values: Values, heap: GlobalHeapPlan, key_of: KeyOf) -> Addressed:
     """Return the elements' bytes in a file, of `values` of the type `stored.item`.
 
     Raises `Unsupported` for a type that hsparse has not and a reference to a region that cannot be written.
     """
     data = values.heap.data if isinstance(values, VlenArray) else byte_view(values)
-    if is_plain(stored):
+    if is_byte_identical(stored):
         return Addressed(bytes(data))
     count = values.size if isinstance(values, VlenArray) else len(data) // element_of(stored.item).min_size
     writing = _Writing(heap, key_of, data)
@@ -55,24 +60,24 @@ class _Writing:
     `known` says of types, by their identity, whether they are plain: it is asked for each part of each element.
     """
 
-    heap: HeapPlan
+    heap: GlobalHeapPlan
     key_of: KeyOf
     data: memoryview
     at: int = 0
     places: list[tuple[int, Key]] = field(default_factory=list)
     known: dict[int, bool] = field(default_factory=dict)
 
-    def is_plain(self, stored: StoredType) -> bool:
+    def is_byte_identical(self, stored: FileType) -> bool:
         found = self.known.get(id(stored))
         if found is None:
-            found = self.known[id(stored)] = is_plain(stored)
+            found = self.known[id(stored)] = is_byte_identical(stored)
         return found
 
-    def put(self, stored: StoredType, out: bytearray, place: int) -> None:
+    def put(self, stored: FileType, out: bytearray, place: int) -> None:
         """Write the next part at `place` of `out`."""
         item = stored.item
         kind = item["class"]
-        if self.is_plain(stored):
+        if self.is_byte_identical(stored):
             out[place : place + stored.size] = self.take(stored.size)
         elif kind == "H5T_COMPOUND":
             for part, offset in zip(stored.parts, stored.offsets, strict=True):
@@ -81,14 +86,14 @@ class _Writing:
             (base,) = stored.parts
             for number in range(prod(dims_of_array(item))):
                 self.put(base, out, place + number * base.size)
-        elif kind == "H5T_REFERENCE" and item["base"] == OBJECT:
+        elif kind == "H5T_REFERENCE" and item["base"] == OBJECT_REFERENCE:
             name = bytes(self.take(REFERENCE)).rstrip(b"\0").decode()
             key = self.key_of(name) if name else None
             self.places += [] if key is None else [(place, key)]
         else:
             self.put_run(stored, out, place)
 
-    def put_run(self, stored: StoredType, out: bytearray, place: int) -> None:
+    def put_run(self, stored: FileType, out: bytearray, place: int) -> None:
         """Write the place of a sequence, text or region reference, and what it has to the heap."""
         run = self.take(int.from_bytes(self.take(COUNT), "little"))
         if stored.item["class"] == "H5T_REFERENCE":
@@ -107,8 +112,8 @@ class _Writing:
         self.places.append((place, key))
         struct.pack_into("<I", out, place + 8, number)
 
-    def sequence(self, base: StoredType, run: memoryview) -> Addressed:
-        if self.is_plain(base):
+    def sequence(self, base: FileType, run: memoryview) -> Addressed:
+        if self.is_byte_identical(base):
             return Addressed(bytes(run))
         inner = _Writing(self.heap, self.key_of, run, known=self.known)
         out = bytearray()

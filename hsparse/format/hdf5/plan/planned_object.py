@@ -17,55 +17,60 @@ from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import encode_shape
 from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.addressed import Addressed, Key
-from hsparse.format.hdf5.file_fields import name_bytes
+from hsparse.format.hdf5.file_fields import encode_name
 from hsparse.format.hdf5.messages.datatype_message import encode_datatype
-from hsparse.format.hdf5.messages.file_type import StoredType
-from hsparse.format.hdf5.messages.fill_value_message import ZEROS, StoredFill, encode_fill
+from hsparse.format.hdf5.messages.file_type import FileType
+from hsparse.format.hdf5.messages.fill_value_message import ZERO_FILL, FillValue, encode_fill
 from hsparse.format.hdf5.messages.filter_pipeline_message import encode_pipeline
 from hsparse.format.hdf5.messages.group_messages import (
-    ATTRIBUTE_INFO,
-    LINK_INFO,
+    ATTRIBUTE_ORDER_WIDTH,
+    LINK_ORDER_WIDTH,
     DenseStorage,
-    External,
+    ExternalLink,
     GroupInfo,
-    Hard,
-    Soft,
-    StoredLink,
-    UserDefined,
-    encode_dense,
+    HardLink,
+    LinkMessage,
+    SoftLink,
+    UserDefinedLink,
+    encode_dense_storage,
     encode_group_info,
     encode_link,
 )
-from hsparse.format.hdf5.messages.layout_message import Chunked, Contiguous, StoredLayout, encode_layout
+from hsparse.format.hdf5.messages.layout_message import (
+    ChunkedLayout,
+    ContiguousLayout,
+    LayoutMessage,
+    encode_layout,
+)
 from hsparse.format.hdf5.messages.object_messages import encode_attribute, encode_reference_count
-from hsparse.format.hdf5.object_header import SHARED, MessageKind
+from hsparse.format.hdf5.object_header import SHARED_FLAG, MessageType
 from hsparse.format.hdf5.parse.link_storage import (
-    ATTRIBUTE_ID,
+    ATTRIBUTE_ID_SIZE,
     ATTRIBUTE_NAMES,
     ATTRIBUTE_ORDERS,
-    LINK_ID,
+    LINK_ID_SIZE,
     LINK_NAMES,
     LINK_ORDERS,
 )
-from hsparse.format.hdf5.plan.file_plan import FilePlan, Piece
+from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
 from hsparse.format.hdf5.plan.planned_structures import (
     MAX_MESSAGE,
     PlannedMessage,
-    plan_btree,
-    plan_header,
-    plan_heap,
+    plan_btree_v2,
+    plan_fractal_heap,
+    plan_object_header,
 )
-from hsparse.format.hdf5.shared_messages import encode_shared
+from hsparse.format.hdf5.shared_messages import encode_shared_location
 from hsparse.model.dataspace import Shape
 
-MAX_COMPACT = 8
+MAX_COMPACT_ITEMS = 8
 """Links, or attributes, kept in the header: HDF5's default."""
 CONSTANT = 1
 """The flag of a message that never changes: libhdf5 writes it for a dataset's type, fill value and layout."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeadsTo:
+class PlannedTarget:
     """A hard link to a planned object."""
 
     key: Key
@@ -76,7 +81,7 @@ class PlannedLink:
     """A name in a group and its target."""
 
     name: str
-    target: LeadsTo | Soft | External | UserDefined
+    target: PlannedTarget | SoftLink | ExternalLink | UserDefinedLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class PlannedAttribute:
     """An attribute whose elements are `data`; `committed` is the key of its type, where that is an object."""
 
     name: str
-    type: StoredType
+    type: FileType
     shape: Shape
     data: Addressed
     committed: Key | None = None
@@ -109,10 +114,10 @@ class PlannedDataset:
     """
 
     key: Key
-    type: StoredType
+    type: FileType
     shape: Shape
     layout: Addressed
-    fill: StoredFill = ZEROS
+    fill: FillValue = ZERO_FILL
     pipeline: tuple[Filter, ...] = ()
     attributes: Sequence[PlannedAttribute] = ()
     committed: Key | None = None
@@ -126,7 +131,7 @@ class PlannedDatatype:
     """A committed datatype."""
 
     key: Key
-    type: StoredType
+    type: FileType
     attributes: Sequence[PlannedAttribute] = ()
     ordered: bool = False
 
@@ -135,7 +140,7 @@ PlannedObject: TypeAlias = PlannedGroup | PlannedDataset | PlannedDatatype
 
 
 def plan_file(
-    objects: Sequence[PlannedObject], root: Key, others: Iterable[Piece] = (), version: int = 2
+    objects: Sequence[PlannedObject], root: Key, others: Iterable[FilePiece] = (), version: int = 2
 ) -> FilePlan:
     """Lay out a file: the superblock, every object with what belongs to it, then `others` (heaps, indexes, data).
 
@@ -152,13 +157,13 @@ def plan_file(
     return FilePlan([*pieces, *others], root, version)
 
 
-def plan_layout(layout: StoredLayout, key: Key | None = None) -> Addressed:
+def plan_layout(layout: LayoutMessage, key: Key | None = None) -> Addressed:
     """Return a layout message; `key` is the piece with the data or the chunk index, None where there is none."""
     if key is None:
         return Addressed(encode_layout(layout))
-    if isinstance(layout, Contiguous):
+    if isinstance(layout, ContiguousLayout):
         return Addressed(encode_layout(layout), ((2, key),))
-    if not isinstance(layout, Chunked):
+    if not isinstance(layout, ChunkedLayout):
         raise BadRequest("Only contiguous and chunked layouts have data elsewhere.")
     data = encode_layout(layout)
     return Addressed(data, ((3 if data[0] == 3 else len(data) - 8, key),))
@@ -169,52 +174,52 @@ def _reference_counts(objects: Iterable[PlannedObject]) -> Counter[Hashable]:
     counts: Counter[Hashable] = Counter()
     for one in objects:
         if isinstance(one, PlannedGroup):
-            counts.update(link.target.key for link in one.links if isinstance(link.target, LeadsTo))
+            counts.update(link.target.key for link in one.links if isinstance(link.target, PlannedTarget))
         if isinstance(one, PlannedDataset) and one.committed is not None:
             counts[one.committed] += 1
         counts.update(attribute.committed for attribute in one.attributes if attribute.committed is not None)
     return counts
 
 
-def _plan(one: PlannedObject, references: int) -> Iterator[Piece]:
+def _plan(one: PlannedObject, references: int) -> Iterator[FilePiece]:
     messages: list[PlannedMessage] = []
-    dense: list[Piece] = []
+    dense: list[FilePiece] = []
     if isinstance(one, PlannedGroup):
         messages += _links(one, dense)
     elif isinstance(one, PlannedDataset):
         messages += _dataset(one)
     else:
-        messages.append(PlannedMessage(MessageKind.DATATYPE, Addressed(encode_datatype(one.type)), CONSTANT))
+        messages.append(PlannedMessage(MessageType.DATATYPE, Addressed(encode_datatype(one.type)), CONSTANT))
     messages += _attributes(one, dense)
     if references > 1:
         messages.append(
-            PlannedMessage(MessageKind.REFERENCE_COUNT, Addressed(encode_reference_count(references)))
+            PlannedMessage(MessageType.REFERENCE_COUNT, Addressed(encode_reference_count(references)))
         )
-    yield plan_header(one.key, messages, attribute_order=one.ordered)
+    yield plan_object_header(one.key, messages, attribute_order=one.ordered)
     yield from dense
 
 
 def _dataset(one: PlannedDataset) -> Iterator[PlannedMessage]:
-    yield PlannedMessage(MessageKind.DATASPACE, Addressed(encode_shape(one.shape)))
+    yield PlannedMessage(MessageType.DATASPACE, Addressed(encode_shape(one.shape)))
     datatype, shared = _type(one.type, one.committed)
-    yield PlannedMessage(MessageKind.DATATYPE, datatype, CONSTANT | (SHARED if shared else 0))
+    yield PlannedMessage(MessageType.DATATYPE, datatype, CONSTANT | (SHARED_FLAG if shared else 0))
     fill = encode_fill(one.fill)
     head = len(fill) - len(one.fill.value or b"")
     places = tuple((head + offset, key) for offset, key in one.fill_places)
-    yield PlannedMessage(MessageKind.FILL, Addressed(fill, places), CONSTANT)
-    yield PlannedMessage(MessageKind.LAYOUT, one.layout)
+    yield PlannedMessage(MessageType.FILL, Addressed(fill, places), CONSTANT)
+    yield PlannedMessage(MessageType.LAYOUT, one.layout)
     if one.pipeline:
-        yield PlannedMessage(MessageKind.PIPELINE, Addressed(encode_pipeline(one.pipeline)), CONSTANT)
+        yield PlannedMessage(MessageType.PIPELINE, Addressed(encode_pipeline(one.pipeline)), CONSTANT)
     yield from one.messages
 
 
-def _type(stored: StoredType, committed: Key | None) -> tuple[Addressed, bool]:
+def _type(stored: FileType, committed: Key | None) -> tuple[Addressed, bool]:
     if committed is None:
         return Addressed(encode_datatype(stored)), False
-    return Addressed(encode_shared(0), ((2, committed),)), True
+    return Addressed(encode_shared_location(0), ((2, committed),)), True
 
 
-def _links(group: PlannedGroup, dense: list[Piece]) -> Iterator[PlannedMessage]:
+def _links(group: PlannedGroup, dense: list[FilePiece]) -> Iterator[PlannedMessage]:
     """Yield a group's messages; the pieces of dense storage are put to `dense`."""
     count = len(group.links)
     names = _names(group.key, group.links)
@@ -223,55 +228,59 @@ def _links(group: PlannedGroup, dense: list[Piece]) -> Iterator[PlannedMessage]:
     storage = DenseStorage(next_order=next_order, indexed=group.ordered)
     compact = _is_compact(found)
     if compact:
-        yield PlannedMessage(MessageKind.LINK_INFO, Addressed(encode_dense(storage, LINK_INFO)))
+        yield PlannedMessage(
+            MessageType.LINK_INFO, Addressed(encode_dense_storage(storage, LINK_ORDER_WIDTH))
+        )
     else:
-        pieces, ids = plan_heap((group.key, "links"), found, LINK_ID)
+        pieces, ids = plan_fractal_heap((group.key, "links"), found, LINK_ID_SIZE)
         records = [Addressed(_hash(name) + id) for name, id in zip(names, ids, strict=True)]
         orders = [Addressed(struct.pack("<Q", number) + id) for number, id in enumerate(ids)]
-        yield _info((group.key, "links"), storage, pieces, (LINK_NAMES, LINK_ORDERS), LINK_INFO)
+        yield _info((group.key, "links"), storage, pieces, (LINK_NAMES, LINK_ORDERS), LINK_ORDER_WIDTH)
         dense += pieces
-        dense += plan_btree((group.key, "links"), LINK_NAMES, _by_hash(records, names))
-        dense += plan_btree((group.key, "links"), LINK_ORDERS, orders) if group.ordered else []
-    yield PlannedMessage(MessageKind.GROUP_INFO, Addressed(encode_group_info(GroupInfo())), CONSTANT)
+        dense += plan_btree_v2((group.key, "links"), LINK_NAMES, _by_hash(records, names))
+        dense += plan_btree_v2((group.key, "links"), LINK_ORDERS, orders) if group.ordered else []
+    yield PlannedMessage(MessageType.GROUP_INFO, Addressed(encode_group_info(GroupInfo())), CONSTANT)
     if compact:
-        yield from (PlannedMessage(MessageKind.LINK, link) for link in found)
+        yield from (PlannedMessage(MessageType.LINK, link) for link in found)
 
 
 def _names(key: Key, some: Sequence[PlannedLink | PlannedAttribute]) -> list[bytes]:
     """Return the names of an object's links or attributes; `BadRequest` where one is empty or there twice."""
-    names = [name_bytes(one.name) for one in some]
+    names = [encode_name(one.name) for one in some]
     if not all(names) or len(set(names)) < len(names):
         raise BadRequest(f"{key!r} has two links or attributes of one name, or one without a name.")
     return names
 
 
 def _link(link: PlannedLink, order: int | None) -> Addressed:
-    if not isinstance(link.target, LeadsTo):
-        return Addressed(encode_link(StoredLink(link.name, link.target, order)))
-    data = encode_link(StoredLink(link.name, Hard(0), order))
+    if not isinstance(link.target, PlannedTarget):
+        return Addressed(encode_link(LinkMessage(link.name, link.target, order)))
+    data = encode_link(LinkMessage(link.name, HardLink(0), order))
     return Addressed(data, ((len(data) - 8, link.target.key),))
 
 
-def _attributes(one: PlannedObject, dense: list[Piece]) -> Iterator[PlannedMessage]:
+def _attributes(one: PlannedObject, dense: list[FilePiece]) -> Iterator[PlannedMessage]:
     """Yield the messages of an object's attributes; the pieces of dense storage are put to `dense`."""
     titles = _names(one.key, one.attributes)
     found = [_attribute(attribute) for attribute in one.attributes]
     storage = DenseStorage(next_order=len(found) if one.ordered else None, indexed=one.ordered)
     if _is_compact(found):
         if one.ordered or found:  # without it libhdf5 counts no attributes, though it finds them
-            yield PlannedMessage(MessageKind.ATTRIBUTE_INFO, Addressed(encode_dense(storage, ATTRIBUTE_INFO)))
+            yield PlannedMessage(
+                MessageType.ATTRIBUTE_INFO, Addressed(encode_dense_storage(storage, ATTRIBUTE_ORDER_WIDTH))
+            )
         yield from (
-            PlannedMessage(MessageKind.ATTRIBUTE, data, 0, number) for number, data in enumerate(found)
+            PlannedMessage(MessageType.ATTRIBUTE, data, 0, number) for number, data in enumerate(found)
         )
         return
     name = (one.key, "attributes")
-    pieces, ids = plan_heap(name, found, ATTRIBUTE_ID)
+    pieces, ids = plan_fractal_heap(name, found, ATTRIBUTE_ID_SIZE)
     heads = [id + struct.pack("<BI", 0, number if one.ordered else 0) for number, id in enumerate(ids)]
     records = [Addressed(head + _hash(title)) for head, title in zip(heads, titles, strict=True)]
-    yield _info(name, storage, pieces, (ATTRIBUTE_NAMES, ATTRIBUTE_ORDERS), ATTRIBUTE_INFO)
+    yield _info(name, storage, pieces, (ATTRIBUTE_NAMES, ATTRIBUTE_ORDERS), ATTRIBUTE_ORDER_WIDTH)
     dense += pieces
-    dense += plan_btree(name, ATTRIBUTE_NAMES, _by_hash(records, titles))
-    dense += plan_btree(name, ATTRIBUTE_ORDERS, [Addressed(head) for head in heads]) if one.ordered else []
+    dense += plan_btree_v2(name, ATTRIBUTE_NAMES, _by_hash(records, titles))
+    dense += plan_btree_v2(name, ATTRIBUTE_ORDERS, [Addressed(head) for head in heads]) if one.ordered else []
 
 
 def _attribute(attribute: PlannedAttribute) -> Addressed:
@@ -280,23 +289,23 @@ def _attribute(attribute: PlannedAttribute) -> Addressed:
 
 
 def _info(
-    name: Key, storage: DenseStorage, pieces: Sequence[Piece], kinds: tuple[int, int], order_width: int
+    name: Key, storage: DenseStorage, pieces: Sequence[FilePiece], kinds: tuple[int, int], order_width: int
 ) -> PlannedMessage:
     """Return the link info or attribute info message of dense storage."""
-    data = encode_dense(replace(storage, heap=0, names=0, orders=0), order_width)
+    data = encode_dense_storage(replace(storage, heap=0, names=0, orders=0), order_width)
     count = 3 if storage.indexed else 2
     keys = (pieces[0].key, (name, kinds[0]), (name, kinds[1]))
     begin = len(data) - 8 * count
     places = tuple((begin + 8 * number, key) for number, key in enumerate(keys[:count]))
     return PlannedMessage(
-        MessageKind.ATTRIBUTE_INFO if order_width == ATTRIBUTE_INFO else MessageKind.LINK_INFO,
+        MessageType.ATTRIBUTE_INFO if order_width == ATTRIBUTE_ORDER_WIDTH else MessageType.LINK_INFO,
         Addressed(data, places),
     )
 
 
 def _is_compact(messages: Sequence[Addressed]) -> bool:
     """Say whether links or attributes are kept in the header."""
-    return len(messages) <= MAX_COMPACT and all(len(one.data) <= MAX_MESSAGE for one in messages)
+    return len(messages) <= MAX_COMPACT_ITEMS and all(len(one.data) <= MAX_MESSAGE for one in messages)
 
 
 def _hash(name: bytes) -> bytes:

@@ -24,13 +24,13 @@ from functools import partial
 from hsparse.errors import TooLarge
 from hsparse.format.checksum import lookup3
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key, address_to
-from hsparse.format.hdf5.btree_v2 import OVERHEAD as NODE_OVERHEAD
+from hsparse.format.hdf5.btree_v2 import NODE_OVERHEAD as NODE_OVERHEAD
 from hsparse.format.hdf5.file_fields import UNDEFINED, width_of
 from hsparse.format.hdf5.fractal_heap import HUGE, HUGE_RECORD, MANAGED
-from hsparse.format.hdf5.hdf5_file import CHECKSUM
-from hsparse.format.hdf5.heaps import HEAD, MAX_OBJECTS, collection_size, encode_global_heap
+from hsparse.format.hdf5.hdf5_file import CHECKSUM_SIZE
+from hsparse.format.hdf5.heaps import MAX_OBJECTS, OBJECT_HEAD, collection_size, encode_global_heap
 from hsparse.format.hdf5.object_header import ATTRIBUTE_INDEX, ATTRIBUTE_ORDER
-from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.plan.file_plan import FilePiece
 
 MAX_MESSAGE = 65_535
 SIZE_CODES = {1: 0, 2: 1, 3: 2, 4: 2}
@@ -46,7 +46,9 @@ class PlannedMessage:
     order: int = 0
 
 
-def plan_header(key: Key, messages: Sequence[PlannedMessage], *, attribute_order: bool = False) -> Piece:
+def plan_object_header(
+    key: Key, messages: Sequence[PlannedMessage], *, attribute_order: bool = False
+) -> FilePiece:
     """Return the header's piece; `TooLarge` for a message of more than 65535 bytes."""
     parts = []
     for message in messages:
@@ -62,7 +64,7 @@ def plan_header(key: Key, messages: Sequence[PlannedMessage], *, attribute_order
     flags = code | (ATTRIBUTE_ORDER | ATTRIBUTE_INDEX if attribute_order else 0)
     head = struct.pack("<4sBB", b"OHDR", 2, flags) + len(body.data).to_bytes(1 << code, "little")
     content = Addressed.join((Addressed(head), body))
-    return Piece(key, len(content.data) + 4, partial(_make_header, content))
+    return FilePiece(key, len(content.data) + 4, partial(_make_header, content))
 
 
 def _make_header(content: Addressed, address_of: AddressOf) -> bytes:
@@ -73,7 +75,7 @@ FULL = 65_536
 """Bytes from which on a collection gets no more objects."""
 
 
-class HeapPlan:
+class GlobalHeapPlan:
     """Objects of variable length, in collections; `name` tells one plan's collections from another's."""
 
     def __init__(self, name: Key = "heap") -> None:
@@ -87,14 +89,14 @@ class HeapPlan:
             self._collections.append([])
             self._used = 0
         self._collections[-1].append(data)
-        self._used += HEAD + len(data.data)
+        self._used += OBJECT_HEAD + len(data.data)
         return (self._name, len(self._collections) - 1), len(self._collections[-1])
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[FilePiece]:
         """Yield a piece for each collection."""
         for number, objects in enumerate(self._collections):
             size = collection_size([len(one.data) for one in objects])
-            yield Piece((self._name, number), size, partial(_make_collection, objects))
+            yield FilePiece((self._name, number), size, partial(_make_collection, objects))
 
 
 def _make_collection(objects: Sequence[Addressed], address_of: AddressOf) -> bytes:
@@ -115,24 +117,26 @@ LEAST_NODE = 512
 MAX_LEAF = 60_000
 """Records of a leaf: their number takes two bytes."""
 SPLIT, MERGE = 100, 40
-HEADER = 146
+HEAP_HEADER = 146
 TREE_HEADER = 38
 
 
-def plan_heap(name: Key, objects: Sequence[Addressed], id_length: int) -> tuple[list[Piece], list[bytes]]:
+def plan_fractal_heap(
+    name: Key, objects: Sequence[Addressed], id_length: int
+) -> tuple[list[FilePiece], list[bytes]]:
     """Return the pieces of a heap, the header's key being `(name, "heap")`, and the objects' ids in their order.
 
     Objects beyond 65535 bytes are pieces of their own, found by a B-tree. `TooLarge` for more than 2 GiB.
     """
     header, block = (name, "heap"), (name, "heap block")
     managed: list[Addressed] = []
-    huge: list[Piece] = []
+    huge: list[FilePiece] = []
     ids: list[bytes] = []
     end = BLOCK_HEAD
     for one in objects:
         size = len(one.data)
         if size > MAX_MANAGED:
-            huge.append(Piece((name, "huge", len(huge)), size, one.filled))
+            huge.append(FilePiece((name, "huge", len(huge)), size, one.filled))
             id = bytes((HUGE << 4,)) + len(huge).to_bytes(min(8, id_length - 1), "little")
         else:
             managed.append(one)
@@ -144,18 +148,18 @@ def plan_heap(name: Key, objects: Sequence[Addressed], id_length: int) -> tuple[
     size = max(LEAST_BLOCK, 1 << (end - 1).bit_length())
     content = _header(header, block, id_length, size, len(managed), huge)
     pieces = [
-        Piece(header, HEADER, partial(_make_checked, content)),
-        Piece(block, size, partial(_make_block, Addressed.join(managed), header, size)),
+        FilePiece(header, HEAP_HEADER, partial(_make_checked, content)),
+        FilePiece(block, size, partial(_make_block, Addressed.join(managed), header, size)),
     ]
     records = [
         Addressed(struct.pack("<QQQ", 0, piece.size, id), ((0, piece.key),))
         for id, piece in enumerate(huge, 1)
     ]
-    return pieces + (plan_btree(header, HUGE_RECORD, records) if huge else []) + huge, ids
+    return pieces + (plan_btree_v2(header, HUGE_RECORD, records) if huge else []) + huge, ids
 
 
 def _header(
-    header: Key, block: Key, id_length: int, size: int, count: int, huge: Sequence[Piece]
+    header: Key, block: Key, id_length: int, size: int, count: int, huge: Sequence[FilePiece]
 ) -> Addressed:
     """Return a heap's header: one block of `size` bytes with `count` objects, and huge ones.
 
@@ -184,7 +188,7 @@ def _make_block(content: Addressed, header: Key, size: int, address_of: AddressO
     return data + bytes(size - len(data))
 
 
-def plan_btree(name: Key, kind: int, records: Sequence[Addressed]) -> list[Piece]:
+def plan_btree_v2(name: Key, kind: int, records: Sequence[Addressed]) -> list[FilePiece]:
     """Return the pieces of a tree of sorted `records` of one size; the header's key is `(name, kind)`.
 
     There must be a record.
@@ -193,7 +197,7 @@ def plan_btree(name: Key, kind: int, records: Sequence[Addressed]) -> list[Piece
     count = len(records)
     if count <= MAX_LEAF:
         node = max(LEAST_NODE, NODE_OVERHEAD + count * size)
-        leaf = Piece((name, kind, 0), node, partial(_make_leaf, kind, records, node))
+        leaf = FilePiece((name, kind, 0), node, partial(_make_leaf, kind, records, node))
         return [_tree_header(name, kind, size, node, 0, count, count), leaf]
     width = width_of(MAX_LEAF)
     node = NODE_OVERHEAD + MAX_LEAF * size
@@ -204,7 +208,7 @@ def plan_btree(name: Key, kind: int, records: Sequence[Addressed]) -> list[Piece
         shares[-1:] = [shares[-1][:-1], [between[-1]]]
         between[-1] = records[-2]
     pieces = [
-        Piece((name, kind, number), node, partial(_make_leaf, kind, share, node))
+        FilePiece((name, kind, number), node, partial(_make_leaf, kind, share, node))
         for number, share in enumerate(shares, 1)
     ]
     root = Addressed.join(
@@ -217,14 +221,14 @@ def plan_btree(name: Key, kind: int, records: Sequence[Addressed]) -> list[Piece
             ),
         )
     )
-    top = Piece((name, kind, 0), node, partial(_make_node, root, node))
+    top = FilePiece((name, kind, 0), node, partial(_make_node, root, node))
     return [_tree_header(name, kind, size, node, 1, len(between), count), top, *pieces]
 
 
-def _tree_header(name: Key, kind: int, size: int, node: int, depth: int, count: int, total: int) -> Piece:
+def _tree_header(name: Key, kind: int, size: int, node: int, depth: int, count: int, total: int) -> FilePiece:
     head = struct.pack("<4sBBIHHBB", b"BTHD", 0, kind, node, size, depth, SPLIT, MERGE)
     content = Addressed(head + struct.pack("<QHQ", 0, count, total), ((len(head), (name, kind, 0)),))
-    return Piece((name, kind), TREE_HEADER, partial(_make_checked, content))
+    return FilePiece((name, kind), TREE_HEADER, partial(_make_checked, content))
 
 
 def _make_checked(content: Addressed, address_of: AddressOf) -> bytes:
@@ -242,4 +246,4 @@ def _make_leaf(kind: int, records: Sequence[Addressed], node: int, address_of: A
 
 def with_checksum(data: bytes) -> bytes:
     """Return bytes and the checksum of HDF5's metadata behind them."""
-    return data + lookup3(data).to_bytes(CHECKSUM, "little")
+    return data + lookup3(data).to_bytes(CHECKSUM_SIZE, "little")

@@ -20,14 +20,14 @@ from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
-from hsparse.format.hdf5.messages.file_type import has_references, stored_type
+from hsparse.format.hdf5.messages.file_type import file_type, has_references
 from hsparse.format.hdf5.messages.filter_pipeline_message import Pipelines
 from hsparse.format.hdf5.plan.file_plan import ALIGNMENT
-from hsparse.format.hdf5.plan.planned_chunks import Column, PlannedChunks
+from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks, Uint64Column
 from hsparse.format.hdf5.plan.planned_elements import KeyOf, plan_elements
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.format.kinds.dense import decode_dense
 from hsparse.format.kinds.sparse_chunk import open_sparse
 from hsparse.format.kinds.vlen_chunk import NAMES, decode_bare_vlen, decode_dense_vlen, open_sparse_vlen
@@ -36,17 +36,17 @@ from hsparse.format.structured.vlen_sections import decode_elements, encode_elem
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, take
 
-HEAP = "collections of a chunk"
+CHUNK_HEAP = "collections of a chunk"
 """The name of a chunk's own heap: no other key begins with it."""
 
 
-def made_size(spec: ChunkSpec, data: Buffer, sections: Column, key_of: KeyOf) -> int:
+def transcoded_size(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> int:
     """Return the bytes that a chunk takes with its collections; `sections: (k, 3)` as in `ChunkRows`."""
     return _laid_out_size(*_plan(spec, _values(spec, data, sections), key_of))
 
 
-def make_chunk(
-    spec: ChunkSpec, data: Buffer, sections: Column, address: int, address_of: AddressOf, key_of: KeyOf
+def transcode_chunk(
+    spec: ChunkSpec, data: Buffer, sections: Uint64Column, address: int, address_of: AddressOf, key_of: KeyOf
 ) -> bytes:
     """Return a chunk's elements and its collections, in a file at `address`.
 
@@ -61,7 +61,7 @@ def unwritten_size(spec: ChunkSpec, key_of: KeyOf) -> int:
     return _laid_out_size(*_plan(spec, _unwritten(spec, (0,) * len(spec.dims)), key_of))
 
 
-def make_unwritten(
+def transcode_unwritten(
     spec: ChunkSpec, scaled: tuple[int, ...], address: int, address_of: AddressOf, key_of: KeyOf
 ) -> bytes:
     """Return the elements of a chunk to which nothing was written, and its collections, in a file at `address`."""
@@ -69,7 +69,7 @@ def make_unwritten(
     return _laid_out(elements, heap, address, address_of)
 
 
-def make_defined(spec: ChunkSpec, data: Buffer, sections: Column) -> bytes:
+def encode_defined_set(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> bytes:
     """Return a byte an element of a sparse chunk: 1 where it is defined."""
     found = np.zeros(prod(spec.dims), np.uint8)
     element = spec.datatype.element
@@ -81,17 +81,17 @@ def make_defined(spec: ChunkSpec, data: Buffer, sections: Column) -> bytes:
     return found.tobytes()
 
 
-def _plan(spec: ChunkSpec, values: Values, key_of: KeyOf) -> tuple[Addressed, HeapPlan]:
-    heap = HeapPlan(HEAP)
-    return plan_elements(stored_type(spec.datatype.item), values, heap, key_of), heap
+def _plan(spec: ChunkSpec, values: Values, key_of: KeyOf) -> tuple[Addressed, GlobalHeapPlan]:
+    heap = GlobalHeapPlan(CHUNK_HEAP)
+    return plan_elements(file_type(spec.datatype.item), values, heap, key_of), heap
 
 
-def _laid_out_size(elements: Addressed, heap: HeapPlan) -> int:
+def _laid_out_size(elements: Addressed, heap: GlobalHeapPlan) -> int:
     collections = sum(piece.size for piece in heap.pieces())
     return _aligned(len(elements.data)) + collections if collections else len(elements.data)
 
 
-def _laid_out(elements: Addressed, heap: HeapPlan, address: int, address_of: AddressOf) -> bytes:
+def _laid_out(elements: Addressed, heap: GlobalHeapPlan, address: int, address_of: AddressOf) -> bytes:
     pieces = list(heap.pieces())
     places: dict[Key, int] = {}
     end = address + _aligned(len(elements.data))
@@ -119,7 +119,7 @@ def _unwritten(spec: ChunkSpec, scaled: tuple[int, ...]) -> Values:
     return np.ascontiguousarray(np.broadcast_to(spec.fill_of(scaled), spec.dims))
 
 
-def _values(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
+def _values(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> Values:
     """Return all elements of a chunk, the fill value where none is defined."""
     datatype = spec.datatype
     try:
@@ -136,7 +136,7 @@ def _values(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
         raise Corrupt(f"A chunk of {spec.dataset} is corrupt: {error.message}") from error
 
 
-def _filled(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
+def _filled(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> Values:
     chunk = open_sparse(data, sections_of(sections), spec.dims, spec.dtype, spec.filters)
     size = spec.dtype.itemsize
     # As bytes: numpy would copy compounds field by field.
@@ -145,7 +145,7 @@ def _filled(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
     return found
 
 
-def _filled_variable(spec: ChunkSpec, data: Buffer, sections: Column) -> Values:
+def _filled_variable(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> Values:
     element = spec.datatype.element
     chunk = open_sparse_vlen(data, sections_of(sections), spec.dims, element, spec.filters)
     numbers = np.zeros(prod(spec.dims), np.intp)
@@ -157,45 +157,45 @@ def _aligned(size: int) -> int:
     return size + -size % ALIGNMENT
 
 
-def is_converted(spec: ChunkSpec, revision: FormatRevision) -> bool:
+def needs_transcoding(spec: ChunkSpec, revision: FormatRevision) -> bool:
     """Say whether a sparse dataset's chunks differ from those of a file of this revision."""
     if spec.datatype.is_vlen:
-        return revision is not NEWEST
-    return has_references(stored_type(spec.datatype.item))
+        return revision is not NEWEST_REVISION
+    return has_references(file_type(spec.datatype.item))
 
 
-def check_convertible(spec: ChunkSpec) -> None:
+def check_sections(spec: ChunkSpec) -> None:
     """Raise `Unsupported` where structured chunks cannot have the elements.
 
     References of variable length are on a heap of the whole file, or would be addresses inside of a filtered heap.
     """
-    if spec.datatype.is_vlen and has_references(stored_type(spec.datatype.item)):
+    if spec.datatype.is_vlen and has_references(file_type(spec.datatype.item)):
         raise Unsupported(
             f"{spec.dataset} is sparse and has references to regions, or references beside parts of variable length, "
             "for which structured chunks have no place: ask for layout=stock."
         )
 
 
-def filters_in_file(spec: ChunkSpec) -> Pipelines:
+def file_filters(spec: ChunkSpec) -> Pipelines:
     """Return the pipelines of a sparse dataset's sections in a file.
 
     References are not filtered: sizes must be known before addresses are.
     """
-    if not spec.datatype.is_vlen and has_references(stored_type(spec.datatype.item)):
+    if not spec.datatype.is_vlen and has_references(file_type(spec.datatype.item)):
         return spec.filters[0], ()
     return spec.filters
 
 
-def referring_chunks(spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
+def resize_references(spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
     """Return chunks of elements of fixed size with references, with the sizes and sections that a file has."""
-    nbytes = chunks.defined * np.uint64(stored_type(spec.datatype.item).size)
+    nbytes = chunks.defined * np.uint64(file_type(spec.datatype.item).size)
     sections = chunks.sections.copy()
     sections[:, 1] = np.stack((nbytes, nbytes, np.zeros_like(nbytes)), axis=1)
     return chunks.converted(sections)
 
 
-def convert_chunk(
-    spec: ChunkSpec, data: Buffer, sections: Column, revision: FormatRevision, key_of: KeyOf
+def transcode_sections(
+    spec: ChunkSpec, data: Buffer, sections: Uint64Column, revision: FormatRevision, key_of: KeyOf
 ) -> tuple[NDArray[np.uint64], Addressed]:
     """Return a chunk's sections in a file, (k, 3) as in `ChunkRows`, and its bytes.
 
@@ -203,14 +203,14 @@ def convert_chunk(
     """
     try:
         if spec.datatype.is_vlen:
-            return _convert_heap(spec, data, sections, revision)
-        return _convert_references(spec, data, sections, key_of)
+            return _transcode_heap(spec, data, sections, revision)
+        return _transcode_references(spec, data, sections, key_of)
     except Corrupt as error:
         raise Corrupt(f"A chunk of {spec.dataset} is corrupt: {error.message}") from error
 
 
-def _convert_heap(
-    spec: ChunkSpec, data: Buffer, sections: Column, revision: FormatRevision
+def _transcode_heap(
+    spec: ChunkSpec, data: Buffer, sections: Uint64Column, revision: FormatRevision
 ) -> tuple[NDArray[np.uint64], Addressed]:
     element = spec.datatype.element
     selection, fixed, heap = open_chunk(data, sections_of(sections), METADATA_VL, spec.filters)
@@ -220,12 +220,12 @@ def _convert_heap(
     return np.array(table, np.uint64), Addressed(made.data)
 
 
-def _convert_references(
-    spec: ChunkSpec, data: Buffer, sections: Column, key_of: KeyOf
+def _transcode_references(
+    spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf
 ) -> tuple[NDArray[np.uint64], Addressed]:
     _, fixed = open_chunk(data, sections_of(sections), METADATA_FIXED, spec.filters)
     values = np.frombuffer(fixed, np.uint8)
-    elements = plan_elements(stored_type(spec.datatype.item), values, HeapPlan(), key_of)
+    elements = plan_elements(file_type(spec.datatype.item), values, GlobalHeapPlan(), key_of)
     selection = Addressed(bytes(memoryview(data)[: int(sections[0, 0])]))
     size = len(elements.data)
     table = np.array([sections[0], (size, size, 0)], np.uint64)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
-from hsparse.format.hdf5.chunk_indexes.index_registry import plan_index
+from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index
 from tests.format.hdf5.host_file import assert_same, make_file, open_layout, read_records
 from tests.format.hdf5.record_cases import (
     ADDRESS,
@@ -39,7 +39,7 @@ def test_the_bytes_of_a_node_are_libhdf5s(filters: dict[str, Any]) -> None:
     data = make_file("earliest", write, shape=(5, 7), chunks=(1, 2), dtype="<i4", **filters)
     layout, records = open_layout(data)[0], read_records(data)
     root = layout.address or 0
-    plan = plan_index(layout, records.scaled)
+    plan = plan_chunk_index(layout, records.scaled)
     assert plan.size == 24 + 64 * 8 + 65 * 32
     (piece,) = [bytes(piece) for _, piece in plan.pieces(root, records)]
     # The last key is beyond the last chunk; how far depends on the order in which libhdf5 was given them.

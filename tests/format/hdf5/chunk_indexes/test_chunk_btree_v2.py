@@ -15,7 +15,7 @@ from hsparse.errors import Corrupt
 from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.chunk_btree_v2 import HEADER, INFO
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import plan_index
+from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index
 from tests.format.hdf5.host_file import assert_same, make_file, open_layout, read_records
 from tests.format.hdf5.record_cases import (
     ADDRESS,
@@ -48,7 +48,7 @@ def test_the_bytes_of_a_leaf_are_libhdf5s(filters: dict[str, Any]) -> None:
     )
     layout, records = open_layout(data)[0], read_records(data)
     header = layout.address or 0
-    ours = plan_index(layout, records.scaled).encode(header, records)
+    ours = plan_chunk_index(layout, records.scaled).encode(header, records)
     (root,) = np.frombuffer(data, "<u8", 1, header + 16).tolist()
     assert ours[:16] == data[header : header + 16]
     assert ours[24:34] == data[header + 24 : header + 34]
@@ -93,16 +93,16 @@ def test_trees_of_every_height_are_full_enough(count: int, depth: int) -> None:
 def test_structured_numbers_are_the_prototypes() -> None:
     layout = IndexLayout(KIND, (2, 5), (None, None), 4, False, 2, message_version=5)
     records = make_records(layout, np.array([[0, 0], [0, 1]], np.uint64))
-    plan = plan_index(layout, records.scaled)
+    plan = plan_chunk_index(layout, records.scaled)
     assert plan.size == 2086
     assert plan.encode(0, records)[:16].hex() == "42544844010c00080000220000006428"
     filtered = replace(layout, filtered=True)
     records = make_records(filtered, np.array([[7, 1]], np.uint64))
-    data = plan_index(filtered, records.scaled).encode(0, records)
+    data = plan_chunk_index(filtered, records.scaled).encode(0, records)
     assert data[5:12].hex() == "0d000800003a00"
     assert INFO.hex() == "000800006428"
     older = replace(layout, revision=FormatRevision.RFC_2025_10)
-    assert plan_index(older, records.scaled).encode(0, records)[4] == 0
+    assert plan_chunk_index(older, records.scaled).encode(0, records)[4] == 0
 
 
 @pytest.mark.parametrize("structure", [(0, False), (2, True)])

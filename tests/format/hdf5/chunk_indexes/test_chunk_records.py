@@ -18,8 +18,8 @@ from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     decode_records,
     encode_records,
+    is_allocated,
     is_ascending,
-    is_defined,
     locate_chunks,
     number_chunks,
     place_elements,
@@ -66,8 +66,8 @@ def test_no_chunk_has_no_address() -> None:
     almost = b"\xfe" + missing[1:]
     for data, dense, structured in ((missing, False, False), (almost, True, False), (bytes(18), True, True)):
         elements = view_elements(data, dtype)
-        assert is_defined(INTEGERS, elements).tolist() == [structured]
-        assert is_defined(replace(INTEGERS, sections=0), elements).tolist() == [dense]
+        assert is_allocated(INTEGERS, elements).tolist() == [structured]
+        assert is_allocated(replace(INTEGERS, sections=0), elements).tolist() == [dense]
 
 
 @pytest.mark.parametrize(

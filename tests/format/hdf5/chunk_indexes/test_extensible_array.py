@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
 from hsparse.format.format_revision import FormatRevision
-from hsparse.format.hdf5.chunk_indexes.extensible_array import SHAPE, ExtensibleShape, Level
+from hsparse.format.hdf5.chunk_indexes.extensible_array import DEFAULT_SHAPE, ArrayLevel, ExtensibleShape
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import plan_index
+from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index
 from tests.format.hdf5.host_file import assert_same, make_file, open_layout, read_records
 from tests.format.hdf5.record_cases import (
     assert_damage_is_found,
@@ -40,25 +40,27 @@ from tests.format.hdf5.record_cases import (
 
 
 def test_levels_are_the_specifications() -> None:
-    levels = SHAPE.levels()
+    levels = DEFAULT_SHAPE.levels()
     assert levels[:5] == (
-        Level(1, 16, 0, 0),
-        Level(1, 32, 16, 1),
-        Level(2, 32, 48, 2),
-        Level(2, 64, 112, 4),
-        Level(4, 64, 240, 6),
+        ArrayLevel(1, 16, 0, 0),
+        ArrayLevel(1, 32, 16, 1),
+        ArrayLevel(2, 32, 48, 2),
+        ArrayLevel(2, 64, 112, 4),
+        ArrayLevel(4, 64, 240, 6),
     )
     assert len(levels) == 29
     assert sum(level.blocks * level.elements for level in levels) >= 2**32 - 16
-    assert (SHAPE.direct, SHAPE.direct_blocks, SHAPE.addresses) == (4, 6, 31)
-    assert SHAPE.info.hex() == "200404100a"
+    assert (DEFAULT_SHAPE.direct, DEFAULT_SHAPE.direct_blocks, DEFAULT_SHAPE.addresses) == (4, 6, 31)
+    assert DEFAULT_SHAPE.info.hex() == "200404100a"
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=50))
 def test_every_element_has_one_place(numbers: list[int]) -> None:
-    found = zip(*(column.tolist() for column in SHAPE.find(np.array(numbers, np.uint64))), strict=True)
+    found = zip(
+        *(column.tolist() for column in DEFAULT_SHAPE.find(np.array(numbers, np.uint64))), strict=True
+    )
     for number, (level, block, place) in zip(numbers, found, strict=True):
-        shape = SHAPE.levels()[level]
+        shape = DEFAULT_SHAPE.levels()[level]
         assert block < shape.blocks
         assert place < shape.elements
         assert shape.start + block * shape.elements + place == number
@@ -132,7 +134,7 @@ def test_headers_and_data_blocks_are_libhdf5s(places: Any, filters: dict[str, An
     layout, extent, _, _ = open_layout(data)
     records = read_records(data)
     header = layout.address or 0
-    ours = plan_index(layout, records.scaled).encode(header, records)
+    ours = plan_chunk_index(layout, records.scaled).encode(header, records)
     assert ours[:60] == data[header : header + 60]
     again = bytes(header) + ours
     theirs, steps = (steps_of(layout, extent, image) for image in (data, again))
@@ -145,13 +147,13 @@ def test_headers_and_data_blocks_are_libhdf5s(places: Any, filters: dict[str, An
 def test_structured_headers_are_the_prototypes() -> None:
     layout = IndexLayout(KIND, (5,), (None,), 4, False, 2, message_version=5)
     records = make_records(layout, np.array([[0], [1]], np.uint64))
-    data = plan_index(layout, records.scaled).encode(0, records)
+    data = plan_chunk_index(layout, records.scaled).encode(0, records)
     assert data[:12].hex() == "454148440102122004100" + "40a"
     assert struct.unpack_from("<7Q", data, 12) == (0, 0, 0, 0, 2, 4, 72)
     assert data[72:78] == b"EAIB\x01\x02"
     filtered = replace(layout, filtered=True)
     records = make_records(filtered, np.array([[20]], np.uint64))
-    data = plan_index(filtered, records.scaled).encode(0, records)
+    data = plan_chunk_index(filtered, records.scaled).encode(0, records)
     assert data[5:7] == bytes((3, 42))
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.chunk_records import number_chunks
-from hsparse.format.hdf5.chunk_indexes.fixed_array import INFO, header_size
+from hsparse.format.hdf5.chunk_indexes.fixed_array import INFO, fixed_header_size
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import plan_index
+from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index
 from tests.format.hdf5.host_file import make_file, open_layout, read_records
 from tests.format.hdf5.record_cases import (
     assert_damage_is_found,
@@ -49,13 +49,13 @@ def test_the_bytes_are_libhdf5s(places: Any, filters: dict[str, Any]) -> None:
     data = make_file("newest", write, shape=(length,), chunks=(1,), dtype="<i4", **filters)
     layout, records = open_layout(data)[0], read_records(data)
     header = layout.address or 0
-    plan = plan_index(layout, records.scaled)
+    plan = plan_chunk_index(layout, records.scaled)
     pieces = list(plan.pieces(header, records))
     block = int.from_bytes(data[header + 16 : header + 24], "little")
     assert pieces[0][1][:16] == data[header : header + 16]
     assert len(pieces) == (2 if length == 7 else 5)
     for offset, piece in pieces[1:]:
-        place = block + offset - header_size(layout)
+        place = block + offset - fixed_header_size(layout)
         assert bytes(piece) == data[place : place + len(piece)]
 
 
@@ -77,7 +77,7 @@ def test_records_come_back(
 @pytest.mark.parametrize(("filtered", "size"), [(False, 226), (True, 466)])
 def test_ten_chunks_of_five_integers_take_what_the_prototype_says(filtered: bool, size: int) -> None:
     layout = IndexLayout(KIND, (5,), (50,), 4, filtered, 2, message_version=5)
-    assert plan_index(layout, np.zeros((1, 1), np.uint64)).size == size
+    assert plan_chunk_index(layout, np.zeros((1, 1), np.uint64)).size == size
     assert INFO == b"\x0a"
 
 
@@ -95,7 +95,7 @@ def test_pages_without_chunks_are_not_read() -> None:
 def test_an_array_with_room_for_more_than_a_file_is_written_in_pieces() -> None:
     layout = make_layout(KIND, (2**13, 2**13), 2, False)
     records = make_records(layout, np.array([[0, 0], [1, 1], [8191, 8191]], np.uint64))
-    plan = plan_index(layout, records.scaled)
+    plan = plan_chunk_index(layout, records.scaled)
     assert plan.size > 2**30
     assert [offset for offset, _ in plan.pieces(0, records)] == [
         0,
@@ -107,7 +107,7 @@ def test_an_array_with_room_for_more_than_a_file_is_written_in_pieces() -> None:
     with pytest.raises(TooLarge, match="bytes"):
         plan.encode(0, records)
     with pytest.raises(TooLarge, match="choose larger chunks"):
-        plan_index(make_layout(KIND, (2**20, 2**20), 2, False), records.scaled)
+        plan_chunk_index(make_layout(KIND, (2**20, 2**20), 2, False), records.scaled)
     with pytest.raises(Corrupt, match="too many chunks"):
         number_chunks(make_layout(KIND, (2**40, 2**40), 2, False), records.scaled)
 

@@ -19,8 +19,8 @@ from hsparse.format.hdf5.chunk_indexes.index_layout import (
     STRUCTURED_KINDS,
     IndexKind,
     IndexLayout,
-    choose_index,
-    parse_kind,
+    choose_index_kind,
+    parse_index_kind,
 )
 from tests.format.hdf5.host_file import make_file, open_layout
 
@@ -54,17 +54,17 @@ def test_libhdf5_chooses_the_same(
         arguments |= {"dtype": "<i4", "compression": 1 if filtered else None}
     layout = open_layout(make_file(libver, write, early=early, **arguments))[0]
     version = layout.message_version
-    assert choose_index(extent, limits, chunk, early=early, message_version=version) is layout.kind
+    assert choose_index_kind(extent, limits, chunk, early=early, message_version=version) is layout.kind
     if version > 3 and not early:
         assert layout.kind in STRUCTURED_KINDS
 
 
 def test_kinds_that_are_not_there_are_corrupt() -> None:
-    assert parse_kind(3, STRUCTURED_KINDS) is IndexKind.FIXED_ARRAY
-    assert parse_kind(2, list(IndexKind)) is IndexKind.IMPLICIT
+    assert parse_index_kind(3, STRUCTURED_KINDS) is IndexKind.FIXED_ARRAY
+    assert parse_index_kind(2, list(IndexKind)) is IndexKind.IMPLICIT
     for number in (0, 2, 6):
         with pytest.raises(Corrupt, match=f"type {number}; it can be 1, 3, 4, 5"):
-            parse_kind(number, STRUCTURED_KINDS)
+            parse_index_kind(number, STRUCTURED_KINDS)
 
 
 LAYOUT = IndexLayout(IndexKind.FIXED_ARRAY, (5, 2), (11, None), 4)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
-from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_index, read_index
+from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index, read_chunk_index
 from hsparse.format.hdf5.reads import run_reads
 from tests.format.hdf5.host_file import (
     assert_hdf5_finds,
@@ -37,7 +37,7 @@ def fill(dset: h5py.Dataset) -> None:
 def written_again(data: bytes) -> bytes:
     """Return the file with our index of the same chunks."""
     layout, records = open_layout(data)[0], read_records(data)
-    plan = plan_index(layout, records.scaled)
+    plan = plan_chunk_index(layout, records.scaled)
     return replace_index(data, lambda address: plan.encode(address, records))
 
 
@@ -212,14 +212,14 @@ def test_a_file_after_a_user_block_is_read() -> None:
             fill(file.create_dataset("d", (50,), "<i4", chunks=(2,), maxshape=(None,)))
         data = stream.getvalue()
     layout, extent, _, _ = open_layout(data[block:])
-    found = run_reads(read_index(layout, extent, len(data) - block, block), fetch_from(data))
+    found = run_reads(read_chunk_index(layout, extent, len(data) - block, block), fetch_from(data))
     assert_hdf5_finds(data[block:], found)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in IndexKind if kind is not IndexKind.IMPLICIT])
 def test_nothing_is_planned_or_read_of_a_dataset_without_chunks(kind: IndexKind) -> None:
     layout = make_layout(kind, (4, 5), 0, False)
-    plan = plan_index(layout, np.zeros((0, 2), np.uint64))
+    plan = plan_chunk_index(layout, np.zeros((0, 2), np.uint64))
     records = load(replace(layout, address=None), (9, 9), b"")
     assert plan.encode(0, records) == b""
     assert (plan.size, len(records), records.scaled.shape) == (0, 0, (0, 2))
@@ -244,13 +244,13 @@ def test_records_may_come_in_any_order_and_those_beyond_the_extent_are_left_out(
 def test_chunks_that_cannot_be_there_are_not_planned() -> None:
     layout = make_layout(IndexKind.FIXED_ARRAY, (4, 5), 0, False)
     with pytest.raises(BadRequest, match="same place"):
-        plan_index(layout, np.array([[1, 2], [0, 0], [1, 2]], np.uint64))
+        plan_chunk_index(layout, np.array([[1, 2], [0, 0], [1, 2]], np.uint64))
     with pytest.raises(BadRequest, match="limit in dimension 1: 5"):
-        plan_index(layout, np.array([[1, 2], [0, 5]], np.uint64))
+        plan_chunk_index(layout, np.array([[1, 2], [0, 5]], np.uint64))
     with pytest.raises(BadRequest, match="implicit"):
-        plan_index(replace(layout, kind=IndexKind.IMPLICIT), np.zeros((1, 2), np.uint64))
+        plan_chunk_index(replace(layout, kind=IndexKind.IMPLICIT), np.zeros((1, 2), np.uint64))
     with pytest.raises(BadRequest, match="cannot have chunk index type 3"):
-        plan_index(replace(layout, max_dims=(12, None)), np.zeros((1, 2), np.uint64))
+        plan_chunk_index(replace(layout, max_dims=(12, None)), np.zeros((1, 2), np.uint64))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -277,4 +277,4 @@ def test_an_index_of_another_kind_of_chunks_is_corrupt() -> None:
         replace(layout, chunk=(2, 2), max_dims=(50, None)),
     ):
         with pytest.raises(Corrupt):
-            run_reads(read_index(other, extent, len(data)), fetch_from(data))
+            run_reads(read_chunk_index(other, extent, len(data)), fetch_from(data))

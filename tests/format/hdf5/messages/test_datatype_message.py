@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.messages.datatype_message import decode_datatype, encode_datatype
-from hsparse.format.hdf5.messages.file_type import StoredType, is_packed, stored_type
+from hsparse.format.hdf5.messages.file_type import FileType, file_type, is_packed
 from hsparse.model.datatype import parse_type
 from tests.model.type_strategies import ITEMS
 
@@ -29,7 +29,7 @@ def message_of(type_id: h5py.h5t.TypeID) -> bytes:
     return type_id.encode()[len(PREFIX) :]
 
 
-def decode(data: bytes) -> StoredType:
+def decode(data: bytes) -> FileType:
     reader = Reader(memoryview(data), thing="test")
     stored = decode_datatype(reader)
     reader.done("type")
@@ -82,7 +82,7 @@ def test_bytes_of_libhdf5_round_trip(type_id: h5py.h5t.TypeID) -> None:
 
 @given(ITEMS, st.booleans())
 def test_items_are_what_libhdf5_reads(item: object, latest: bool) -> None:
-    stored = stored_type(parse_type(item).item)
+    stored = file_type(parse_type(item).item)
     message = encode_datatype(stored, latest=latest)
     found = of_bytes(message)
     assert found == of_bytes(encode_datatype(stored))

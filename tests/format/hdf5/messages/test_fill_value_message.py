@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
 from hsparse.format.hdf5.messages.fill_value_message import (
-    StoredFill,
+    FillValue,
     decode_fill,
     decode_old_fill,
     encode_fill,
@@ -24,17 +24,17 @@ def test_bytes_of_libhdf5_round_trip() -> None:
 
 
 @given(
-    st.builds(StoredFill, st.none() | st.binary(max_size=9), st.integers(0, 3), st.integers(0, 2)),
+    st.builds(FillValue, st.none() | st.binary(max_size=9), st.integers(0, 3), st.integers(0, 2)),
     st.sampled_from([2, 3]),
 )
-def test_round_trip(fill: StoredFill, version: int) -> None:
+def test_round_trip(fill: FillValue, version: int) -> None:
     assert decode_fill(reader(encode_fill(fill, version))) == fill
 
 
 def test_version_1_and_the_old_message() -> None:
-    assert decode_fill(reader(bytes((1, 2, 0, 1)) + b"\2\0\0\0ab")) == StoredFill(b"ab", 2, 0)
-    assert decode_fill(reader(bytes((1, 2, 0, 0)) + b"\xff\xff\xff\xff")) == StoredFill(None, 2, 0)
-    assert decode_old_fill(reader(b"\2\0\0\0ab")) == StoredFill(b"ab")
+    assert decode_fill(reader(bytes((1, 2, 0, 1)) + b"\2\0\0\0ab")) == FillValue(b"ab", 2, 0)
+    assert decode_fill(reader(bytes((1, 2, 0, 0)) + b"\xff\xff\xff\xff")) == FillValue(None, 2, 0)
+    assert decode_old_fill(reader(b"\2\0\0\0ab")) == FillValue(b"ab")
 
 
 def test_corrupt() -> None:

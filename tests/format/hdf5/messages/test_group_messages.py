@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.hdf5.file_fields import Widths
 from hsparse.format.hdf5.messages.group_messages import (
-    ATTRIBUTE_INFO,
-    LINK_INFO,
+    ATTRIBUTE_ORDER_WIDTH,
+    LINK_ORDER_WIDTH,
     DenseStorage,
-    External,
+    ExternalLink,
     GroupInfo,
-    Hard,
-    Soft,
-    StoredLink,
-    UserDefined,
-    decode_dense,
+    HardLink,
+    LinkMessage,
+    SoftLink,
+    UserDefinedLink,
+    decode_dense_storage,
     decode_group_info,
     decode_link,
     decode_symbol_table,
-    encode_dense,
+    encode_dense_storage,
     encode_group_info,
     encode_link,
     encode_symbol_table,
@@ -39,19 +39,19 @@ from tests.format.hdf5.sample_messages import messages, reader, same
 
 NAMES = PATHS | st.just("n" * 300) | st.just("n" * 70_000) | st.just("\udcff")
 TARGETS = (
-    st.builds(Hard, st.integers(0, 2**63))
-    | st.builds(Soft, PATHS)
-    | st.builds(External, PATHS, PATHS)
-    | st.builds(UserDefined, st.integers(65, 255), st.binary(max_size=20))
+    st.builds(HardLink, st.integers(0, 2**63))
+    | st.builds(SoftLink, PATHS)
+    | st.builds(ExternalLink, PATHS, PATHS)
+    | st.builds(UserDefinedLink, st.integers(65, 255), st.binary(max_size=20))
 )
 
 
-def decode(data: bytes) -> StoredLink:
+def decode(data: bytes) -> LinkMessage:
     return decode_link(reader(data), Widths())
 
 
-@given(st.builds(StoredLink, NAMES, TARGETS, st.none() | st.integers(0, 2**63)))
-def test_link_round_trip(link: StoredLink) -> None:
+@given(st.builds(LinkMessage, NAMES, TARGETS, st.none() | st.integers(0, 2**63)))
+def test_link_round_trip(link: LinkMessage) -> None:
     message = reader(encode_link(link))
     assert decode_link(message, Widths()) == link
     message.done("link")
@@ -61,7 +61,7 @@ def test_link_round_trip(link: StoredLink) -> None:
 def test_links_of_libhdf5(track_order: bool) -> None:
     found = messages(6, track_order)
     links = [decode(data) for data in found]
-    assert {type(link.target) for link in links} == {Hard, Soft, External}
+    assert {type(link.target) for link in links} == {HardLink, SoftLink, ExternalLink}
     for data, link in zip(found, links, strict=True):
         if not link.name.isascii():  # h5py says of all names that they are UTF-8
             assert same(encode_link(link), data)
@@ -88,30 +88,30 @@ def test_corrupt_link(data: bytes, words: str) -> None:
 
 def test_what_no_message_can_say() -> None:
     with pytest.raises(BadRequest, match="65535 bytes in a file, not 65536"):
-        encode_link(StoredLink("a", Soft("x" * 65536)))
+        encode_link(LinkMessage("a", SoftLink("x" * 65536)))
     with pytest.raises(BadRequest, match="zero character"):
-        encode_link(StoredLink("a\0", Soft("x")))
+        encode_link(LinkMessage("a\0", SoftLink("x")))
 
 
-@pytest.mark.parametrize(("kind", "width"), [(2, LINK_INFO), (0x15, ATTRIBUTE_INFO)])
+@pytest.mark.parametrize(("kind", "width"), [(2, LINK_ORDER_WIDTH), (0x15, ATTRIBUTE_ORDER_WIDTH)])
 @pytest.mark.parametrize("track_order", [False, True])
 def test_info_of_libhdf5_round_trip(kind: int, width: int, track_order: bool) -> None:
     found = messages(kind, track_order)
     assert found
     tracked = set()
     for data in found:
-        storage = decode_dense(reader(data), Widths(), width)
+        storage = decode_dense_storage(reader(data), Widths(), width)
         tracked.add(storage.next_order is not None)
-        assert same(encode_dense(storage, width), data)
+        assert same(encode_dense_storage(storage, width), data)
     assert (True in tracked) == track_order
 
 
 def test_corrupt_dense_storage() -> None:
-    data = encode_dense(DenseStorage(1, 2), LINK_INFO)
+    data = encode_dense_storage(DenseStorage(1, 2), LINK_ORDER_WIDTH)
     with pytest.raises(Corrupt, match="version 1"):
-        decode_dense(reader(b"\1" + data[1:]), Widths(), LINK_INFO)
+        decode_dense_storage(reader(b"\1" + data[1:]), Widths(), LINK_ORDER_WIDTH)
     with pytest.raises(Corrupt, match="flags 4"):
-        decode_dense(reader(b"\0\4" + data[2:]), Widths(), LINK_INFO)
+        decode_dense_storage(reader(b"\0\4" + data[2:]), Widths(), LINK_ORDER_WIDTH)
 
 
 def test_symbol_table_of_libhdf5() -> None:

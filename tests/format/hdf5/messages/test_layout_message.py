@@ -19,13 +19,13 @@ from hsparse.format.hdf5.messages.layout_message import (
     IMPLICIT,
     SINGLE,
     SINGLE_FILTERED,
-    Chunked,
-    ChunkIndex,
-    Compact,
-    Contiguous,
-    StoredLayout,
-    Structured,
-    Virtual,
+    ChunkedLayout,
+    CompactLayout,
+    ContiguousLayout,
+    LayoutIndex,
+    LayoutMessage,
+    RawStructuredLayout,
+    VirtualLayout,
     decode_layout,
     encode_layout,
 )
@@ -44,7 +44,7 @@ INDEXES = {
 }
 
 
-def decode(data: bytes) -> StoredLayout:
+def decode(data: bytes) -> LayoutMessage:
     return decode_layout(reader(data), Widths())
 
 
@@ -59,17 +59,19 @@ def test_bytes_of_libhdf5_round_trip() -> None:
 @given(DIMS, ADDRESS, st.sampled_from([4, 5]))
 def test_indexes_round_trip(name: str, dims: tuple[int, ...], address: int | None, version: int) -> None:
     kind, parameters, flags = INDEXES[name]
-    layout = Chunked(dims, 8, ChunkIndex(kind, address, parameters), flags, version)
+    layout = ChunkedLayout(dims, 8, LayoutIndex(kind, address, parameters), flags, version)
     assert decode(encode_layout(layout)) == layout
 
 
 @given(
-    st.builds(Compact, st.binary(max_size=50))
-    | st.builds(Contiguous, ADDRESS, st.integers(0, 2**63))
-    | st.builds(Virtual, ADDRESS, st.integers(0, 2**32 - 1))
-    | st.builds(Chunked, DIMS, st.integers(1, 2**32 - 1), st.builds(ChunkIndex, st.just(BTREE_1), ADDRESS))
+    st.builds(CompactLayout, st.binary(max_size=50))
+    | st.builds(ContiguousLayout, ADDRESS, st.integers(0, 2**63))
+    | st.builds(VirtualLayout, ADDRESS, st.integers(0, 2**32 - 1))
+    | st.builds(
+        ChunkedLayout, DIMS, st.integers(1, 2**32 - 1), st.builds(LayoutIndex, st.just(BTREE_1), ADDRESS)
+    )
 )
-def test_others_round_trip(layout: StoredLayout) -> None:
+def test_others_round_trip(layout: LayoutMessage) -> None:
     assert decode(encode_layout(layout)) == layout
 
 
@@ -82,13 +84,13 @@ def test_libhdf5s_indexes(tmp_path: Path) -> None:
         file.create_dataset("extensible", (9,), "i4", chunks=(4,), maxshape=(None,))
         file.create_dataset("tree", (9, 9), "i4", chunks=(4, 4), maxshape=(None, None))
     found = {name: one.dataset.layout for name, one in walk(path).items() if one.dataset}
-    kinds = {name: layout.index.kind for name, layout in found.items() if isinstance(layout, Chunked)}
+    kinds = {name: layout.index.kind for name, layout in found.items() if isinstance(layout, ChunkedLayout)}
     expected = [SINGLE, SINGLE, FIXED_ARRAY, EXTENSIBLE_ARRAY, BTREE_2]
     assert kinds == dict(
         zip(["/single", "/filtered", "/fixed", "/extensible", "/tree"], expected, strict=True)
     )
     filtered = found["/filtered"]
-    assert isinstance(filtered, Chunked)
+    assert isinstance(filtered, ChunkedLayout)
     assert 0 < filtered.index.parameters[0] < 100
 
 
@@ -96,15 +98,15 @@ def test_versions_1_and_2() -> None:
     head = bytes((1, 2))
     address = (96).to_bytes(8, "little")
     sizes = b"\4\0\0\0\2\0\0\0"
-    assert decode(head + b"\1" + bytes(5) + address + sizes) == Contiguous(96, None)
-    expected = Chunked((4,), 2, ChunkIndex(BTREE_1, 96), version=2)
+    assert decode(head + b"\1" + bytes(5) + address + sizes) == ContiguousLayout(96, None)
+    expected = ChunkedLayout((4,), 2, LayoutIndex(BTREE_1, 96), version=2)
     assert decode(head + b"\2" + bytes(5) + address + sizes) == expected
-    assert decode(head + b"\0" + bytes(5) + sizes + b"\3\0\0\0abc") == Compact(b"abc")
+    assert decode(head + b"\0" + bytes(5) + sizes + b"\3\0\0\0abc") == CompactLayout(b"abc")
 
 
 def test_structured_chunks_are_left_as_they_are() -> None:
-    assert decode(b"\5\4anything") == Structured(b"\5\4anything")
-    assert encode_layout(Structured(b"\5\4anything")) == b"\5\4anything"
+    assert decode(b"\5\4anything") == RawStructuredLayout(b"\5\4anything")
+    assert encode_layout(RawStructuredLayout(b"\5\4anything")) == b"\5\4anything"
 
 
 @pytest.mark.parametrize(
@@ -126,6 +128,6 @@ def test_corrupt(data: bytes, words: str) -> None:
 
 def test_what_no_message_can_say() -> None:
     with pytest.raises(BadRequest, match="65535 bytes, not 65536"):
-        encode_layout(Compact(bytes(65536)))
+        encode_layout(CompactLayout(bytes(65536)))
     with pytest.raises(BadRequest, match="less than 2\\^32"):
-        encode_layout(Chunked((2**32,), 8, ChunkIndex(BTREE_1, None)))
+        encode_layout(ChunkedLayout((2**32,), 8, LayoutIndex(BTREE_1, None)))

@@ -14,7 +14,7 @@ from hsparse.format.dataspace_message import encode_dataspace
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.file_fields import Widths
 from hsparse.format.hdf5.messages.datatype_message import encode_datatype
-from hsparse.format.hdf5.messages.file_type import StoredType, stored_type
+from hsparse.format.hdf5.messages.file_type import FileType, file_type
 from hsparse.format.hdf5.messages.object_messages import (
     decode_attribute,
     decode_old_time,
@@ -24,11 +24,11 @@ from hsparse.format.hdf5.messages.object_messages import (
     encode_reference_count,
     encode_time,
 )
-from hsparse.format.hdf5.shared_messages import encode_shared
+from hsparse.format.hdf5.shared_messages import encode_shared_location
 from tests.format.hdf5.plan_strategies import INT, SCALAR, simple
 from tests.format.hdf5.sample_messages import messages, reader
 
-STORED = stored_type(INT)
+STORED = file_type(INT)
 DATATYPE = Addressed(encode_datatype(STORED))
 
 
@@ -38,7 +38,7 @@ def test_messages_of_libhdf5() -> None:
     for data in found:
         message = decode_attribute(reader(data), Widths())
         assert message.name
-        if isinstance(message.type, StoredType):
+        if isinstance(message.type, FileType):
             datatype = Addressed(encode_datatype(message.type))
             again = encode_attribute(message.name, datatype, message.shape, Addressed(bytes(message.data)))
             assert decode_attribute(reader(again.data), Widths()) == message
@@ -54,7 +54,9 @@ def test_version_2_has_no_padding() -> None:
 
 
 def test_a_committed_type_is_an_address() -> None:
-    data = encode_attribute("a", Addressed(encode_shared(800)), SCALAR, Addressed(b"abcd"), shared=True)
+    data = encode_attribute(
+        "a", Addressed(encode_shared_location(800)), SCALAR, Addressed(b"abcd"), shared=True
+    )
     message = decode_attribute(reader(data.data), Widths())
     assert message.type == 800
     assert message.value(STORED, SCALAR) == b"abcd"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.format_revision import FormatRevision
-from hsparse.format.hdf5.chunk_indexes.fixed_array import header_size
+from hsparse.format.hdf5.chunk_indexes.fixed_array import fixed_header_size
 from hsparse.format.hdf5.chunk_indexes.index_layout import STRUCTURED_KINDS, IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_index, read_index
+from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index, read_chunk_index
 from hsparse.format.hdf5.messages.structured_layout import (
     StructuredLayout,
     decode_structured_layout,
@@ -73,14 +73,14 @@ def test_indexes_of_the_golden_files_are_written_again(name: str) -> None:
         index = replace(dataset.layout.index, revision=revision)
         header = index.address or 0
         block = int.from_bytes(data[header + 16 : header + 24], "little")
-        plan = plan_index(index, dataset.records.scaled)
+        plan = plan_chunk_index(index, dataset.records.scaled)
         first, *rest = plan.pieces(header, dataset.records)
         assert first[1][:16] == data[header : header + 16]
-        if block == header + header_size(index):
+        if block == header + fixed_header_size(index):
             assert first[1] == data[header:block]
         assert rest
         for offset, piece in rest:
-            place = block + offset - header_size(index)
+            place = block + offset - fixed_header_size(index)
             assert bytes(piece) == data[place : place + len(piece)]
 
 
@@ -94,7 +94,7 @@ def test_the_minimal_message() -> None:
         METADATA_FIXED,
         True,
     )
-    (section, values) = run_reads(read_index(index, (5,), 3000), fetch_from(b"")).sections(0)
+    (section, values) = run_reads(read_chunk_index(index, (5,), 3000), fetch_from(b"")).sections(0)
     assert section == Section(0, 67, 67, 0)
     assert values == Section(67, 12, 12, 0)
     assert encode_structured_layout(layout) == MINIMAL
@@ -102,7 +102,7 @@ def test_the_minimal_message() -> None:
 
 def test_a_filtered_single_chunk() -> None:
     layout = decode_structured_layout(FILTERED, (30,), filtered=True)
-    records = run_reads(read_index(layout.index, (30,), 3000), fetch_from(b""))
+    records = run_reads(read_chunk_index(layout.index, (30,), 3000), fetch_from(b""))
     assert records.address.tolist() == [2428]
     assert records.sections(0) == (Section(0, 61, 107, 0), Section(61, 20, 36, 0))
     assert encode_structured_layout(layout) == FILTERED
@@ -153,7 +153,7 @@ def test_layouts_come_back(layout: StructuredLayout) -> None:
     if index.kind is IndexKind.SINGLE:
         address = index.address
         wanted = make_records(index, np.zeros((int(address is not None), index.rank), np.uint64))
-        records = run_reads(read_index(found.index, index.chunk, 2**60), fetch_from(b""))
+        records = run_reads(read_chunk_index(found.index, index.chunk, 2**60), fetch_from(b""))
         if address is not None:
             wanted = replace(wanted, address=np.array([address], np.uint64))
         assert_same(records, wanted)

@@ -8,7 +8,7 @@ import h5py
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.hdf5.parse.external_files import read_external_files
+from hsparse.format.hdf5.parse.external_files import parse_external_files
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.sample_messages import reader
 
@@ -32,4 +32,4 @@ def test_corrupt(tmp_path: Path) -> None:
     h5py.File(path, "w").close()
     source = FileBytes(path.read_bytes())
     with pytest.raises(Corrupt, match="external files message of version 2"):
-        source.run(read_external_files(source.open(), reader(b"\2" + bytes(15))))
+        source.run(parse_external_files(source.open(), reader(b"\2" + bytes(15))))

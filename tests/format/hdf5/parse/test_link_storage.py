@@ -10,7 +10,7 @@ import h5py
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.hdf5.parse.parsed_object import read_object
+from hsparse.format.hdf5.parse.parsed_object import parse_object
 from tests.format.hdf5.file_walk import FileBytes
 
 COUNT = 200
@@ -29,7 +29,7 @@ def whole() -> bytes:
 def read(data: bytes) -> int:
     source = FileBytes(data)
     file = source.open()
-    return len(source.run(read_object(file, file.root)).links)
+    return len(source.run(parse_object(file, file.root)).links)
 
 
 def nodes(data: bytes, level: int) -> list[int]:

@@ -10,11 +10,11 @@ import pytest
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.messages.file_type import StoredType, stored_type
-from hsparse.format.hdf5.parse.parsed_elements import Target, read_elements
+from hsparse.format.hdf5.messages.file_type import FileType, file_type
+from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.format.hdf5.plan.file_plan import FilePlan
 from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.format.selections.axis import Span
 from hsparse.format.selections.serialized_selection import (
     ALL,
@@ -35,15 +35,15 @@ TARGET = 0x60
 """The address that every reference leads to."""
 
 
-def find(address: int) -> Target | None:
-    return Target("datasets/" + ID, (1000, 1000)) if address == TARGET else None
+def find(address: int) -> ReferenceTarget | None:
+    return ReferenceTarget("datasets/" + ID, (1000, 1000)) if address == TARGET else None
 
 
 class Heap:
     """A file with a global heap of some objects."""
 
     def __init__(self, *objects: bytes) -> None:
-        heap = HeapPlan()
+        heap = GlobalHeapPlan()
         for one in objects:
             heap.add(Addressed(one))
         plan: FilePlan = plan_file([PlannedGroup("root")], "root", heap.pieces())
@@ -55,9 +55,9 @@ class Heap:
         head = b"" if count is None else struct.pack("<I", count)
         return head + struct.pack("<QI", self.address, number)
 
-    def read(self, stored: StoredType | Any, data: bytes, *dims: int) -> Any:
-        stored = stored if isinstance(stored, StoredType) else stored_type(stored)
-        values = self.source.run(read_elements(self.source.open(), stored, data, dims, find))
+    def read(self, stored: FileType | Any, data: bytes, *dims: int) -> Any:
+        stored = stored if isinstance(stored, FileType) else file_type(stored)
+        values = self.source.run(parse_elements(self.source.open(), stored, data, dims, find))
         return to_json(values, parse_type(stored.item).element)
 
 
@@ -92,7 +92,7 @@ def test_each_collection_is_read_once() -> None:
     file = heap.source.open()
     heap.source.steps = heap.source.bytes_read = 0
     data = b"".join(heap.place(number, 1) for number in range(1, 101))
-    heap.source.run(read_elements(file, stored_type(TEXT), data, (100,), find))
+    heap.source.run(parse_elements(file, file_type(TEXT), data, (100,), find))
     assert heap.source.steps == 1
     assert heap.source.bytes_read == 4096
 
@@ -140,6 +140,6 @@ def test_regions_that_are_refused(selection: bytes, error: type[Exception], word
 
 def test_places_of_another_size() -> None:
     heap = Heap(b"one")
-    odd = StoredType(stored_type(TEXT).item, 20)
+    odd = FileType(file_type(TEXT).item, 20)
     with pytest.raises(Corrupt, match="place of a heap object has 20 bytes"):
         heap.read(odd, bytes(20))

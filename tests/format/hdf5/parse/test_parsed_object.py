@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.hdf5.messages.group_messages import Hard
-from hsparse.format.hdf5.messages.layout_message import Structured, Virtual
-from hsparse.format.hdf5.parse.parsed_object import ObjectKind, read_object
+from hsparse.format.hdf5.messages.group_messages import HardLink
+from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout, VirtualLayout
+from hsparse.format.hdf5.parse.parsed_object import ObjectKind, parse_object
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
 
@@ -118,10 +118,10 @@ def test_thousands(tmp_path: Path, libver: str, track_order: bool) -> None:
     source.steps = 0
     address = next(
         link.target.address
-        for link in source.run(read_object(file, file.root)).links
-        if isinstance(link.target, Hard)
+        for link in source.run(parse_object(file, file.root)).links
+        if isinstance(link.target, HardLink)
     )
-    source.run(read_object(file, address))
+    source.run(parse_object(file, address))
     assert source.steps < 40  # many pieces are asked for at once
     assert source.bytes_read < 2 * len(source.data)
 
@@ -160,7 +160,7 @@ def test_a_user_block(tmp_path: Path, libver: str) -> None:
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.h5")), ids=lambda path: path.stem)
 def test_structured_chunks_are_told_as_they_are(path: Path) -> None:
     datasets = [one.dataset for one in walk(path).values() if one.dataset]
-    layouts = [one.layout for one in datasets if isinstance(one.layout, Structured)]
+    layouts = [one.layout for one in datasets if isinstance(one.layout, RawStructuredLayout)]
     assert layouts
     assert all(layout.message[:2] == b"\5\4" for layout in layouts)
 
@@ -197,7 +197,7 @@ def test_a_virtual_dataset(tmp_path: Path) -> None:
         file.create_virtual_dataset("v", layout)
     dataset = walk(path)["/v"].dataset
     assert dataset is not None
-    assert isinstance(dataset.layout, Virtual)
+    assert isinstance(dataset.layout, VirtualLayout)
 
 
 def test_a_comment(tmp_path: Path) -> None:
@@ -223,9 +223,9 @@ def test_what_is_no_object(tmp_path: Path) -> None:
     source = FileBytes(path.read_bytes())
     file = source.open()
     with pytest.raises(Corrupt, match="object header at address 0 begins with 137"):
-        source.run(read_object(file, 0))
+        source.run(parse_object(file, 0))
     with pytest.raises(Corrupt, match="the file ends at"):
-        source.run(read_object(file, len(source.data) - 3))
+        source.run(parse_object(file, len(source.data) - 3))
 
 
 def test_a_type_that_no_server_has_is_read_as_it_is(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from hsparse.errors import Corrupt, TooLarge, Unsupported
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.format_revision import FormatRevision
-from hsparse.format.hdf5.plan.dataset_plan import DatasetPlan, check_made, form_of, plan_dataset
+from hsparse.format.hdf5.plan.dataset_plan import DatasetPlan, check_transcoded, chunk_form, plan_dataset
 from hsparse.format.hdf5.plan.file_form import STOCK, STRUCTURED, FileForm, FileLayout
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, PlannedChunks
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 
 ID = "d-1c2d3e4f-00112233-4455-667788-99aabb"
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
@@ -58,29 +58,29 @@ def chunks(places: list[list[int]], size: int, sections: int = 0) -> PlannedChun
 
 
 def plan(about: dict[str, Any], some: PlannedChunks, layout: FileForm = STOCK) -> DatasetPlan:
-    return plan_dataset(about, some, layout, (), HeapPlan(), lambda name: None)
+    return plan_dataset(about, some, layout, (), GlobalHeapPlan(), lambda name: None)
 
 
 def test_forms() -> None:
     for kind, layout, stock, structured in (
         (INT, CHUNKED, ChunkForm.STORED, ChunkForm.STORED),
-        (TEXT, CHUNKED, ChunkForm.MADE, ChunkForm.MADE),
-        (REFERENCE, CHUNKED, ChunkForm.MADE, ChunkForm.MADE),
-        (INT, SPARSE, ChunkForm.MADE, ChunkForm.STORED),
-        (TEXT, SPARSE, ChunkForm.MADE, ChunkForm.STORED),
+        (TEXT, CHUNKED, ChunkForm.TRANSCODED, ChunkForm.TRANSCODED),
+        (REFERENCE, CHUNKED, ChunkForm.TRANSCODED, ChunkForm.TRANSCODED),
+        (INT, SPARSE, ChunkForm.TRANSCODED, ChunkForm.STORED),
+        (TEXT, SPARSE, ChunkForm.TRANSCODED, ChunkForm.STORED),
     ):
         spec = chunk_spec(record(kind, [10], layout, [5]))
-        assert (form_of(spec, STOCK), form_of(spec, STRUCTURED)) == (stock, structured)
+        assert (chunk_form(spec, STOCK), chunk_form(spec, STRUCTURED)) == (stock, structured)
     for kind, newest, older in (
         (INT, ChunkForm.STORED, ChunkForm.STORED),
-        (TEXT, ChunkForm.STORED, ChunkForm.CONVERTED),
-        (REFERENCE, ChunkForm.CONVERTED, ChunkForm.CONVERTED),
+        (TEXT, ChunkForm.STORED, ChunkForm.TRANSCODED_SECTIONS),
+        (REFERENCE, ChunkForm.TRANSCODED_SECTIONS, ChunkForm.TRANSCODED_SECTIONS),
     ):
         spec = chunk_spec(record(kind, [10], SPARSE, [5]))
-        assert form_of(spec, STRUCTURED) is newest
-        assert form_of(spec, FileForm(FileLayout.STRUCTURED, FormatRevision.RFC_2025_10)) is older
+        assert chunk_form(spec, STRUCTURED) is newest
+        assert chunk_form(spec, FileForm(FileLayout.STRUCTURED, FormatRevision.RFC_2025_10)) is older
     dense = chunk_spec(record(INT, [10], CHUNKED, [5]))
-    assert form_of(dense, STOCK, foreign=True) is ChunkForm.MADE
+    assert chunk_form(dense, STOCK, foreign=True) is ChunkForm.TRANSCODED
 
 
 def test_one_chunk_that_nobody_asked_for_is_contiguous() -> None:
@@ -143,7 +143,7 @@ def test_nothing_is_made_where_there_are_no_elements() -> None:
 
 def test_chunks_that_would_be_made_too_large() -> None:
     spec = chunk_spec(record(INT, [10**6], SPARSE, [10**6]))
-    check_made(spec, STRUCTURED, 1000)
-    check_made(spec, STOCK, 4 * 10**6)
+    check_transcoded(spec, STRUCTURED, 1000)
+    check_transcoded(spec, STOCK, 4 * 10**6)
     with pytest.raises(TooLarge, match="layout=structured"):
-        check_made(spec, STOCK, 4 * 10**6 - 1)
+        check_transcoded(spec, STOCK, 4 * 10**6 - 1)

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import read_index
-from hsparse.format.hdf5.messages.layout_message import Chunked
-from hsparse.format.hdf5.parse.parsed_elements import Target, read_elements
-from hsparse.format.hdf5.plan.dataset_plan import form_of
+from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
+from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
+from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
+from hsparse.format.hdf5.plan.dataset_plan import chunk_form
 from hsparse.format.hdf5.plan.domain_plan import known_key, plan_domain
 from hsparse.format.hdf5.plan.file_form import STOCK
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, PlannedChunks
-from hsparse.format.hdf5.plan.transcoded_chunk import made_size, make_chunk, make_defined
+from hsparse.format.hdf5.plan.transcoded_chunk import encode_defined_set, transcode_chunk, transcoded_size
 from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
 from hsparse.format.structured.footer import unseal
@@ -138,24 +138,24 @@ def test_elements_of_every_type_come_back(
     objects, source = walk(file.read_bytes()), FileBytes(file.read_bytes())
     there = objects["/pointed"].header.address
 
-    def find(address: int) -> Target | None:
-        return Target(f"datasets/{SET}", (6, 8)) if address == there else None
+    def find(address: int) -> ReferenceTarget | None:
+        return ReferenceTarget(f"datasets/{SET}", (6, 8)) if address == there else None
 
     expected = to_json(values, element)
     attribute = next(one for one in objects["/made"].attributes if one.name == "a")
-    reads = read_elements(source.open(), attribute.type, attribute.data, (count,), find)
+    reads = parse_elements(source.open(), attribute.type, attribute.data, (count,), find)
     assert to_json(source.run(reads), element) == expected
     dataset = objects["/made"].dataset
     assert dataset is not None
     if not count:
         return
-    assert isinstance(dataset.layout, Chunked)
+    assert isinstance(dataset.layout, ChunkedLayout)
     index = IndexLayout(
         IndexKind.BTREE_V1, (count,), (count,), dataset.type.size, address=dataset.layout.index.address
     )
-    (address,) = source.run(read_index(index, (count,), len(source.data))).address.tolist()
+    (address,) = source.run(read_chunk_index(index, (count,), len(source.data))).address.tolist()
     stored = bytes(source.data[address : address + count * dataset.type.size])
-    reads = read_elements(source.open(), dataset.type, stored, (count,), find)
+    reads = parse_elements(source.open(), dataset.type, stored, (count,), find)
     assert to_json(source.run(reads), element) == expected
     if H5DUMP:  # h5py does not read every type, h5dump does
         done = subprocess.run([H5DUMP, str(file)], capture_output=True, check=True, text=True)
@@ -182,12 +182,12 @@ def file_of(found: dict[str, Any], values: Values, path: Path) -> Path:
         data = bytes(content)
         table = np.array([[one.size, one.unfiltered, one.mask] for one in footer.sections], np.uint64)
     ids = frozenset(found)
-    form = form_of(spec, STOCK)
+    form = chunk_form(spec, STOCK)
 
     def key_of(name: str) -> Any:
         return known_key(name, ids)
 
-    size = len(data) if form is ChunkForm.STORED or not data else made_size(spec, data, table, key_of)
+    size = len(data) if form is ChunkForm.STORED or not data else transcoded_size(spec, data, table, key_of)
     count = min(1, len(places))
     one = np.ones(count, np.uint64)
     some = PlannedChunks(np.zeros((count, 1), np.uint64), one, size * one, table[None][:count], one, one > 0)
@@ -202,7 +202,7 @@ def file_of(found: dict[str, Any], values: Values, path: Path) -> Path:
             elif region.form is ChunkForm.STORED:
                 out.write(data)
             elif region.form is ChunkForm.DEFINED:
-                out.write(make_defined(spec, data, table))
+                out.write(encode_defined_set(spec, data, table))
             else:
-                out.write(make_chunk(spec, data, table, address, plan.file.address_of, plan.key_of))
+                out.write(transcode_chunk(spec, data, table, address, plan.file.address_of, plan.key_of))
     return path

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.plan.file_form import STOCK, STRUCTURED, FileForm, FileLayout
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.sn.openapi import specification
@@ -34,7 +34,7 @@ def test_parameters_name_a_form(form: FileForm) -> None:
 
 def test_defaults() -> None:
     assert FileForm.parse() == FileForm.parse("", "", "") == STOCK
-    assert FileForm.parse("structured", NEWEST.value) == STRUCTURED
+    assert FileForm.parse("structured", NEWEST_REVISION.value) == STRUCTURED
     assert STOCK.params == {"layout": "stock"}
     assert len({tuple(form.params.values()) for form in FORMS}) == len(FORMS)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.format.hdf5.messages.file_type import stored_type
-from hsparse.format.hdf5.messages.layout_message import Contiguous
-from hsparse.format.hdf5.plan.file_plan import FilePlan, Piece
+from hsparse.format.hdf5.messages.file_type import file_type
+from hsparse.format.hdf5.messages.layout_message import ContiguousLayout
+from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
 from hsparse.format.hdf5.plan.planned_object import (
-    LeadsTo,
     PlannedDataset,
     PlannedGroup,
     PlannedLink,
+    PlannedTarget,
     plan_file,
     plan_layout,
 )
@@ -29,12 +29,12 @@ def test_any_range_is_served() -> None:
 
 
 def test_data_of_others_are_not_read() -> None:
-    stored = stored_type(INT)
+    stored = file_type(INT)
     objects = [
-        PlannedGroup("root", [PlannedLink("d", LeadsTo("d"))]),
-        PlannedDataset("d", stored, simple(10), plan_layout(Contiguous(0, 40), "data")),
+        PlannedGroup("root", [PlannedLink("d", PlannedTarget("d"))]),
+        PlannedDataset("d", stored, simple(10), plan_layout(ContiguousLayout(0, 40), "data")),
     ]
-    plan = plan_file(objects, "root", [Piece("data", 40)])
+    plan = plan_file(objects, "root", [FilePiece("data", 40)])
     address = plan.address_of("data")
     assert [(start, piece.key) for start, piece in plan.pieces_in(address, address + 8)] == [
         (address, "data")
@@ -45,7 +45,9 @@ def test_data_of_others_are_not_read() -> None:
 
 
 def test_pieces_are_aligned_and_in_order() -> None:
-    plan = FilePlan([Piece("a", 3, lambda _: b"abc"), Piece("b", 5, lambda of: bytes((of("a"),)) * 5)], "a")
+    plan = FilePlan(
+        [FilePiece("a", 3, lambda _: b"abc"), FilePiece("b", 5, lambda of: bytes((of("a"),)) * 5)], "a"
+    )
     assert (plan.address_of("a"), plan.address_of("b"), plan.size) == (48, 56, 61)
     assert plan.read(48, 100) == b"abc" + bytes(5) + b"0" * 5
     assert [piece.key for _, piece in plan.pieces_in(50, 57)] == ["a", "b"]
@@ -54,6 +56,6 @@ def test_pieces_are_aligned_and_in_order() -> None:
 
 def test_what_no_plan_can_be() -> None:
     with pytest.raises(BadRequest, match="same key"):
-        FilePlan([Piece("a", 1), Piece("a", 1)], "a")
+        FilePlan([FilePiece("a", 1), FilePiece("a", 1)], "a")
     with pytest.raises(AssertionError, match="'a' has 3 bytes, 4 were planned"):
-        FilePlan([Piece("a", 4, lambda _: b"abc")], "a").read(48, 50)
+        FilePlan([FilePiece("a", 4, lambda _: b"abc")], "a").read(48, 50)

@@ -18,15 +18,15 @@ from hsparse.errors import Corrupt, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.hdf5.plan.matrix_bands import (
     MOST_LINES,
-    BandMaker,
-    MadeBand,
+    BandSorter,
     MatrixBands,
     MatrixColumn,
     MatrixPart,
+    SortedBand,
     add_pointers,
     check_bands,
     check_lines,
-    column_bytes,
+    encode_entries,
     known_pointers,
 )
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
@@ -66,8 +66,8 @@ def stored_matrix(
     return MatrixBands.of(spec, matrix.shape, axis, planned), chunks
 
 
-def made(bands: MatrixBands, chunks: Stored, band: int) -> MadeBand:
-    maker = BandMaker(bands, band)
+def made(bands: MatrixBands, chunks: Stored, band: int) -> SortedBand:
+    maker = BandSorter(bands, band)
     for row in range(int(bands.rows[band]), int(bands.rows[band + 1])):
         maker.add(chunks[tuple(bands.chunks.scaled[row].tolist())])
     return maker.finish()
@@ -105,7 +105,7 @@ def test_any_entries_are_those_of_scipy(
                 add_pointers(bands, band, one, found, first)
         else:
             raw = b"".join(
-                bytes(column_bytes(bands, band, one, part, first, last)) for band, one in some.items()
+                bytes(encode_entries(bands, band, one, part, first, last)) for band, one in some.items()
             )
             found = np.frombuffer(raw, "<i4")
         assert found.tolist() == column[first:last].tolist()
@@ -116,10 +116,10 @@ def test_what_is_not_as_planned() -> None:
     matrix = sp.coo_array((np.ones(2), ([0, 9], [0, 5])), (10, 6))
     bands, chunks = stored_matrix(matrix, (5, 6), 0)
     with pytest.raises(Corrupt, match="A chunk of d-1 is corrupt"):
-        BandMaker(bands, 0).add(chunks[0, 0][:-1])
+        BandSorter(bands, 0).add(chunks[0, 0][:-1])
     shrunk = MatrixBands.of(bands.spec, (9, 6), 0, bands.chunks)
     with pytest.raises(Moved, match="being made smaller"):
-        BandMaker(shrunk, 1).add(chunks[1, 0])
+        BandSorter(shrunk, 1).add(chunks[1, 0])
 
 
 @given(matrices(), st.tuples(st.integers(1, 30), st.integers(1, 30)), st.sampled_from([0, 1]), st.data())

@@ -68,7 +68,9 @@ def test_what_making_a_chunk_takes() -> None:
     some = region([10, 20], ChunkForm.STORED)
     assert some.weights(range(2)).tolist() == [10, 20]
     sections = np.array([[[4, 50, 0], [6, 60, 0]], [[10, 3, 0], [10, 3, 0]]], np.uint64)
-    converted = replace(some, form=ChunkForm.CONVERTED, chunks=replace(some.chunks, sections=sections))
+    converted = replace(
+        some, form=ChunkForm.TRANSCODED_SECTIONS, chunks=replace(some.chunks, sections=sections)
+    )
     assert converted.weights(range(2)).tolist() == [880, 48]
     defined = replace(converted, form=ChunkForm.DEFINED)
     assert defined.weights(range(2)).tolist() == [120, 26]

@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.messages.file_type import stored_type
-from hsparse.format.hdf5.messages.layout_message import Contiguous
-from hsparse.format.hdf5.parse.parsed_elements import Target, read_elements
+from hsparse.format.hdf5.messages.file_type import file_type
+from hsparse.format.hdf5.messages.layout_message import ContiguousLayout
+from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.format.hdf5.plan.planned_elements import plan_elements
 from hsparse.format.hdf5.plan.planned_object import (
-    LeadsTo,
     PlannedAttribute,
     PlannedDataset,
     PlannedGroup,
     PlannedLink,
+    PlannedTarget,
     plan_file,
     plan_layout,
 )
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.attribute import check_name
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type
@@ -44,9 +44,11 @@ KEYS = {"datasets/" + ID: "pointed"}
 EXTENT = (6, 8)
 
 
-def file_of(attributes: list[PlannedAttribute], heap: HeapPlan, path: Path) -> Path:
-    pointed = PlannedDataset("pointed", stored_type(INT), simple(*EXTENT), plan_layout(Contiguous(None, 192)))
-    root = PlannedGroup("root", [PlannedLink("pointed", LeadsTo("pointed"))], attributes)
+def file_of(attributes: list[PlannedAttribute], heap: GlobalHeapPlan, path: Path) -> Path:
+    pointed = PlannedDataset(
+        "pointed", file_type(INT), simple(*EXTENT), plan_layout(ContiguousLayout(None, 192))
+    )
+    root = PlannedGroup("root", [PlannedLink("pointed", PlannedTarget("pointed"))], attributes)
     return write(plan_file([root, pointed], "root", heap.pieces()), path)
 
 
@@ -56,12 +58,12 @@ def read_back(path: Path) -> dict[str, Any]:
     source = FileBytes(path.read_bytes())
     pointed = found["/pointed"].header.address
 
-    def find(address: int) -> Target | None:
-        return Target("datasets/" + ID, EXTENT) if address == pointed else None
+    def find(address: int) -> ReferenceTarget | None:
+        return ReferenceTarget("datasets/" + ID, EXTENT) if address == pointed else None
 
     result = {}
     for one in found["/"].attributes:
-        reads = read_elements(source.open(), one.type, one.data, dims_of(one.shape) or (), find)
+        reads = parse_elements(source.open(), one.type, one.data, dims_of(one.shape) or (), find)
         result[one.name] = to_json(source.run(reads), parse_type(one.type.item).element)
     return result
 
@@ -70,7 +72,7 @@ def read_back(path: Path) -> dict[str, Any]:
 @given(ITEMS, st.data(), st.lists(st.integers(0, 3), max_size=2).map(tuple))
 def test_values_come_back(tmp_path: Path, item: Any, data: st.DataObject, dims: tuple[int, ...]) -> None:
     value = data.draw(nested(values_of(item), dims))
-    heap = HeapPlan()
+    heap = GlobalHeapPlan()
     path = file_of([attribute("a", item, value, dims, heap, dict(KEYS))], heap, tmp_path / "f.h5")
     element = parse_type(item).element
     assert read_back(path)["a"] == to_json(from_json(value, dims, element), element)
@@ -102,7 +104,7 @@ def test_libhdf5_reads_the_same(tmp_path: Path) -> None:
         "blocks": (REGION, [blocks, points, None], (3,)),
         "many": (string, [str(number) for number in range(70_000)], (70_000,)),
     }
-    heap = HeapPlan()
+    heap = GlobalHeapPlan()
     some = [attribute(check_name(name), *value, heap, dict(KEYS)) for name, value in values.items()]
     path = file_of(some, heap, tmp_path / "f.h5")
     back = read_back(path)
@@ -135,10 +137,10 @@ def test_gaps_are_left_out_and_put_in() -> None:
         "class": "H5T_COMPOUND",
         "fields": [{"name": "a", "type": "H5T_STD_I16LE"}, {"name": "b", "type": "H5T_IEEE_F64LE"}],
     }
-    packed = stored_type(item)
+    packed = file_type(item)
     padded = type(packed)(packed.item, 32, packed.parts, (4, 16))
     values = np.array([(1, 2.5), (3, 4.5)], dtype)
-    planned = plan_elements(padded, values, HeapPlan(), dict[str, str]().get)
+    planned = plan_elements(padded, values, GlobalHeapPlan(), dict[str, str]().get)
     expected = np.zeros(
         2, {"names": ["a", "b"], "formats": ["<i2", "<f8"], "offsets": [4, 16], "itemsize": 32}
     )
@@ -146,7 +148,7 @@ def test_gaps_are_left_out_and_put_in() -> None:
     assert planned == Addressed(expected.tobytes())
     source = FileBytes(bytes(1000))
     file = walk_file(source)
-    found = source.run(read_elements(file, padded, planned.data, (2,), lambda _: None))
+    found = source.run(parse_elements(file, padded, planned.data, (2,), lambda _: None))
     assert isinstance(found, np.ndarray)
     assert found.tolist() == values.tolist()
 
@@ -160,11 +162,11 @@ def walk_file(source: FileBytes) -> Any:
 def test_too_few_bytes() -> None:
     source = FileBytes(bytes(1000))
     with pytest.raises(Corrupt, match="7 bytes for 2 elements of 4"):
-        source.run(read_elements(walk_file(source), stored_type(INT), bytes(7), (2,), lambda _: None))
+        source.run(parse_elements(walk_file(source), file_type(INT), bytes(7), (2,), lambda _: None))
 
 
 def test_a_type_that_hsparse_has_not() -> None:
     source = FileBytes(bytes(1000))
     item = {"class": "H5T_INTEGER", "size": 2, "bits": 9, "properties": "00000c00"}
     with pytest.raises(Unsupported, match="cannot be read"):
-        source.run(read_elements(walk_file(source), stored_type(item), bytes(4), (2,), lambda _: None))
+        source.run(parse_elements(walk_file(source), file_type(item), bytes(4), (2,), lambda _: None))

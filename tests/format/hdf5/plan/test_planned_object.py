@@ -15,23 +15,29 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest
 from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.messages.file_type import StoredType, stored_type
-from hsparse.format.hdf5.messages.fill_value_message import StoredFill
-from hsparse.format.hdf5.messages.group_messages import External, Soft, UserDefined
-from hsparse.format.hdf5.messages.layout_message import BTREE_1, Chunked, ChunkIndex, Compact, Contiguous
-from hsparse.format.hdf5.plan.file_plan import Piece
+from hsparse.format.hdf5.messages.file_type import FileType, file_type
+from hsparse.format.hdf5.messages.fill_value_message import FillValue
+from hsparse.format.hdf5.messages.group_messages import ExternalLink, SoftLink, UserDefinedLink
+from hsparse.format.hdf5.messages.layout_message import (
+    BTREE_1,
+    ChunkedLayout,
+    CompactLayout,
+    ContiguousLayout,
+    LayoutIndex,
+)
+from hsparse.format.hdf5.plan.file_plan import FilePiece
 from hsparse.format.hdf5.plan.planned_object import (
-    LeadsTo,
     PlannedAttribute,
     PlannedDataset,
     PlannedDatatype,
     PlannedGroup,
     PlannedLink,
     PlannedObject,
+    PlannedTarget,
     plan_file,
     plan_layout,
 )
-from hsparse.format.hdf5.plan.planned_structures import HeapPlan
+from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from tests.format.hdf5.file_walk import walk
 from tests.format.hdf5.h5py_judge import compare
 from tests.format.hdf5.plan_strategies import (
@@ -57,30 +63,32 @@ def group(some: list[PlannedLink], ordered: bool = False) -> list[PlannedObject]
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_datasets(tmp_path: Path, version: int) -> None:
-    space, stored = simple(10), stored_type(INT)
-    data = Piece("data", 40, lambda _: int_bytes(*range(10)))
-    chunked = Chunked((4,), 4, ChunkIndex(BTREE_1, None))
+    space, stored = simple(10), file_type(INT)
+    data = FilePiece("data", 40, lambda _: int_bytes(*range(10)))
+    chunked = ChunkedLayout((4,), 4, LayoutIndex(BTREE_1, None))
     growing = {**space, "maxdims": ["H5S_UNLIMITED"]}
     datasets = [
-        PlannedDataset("contiguous", stored, space, plan_layout(Contiguous(0, 40), "data")),
-        PlannedDataset("compact", stored, space, plan_layout(Compact(int_bytes(*range(10))))),
-        PlannedDataset("empty", stored, space, plan_layout(Contiguous(None, 40)), StoredFill(int_bytes(7))),
+        PlannedDataset("contiguous", stored, space, plan_layout(ContiguousLayout(0, 40), "data")),
+        PlannedDataset("compact", stored, space, plan_layout(CompactLayout(int_bytes(*range(10))))),
+        PlannedDataset(
+            "empty", stored, space, plan_layout(ContiguousLayout(None, 40)), FillValue(int_bytes(7))
+        ),
         PlannedDataset(
             "chunked",
             stored,
             growing,
             plan_layout(chunked),
-            StoredFill(int_bytes(9)),
+            FillValue(int_bytes(9)),
             (Filter(2, (4,)), Filter(1, (4,)), Filter(32000, (4, 261, 16)), Filter(32015, (3,))),
         ),
-        PlannedDataset("null", stored, {"class": "H5S_NULL"}, plan_layout(Contiguous(None, 0))),
-        PlannedDataset("undefined", stored, SCALAR, plan_layout(Contiguous(None, 4)), StoredFill(None)),
+        PlannedDataset("null", stored, {"class": "H5S_NULL"}, plan_layout(ContiguousLayout(None, 0))),
+        PlannedDataset("undefined", stored, SCALAR, plan_layout(ContiguousLayout(None, 4)), FillValue(None)),
         PlannedDataset(
-            "typed", stored_type(COMPOUND), simple(2), plan_layout(Contiguous(None, 16)), committed="type"
+            "typed", file_type(COMPOUND), simple(2), plan_layout(ContiguousLayout(None, 16)), committed="type"
         ),
-        PlannedDatatype("type", stored_type(COMPOUND), [number("n", 5)]),
+        PlannedDatatype("type", file_type(COMPOUND), [number("n", 5)]),
     ]
-    root = PlannedGroup("root", [PlannedLink(str(one.key), LeadsTo(one.key)) for one in datasets])
+    root = PlannedGroup("root", [PlannedLink(str(one.key), PlannedTarget(one.key)) for one in datasets])
     path = write(plan_file([root, *datasets], "root", [data], version), tmp_path / "f.h5")
     found = compare(path)
     assert found["/type"].references == 2
@@ -106,8 +114,8 @@ def test_groups(tmp_path: Path, data: st.DataObject, ordered: bool) -> None:
     objects[0] = PlannedGroup(
         "root",
         [
-            PlannedLink("\x011", LeadsTo("one")),
-            PlannedLink("\x022", LeadsTo("two")),
+            PlannedLink("\x011", PlannedTarget("one")),
+            PlannedLink("\x022", PlannedTarget("two")),
             *soft(data.draw(st.integers(0, 12))),
         ],
         ordered=ordered,
@@ -157,13 +165,13 @@ def test_libhdf5_adds_to_what_was_planned(tmp_path: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "long", [[], [PlannedLink("n" * 60_000, Soft("p" * 60_000))]], ids=["compact", "dense"]
+    "long", [[], [PlannedLink("n" * 60_000, SoftLink("p" * 60_000))]], ids=["compact", "dense"]
 )
 def test_other_links(tmp_path: Path, long: list[PlannedLink]) -> None:
     some = [
-        PlannedLink("e", External("größe.h5", "/a/b")),
-        PlannedLink("u", UserDefined(200, b"abc")),
-        PlannedLink("long" * 200, Soft("p" * 5000)),
+        PlannedLink("e", ExternalLink("größe.h5", "/a/b")),
+        PlannedLink("u", UserDefinedLink(200, b"abc")),
+        PlannedLink("long" * 200, SoftLink("p" * 5000)),
         *long,
     ]
     path = write(plan_file(group(some), "root"), tmp_path / "f.h5")
@@ -180,7 +188,7 @@ def test_large_attributes(tmp_path: Path, ordered: bool) -> None:
     sizes = [8_000_000, 70_000, 16_383, 16_384, 10]
     values = [np.arange(size, dtype="<i4") for size in sizes]
     some = [
-        PlannedAttribute(f"a{size}", stored_type(INT), simple(size), Addressed(value.tobytes()))
+        PlannedAttribute(f"a{size}", file_type(INT), simple(size), Addressed(value.tobytes()))
         for size, value in zip(sizes, values, strict=True)
     ]
     path = write(plan_file([PlannedGroup("root", (), some, ordered)], "root"), tmp_path / "f.h5")
@@ -199,11 +207,11 @@ def test_large_attributes(tmp_path: Path, ordered: bool) -> None:
 
 def test_what_leads_nowhere() -> None:
     with pytest.raises(BadRequest, match="leads to 'other', which is not in it"):
-        plan_file(group([PlannedLink("l", LeadsTo("other"))]), "root")
+        plan_file(group([PlannedLink("l", PlannedTarget("other"))]), "root")
     with pytest.raises(BadRequest, match="leads to 'root'"):
         plan_file([], "root")
-    stored = stored_type(INT)
-    dataset = PlannedDataset("root", stored, simple(10), plan_layout(Contiguous(0, 40), "data"))
+    stored = file_type(INT)
+    dataset = PlannedDataset("root", stored, simple(10), plan_layout(ContiguousLayout(0, 40), "data"))
     plan = plan_file([dataset], "root")
     with pytest.raises(BadRequest, match="The file has no 'data'"):
         plan.read(0, plan.size)
@@ -212,19 +220,19 @@ def test_what_leads_nowhere() -> None:
 def test_names_are_there_and_once() -> None:
     for names in (["a", "b", "a"], [""]):
         with pytest.raises(BadRequest, match="'root' has two links or attributes of one name"):
-            plan_file(group([PlannedLink(name, Soft("/")) for name in names]), "root")
+            plan_file(group([PlannedLink(name, SoftLink("/")) for name in names]), "root")
         with pytest.raises(BadRequest, match="'root' has two links or attributes of one name"):
             plan_file([PlannedGroup("root", (), [number(name, 1) for name in names])], "root")
 
 
 def test_a_name_that_would_end_early() -> None:
     with pytest.raises(BadRequest, match="zero character"):
-        plan_file(group([PlannedLink("a\0b", Soft("/"))]), "root")
+        plan_file(group([PlannedLink("a\0b", SoftLink("/"))]), "root")
 
 
 @pytest.mark.skipif(shutil.which("h5dump") is None, reason="h5dump is not installed")
 def test_h5dump_reads_all(tmp_path: Path) -> None:
-    heap = HeapPlan()
+    heap = GlobalHeapPlan()
     text = {
         "class": "H5T_STRING",
         "charSet": "H5T_CSET_UTF8",
@@ -238,9 +246,9 @@ def test_h5dump_reads_all(tmp_path: Path) -> None:
         attribute("to", reference, "datasets/d-1", (), heap, dict(keys)),
     ]
     dataset = PlannedDataset(
-        "d", stored_type(INT), simple(2), plan_layout(Compact(int_bytes(41, 42))), attributes=some
+        "d", file_type(INT), simple(2), plan_layout(CompactLayout(int_bytes(41, 42))), attributes=some
     )
-    root = PlannedGroup("root", [PlannedLink("d", LeadsTo("d")), *soft(5000)])
+    root = PlannedGroup("root", [PlannedLink("d", PlannedTarget("d")), *soft(5000)])
     path = write(plan_file([root, dataset], "root", heap.pieces()), tmp_path / "f.h5")
     dumped = subprocess.run(["h5dump", str(path)], capture_output=True, check=True, text=True)
     assert not dumped.stderr
@@ -250,9 +258,9 @@ def test_h5dump_reads_all(tmp_path: Path) -> None:
 
 
 def test_members_keep_their_gaps(tmp_path: Path) -> None:
-    part = stored_type(INT)
+    part = file_type(INT)
     item = {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": INT}, {"name": "b", "type": INT}]}
-    padded = StoredType(item, 24, (part, part), (4, 16))
+    padded = FileType(item, 24, (part, part), (4, 16))
     data = np.zeros(2, {"names": ["a", "b"], "formats": ["<i4", "<i4"], "offsets": [4, 16], "itemsize": 24})
     data["a"], data["b"] = [1, 2], [3, 4]
     some = PlannedAttribute("padded", padded, simple(2), Addressed(data.tobytes()))

@@ -10,12 +10,17 @@ import pytest
 from hsparse.errors import TooLarge
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.file_fields import Widths
-from hsparse.format.hdf5.hdf5_file import StoredFile
+from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.heaps import read_global_heap
-from hsparse.format.hdf5.object_header import read_header
-from hsparse.format.hdf5.plan.file_plan import FilePlan, Piece
+from hsparse.format.hdf5.object_header import read_object_header
+from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
 from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
-from hsparse.format.hdf5.plan.planned_structures import FULL, HeapPlan, PlannedMessage, plan_header
+from hsparse.format.hdf5.plan.planned_structures import (
+    FULL,
+    GlobalHeapPlan,
+    PlannedMessage,
+    plan_object_header,
+)
 from tests.format.hdf5.file_walk import FileBytes
 
 
@@ -26,11 +31,11 @@ def test_messages_come_back(size: int, ordered: bool) -> None:
         PlannedMessage(1, Addressed(bytes(size), ()), 4, 3),
         PlannedMessage(5, Addressed(bytes(8), ((0, "a"),))),
     ]
-    piece = plan_header("header", messages, attribute_order=ordered)
+    piece = plan_object_header("header", messages, attribute_order=ordered)
     assert piece.make is not None
     data = piece.make({"a": 96}.__getitem__)
     assert len(data) == piece.size
-    header = FileBytes(data).run(read_header(StoredFile(len(data), 0, Widths(), 0, 2), 0))
+    header = FileBytes(data).run(read_object_header(Hdf5File(len(data), 0, Widths(), 0, 2), 0))
     found = [(message.kind, bytes(message.data), message.flags, message.order) for message in header.messages]
     assert found == [
         (1, bytes(size), 4, 3 if ordered else None),
@@ -41,11 +46,11 @@ def test_messages_come_back(size: int, ordered: bool) -> None:
 
 def test_a_message_that_is_too_long() -> None:
     with pytest.raises(TooLarge, match="0x01 has 65536 bytes; a file takes 65535"):
-        plan_header("header", [PlannedMessage(1, Addressed(bytes(65536)))])
+        plan_object_header("header", [PlannedMessage(1, Addressed(bytes(65536)))])
 
 
 def test_objects_are_found_where_they_were_put() -> None:
-    heap = HeapPlan()
+    heap = GlobalHeapPlan()
     objects = [b"x" * (number % 300) for number in range(3000)] + [b"large" * FULL, b"last"]
     places = [heap.add(Addressed(data)) for data in objects]
     plan = plan_file([PlannedGroup("root")], "root", heap.pieces())
@@ -61,16 +66,16 @@ def test_objects_are_found_where_they_were_put() -> None:
 
 
 def test_many_small_objects_have_several_collections() -> None:
-    heap = HeapPlan("name")
+    heap = GlobalHeapPlan("name")
     numbers = [heap.add(Addressed(b""))[1] for _ in range(70_000)]
     assert max(numbers) <= 65_535
     assert all(piece.size <= FULL + 32 for piece in heap.pieces())
 
 
 def test_objects_may_have_addresses() -> None:
-    heap = HeapPlan()
+    heap = GlobalHeapPlan()
     key, number = heap.add(Addressed(bytes(8), ((0, "other"),)))
-    plan = FilePlan([*heap.pieces(), Piece("other", 8, lambda _: bytes(8))], "other")
+    plan = FilePlan([*heap.pieces(), FilePiece("other", 8, lambda _: bytes(8))], "other")
     start = plan.address_of(key) + 16 + 16
     assert number == 1
     assert int.from_bytes(plan.read(start, start + 8), "little") == plan.address_of("other")

@@ -16,16 +16,16 @@ from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.chunk_rows import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
-from hsparse.format.format_revision import NEWEST, FormatRevision
+from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.plan.transcoded_chunk import (
-    check_convertible,
-    convert_chunk,
-    filters_in_file,
-    is_converted,
-    made_size,
-    make_chunk,
-    make_defined,
-    referring_chunks,
+    check_sections,
+    encode_defined_set,
+    file_filters,
+    needs_transcoding,
+    resize_references,
+    transcode_chunk,
+    transcode_sections,
+    transcoded_size,
 )
 from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
 from hsparse.format.kinds.vlen_chunk import (
@@ -92,10 +92,10 @@ def test_sparse_numbers(places: list[int]) -> None:
     data, table = opened(encode_sparse(chunk, spec.filters))
     expected = np.full(12, -2, ">i2")
     expected[places] = values
-    made = make_chunk(spec, data, table, 0, nowhere, lambda _: None)
+    made = transcode_chunk(spec, data, table, 0, nowhere, lambda _: None)
     assert np.frombuffer(made, ">i2").tolist() == expected.tolist()
-    assert made_size(spec, data, table, lambda _: None) == len(made)
-    defined = make_defined(spec, data, table)
+    assert transcoded_size(spec, data, table, lambda _: None) == len(made)
+    defined = encode_defined_set(spec, data, table)
     assert np.flatnonzero(np.frombuffer(defined, np.uint8)).tolist() == places
     assert sections_of(table)[1].offset == sections_of(table)[0].size
 
@@ -108,10 +108,10 @@ def test_sparse_text(places: list[int], words: list[str]) -> None:
         (12,), np.array(places, np.uint32), VlenArray.of([length_prefixed(one) for one in some])
     )
     data, table = opened(encode_sparse_vlen(chunk, spec.datatype.element, spec.filters))
-    made = make_chunk(spec, data, table, 4096, nowhere, lambda _: None)
-    assert len(made) == made_size(spec, data, table, lambda _: None)
+    made = transcode_chunk(spec, data, table, 4096, nowhere, lambda _: None)
+    assert len(made) == transcoded_size(spec, data, table, lambda _: None)
     assert texts(made, 4096, 12) == [word if place in places else "?" for place, word in enumerate(words)]
-    defined = make_defined(spec, data, table)
+    defined = encode_defined_set(spec, data, table)
     assert np.flatnonzero(np.frombuffer(defined, np.uint8)).tolist() == places
 
 
@@ -124,8 +124,8 @@ def test_dense_text(words: list[str], structured: bool) -> None:
         data = encode_dense_vlen(array, spec.datatype.element, filters)
     else:
         data = bytes(encode_bare_vlen(array, filters[0]))
-    made = make_chunk(spec, data, NONE, 8, nowhere, lambda _: None)
-    assert len(made) == made_size(spec, data, NONE, lambda _: None)
+    made = transcode_chunk(spec, data, NONE, 8, nowhere, lambda _: None)
+    assert len(made) == transcoded_size(spec, data, NONE, lambda _: None)
     assert texts(made, 8, 12) == words
 
 
@@ -133,7 +133,7 @@ def test_references_become_addresses() -> None:
     item = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
     spec = ChunkSpec("d-x", item, (3,), False, b"", ((),))
     data = b"".join(name.encode().ljust(48, b"\0") for name in ("datasets/d-1", "", "groups/g-none"))
-    made = make_chunk(
+    made = transcode_chunk(
         spec, data, NONE, 0, {"key": 77}.__getitem__, lambda name: "key" if name == "datasets/d-1" else None
     )
     assert np.frombuffer(made, "<u8").tolist() == [77, 0, 0]
@@ -142,7 +142,7 @@ def test_references_become_addresses() -> None:
 def test_bytes_that_do_not_decode_are_named() -> None:
     spec = ChunkSpec("d-x", TEXT, (3, 4), False, b"", (DEFLATE,))
     with pytest.raises(Corrupt, match="d-x"):
-        make_chunk(spec, b"nonsense", NONE, 0, nowhere, lambda _: None)
+        transcode_chunk(spec, b"nonsense", NONE, 0, nowhere, lambda _: None)
 
 
 SHUFFLED = (Filter(2, (16,)), *DEFLATE)
@@ -152,7 +152,7 @@ PAIR = {
     "class": "H5T_COMPOUND",
     "fields": [{"name": "n", "type": "H5T_STD_I16LE"}, {"name": "to", "type": REFERENCE}],
 }
-OLD = [revision for revision in FormatRevision if revision is not NEWEST]
+OLD = [revision for revision in FormatRevision if revision is not NEWEST_REVISION]
 
 
 def spec_of(item: Any, *filters: tuple[Filter, ...]) -> ChunkSpec:
@@ -171,14 +171,14 @@ def test_heaps_of_older_revisions(revision: FormatRevision, filters: Any) -> Non
     element = spec.datatype.element
     chunk = SparseVlenChunk(spec.dims, np.array([1, 5, 15], np.uint32), values)
     data, sections = opened(encode_sparse_vlen(chunk, element, spec.filters))
-    assert is_converted(spec, revision)
-    assert not is_converted(spec, NEWEST)
-    assert filters_in_file(spec) == spec.filters
-    table, made = convert_chunk(spec, data, sections, revision, lambda _: None)
+    assert needs_transcoding(spec, revision)
+    assert not needs_transcoding(spec, NEWEST_REVISION)
+    assert file_filters(spec) == spec.filters
+    table, made = transcode_sections(spec, data, sections, revision, lambda _: None)
     assert not made.places
     selection, fixed, heap = open_chunk(made.data, sections_of(table), METADATA_VL, filters)
     assert selection == open_chunk(data, sections_of(sections), METADATA_VL, filters)[0]
-    assert revision_of_heap(heap, NEWEST) is FormatRevision.RFC_2025_10
+    assert revision_of_heap(heap, NEWEST_REVISION) is FormatRevision.RFC_2025_10
     assert revision_of_heap(heap, revision) is revision
     found = decode_elements(fixed, heap, element, NAMES, revision)
     np.testing.assert_array_equal(found.heap, values.heap)
@@ -189,8 +189,8 @@ def test_the_newest_heap_is_known() -> None:
     chunk = SparseVlenChunk(spec.dims, np.array([1], np.uint32), VlenArray.of([length_prefixed("a")]))
     data, sections = opened(encode_sparse_vlen(chunk, spec.datatype.element, spec.filters))
     heap = open_chunk(data, sections_of(sections), METADATA_VL, spec.filters)[2]
-    assert revision_of_heap(heap, NEWEST) is NEWEST
-    assert revision_of_heap(b"", NEWEST) is NEWEST
+    assert revision_of_heap(heap, NEWEST_REVISION) is NEWEST_REVISION
+    assert revision_of_heap(b"", NEWEST_REVISION) is NEWEST_REVISION
 
 
 @pytest.mark.parametrize("revision", FormatRevision)
@@ -201,11 +201,11 @@ def test_references_are_addresses_and_unfiltered(revision: FormatRevision) -> No
     values["to"] = [b"groups/g-1", b"", b"groups/g-2"]
     chunk = SparseChunk(spec.dims, np.array([0, 3, 9], np.uint32), values)
     data, sections = opened(encode_sparse(chunk, spec.filters))
-    assert is_converted(spec, revision)
-    assert filters_in_file(spec) == (DEFLATE, ())
-    table, made = convert_chunk(spec, data, sections, revision, {"groups/g-1": "one"}.get)
+    assert needs_transcoding(spec, revision)
+    assert file_filters(spec) == (DEFLATE, ())
+    table, made = transcode_sections(spec, data, sections, revision, {"groups/g-1": "one"}.get)
     assert table[1].tolist() == [30, 30, 0]
-    planned = referring_chunks(spec, chunks([[0]], 1, 2).converted(sections[None]))
+    planned = resize_references(spec, chunks([[0]], 1, 2).converted(sections[None]))
     assert planned.size.tolist() == [len(made.data) - 2 * 10]  # of one element, as `chunks` has it
     whole = made.filled({"one": 0x1234}.__getitem__)
     selection, fixed = open_chunk(whole, sections_of(table), METADATA_FIXED, (DEFLATE, ()))
@@ -217,7 +217,7 @@ def test_references_are_addresses_and_unfiltered(revision: FormatRevision) -> No
 @pytest.mark.parametrize("item", [REGION, sequence(REFERENCE), sequence(PAIR), sequence(REGION)])
 def test_what_structured_chunks_have_no_place_for(item: Any) -> None:
     with pytest.raises(Unsupported, match=r"d-1 is sparse and has references.*layout=stock"):
-        check_convertible(spec_of(item, (), (), ()))
+        check_sections(spec_of(item, (), (), ()))
 
 
 def test_corrupt() -> None:
@@ -226,4 +226,4 @@ def test_corrupt() -> None:
     data, sections = opened(encode_sparse_vlen(chunk, spec.datatype.element, spec.filters))
     changed = data[:-9] + bytes((data[-9] ^ 1,)) + data[-8:]
     with pytest.raises(Corrupt, match=r"A chunk of d-1 is corrupt: Section 2"):
-        convert_chunk(spec, changed, sections, OLD[0], lambda _: None)
+        transcode_sections(spec, changed, sections, OLD[0], lambda _: None)
