@@ -1,4 +1,7 @@
-"""The three revisions in which HDF5 files hold structured chunks: readers take all, a writer is told which."""
+"""The revisions of structured chunks in HDF5 files: all are read, and one of them is written.
+
+Tests: tests/format/hdf5/messages/test_structured_layout.py, tests/format/test_variable_sections.py.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Bytes that have addresses in them before anybody knows where things will be.
+"""Bytes with addresses that are not known yet.
 
-A file is planned by sizes: every structure's size is known when its parts are, and addresses, 8 bytes each,
-are put in when the bytes are asked for.
+A file is planned by sizes. The size of a structure is known from its parts; its addresses, 8 bytes each, are
+filled in when its bytes are requested.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple, TypeAlias
 
 Key: TypeAlias = Hashable
-"""What a structure or an object is called while a file is planned."""
+"""The key of a structure or an object while a file is planned."""
 AddressOf: TypeAlias = Callable[[Key], int]
 
 

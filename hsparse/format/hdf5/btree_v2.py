@@ -1,11 +1,8 @@
-"""How many records the nodes of a v2 B-tree take, and how wide the pointers between them are.
+"""Version 2 B-trees: sorted records of one size.
 
-H5.format.html, III.A.2 "Version 2 B-trees". Levels are counted from the leaves, which are 0.
-
-Version 2 B-trees: records of one size in order, of whatever kind.
-
-H5.format.html, III.A.2. Groups have them by name (type 5) and creation order (6), attributes likewise (8, 9),
-fractal heaps for huge objects (1), datasets for chunks (10 to 13). What records mean is known to who asks.
+H5.format.html, III.A.2 "Version 2 B-trees". Groups have them by name (type 5) and creation order (6), attributes
+likewise (8, 9), fractal heaps for huge objects (1), datasets for chunks (10 to 13); callers interpret the records.
+Levels are counted from the leaves, which are level 0.
 """
 
 from __future__ import annotations
@@ -165,7 +162,7 @@ def _node_range(shape: BtreeV2Shape, level: int, node: TreeNode, bounds: FileBou
 def _read_node(
     shape: BtreeV2Shape, widths: Widths, kind: int, level: int, node: TreeNode, data: Buffer, records: Records
 ) -> list[TreeNode]:
-    """Put a node's records where they belong; return its children, between two of which stands a record of the node."""
+    """Put a node's records into `records`; return its children: one record of the node lies between two of them."""
     what = f"B-tree node at {node.address}"
     content = open_block(data, b"BTIN" if level else b"BTLF", kind, what)
     reader = Reader(content, thing=what)

@@ -1,12 +1,8 @@
-"""How many bytes a file's addresses and lengths take.
+"""The fields that structures of a file have in common: addresses, lengths, names, and checksummed blocks.
 
-H5.format.html, II: "Size of Offsets" and "Size of Lengths" of the superblock. Files written here have 8 of each.
-
-Names as files have them: UTF-8 as a rule, and any other bytes as surrogates (`surrogateescape`), as in h5py.
-
-Blocks of a chunk index: a signature, a version, what the records are of, content, a checksum.
-
-H5.format.html, III.A.2 (B-trees, version 2), VII.C and VII.D (fixed and extensible arrays).
+H5.format.html, II: "Size of Offsets" and "Size of Lengths" of the superblock; planned files have 8 bytes of each.
+Names are UTF-8; other bytes become surrogates (`surrogateescape`), as in h5py. A checksummed block has a signature,
+a version, the type of its records, content and a checksum (III.A.2, VII.C and VII.D).
 """
 
 from __future__ import annotations
@@ -20,6 +16,10 @@ from hsparse.format.dataspace_message import Reader
 from hsparse.format.structured.container import CHECKSUM
 
 UNDEFINED = b"\xff" * 8
+"""An address that leads nowhere."""
+WIDTH_CODES = {2: "H", 4: "I", 8: "Q"}
+"""`struct`'s codes of numbers, by their widths."""
+CHECKSUM_SIZE = CHECKSUM.size
 
 
 class Widths(NamedTuple):
@@ -98,3 +98,12 @@ def seal_page(*parts: Buffer) -> bytes:
 def seal_block(signature: bytes, version: int, client: int, *parts: Buffer) -> bytes:
     """Return a block with its prefix and checksum."""
     return seal_page(signature, bytes((version, client)), *parts)
+
+
+def check_signature(reader: Reader, signature: bytes, version: int | None = 0) -> None:
+    """Read a structure's signature and version; raises `Corrupt` for others."""
+    found = bytes(reader.take(len(signature), "signature"))
+    if found != signature:
+        raise Corrupt(f"The {reader.thing} begins with {found!r}, not with {signature!r}.")
+    if version is not None and (other := reader.number(1, "version")) != version:
+        raise Corrupt(f"The {reader.thing} has version {other}; only {version} is known.")

@@ -1,7 +1,7 @@
-"""Fractal heaps: where many links, attributes and shared messages are kept.
+"""Fractal heaps, which hold many links, attributes or shared messages.
 
-H5.format.html, III.G: the header, direct and indirect blocks, and the three kinds of heap ids. Heaps whose blocks
-went through filters are refused: HDF5 makes them only where a group was told to have filters.
+H5.format.html, III.G: the header, direct and indirect blocks, and the three kinds of heap ids. A heap with filtered
+blocks is `Unsupported`: HDF5 writes one only for a group that was created with filters.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.btree_v2 import read_btree_v2, split_records
-from hsparse.format.hdf5.file_fields import open_page, width_of
-from hsparse.format.hdf5.hdf5_file import CHECKSUM_SIZE, Hdf5File, Walk, check_signature
+from hsparse.format.hdf5.file_fields import CHECKSUM_SIZE, check_signature, open_page, width_of
+from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk
 from hsparse.format.hdf5.reads import Reads, concurrently
 
 MANAGED, HUGE, TINY = range(3)
@@ -28,7 +28,7 @@ SHORT_TINY = 16
 
 @dataclass(frozen=True, slots=True)
 class FractalHeap:
-    """A heap's header: how its ids are made, and the table of blocks which double in size from row to row."""
+    """A heap's header: the form of its ids, and the table of blocks, which double in size from row to row."""
 
     file: Hdf5File
     address: int
@@ -245,7 +245,7 @@ def _check_block(heap: FractalHeap, block: _Block, reader: Reader, signature: by
 
 
 def _check_data(reader: Reader, place: int) -> None:
-    """Compare a direct block with its checksum at `place`, where zeros stood when it was made."""
+    """Compare a direct block with its checksum at `place`, which was computed over zeros in its place."""
     blank = bytearray(reader.data)
     blank[place : place + CHECKSUM_SIZE] = bytes(CHECKSUM_SIZE)
     if lookup3(blank) != reader.number(CHECKSUM_SIZE, "checksum"):

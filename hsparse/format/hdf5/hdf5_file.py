@@ -1,6 +1,7 @@
-"""What must be known of a file to read anything in it, and the check that what is read lies in it.
+"""An HDF5 file as its superblock describes it, and the guards that keep reads inside of it.
 
-The bounds of a file while an index is read: no block lies beyond its end, and all together fit into it.
+`Walk` guards structures that are read one by one: none is read twice. `FileBounds` guards blocks of an index whose
+ranges are requested together.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from dataclasses import dataclass, field
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.chunk_indexes.index_layout import DEFAULT_K
 from hsparse.format.hdf5.file_fields import Widths
 from hsparse.format.hdf5.reads import ByteRange, Reads
 
-CHECKSUM_SIZE = 4
+DEFAULT_K = 32
+"""Half the entries of a node of chunks in a version 1 B-tree, unless the superblock says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Hdf5File:
         return FileBounds(self.size - self.base, self.base)
 
     def walk(self, what: str) -> Walk:
-        """Return a guard for one walk through structures of this file."""
+        """Return the guard of one walk through structures of this file."""
         return Walk(self, what, self.size)
 
 
@@ -94,13 +95,13 @@ class Walk:
         """Read as the file does; raises `Corrupt` where the walk has been before."""
         self._add(address, least, what)
 
-        def counted(start: Reader) -> int:
+        def checked(start: Reader) -> int:
             size = whole(start)
             self.file.check(address, size, what)
             self._spend(address, size - least)
             return size
 
-        return (yield from self.file.read_sized(address, least, guess, counted, what))
+        return (yield from self.file.read_sized(address, least, guess, checked, what))
 
     def share(self, guess: int, count: int) -> int:
         """Return a guess that `count` structures may have at once, so that all take no more than the file."""
@@ -119,19 +120,6 @@ class Walk:
             raise Corrupt(
                 f"The {self.what} has parts that overlap, the one at address {address} with others."
             )
-
-
-def check_signature(reader: Reader, signature: bytes, version: int | None = 0) -> None:
-    """Read a structure's signature and version; raises `Corrupt` for others."""
-    found = bytes(reader.take(len(signature), "signature"))
-    if found != signature:
-        raise Corrupt(f"The {reader.thing} begins with {found!r}, not with {signature!r}.")
-    if version is not None and (other := reader.number(1, "version")) != version:
-        raise Corrupt(f"The {reader.thing} has version {other}; only {version} is known.")
-
-
-UNDEFINED = 2**64 - 1
-"""The address that says: nothing is allocated."""
 
 
 class FileBounds:

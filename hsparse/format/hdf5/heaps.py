@@ -1,10 +1,8 @@
-"""Local heaps: the names of an old-style group.
+"""Local heaps and global heap collections.
 
-H5.format.html, III.D.
-
-Global heap collections: the bytes of elements of variable length, and of region references.
-
-H5.format.html, III.E. An element has the collection's address and the number of its object there.
+H5.format.html, III.D "Local Heaps": the names of a group with a symbol table. III.E "Global Heap": the bytes of
+variable-length elements and of region references; an element has the address of a collection and the number of an
+object in it.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.file_fields import decode_name
-from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk, check_signature
+from hsparse.format.hdf5.file_fields import WIDTH_CODES, check_signature, decode_name
+from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk
 from hsparse.format.hdf5.reads import Reads
 
 
@@ -53,9 +51,8 @@ def read_local_heap(file: Hdf5File, address: int) -> Reads[LocalHeap]:
 
 
 LEAST_COLLECTION = 4096
-"""Bytes of the smallest collection that libhdf5 makes."""
+"""Bytes of the smallest collection that libhdf5 writes."""
 MAX_OBJECTS = 65_535
-CODES = {2: "H", 4: "I", 8: "Q"}
 OBJECT_HEAD = 16
 """Bytes before the first object, and before each object's bytes: multiples of 8, whatever a length takes."""
 
@@ -85,7 +82,7 @@ def read_global_heap(walk: Walk, address: int, guess: int = LEAST_COLLECTION) ->
     reader = yield from walk.read_sized(address, OBJECT_HEAD, guess, whole, "global heap collection")
     check_signature(reader, b"GCOL", 1)
     data, thing = reader.data, reader.thing
-    head = struct.Struct(f"<H6x{CODES[length]}").unpack_from
+    head = struct.Struct(f"<H6x{WIDTH_CODES[length]}").unpack_from
     objects: dict[int, memoryview] = {}
     place = OBJECT_HEAD
     # what is left may be too little for the object that says how much is free

@@ -1,10 +1,7 @@
-"""The types of object header messages, by number.
+"""Object headers, versions 1 and 2: the messages that describe an object.
 
-H5.format.html, IV.A.2. Types that no reader here asks for are left out.
-
-Object headers, versions 1 and 2: the messages that say what an object is.
-
-H5.format.html, IV.A.1.a (version 1, without checksum) and IV.A.1.b (version 2), continuation blocks included.
+H5.format.html, IV.A.1.a (version 1, without checksum) and IV.A.1.b (version 2), continuation blocks included;
+IV.A.2 for the types of messages.
 """
 
 from __future__ import annotations
@@ -15,8 +12,8 @@ from enum import IntEnum
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.file_fields import open_page
-from hsparse.format.hdf5.hdf5_file import CHECKSUM_SIZE, Hdf5File, Walk, check_signature
+from hsparse.format.hdf5.file_fields import CHECKSUM_SIZE, check_signature, open_page
+from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk
 from hsparse.format.hdf5.reads import Reads, concurrently
 
 
@@ -48,7 +45,7 @@ class MessageType(IntEnum):
 HIGHEST_TYPE = 0x19
 """The highest message type that is known."""
 SHARED_FLAG, REFUSE_UNKNOWN = 0x02, 0x80
-"""Flags of messages: kept elsewhere; whoever does not know the type must not open the object."""
+"""Flags of messages: shared; a reader that does not know the type must not open the object."""
 HEADER_GUESS = 512
 PREFIX_1 = 16
 SHORTEST_HEADER = 11
@@ -68,7 +65,7 @@ class HeaderMessage:
 
     @property
     def shared(self) -> bool:
-        """Say whether the bytes only tell where the message is."""
+        """Say whether the bytes are only the location of the message."""
         return bool(self.flags & SHARED_FLAG)
 
 
@@ -90,7 +87,7 @@ class ObjectHeader:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How messages look in one header."""
+    """The form of messages in one header."""
 
     version: int
     ordered: bool = False

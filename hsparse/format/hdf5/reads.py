@@ -1,9 +1,7 @@
-"""Reading a file without I/O: readers are generators that ask for byte ranges and are sent the bytes.
+"""Reading a file without I/O: readers are generators that yield byte ranges and are sent their bytes.
 
-The same reader then works over an object store, a local file and memory, and whoever runs it decides what is
-fetched at once, merged or cached. A reader that needs the bytes of two places asks for both in one step.
-
-Several readers at once: each step asks for what all of them want.
+The same reader works over an object store, a local file and memory; the caller decides what is merged or cached. A
+reader that needs the bytes of two places asks for both in one step.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ class ByteRange(NamedTuple):
 
 
 Reads: TypeAlias = Generator[tuple[ByteRange, ...], Sequence[Buffer], Found]
-"""What a reader is: it yields the ranges it wants, all at once, is sent their bytes in the same order, and
-returns what it found. Readers call each other with `yield from`."""
+"""A reader: it yields the ranges that it needs next, is sent their bytes in the same order, and returns a result.
+Readers call each other with `yield from`."""
 
 
 def run_reads(reads: Reads[Found], fetch: Callable[[tuple[ByteRange, ...]], Sequence[Buffer]]) -> Found:
@@ -40,13 +38,13 @@ def run_reads(reads: Reads[Found], fetch: Callable[[tuple[ByteRange, ...]], Sequ
         return found
 
 
-Result = TypeVar("Found")
+def concurrently(readers: Iterable[Reads[Found]]) -> Reads[list[Found]]:
+    """Run readers concurrently; return their results in order. Each step asks for what all of them need.
 
-
-def concurrently(readers: Iterable[Reads[Result]]) -> Reads[list[Result]]:
-    """Run readers side by side; return what they found, in their order. The first error of any ends them all."""
-    running: list[Reads[Result]] = []
-    found: dict[int, Result] = {}
+    The first error of any reader ends them all.
+    """
+    running: list[Reads[Found]] = []
+    found: dict[int, Found] = {}
     wanted = {}
     for number, reader in enumerate(readers):
         running.append(reader)

@@ -1,11 +1,8 @@
-"""A message kept elsewhere: in another object's header, or in the file's heap of shared messages.
+"""Shared messages: in the header of another object, or in the file's heap of shared messages.
 
-H5.format.html, IV.A.2, "Shared Message", versions 1 to 3.
-
-The file's heap of shared messages, which only files made with `H5Pset_shared_mesg_index` have.
-
-H5.format.html, IV.A.2.p (message 0x000F, in the superblock extension) and III.I (the table of indexes). A message
-there is found by its heap id; the indexes by content are for who writes.
+H5.format.html, IV.A.2 "Shared Message", versions 1 to 3; IV.A.2.p (message 0x000F, in the superblock extension) and
+III.I (the table of indexes) for the heap, which only files made with `H5Pset_shared_mesg_index` have. A heap id
+leads to a message; the indexes by content serve writers only.
 """
 
 from __future__ import annotations
@@ -14,9 +11,9 @@ from typing import NamedTuple, TypeAlias
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.file_fields import Widths, address_bytes, open_page
+from hsparse.format.hdf5.file_fields import CHECKSUM_SIZE, Widths, address_bytes, check_signature, open_page
 from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
-from hsparse.format.hdf5.hdf5_file import CHECKSUM_SIZE, Hdf5File, check_signature
+from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.object_header import MessageType, ObjectHeader
 from hsparse.format.hdf5.reads import Reads
 
@@ -31,7 +28,7 @@ class SharedHeapId(NamedTuple):
 
 
 SharedLocation: TypeAlias = int | SharedHeapId
-"""Where a message stands: at the address of an object header, or in the heap."""
+"""The location of a message: the address of an object header, or an id in the heap."""
 
 
 def decode_shared_location(message: Reader, widths: Widths) -> SharedLocation:
@@ -50,7 +47,7 @@ def decode_shared_location(message: Reader, widths: Widths) -> SharedLocation:
 
 
 def encode_shared_location(address: int) -> bytes:
-    """Return what stands for the datatype committed at `address`: version 3, which needs HDF5 1.8."""
+    """Return the shared message for the datatype committed at `address`: version 3, which HDF5 1.8 reads."""
     return bytes((3, COMMITTED)) + address_bytes(address)
 
 

@@ -1,10 +1,8 @@
 """The superblock, versions 0 to 3: where a file begins, and where its root group is.
 
-H5.format.html, II.A. It stands at byte 0 or, after a user block, at 512, 1024, 2048 and so on.
-
-The B-tree 'K' values message, in the superblock extension: how many entries nodes of v1 B-trees have.
-
-H5.format.html, IV.A.2.t (message 0x0013). Superblocks of version 0 and 1 have the values themselves.
+H5.format.html, II.A. It is at byte 0 or, after a user block, at 512, 1024, 2048 and so on. Its extension may have the
+message "B-tree 'K' Values" (IV.A.2.t, message 0x0013): how many entries nodes of version 1 B-trees have; superblocks
+of version 0 and 1 have the values themselves.
 """
 
 from __future__ import annotations
@@ -15,9 +13,8 @@ from dataclasses import replace
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.chunk_indexes.index_layout import DEFAULT_K
 from hsparse.format.hdf5.file_fields import Widths, address_bytes, open_page
-from hsparse.format.hdf5.hdf5_file import Hdf5File
+from hsparse.format.hdf5.hdf5_file import DEFAULT_K, Hdf5File
 from hsparse.format.hdf5.object_header import MessageType, read_object_header
 from hsparse.format.hdf5.reads import ByteRange, Reads
 from hsparse.format.hdf5.shared_messages import read_shared_table
@@ -49,8 +46,8 @@ def read_superblock(size: int) -> Reads[Hdf5File]:
     header = yield from read_object_header(file, extension)
     for message in header.messages:
         if message.kind == MessageType.BTREE_K:
-            told = Reader(message.data, thing="superblock extension")
-            file = replace(file, chunk_k=decode_chunk_k(told))
+            reader = Reader(message.data, thing="superblock extension")
+            file = replace(file, chunk_k=decode_chunk_k(reader))
     return replace(file, shared=(yield from read_shared_table(file, header)))
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from hsparse.format.filters.definition import Filter
 from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.chunk_indexes.chunk_records import structured_records
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index
 from hsparse.format.hdf5.messages.file_type import FileType
@@ -26,6 +25,7 @@ from hsparse.format.hdf5.plan.planned_structures import PlannedMessage
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.encoded_selection import encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, StoredChunk, build
+from tests.format.hdf5.record_cases import structured_records
 
 INDEX = 4096
 """Where the index begins, behind everything else."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
 from hsparse.format.checksum import lookup3
@@ -16,6 +17,7 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords, dense_
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index, read_chunk_index
 from hsparse.format.hdf5.reads import ByteRange, run_reads
+from hsparse.format.structured_chunk import Section
 from tests.format.hdf5.host_file import assert_same, fetch_from
 
 ADDRESS = 40
@@ -161,3 +163,22 @@ def damage_sealed(
 
 structures = st.tuples(st.sampled_from([0, 2, 3]), st.booleans())
 revisions = st.sampled_from(list(FormatRevision))
+
+
+def structured_records(
+    scaled: NDArray[np.uint64], address: NDArray[np.uint64], sections: list[tuple[Section, ...]]
+) -> ChunkRecords:
+    """Return records of structured chunks, of which there is at least one."""
+    table = np.array(
+        [[(part.offset, part.size, part.unfiltered, part.mask) for part in parts] for parts in sections],
+        np.uint64,
+    )
+    return ChunkRecords(
+        scaled,
+        address,
+        table[:, :, 1].sum(1, dtype=np.uint64),
+        np.zeros(len(address), np.uint32),
+        table[:, 1:, 0],
+        table[:, :, 2],
+        table[:, :, 3].astype(np.uint32),
+    )

@@ -1,7 +1,4 @@
-"""The numbers of v2 B-trees: libhdf5's own for chunks of two dimensions, trees without room.
-
-Version 2 B-trees that are planned, and damaged; libhdf5's are read in `test_stored_object`.
-"""
+"""Version 2 B-trees: their shape as libhdf5 computes it, planned trees, damage (`test_parsed_object` reads more)."""
 
 from __future__ import annotations
 

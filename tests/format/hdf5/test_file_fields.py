@@ -1,9 +1,4 @@
-"""Addresses and numbers of several widths.
-
-Names as bytes and back.
-
-Blocks with checksums.
-"""
+"""Addresses and numbers of several widths, names, and checksummed blocks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What is read lies in the file, once.
-
-The bounds of a file.
-"""
+"""Reads lie in the file, and no byte is read twice."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ import pytest
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
-from hsparse.format.hdf5.file_fields import Widths
-from hsparse.format.hdf5.hdf5_file import UNDEFINED, FileBounds, Hdf5File, check_signature
+from hsparse.format.hdf5.file_fields import Widths, check_signature
+from hsparse.format.hdf5.hdf5_file import FileBounds, Hdf5File
 from hsparse.format.hdf5.reads import ByteRange, concurrently
 from tests.format.hdf5.file_walk import FileBytes
 from tests.format.hdf5.sample_messages import reader
@@ -75,7 +72,7 @@ def test_signatures() -> None:
 def test_a_block_lies_in_the_file() -> None:
     assert FileBounds(100).block(60, 40, "block") == ByteRange(60, 40)
     assert FileBounds(100, 512).block(60, 40, "block") == ByteRange(572, 40)
-    for address, size in ((60, 41), (101, 0), (UNDEFINED, 8)):
+    for address, size in ((60, 41), (101, 0), (2**64 - 1, 8)):
         with pytest.raises(Corrupt, match=f"The block at {address} has {size} bytes and ends beyond"):
             FileBounds(100).block(address, size, "block")
 

@@ -1,7 +1,4 @@
-"""Names in local heaps.
-
-Global heap collections, written and read; libhdf5's are read in `test_stored_object`.
-"""
+"""Names in local heaps; global heap collections written and read (`test_parsed_object` reads libhdf5's)."""
 
 from __future__ import annotations
 

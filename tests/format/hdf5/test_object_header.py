@@ -7,10 +7,9 @@ import struct
 import pytest
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.hdf5.file_fields import Widths
+from hsparse.format.hdf5.file_fields import Widths, seal_page
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.object_header import ObjectHeader, read_object_header
-from hsparse.format.hdf5.plan.planned_structures import with_checksum
 from tests.format.hdf5.file_walk import FileBytes
 
 
@@ -31,7 +30,7 @@ def old_header(body: bytes) -> bytes:
 
 
 def new_header(body: bytes) -> bytes:
-    return with_checksum(b"OHDR\2\0" + bytes((len(body),)) + body)
+    return seal_page(b"OHDR\2\0" + bytes((len(body),)) + body)
 
 
 def found(header: ObjectHeader) -> list[tuple[int, bytes]]:
@@ -47,14 +46,14 @@ def test_continuations_of_version_1() -> None:
 
 
 def test_continuations_of_version_2() -> None:
-    block = with_checksum(b"OCHK" + new(3, b"more") + bytes(3))
+    block = seal_page(b"OCHK" + new(3, b"more") + bytes(3))
     data = new_header(new(0x10, struct.pack("<QQ", 100, len(block))) + new(0, b"gap") + new(1, b"first"))
     assert found(read(data.ljust(100, b"\0") + block)) == [(1, b"first"), (3, b"more")]
 
 
 def test_times_and_phases() -> None:
     data = b"OHDR\2\x30" + struct.pack("<IIIIHHB", 1, 2, 3, 4, 8, 6, 0)
-    assert read(with_checksum(data)).times == (1, 2, 3, 4)
+    assert read(seal_page(data)).times == (1, 2, 3, 4)
 
 
 def test_a_header_that_continues_in_itself() -> None:

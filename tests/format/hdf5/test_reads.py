@@ -1,7 +1,4 @@
-"""Readers ask for ranges and are sent bytes.
-
-Readers side by side ask for all they want in one step.
-"""
+"""Readers ask for ranges and are sent bytes; concurrent readers ask in one step."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Shared messages: every version that tells an address.
-
-Files whose messages are in a heap for all objects, as h5repack makes them.
-"""
+"""Shared messages of every version, and files with a heap of shared messages, as h5repack makes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Superblocks of libhdf5 and our own, and what is no superblock.
-
-Files whose v1 B-trees have nodes of other sizes than usual, as libhdf5 makes them when it is told.
-"""
+"""Superblocks of libhdf5 and our own, invalid ones, and files with other B-tree K values."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""The records of a chunk index by column, and their bytes.
+"""The records of a chunk index, by column, and the numbering of chunks in an array.
 
 H5.format.html, VII.C "Data Block Element" and III.A.2 record types 10 and 11 for dense chunks; RFC "File Format
 Changes for Enabling Sparse Storage in HDF5", version 28, section 4, for structured ones. In version 17 masks come
 first and offsets have 4 bytes; that unfiltered sizes have 4 there too is inferred.
 
-The number of a chunk in an array of chunks: row-major over how many there can be, the unlimited dimension first.
-
-H5.format.html, VII "Chunk Indexing": fixed and extensible arrays.
+Fixed and extensible arrays (VII "Chunk Indexing") number chunks in row-major order of the most chunks that each
+dimension can have, the unlimited dimension first.
 """
 
 from __future__ import annotations
@@ -81,25 +80,6 @@ def dense_records(
     wide = np.zeros((count, 0), np.uint64)
     masks = np.zeros(count, np.uint32) if mask is None else mask
     return ChunkRecords(scaled, address, size, masks, wide, wide, np.zeros((count, 0), np.uint32))
-
-
-def structured_records(
-    scaled: Columns, address: Columns, sections: list[tuple[Section, ...]]
-) -> ChunkRecords:
-    """Return records of structured chunks, of which there is at least one."""
-    table = np.array(
-        [[(part.offset, part.size, part.unfiltered, part.mask) for part in parts] for parts in sections],
-        np.uint64,
-    )
-    return ChunkRecords(
-        scaled,
-        address,
-        table[:, :, 1].sum(1, dtype=np.uint64),
-        np.zeros(len(address), np.uint32),
-        table[:, 1:, 0],
-        table[:, :, 2],
-        table[:, :, 3].astype(np.uint32),
-    )
 
 
 def no_records(layout: IndexLayout) -> ChunkRecords:
@@ -221,9 +201,6 @@ def _number(column: NDArray[np.uint8]) -> Columns:
     return wide.view("<u8")[:, 0].astype(np.uint64, copy=False)
 
 
-ScaledCoords = NDArray[np.uint64]
-
-
 def slots(layout: IndexLayout) -> int:
     """Return how many chunks there can be where no dimension is unlimited.
 
@@ -235,7 +212,7 @@ def slots(layout: IndexLayout) -> int:
     return count
 
 
-def number_chunks(layout: IndexLayout, scaled: ScaledCoords) -> ScaledCoords:
+def number_chunks(layout: IndexLayout, scaled: Columns) -> Columns:
     """Return the numbers, (n,), of chunks at `scaled` coordinates, (n, rank)."""
     slots(layout)
     numbers = np.zeros(len(scaled), np.uint64)
@@ -245,7 +222,7 @@ def number_chunks(layout: IndexLayout, scaled: ScaledCoords) -> ScaledCoords:
     return numbers
 
 
-def locate_chunks(layout: IndexLayout, numbers: ScaledCoords) -> ScaledCoords:
+def locate_chunks(layout: IndexLayout, numbers: Columns) -> Columns:
     """Return the scaled coordinates, (n, rank), of the chunks with these numbers, (n,)."""
     slots(layout)
     scaled = np.empty((len(numbers), layout.rank), np.uint64)
@@ -264,12 +241,12 @@ def _order(layout: IndexLayout) -> list[int]:
     return sorted(range(layout.rank), key=lambda dim: layout.counts[dim] is not None)
 
 
-def sort_rows(scaled: ScaledCoords) -> NDArray[np.intp]:
+def sort_rows(scaled: Columns) -> NDArray[np.intp]:
     """Return the order that makes scaled coordinates ascend, slowest dimension first."""
     return np.lexsort(scaled.T[::-1])
 
 
-def is_ascending(scaled: ScaledCoords) -> bool:
+def is_ascending(scaled: Columns) -> bool:
     """Say whether each chunk comes after the one before it, slowest dimension first."""
     later, decided = np.zeros(max(len(scaled) - 1, 0), bool), np.zeros(max(len(scaled) - 1, 0), bool)
     for before, after in zip(scaled[:-1].T, scaled[1:].T, strict=True):

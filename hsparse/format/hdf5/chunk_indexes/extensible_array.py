@@ -1,13 +1,9 @@
-"""Where an extensible array has the element of a number: in its index block, or which data block of which level.
+"""The extensible array: an index of chunks for datasets with one unlimited dimension.
 
 H5.format.html, VII.D "The Extensible Array Index". After the elements of the index block come levels ("super
 blocks"): level u has 2^(u/2) data blocks of 2^((u+1)/2) times the least number of elements, halves rounded down.
-The index block itself has the addresses of the first levels' data blocks; each later level has a block of its own
-with them, in the file.
-
-The extensible array: an index of chunks that may grow without limit in one dimension.
-
-H5.format.html, VII.D "The Extensible Array Index".
+The index block has the addresses of the data blocks of the first levels; each later level has a block of its own
+for them.
 """
 
 from __future__ import annotations
@@ -164,7 +160,7 @@ class ExtensibleShape:
 
 
 DEFAULT_SHAPE = ExtensibleShape()
-"""What HDF5 makes, with addresses of 8 bytes."""
+"""The shape that libhdf5 writes, with addresses of 8 bytes."""
 
 
 HEADER = "6BLLLLLLO"

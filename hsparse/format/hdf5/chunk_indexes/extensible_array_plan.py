@@ -1,6 +1,8 @@
-"""The extensible array as it is written: only the blocks that have chunks, and of large ones only such pages.
+"""The plan of an extensible array: only blocks that have chunks, and of paged data blocks only such pages.
 
 H5.format.html, VII.D "The Extensible Array Index".
+
+Tests: tests/format/hdf5/chunk_indexes/test_extensible_array.py.
 """
 
 from __future__ import annotations
@@ -78,13 +80,13 @@ class ExtensibleArrayPlan(IndexPlan):
     def shape(self) -> ExtensibleShape:
         return _shape(self.layout)
 
-    def nowhere(self, count: int) -> NDArray[Any]:
-        """Return so many addresses at which nothing is."""
+    def undefined_addresses(self, count: int) -> NDArray[Any]:
+        """Return `count` undefined addresses."""
         return np.full(count, self.layout.undefined, f"<u{self.layout.address_width}")
 
     def addresses(self, address: int) -> bytes:
         """Return what the index block has of addresses."""
-        addresses = self.nowhere(DEFAULT_SHAPE.addresses)
+        addresses = self.undefined_addresses(DEFAULT_SHAPE.addresses)
         for block in self.blocks:
             if block.level < DEFAULT_SHAPE.direct:
                 addresses[DEFAULT_SHAPE.levels()[block.level].first_block + block.number] = (
@@ -115,7 +117,7 @@ class ExtensibleArrayPlan(IndexPlan):
         level = DEFAULT_SHAPE.levels()[number]
         pages = DEFAULT_SHAPE.pages(level)
         bits = np.zeros(8 * DEFAULT_SHAPE.bitmap_size(level), np.uint8)
-        addresses = self.nowhere(level.blocks)
+        addresses = self.undefined_addresses(level.blocks)
         for block in self.blocks:
             if block.level != number:
                 continue

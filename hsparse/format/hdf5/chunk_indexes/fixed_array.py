@@ -1,7 +1,7 @@
-"""The fixed array: an index of as many chunks as the dataset's limits allow, each in its place.
+"""The fixed array: an index with one element for each chunk that the dataset's limits allow.
 
-H5.format.html, VII.C "The Fixed Array Index". An array of more than one page's elements has a bitmap of the pages
-that were written; the others are only room.
+H5.format.html, VII.C "The Fixed Array Index". An array of more elements than a page has a bitmap of the pages
+that were written; the other pages are allocated only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The kinds of chunk indexes, and which one a dataset has.
+"""The kinds of chunk indexes, which of them a dataset has, and what an index is built from.
 
 H5.format.html, IV.A.2.i "The Data Layout Message", version 4, "Chunk Indexing Type"; VII, "Chunk Indexing".
-
-What a chunk index depends on: the part of a dataset's layout, dataspace and filters that it is built from.
 """
 
 from __future__ import annotations
@@ -15,7 +13,8 @@ from struct import Struct
 
 from hsparse.errors import Corrupt
 from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
-from hsparse.format.hdf5.file_fields import Widths
+from hsparse.format.hdf5.file_fields import WIDTH_CODES, Widths
+from hsparse.format.hdf5.hdf5_file import DEFAULT_K
 
 
 class IndexKind(IntEnum):
@@ -70,12 +69,6 @@ def choose_index_kind(
     return IndexKind.IMPLICIT if early else IndexKind.FIXED_ARRAY
 
 
-CODES = {2: "H", 4: "I", 8: "Q"}
-"""`struct`'s codes of numbers by their widths."""
-DEFAULT_K = 32
-"""Half the entries of a v1 B-tree's node of chunks, unless the superblock says otherwise."""
-
-
 @dataclass(frozen=True, slots=True)
 class IndexLayout:
     """A chunk index as the layout message names it, and what its records depend on.
@@ -104,7 +97,7 @@ class IndexLayout:
 
     def fields(self, codes: str) -> Struct:
         """Return the form of packed fields: O is an address, L a length, the others are `struct`'s."""
-        address, length = CODES[self.address_width], CODES[self.length_width]
+        address, length = WIDTH_CODES[self.address_width], WIDTH_CODES[self.length_width]
         return Struct("<" + codes.replace("O", address).replace("L", length))
 
     @property

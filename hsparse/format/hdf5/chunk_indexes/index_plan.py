@@ -1,4 +1,7 @@
-"""The plan of a chunk index: its size is known from where chunks are, its bytes once their addresses are."""
+"""The plan of a chunk index: the places of chunks give its size, their addresses its bytes.
+
+Tests: tests/format/hdf5/chunk_indexes/test_index_registry.py.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexLayout
 
 MOST_BYTES = 2**30
-"""The longest index that is made in one piece."""
+"""The longest index that is encoded in one piece."""
 MOST_PLANNED = 2**40
 """The longest index that is planned: its bitmaps and addresses alone have some 100 MB."""
 
 
 def check_planned(size: int) -> int:
-    """Return the size of an index in bytes; `TooLarge` when nobody wants a file with it."""
+    """Return the size of an index in bytes; `TooLarge` beyond what is planned."""
     if size > MOST_PLANNED:
         raise TooLarge(
             f"The chunk index would have {size} bytes, for as many chunks as the dataset could have: choose larger "

@@ -1,4 +1,4 @@
-"""The chunk index of a dataset, whichever kind it is: read, and planned to be written.
+"""Chunk indexes by kind: read the index of a dataset, plan one, and its part of the layout message.
 
 H5.format.html, VII "Chunk Indexing".
 """

@@ -1,11 +1,9 @@
-"""The index of a dataset of one chunk: its record is the index information of the layout message.
+"""The indexes that have no bytes of their own: of a single chunk, and the implicit one.
 
-H5.format.html, IV.A.2.i "Single Chunk Indexing Information"; RFC "File Format Changes for Enabling Sparse Storage
-in HDF5", version 28, section 4.1, for structured chunks.
-
-The implicit index: chunks of one size, all allocated at creation, one after another.
-
-H5.format.html, VII.B "Implicit Index". It is read only: nothing that is written here is allocated early.
+H5.format.html, IV.A.2.i "Single Chunk Indexing Information" (for structured chunks RFC "File Format Changes for
+Enabling Sparse Storage in HDF5", version 28, section 4.1): the record of a single chunk is the index information of
+the layout message. VII.B "Implicit Index": chunks of one size, all allocated at creation, one after another; it is
+read only, since no file that is planned allocates chunks early.
 """
 
 from __future__ import annotations

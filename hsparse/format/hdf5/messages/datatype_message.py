@@ -1,6 +1,6 @@
-"""The datatype message: every class, versions 1 to 5, to HDF5/JSON items and back.
+"""The datatype message, every class, versions 1 to 5, as HDF5/JSON items.
 
-H5.format.html, IV.A.2.d. Versions differ in how members are written: with array fields and padded names (1),
+H5.format.html, IV.A.2.d. The versions differ in how members are written: with array fields and padded names (1),
 with padded names (2), with neither (3, 4, 5); 4 has revised references, 5 complex numbers.
 """
 
@@ -60,7 +60,7 @@ MAX_TAG = 248
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What a type begins with: version, class by number, bit field, and bytes of an element."""
+    """The head of a type: version, class by number, bit field, and bytes of an element."""
 
     version: int
     kind: int
@@ -77,13 +77,13 @@ class _Head:
         return "BE" if self.bits & 1 else "LE"
 
     def described(self, properties: bytes) -> FileType:
-        """Return the type of a number that has no name."""
+        """Return the type of a number that no predefined type describes."""
         item = {"class": self.name, "size": self.size, "bits": self.bits, "properties": properties.hex()}
         return FileType(item, self.size)
 
 
 def decode_datatype(message: Reader, depth: int = 0) -> FileType:
-    """Read a datatype; bytes may follow it. Raises `Corrupt`, and `Unsupported` for what no JSON has."""
+    """Read a datatype; bytes may follow it. Raises `Corrupt`, and `Unsupported` for what HDF5/JSON cannot describe."""
     if depth > MAX_DEPTH:
         raise Corrupt(f"The type in the {message.thing} is nested more than {MAX_DEPTH} deep.")
     first, low, middle, high = message.numbers(4, 1, "datatype")
@@ -276,101 +276,101 @@ _DECODERS: tuple[Callable[[_Head, Reader], FileType], ...] = (
 # --- writing --------------------------------------------------------------------------------------
 
 
-def encode_datatype(stored: FileType, *, latest: bool = False) -> bytes:
+def encode_datatype(datatype: FileType, *, latest: bool = False) -> bytes:
     """Return the message; versions are the earliest that can say it, or 3 where that is shorter (`latest`)."""
-    return _encode(stored, 3 if latest else 1)
+    return _encode(datatype, 3 if latest else 1)
 
 
-def _has(stored: FileType, kind: str) -> bool:
-    return stored.item["class"] == kind or any(_has(part, kind) for part in stored.parts)
+def _has(datatype: FileType, kind: str) -> bool:
+    return datatype.item["class"] == kind or any(_has(part, kind) for part in datatype.parts)
 
 
-def _encode(stored: FileType, version: int) -> bytes:
-    item = stored.item
-    if _has(stored, "H5T_COMPLEX"):
+def _encode(datatype: FileType, version: int) -> bytes:
+    item = datatype.item
+    if _has(datatype, "H5T_COMPLEX"):
         version = 5
-    elif version < 3:  # an array makes later all that it is in
-        version = 2 if _has(stored, "H5T_ARRAY") else 1
+    elif version < 3:  # an array raises the version of all types that contain it
+        version = 2 if _has(datatype, "H5T_ARRAY") else 1
     kind = item["class"]
     if "bits" in item:
-        return _head(4 if kind == "H5T_REFERENCE" else 1, stored, item["bits"]) + bytes.fromhex(
+        return _head(4 if kind == "H5T_REFERENCE" else 1, datatype, item["bits"]) + bytes.fromhex(
             item["properties"]
         )
-    return _ENCODERS[kind](stored, version)
+    return _ENCODERS[kind](datatype, version)
 
 
-def _head(version: int, stored: FileType, bits: int) -> bytes:
-    kind = CLASSES.index(stored.item["class"])
-    return bytes((version << 4 | kind, *bits.to_bytes(3, "little"))) + struct.pack("<I", stored.size)
+def _head(version: int, datatype: FileType, bits: int) -> bytes:
+    kind = CLASSES.index(datatype.item["class"])
+    return bytes((version << 4 | kind, *bits.to_bytes(3, "little"))) + struct.pack("<I", datatype.size)
 
 
-def _encode_number(stored: FileType, version: int) -> bytes:
-    dtype = element_of(stored.item).dtype
-    bits = 1 if stored.item["base"].endswith("BE") else 0
+def _encode_number(datatype: FileType, version: int) -> bytes:
+    dtype = element_of(datatype.item).dtype
+    bits = 1 if datatype.item["base"].endswith("BE") else 0
     if dtype.kind == "f":
         bits |= HIGHEST_BIT | 8 * dtype.itemsize - 1 << 8
-        return _head(1, stored, bits) + FLOATS[dtype.itemsize]
+        return _head(1, datatype, bits) + FLOATS[dtype.itemsize]
     bits |= SIGNED if dtype.kind == "i" else 0
-    return _head(1, stored, bits) + struct.pack("<HH", 0, 8 * dtype.itemsize)
+    return _head(1, datatype, bits) + struct.pack("<HH", 0, 8 * dtype.itemsize)
 
 
-def _encode_string(stored: FileType, version: int) -> bytes:
-    pad = PADDINGS.index(stored.item.get("strPad", PADDINGS[1]))
-    charset = CHARSETS.index(stored.item["charSet"])
-    if stored.item["length"] != "H5T_VARIABLE":
-        return _head(1, stored, pad | charset << 4)
-    head = _head(1, stored, 1 | pad << 4 | charset << 8)
+def _encode_string(datatype: FileType, version: int) -> bytes:
+    pad = PADDINGS.index(datatype.item.get("strPad", PADDINGS[1]))
+    charset = CHARSETS.index(datatype.item["charSet"])
+    if datatype.item["length"] != "H5T_VARIABLE":
+        return _head(1, datatype, pad | charset << 4)
+    head = _head(1, datatype, 1 | pad << 4 | charset << 8)
     return bytes((0x10 | CLASSES.index("H5T_VLEN"),)) + head[1:] + UNSIGNED_BYTE
 
 
-def _encode_opaque(stored: FileType, version: int) -> bytes:
-    tag = encode_name(stored.item.get("tag", ""))[:MAX_TAG]
+def _encode_opaque(datatype: FileType, version: int) -> bytes:
+    tag = encode_name(datatype.item.get("tag", ""))[:MAX_TAG]
     tag += bytes(-len(tag) % 8)
-    return _head(1, stored, len(tag)) + tag
+    return _head(1, datatype, len(tag)) + tag
 
 
-def _encode_compound(stored: FileType, version: int) -> bytes:
-    pieces = [_head(version, stored, _count(stored.parts))]
-    width = 4 if version < 3 else width_of(stored.size)
-    for field, part, offset in zip(stored.item["fields"], stored.parts, stored.offsets, strict=True):
+def _encode_compound(datatype: FileType, version: int) -> bytes:
+    pieces = [_head(version, datatype, _count(datatype.parts))]
+    width = 4 if version < 3 else width_for(datatype.size)
+    for field, part, offset in zip(datatype.item["fields"], datatype.parts, datatype.offsets, strict=True):
         pieces += [_encode_name(field["name"], version), offset.to_bytes(width, "little")]
         pieces += [bytes(28)] if version == 1 else []
         pieces.append(_encode(part, version))
     return b"".join(pieces)
 
 
-def _encode_reference(stored: FileType, version: int) -> bytes:
-    return _head(1, stored, 1 if stored.item["base"] == REGION_REFERENCE else 0)
+def _encode_reference(datatype: FileType, version: int) -> bytes:
+    return _head(1, datatype, 1 if datatype.item["base"] == REGION_REFERENCE else 0)
 
 
-def _encode_enum(stored: FileType, version: int) -> bytes:
-    (base,) = stored.parts
-    names = names_of_enum(stored.item)
+def _encode_enum(datatype: FileType, version: int) -> bytes:
+    (base,) = datatype.parts
+    names = names_of_enum(datatype.item)
     dtype = element_of(base.item).dtype
     values = [value.to_bytes(base.size, _order(base), signed=dtype.kind == "i") for value in names.values()]
     spelled = [_encode_name(name, version) for name in names]
-    return b"".join((_head(version, stored, _count(names)), _encode(base, version), *spelled, *values))
+    return b"".join((_head(version, datatype, _count(names)), _encode(base, version), *spelled, *values))
 
 
-def _encode_vlen(stored: FileType, version: int) -> bytes:
-    return _head(version, stored, 0) + _encode(stored.parts[0], version)
+def _encode_vlen(datatype: FileType, version: int) -> bytes:
+    return _head(version, datatype, 0) + _encode(datatype.parts[0], version)
 
 
-def _encode_array(stored: FileType, version: int) -> bytes:
-    dims = dims_of_array(stored.item)
+def _encode_array(datatype: FileType, version: int) -> bytes:
+    dims = dims_of_array(datatype.item)
     version = max(version, 2)
     numbers = struct.pack(f"<{len(dims)}I", *dims)
     rank = bytes((len(dims),))
     old = rank + bytes(3) + numbers + struct.pack(f"<{len(dims)}I", *range(len(dims)))
     return (
-        _head(version, stored, 0)
+        _head(version, datatype, 0)
         + (old if version == 2 else rank + numbers)
-        + _encode(stored.parts[0], version)
+        + _encode(datatype.parts[0], version)
     )
 
 
-def _encode_complex(stored: FileType, version: int) -> bytes:
-    return _head(5, stored, 1) + _encode(stored.parts[0], version)
+def _encode_complex(datatype: FileType, version: int) -> bytes:
+    return _head(5, datatype, 1) + _encode(datatype.parts[0], version)
 
 
 def _count(some: Any) -> int:

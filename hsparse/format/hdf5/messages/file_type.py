@@ -1,7 +1,7 @@
-"""A datatype as a file has it: its HDF5/JSON item, and where the parts of an element lie in the element's bytes.
+"""A datatype in a file: its HDF5/JSON item, and where the parts of an element lie in its bytes.
 
-An element of a file may have gaps, and its parts of variable length are references into a global heap; so its
-size and its fields' places are not those of `hsparse.model.element`.
+An element of a file may have gaps, and its variable-length parts are references into a global heap; so its size
+and the offsets of its fields differ from those of `hsparse.model.element`.
 """
 
 from __future__ import annotations
@@ -68,33 +68,33 @@ def names_of_enum(item: Any) -> dict[str, int]:
     return {one["name"]: one["value"] for one in mapping}
 
 
-def is_packed(stored: FileType) -> bool:
+def is_packed(datatype: FileType) -> bool:
     """Say whether elements have no gaps, at any depth."""
     end = 0
-    for part, offset in zip(stored.parts, stored.offsets, strict=False):
+    for part, offset in zip(datatype.parts, datatype.offsets, strict=False):
         if offset != end:
             return False
         end += part.size
-    whole = stored.size == end or not stored.offsets
-    return whole and all(map(is_packed, stored.parts))
+    whole = datatype.size == end or not datatype.offsets
+    return whole and all(map(is_packed, datatype.parts))
 
 
-def is_byte_identical(stored: FileType) -> bool:
+def is_byte_identical(datatype: FileType) -> bool:
     """Say whether elements are the same bytes in a file as in hsparse: without gaps, heap places and addresses."""
-    return is_packed(stored) and not has_addresses(stored)
+    return is_packed(datatype) and not has_addresses(datatype)
 
 
-def has_addresses(stored: FileType) -> bool:
+def has_addresses(datatype: FileType) -> bool:
     """Say whether elements have addresses in a file: references, and parts of variable length."""
-    item = stored.item
+    item = datatype.item
     if item["class"] in ("H5T_VLEN", "H5T_REFERENCE") or item.get("length") == "H5T_VARIABLE":
         return True
-    return any(map(has_addresses, stored.parts))
+    return any(map(has_addresses, datatype.parts))
 
 
-def has_references(stored: FileType) -> bool:
+def has_references(datatype: FileType) -> bool:
     """Say whether elements have references to objects or regions, at any depth."""
-    return stored.item["class"] == "H5T_REFERENCE" or any(map(has_references, stored.parts))
+    return datatype.item["class"] == "H5T_REFERENCE" or any(map(has_references, datatype.parts))
 
 
 def _compound(item: Any) -> FileType:

@@ -1,17 +1,12 @@
-"""The description of a filter in a pipeline message.
+"""The filter pipeline message, and the one for the sections of structured chunks.
 
-H5.format.html, IV.A.2.l (message 0x000B), versions 1 and 2. Names of filters are for people: they are written where
-they are known, and not looked at.
+H5.format.html, IV.A.2.l (message 0x000B), versions 1 and 2. Names of filters are informative: known ones are
+written, and all are skipped when read.
 
-The filter pipeline message, versions 1 and 2.
-
-H5.format.html, IV.A.2.l (message 0x000B).
-
-The filter pipelines of a structured chunk's sections: one message for a dataset.
-
-RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 17, section 3.1.2: a message of its own,
-version 0, of no type; in version 28 it is the filter pipeline message, version 3; the prototype has type 0x0019,
-version 1. The body is the same. A description of a filter is that of the filter pipeline message, version 2.
+RFC "File Format Changes for Enabling Sparse Storage in HDF5": pipelines by section are one message of a dataset. In
+version 17, section 3.1.2, it is a message of its own, version 0, without a type; in version 28 it is the filter
+pipeline message, version 3; in the library's prototype it has type 0x0019, version 1. The body is the same, and
+describes filters as version 2 of the filter pipeline message does.
 """
 
 from __future__ import annotations

@@ -1,18 +1,7 @@
-"""The link message: a name in a group, and what it leads to.
+"""The messages of a group: links, and where many links or attributes are stored.
 
-H5.format.html, IV.A.2.g (message 0x0006).
-
-Where an object's many links or attributes are: the link info and attribute info messages.
-
-H5.format.html, IV.A.2.c (message 0x0002) and IV.A.2.v (message 0x0015).
-
-The symbol table message: where an old-style group's B-tree and its names are.
-
-H5.format.html, IV.A.2.r (message 0x0011).
-
-The group info message: when a group's links move to dense storage and back.
-
-H5.format.html, IV.A.2.k (message 0x000A).
+H5.format.html, IV.A.2.g (link, message 0x0006), IV.A.2.c (link info, 0x0002) and IV.A.2.v (attribute info, 0x0015),
+which have the same form, IV.A.2.r (symbol table, 0x0011), IV.A.2.k (group info, 0x000A).
 """
 
 from __future__ import annotations
@@ -25,6 +14,8 @@ from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.file_fields import Widths, address_bytes, decode_name, encode_name, width_of
 
+DEFAULT_GROUP_INFO = bytes(2)
+"""The group info message of a group with HDF5's default limits and estimates."""
 HARD, SOFT, FIRST_USER, EXTERNAL = 0, 1, 64, 64
 ORDERED, TYPED, CHARSET = 4, 8, 16
 """Flags: which of the optional fields there are. The lowest two bits are the width of the name's length."""
@@ -56,7 +47,7 @@ class ExternalLink:
 
 @dataclass(frozen=True, slots=True)
 class UserDefinedLink:
-    """A link of a class that its users know, 65 to 255."""
+    """A link of a user-defined class, 65 to 255."""
 
     kind: int
     data: bytes
@@ -67,7 +58,7 @@ LinkTarget: TypeAlias = HardLink | SoftLink | ExternalLink | UserDefinedLink
 
 @dataclass(frozen=True, slots=True)
 class LinkMessage:
-    """A name and its target; `order` is the number it was created as, None where the group does not tell."""
+    """A name and its target; `order` is its creation order, None where the group does not track it."""
 
     name: str
     target: LinkTarget
@@ -140,6 +131,12 @@ def _encode_target(target: LinkTarget) -> tuple[int, bytes]:
 
 
 TRACKED, INDEXED = 1, 2
+LINK_NAMES, LINK_ORDERS, ATTRIBUTE_NAMES, ATTRIBUTE_ORDERS = 5, 6, 8, 9
+"""Types of the version 2 B-trees of dense storage."""
+LINK_ID_SIZE, ATTRIBUTE_ID_SIZE = 7, 8
+"""Bytes of the heap id of a link and of an attribute."""
+HASH_SIZE = 4
+"""Bytes of the hash of a name."""
 LINK_ORDER_WIDTH, ATTRIBUTE_ORDER_WIDTH = 8, 2
 """Bytes of the highest creation order in either message."""
 
@@ -159,7 +156,7 @@ class DenseStorage:
 
 
 def decode_dense_storage(message: Reader, widths: Widths, order_width: int) -> DenseStorage:
-    """Read one of the messages, told apart by `order_width`; raises `Corrupt`."""
+    """Read the link info or attribute info message, which differ in `order_width`; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "info message's header")
     if version or flags & ~(TRACKED | INDEXED):
         raise Corrupt(f"The {message.thing} has an info message of version {version} with flags {flags}.")
@@ -194,52 +191,3 @@ def decode_symbol_table(message: Reader, widths: Widths) -> SymbolTable:
     if btree is None or heap is None:
         raise Corrupt(f"The {message.thing} has a symbol table without a B-tree or heap.")
     return SymbolTable(btree, heap)
-
-
-def encode_symbol_table(table: SymbolTable) -> bytes:
-    """Return the message."""
-    return address_bytes(table.btree) + address_bytes(table.heap)
-
-
-HAS_PHASES, HAS_ESTIMATES = 1, 2
-MAX_COMPACT, MIN_DENSE = 8, 6
-"""HDF5's defaults."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
-    """Most links kept compact, fewest kept dense, and estimates of a new group's links and their names' length."""
-
-    max_compact: int = MAX_COMPACT
-    min_dense: int = MIN_DENSE
-    links: int = 4
-    name_length: int = 8
-
-
-def decode_group_info(message: Reader) -> GroupInfo:
-    """Read the message; raises `Corrupt`."""
-    version, flags = message.numbers(2, 1, "group info's header")
-    if version or flags & ~(HAS_PHASES | HAS_ESTIMATES):
-        raise Corrupt(
-            f"The {message.thing} has a group info message of version {version} with flags {flags}."
-        )
-    info = GroupInfo()
-    phases = message.numbers(2, 2, "group info") if flags & HAS_PHASES else (info.max_compact, info.min_dense)
-    estimates = (
-        message.numbers(2, 2, "group info") if flags & HAS_ESTIMATES else (info.links, info.name_length)
-    )
-    return GroupInfo(*phases, *estimates)
-
-
-def encode_group_info(info: GroupInfo) -> bytes:
-    """Return the message; what is HDF5's default is left out."""
-    default = GroupInfo()
-    phases, estimates = (info.max_compact, info.min_dense), (info.links, info.name_length)
-    pieces, flags = [], 0
-    if phases != (default.max_compact, default.min_dense):
-        flags |= HAS_PHASES
-        pieces.append(struct.pack("<HH", *phases))
-    if estimates != (default.links, default.name_length):
-        flags |= HAS_ESTIMATES
-        pieces.append(struct.pack("<HH", *estimates))
-    return bytes((0, flags)) + b"".join(pieces)

@@ -1,7 +1,7 @@
 """The data layout message of HDF5's own layouts, versions 1 to 5.
 
-H5.format.html, IV.A.2.i (message 0x0008). Where chunks are is told by an index, of which this message has the
-kind, address and parameters. A structured chunk's layout is told apart and otherwise left as it is.
+H5.format.html, IV.A.2.i (message 0x0008). For chunks it has the kind, address and parameters of their index. The
+message of structured chunks is recognised and kept as it is (`structured_layout` decodes it).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import TypeAlias
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import Reader
+from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
 from hsparse.format.hdf5.file_fields import Widths, address_bytes, width_of
 from hsparse.model.dataspace import MAX_RANK
 
 COMPACT, CONTIGUOUS, CHUNKED, VIRTUAL, STRUCTURED = range(5)
-BTREE_1, SINGLE, IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, BTREE_2 = range(6)
+BTREE_1, SINGLE, IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, BTREE_2 = IndexKind
 """Kinds of chunk indexes; the first is that of versions 1 to 3, and has no number in a file."""
 UNFILTERED_EDGES, SINGLE_FILTERED = 1, 2
 """Flags of chunked layouts, from version 4 on."""
@@ -81,7 +82,7 @@ class RawStructuredLayout:
 LayoutMessage: TypeAlias = (
     CompactLayout | ContiguousLayout | ChunkedLayout | VirtualLayout | RawStructuredLayout
 )
-PARAMETERS = {
+PARAMETERS: dict[int, tuple[int, ...]] = {
     SINGLE: (),
     IMPLICIT: (),
     FIXED_ARRAY: (1,),

@@ -1,15 +1,9 @@
-"""The attribute message: name, datatype, dataspace and the elements' bytes.
+"""The messages that any object can have: attributes, reference count, modification time.
 
-H5.format.html, IV.A.2.m (message 0x000C), versions 1 to 3. A datatype that is committed stands elsewhere: the
-message has where. In files that share messages a dataspace may stand elsewhere too.
-
-The object reference count message: how many hard links lead to an object, where it is not one.
-
-H5.format.html, IV.A.2.w (message 0x0016). Headers of version 1 have the number in their prefix.
-
-The modification time messages, in seconds since 1970 (UTC).
-
-H5.format.html, IV.A.2.o (message 0x000E, digits) and IV.A.2.s (message 0x0012).
+H5.format.html, IV.A.2.m (attribute, message 0x000C), versions 1 to 3: name, datatype, dataspace and the elements'
+bytes. If the datatype is committed, the message has its address; in files with shared messages the dataspace may be
+elsewhere too. IV.A.2.w (reference count, 0x0016): headers of version 1 have it in their prefix. IV.A.2.o
+(modification time in digits, 0x000E) and IV.A.2.s (0x0012), in seconds since 1970 (UTC).
 """
 
 from __future__ import annotations
@@ -34,16 +28,16 @@ MAX_PART = 65_535
 
 @dataclass(frozen=True, slots=True)
 class AttributeMessage:
-    """`type` and `shape` tell where they are, if that is elsewhere. `data` may be longer than the elements."""
+    """`type` and `shape` are locations if they are shared. `data` may be longer than the elements."""
 
     name: str
     type: FileType | SharedLocation
     shape: Shape | SharedLocation
     data: memoryview | bytes
 
-    def value(self, stored: FileType, shape: Shape) -> bytes:
-        """Return the elements' bytes, type and dataspace being at hand; raises `Corrupt` when there are too few."""
-        size = num_elements(shape) * stored.size
+    def value(self, datatype: FileType, shape: Shape) -> bytes:
+        """Return the elements' bytes, given type and dataspace; raises `Corrupt` when there are too few."""
+        size = num_elements(shape) * datatype.size
         if size > len(self.data):
             raise Corrupt(
                 f"The attribute {self.name!r} has {len(self.data)} bytes; its elements need {size}."
@@ -80,7 +74,7 @@ def encode_attribute(
 ) -> Addressed:
     """Return the message, version 3: the first with names that are not ASCII.
 
-    `datatype` is its message or, `shared`, where that stands. `TooLarge` for a name or type beyond 65535 bytes.
+    `datatype` is its message or, if `shared`, its location. `TooLarge` for a name or type beyond 65535 bytes.
     """
     title = encode_name(name) + b"\0"
     dataspace = encode_shape(shape)
@@ -123,8 +117,3 @@ def decode_old_time(message: Reader) -> int:
         return int(datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp())
     except ValueError as error:
         raise Corrupt(f"The {message.thing} has the modification time {digits!r}.") from error
-
-
-def encode_time(seconds: int) -> bytes:
-    """Return message 0x0012."""
-    return struct.pack("<B3xI", 1, seconds)

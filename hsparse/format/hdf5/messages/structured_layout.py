@@ -1,8 +1,8 @@
-"""The Data Layout message of structured chunks: version 5, class 4.
+"""The data layout message of structured chunks: version 5, class 4.
 
 RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 28, section 3.1.1, and version 17, where
-the composition follows the address, offsets have 4 bytes and the chunk's type is a bit. The prototype's message is
-as long as the longest of its kind: zeros follow.
+the composition follows the address, offsets have 4 bytes and the chunk's type is a bit. The message of the library's
+prototype is padded with zeros to the longest of its kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hsparse.format.hdf5.chunk_indexes.index_layout import (
     parse_index_kind,
 )
 from hsparse.format.hdf5.chunk_indexes.index_registry import index_info_size
-from hsparse.format.hdf5.hdf5_file import UNDEFINED
+from hsparse.format.hdf5.file_fields import Widths, address_bytes
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL
 
 VERSION, CLASS, PROPERTY_VERSION = 5, 4, 0
@@ -125,8 +125,7 @@ def _decode_composition(reader: Reader, kind: int) -> int:
 
 def _decode_index(reader: Reader, index: IndexLayout) -> IndexLayout:
     info = bytes(reader.take(index_info_size(index), "index information"))
-    address = reader.number(8, "address")
-    return replace(index, info=info, address=None if address == UNDEFINED else address)
+    return replace(index, info=info, address=Widths().read_address(reader, "address"))
 
 
 def _decode_2023(reader: Reader, base: IndexLayout) -> IndexLayout:
@@ -157,8 +156,7 @@ def encode_structured_layout(layout: StructuredLayout) -> bytes:
     kind = (RFC_SPARSE | (RFC_VL if index.sections == 3 else 0)) if first else 0
     head = bytes((VERSION, CLASS, PROPERTY_VERSION, kind, 0, flags, len(lengths), width))
     dims = b"".join(length.to_bytes(width, "little") for length in lengths)
-    address = UNDEFINED if index.address is None else index.address
-    place = bytes((index.kind,)) + index.info + address.to_bytes(8, "little")
+    place = bytes((index.kind,)) + index.info + address_bytes(index.address)
     if first:
         return head + dims + place + _composition(index)
     return head + dims + _composition(index) + place + _padding(index)
@@ -181,6 +179,6 @@ def _composition(index: IndexLayout) -> bytes:
 
 
 def _padding(index: IndexLayout) -> bytes:
-    """Return zeros for what the prototype makes room for: three metadata sections, a size of 8 bytes."""
+    """Return the zeros that the prototype pads with: three metadata sections, a size of 8 bytes."""
     unused = 8 - index.size_width if index.kind is IndexKind.SINGLE else 0
     return bytes(3 - len(METADATA[index.sections]) + unused)

@@ -1,6 +1,6 @@
-"""The external data files message: pieces of other files in which a contiguous dataset's data is.
+"""The external data files message: the files that hold the data of a contiguous dataset.
 
-H5.format.html, IV.A.2.h (message 0x0007). The files' names are in a local heap.
+H5.format.html, IV.A.2.h (message 0x0007). The names of the files are in a local heap.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Old-style groups: a version 1 B-tree of symbol table nodes, with names in a local heap.
+"""Links and attributes that are not in the object header: symbol tables and dense storage.
 
-H5.format.html, III.A.1 (B-tree), III.B (symbol table node) and III.C (entry).
-
-Dense storage of links and attributes: messages in a fractal heap, found by a version 2 B-tree.
-
-H5.format.html, III.A.2: records of type 5 (links by name) and 8 (attributes by name).
+H5.format.html, III.A.1 (version 1 B-tree), III.B (symbol table node) and III.C (entry): the links of a group
+before HDF5 1.8, with names in a local heap. III.A.2, records of type 5 (links by name) and 8 (attributes by name):
+messages in a fractal heap, found by a version 2 B-tree.
 """
 
 from __future__ import annotations
@@ -15,11 +13,16 @@ from dataclasses import dataclass
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import Reader
 from hsparse.format.hdf5.btree_v2 import read_btree_v2, split_records
-from hsparse.format.hdf5.file_fields import Widths
+from hsparse.format.hdf5.file_fields import Widths, check_signature
 from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
-from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk, check_signature
+from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk
 from hsparse.format.hdf5.heaps import LocalHeap, read_local_heap
 from hsparse.format.hdf5.messages.group_messages import (
+    ATTRIBUTE_ID_SIZE,
+    ATTRIBUTE_NAMES,
+    HASH_SIZE,
+    LINK_ID_SIZE,
+    LINK_NAMES,
     DenseStorage,
     HardLink,
     LinkMessage,
@@ -109,13 +112,6 @@ def _entries(leaf: Reader, widths: Widths, heap: LocalHeap) -> Iterator[LinkMess
             yield LinkMessage(name, SoftLink(heap.text(int.from_bytes(scratch[:4], "little"))))
         elif address is not None:
             yield LinkMessage(name, HardLink(address))
-
-
-LINK_NAMES, LINK_ORDERS, ATTRIBUTE_NAMES, ATTRIBUTE_ORDERS = 5, 6, 8, 9
-"""Types of B-trees."""
-LINK_ID_SIZE, ATTRIBUTE_ID_SIZE = 7, 8
-"""Bytes of a heap id."""
-HASH_SIZE = 4
 
 
 @dataclass(frozen=True, slots=True)

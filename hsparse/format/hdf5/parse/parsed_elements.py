@@ -1,8 +1,8 @@
-"""Elements as a file has them, to elements as hsparse has them: gaps left out, variable-length parts counted.
+"""Elements of a file, converted to elements of hsparse: without gaps, variable-length parts length-prefixed.
 
-H5.format.html, IV.A.2.d and VIII (references). An element of variable length has the place of an object in a
-global heap; what that holds may have such places too. Columns are converted, not elements, so that each level of
-nesting is one step of reading.
+H5.format.html, IV.A.2.d and VIII (references). A variable-length element has the address and number of an object
+in a global heap, which may contain such elements itself. Whole columns are converted, so that each level of nesting
+is one step of reading.
 """
 
 from __future__ import annotations
@@ -57,30 +57,30 @@ FindObject: TypeAlias = Callable[[int], ReferenceTarget | None]
 
 
 def parse_elements(
-    file: Hdf5File, stored: FileType, data: bytes | memoryview, shape: tuple[int, ...], find: FindObject
+    file: Hdf5File, datatype: FileType, data: bytes | memoryview, shape: tuple[int, ...], find: FindObject
 ) -> Reads[Values]:
     """Return `data`, elements of a file's type, as values of `shape`; a value's type is `stored.item`.
 
     Raises `Corrupt`, and `Unsupported` for types that hsparse has not.
     """
-    check_readable(stored)
-    element = element_of(stored.item)
+    check_readable(datatype)
+    element = element_of(datatype.item)
     count = prod(shape)
-    if len(data) != count * stored.size:
-        raise Corrupt(f"There are {len(data)} bytes for {count} elements of {stored.size}.")
-    rows = np.frombuffer(data, np.uint8).reshape(count, stored.size)
-    column = yield from _Conversion(file, find, [file.size]).column(stored, rows)
+    if len(data) != count * datatype.size:
+        raise Corrupt(f"There are {len(data)} bytes for {count} elements of {datatype.size}.")
+    rows = np.frombuffer(data, np.uint8).reshape(count, datatype.size)
+    column = yield from _Conversion(file, find, [file.size]).column(datatype, rows)
     if isinstance(element, Fixed):
         joined = b"".join(column) if isinstance(column, list) else column.tobytes()
         return np.ndarray(shape, element.dtype, joined)  # an array type adds its dimensions
     return VlenArray.of(column if isinstance(column, list) else map(bytes, column), shape)
 
 
-def check_readable(stored: FileType) -> None:
+def check_readable(datatype: FileType) -> None:
     """Raise `Unsupported` for a type whose elements hsparse has not."""
-    if "bits" in stored.item or stored.item["class"] == "H5T_COMPLEX":
-        raise Unsupported(f"Elements of type {stored.item} cannot be read.")
-    for part in stored.parts:
+    if "bits" in datatype.item or datatype.item["class"] == "H5T_COMPLEX":
+        raise Unsupported(f"Elements of type {datatype.item} cannot be read.")
+    for part in datatype.parts:
         check_readable(part)
 
 
@@ -91,41 +91,41 @@ class _Conversion(NamedTuple):
     find: FindObject
     left: list[int]
 
-    def column(self, stored: FileType, rows: Bytes) -> Reads[PartColumn]:
-        item = stored.item
+    def column(self, datatype: FileType, rows: Bytes) -> Reads[PartColumn]:
+        item = datatype.item
         kind = item["class"]
-        if is_byte_identical(stored):
+        if is_byte_identical(datatype):
             return rows
         if kind == "H5T_COMPOUND":
-            return (yield from self._compound(stored, rows))
+            return (yield from self._compound(datatype, rows))
         if kind == "H5T_ARRAY":
-            return (yield from self._array(stored, rows))
+            return (yield from self._array(datatype, rows))
         if kind == "H5T_VLEN" or item.get("length") == "H5T_VARIABLE":
-            return (yield from self._sequences(stored, rows))
+            return (yield from self._sequences(datatype, rows))
         if item["base"] == OBJECT_REFERENCE:
             return self._references(rows)
         return (yield from self._regions(rows))
 
-    def _compound(self, stored: FileType, rows: Bytes) -> Reads[PartColumn]:
+    def _compound(self, datatype: FileType, rows: Bytes) -> Reads[PartColumn]:
         columns = yield from concurrently(
             self.column(part, rows[:, offset : offset + part.size])
-            for part, offset in zip(stored.parts, stored.offsets, strict=True)
+            for part, offset in zip(datatype.parts, datatype.offsets, strict=True)
         )
         return _side_by_side(columns)
 
-    def _array(self, stored: FileType, rows: Bytes) -> Reads[PartColumn]:
-        (base,) = stored.parts
-        count = prod(dims_of_array(stored.item))
+    def _array(self, datatype: FileType, rows: Bytes) -> Reads[PartColumn]:
+        (base,) = datatype.parts
+        count = prod(dims_of_array(datatype.item))
         flat = np.ascontiguousarray(rows).reshape(len(rows) * count, base.size)
         column = yield from self.column(base, flat)
         if isinstance(column, list):
             return [b"".join(column[at : at + count]) for at in range(0, len(column), count)]
         return column.reshape(len(rows), count * column.shape[1])
 
-    def _sequences(self, stored: FileType, rows: Bytes) -> Reads[PartColumn]:
+    def _sequences(self, datatype: FileType, rows: Bytes) -> Reads[PartColumn]:
         self._check_size(rows, 8 + self.file.widths.address)
         counts = _numbers(rows[:, :4]).tolist()
-        size = stored.parts[0].size if stored.parts else 1
+        size = datatype.parts[0].size if datatype.parts else 1
         found = yield from self._objects(
             rows[:, 4 : 8 + self.file.widths.address], [count > 0 for count in counts]
         )
@@ -137,10 +137,10 @@ class _Conversion(NamedTuple):
                     f"{count} elements of {size} need more."
                 )
             pieces.append(data[: count * size])
-        if not stored.parts:  # text, which ends at a zero
+        if not datatype.parts:  # text, which ends at a zero
             return [_length_prefixed(bytes(piece).partition(b"\0")[0]) for piece in pieces]
         flat = np.frombuffer(b"".join(pieces), np.uint8).reshape(sum(counts), size)
-        column = yield from self.column(stored.parts[0], flat)
+        column = yield from self.column(datatype.parts[0], flat)
         result, at = [], 0
         for count in counts:
             part = column[at : at + count]

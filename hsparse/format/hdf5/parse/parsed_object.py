@@ -1,7 +1,7 @@
-"""An object of a file: what its header, and what the header leads to, say of it.
+"""Groups, datasets and committed datatypes of a file, with their links and attributes.
 
-Which messages make a group, a dataset or a committed datatype: H5.format.html, IV.A.2; in doubt, libhdf5's
-`H5O_obj_class`.
+Which messages make an object a group, a dataset or a committed datatype: H5.format.html, IV.A.2; where that is
+unclear, libhdf5's `H5O_obj_class`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ParsedAttribute:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDataset:
-    """What a dataset is made of; `external` has its data where that is in other files.
+    """The properties of a dataset; `external` are the files that hold its data, if others do.
 
     Filters of structured chunks are not in `pipeline`, but in the object's header as they are.
     """
@@ -102,8 +102,7 @@ class ParsedObject:
     """A group with its links, a dataset, or a committed datatype; with its attributes.
 
     Links and attributes are in the order of their creation where that is tracked, or of their names.
-    `references` is the number of hard links, `modified` is in seconds since 1970. `header` has all messages, those
-    too that are not told otherwise.
+    `references` is the number of hard links, `modified` is in seconds since 1970. `header` has all messages.
     """
 
     header: ObjectHeader
@@ -131,26 +130,26 @@ Named = TypeVar("Named", bound=_Ordered)
 def parse_object(file: Hdf5File, address: int) -> Reads[ParsedObject]:
     """Read the object whose header is at `address`; raises `Corrupt` and `Unsupported`.
 
-    All of a group's links are read, and none is followed: links may lead round in circles.
+    All of a group's links are read, and none is followed: links may form cycles.
     """
     header = yield from read_object_header(file, address)
     parts = _Parts(file, header)
     attributes = yield from _read_attributes(parts)
     kind = _kind(parts)
     links: tuple[LinkMessage, ...] = ()
-    dataset, stored = None, None
+    dataset, datatype = None, None
     if kind == ObjectKind.GROUP:
         links = yield from _read_links(parts)
     elif kind == ObjectKind.DATASET:
         dataset = yield from _read_dataset(parts)
     else:
-        stored, _ = yield from parts.read(MessageType.DATATYPE, decode_datatype)
+        datatype, _ = yield from parts.read(MessageType.DATATYPE, decode_datatype)
     references = parts.one(MessageType.REFERENCE_COUNT, decode_reference_count) or header.references or 1
     comment = parts.one(
         MessageType.COMMENT, lambda reader: decode_name(bytes(reader.data).partition(b"\0")[0])
     )
     modified = _modified(parts)
-    return ParsedObject(header, kind, attributes, links, dataset, stored, references, modified, comment)
+    return ParsedObject(header, kind, attributes, links, dataset, datatype, references, modified, comment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +176,7 @@ class _Parts:
         return None
 
     def read(self, kind: int, decode: Callable[[Reader], Found]) -> Reads[tuple[Found, int | None]]:
-        """Decode the first message of a type, and say at which address it stands if it is another object's."""
+        """Decode the first message of a type; return it and, if another object's header has it, that address."""
         message = self.all(kind)[0]
         if not message.shared:
             return decode(self.reader(message)), None
@@ -186,7 +185,7 @@ class _Parts:
         return found, where if isinstance(where, int) else None
 
     def maybe(self, kind: int, decode: Callable[[Reader], Found]) -> Reads[Found | None]:
-        """Decode the first message of a type wherever it stands, None where there is none."""
+        """Decode the first message of a type, shared or not, None where there is none."""
         if not self.has(kind):
             return None
         return (yield from self.read(kind, decode))[0]
@@ -195,7 +194,7 @@ class _Parts:
 def _read_elsewhere(
     file: Hdf5File, where: SharedLocation, kind: int, decode: Callable[[Reader], Found]
 ) -> Reads[Found]:
-    """Decode a message that another object has for others, or the heap of shared messages."""
+    """Decode a shared message."""
     if not isinstance(where, int):
         (data,) = yield from read_shared_messages(file, kind, [memoryview(where.id)])
         return decode(data)
@@ -266,10 +265,10 @@ def _read_attributes(parts: _Parts) -> Reads[tuple[ParsedAttribute, ...]]:
         lambda reader: decode_shape(reader, widths.length),
     )
     attributes = []
-    for (one, order), stored, shape in zip(found, types, shapes, strict=True):
+    for (one, order), datatype, shape in zip(found, types, shapes, strict=True):
         committed = one.type if isinstance(one.type, int) else None
         attributes.append(
-            ParsedAttribute(one.name, stored, shape, one.value(stored, shape), committed, order)
+            ParsedAttribute(one.name, datatype, shape, one.value(datatype, shape), committed, order)
         )
     return _in_order(attributes, parts)
 
@@ -277,7 +276,7 @@ def _read_attributes(parts: _Parts) -> Reads[tuple[ParsedAttribute, ...]]:
 def _all_elsewhere(
     parts: _Parts, kind: int, found: Sequence[Found | SharedLocation], decode: Callable[[Reader], Found]
 ) -> Reads[list[Found]]:
-    """Return messages that are at hand or not, those elsewhere read once each."""
+    """Return messages, the shared ones among them read once each."""
     places = list({one for one in found if isinstance(one, int | SharedHeapId)})
     read = yield from concurrently(_read_elsewhere(parts.file, where, kind, decode) for where in places)
     by_place = dict(zip(places, read, strict=True))
@@ -297,7 +296,7 @@ def _in_order(found: Iterable[Named], parts: _Parts) -> tuple[Named, ...]:
 
 def _read_dataset(parts: _Parts) -> Reads[ParsedDataset]:
     widths, file = parts.file.widths, parts.file
-    stored, committed = yield from parts.read(MessageType.DATATYPE, decode_datatype)
+    datatype, committed = yield from parts.read(MessageType.DATATYPE, decode_datatype)
     shape, _ = yield from parts.read(
         MessageType.DATASPACE, lambda reader: decode_shape(reader, widths.length)
     )
@@ -317,5 +316,5 @@ def _read_dataset(parts: _Parts) -> Reads[ParsedDataset]:
             file, parts.reader(parts.all(MessageType.EXTERNAL_FILES)[0])
         )
     return ParsedDataset(
-        stored, shape, layout, fill or old_fill or FillValue(), pipeline or (), external, committed
+        datatype, shape, layout, fill or old_fill or FillValue(), pipeline or (), external, committed
     )

@@ -1,4 +1,4 @@
-"""A dataset's part of a planned file: its header, the index of its chunks, and where their bytes will be."""
+"""The plan of a dataset: its header, the index of its chunks, and the regions for their bytes."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from hsparse.model.layout import CHUNKED, layout_json
 from hsparse.model.vlen_array import VlenArray
 
 MOST_INDEX = 64 * 1024 * 1024
-"""The longest chunk index of a file, in bytes: it is made in one piece."""
+"""The longest chunk index of a file, in bytes: it is encoded in one piece."""
 MOST_UNWRITTEN, MOST_UNWRITTEN_BYTES = 65_536, 2**30
-"""The most chunks that are made of nothing for a dataset, and their bytes."""
+"""The most unwritten chunks that are generated for a dataset, and their bytes."""
 BOOLEAN = {
     "class": "H5T_ENUM",
     "base": {"class": "H5T_INTEGER", "base": "H5T_STD_I8LE"},
@@ -55,7 +55,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DatasetPlan:
-    """What a dataset adds to a file: the object, and pieces behind all headers; of `region` others bring the bytes."""
+    """What a dataset adds to a file: the object, pieces behind all headers, and the `region` of its chunks."""
 
     planned: PlannedDataset
     pieces: tuple[FilePiece, ...] = ()
@@ -63,14 +63,14 @@ class DatasetPlan:
 
 
 def chunk_form(spec: ChunkSpec, file: FileForm, *, foreign: bool = False) -> ChunkForm:
-    """Say what a dataset's chunks are in a file; `foreign` as in `PlannedChunks`."""
+    """Return the form of a dataset's chunks in a file; `foreign` as in `PlannedChunks`."""
     if spec.sparse:
         if file.layout is FileLayout.STOCK:
             return ChunkForm.TRANSCODED
         return ChunkForm.TRANSCODED_SECTIONS if needs_transcoding(spec, file.revision) else ChunkForm.STORED
-    made = foreign or spec.structured or has_addresses(file_type(spec.datatype.item))
-    made = made or (not spec.dims and bool(spec.filters[0]))
-    return ChunkForm.TRANSCODED if made else ChunkForm.STORED
+    transcoded = foreign or spec.structured or has_addresses(file_type(spec.datatype.item))
+    transcoded = transcoded or (not spec.dims and bool(spec.filters[0]))
+    return ChunkForm.TRANSCODED if transcoded else ChunkForm.STORED
 
 
 def plan_dataset(
@@ -89,16 +89,16 @@ def plan_dataset(
     `Unsupported` and `TooLarge` name what a file cannot have, and what to do.
     """
     spec = chunk_spec(record) if chunks.linked is None else chunks.linked.spec
-    stored = file_type(spec.datatype.item)
+    datatype = file_type(spec.datatype.item)
     form = chunk_form(spec, file, foreign=chunks.foreign)
     form = form if chunks.linked is None else ChunkForm.LINKED
     if spec.sparse:
         chunks = chunks.take(chunks.defined > 0)
-    fill, places = _fill(spec, stored, heap, key_of)
+    fill, places = _fill(spec, datatype, heap, key_of)
     key: Key = record["id"]
     planned = PlannedDataset(
         key,
-        stored,
+        datatype,
         shape_json(record["shape"]),
         Addressed(b""),
         fill,
@@ -111,7 +111,7 @@ def plan_dataset(
     if spec.sparse and file.layout is FileLayout.STRUCTURED:
         return _structured(planned, record, region)
     if form is ChunkForm.STORED and not spec.filters[0]:
-        _check_sizes(spec, chunks, stored)
+        _check_sizes(spec, chunks, datatype)
     region = ChunkRegion.of(region.key, spec, form, _completed(record, spec, chunks, key_of))
     if _is_contiguous(record, spec, form) if chunks.linked is None else chunks.linked.contiguous:
         return _contiguous(planned, record, region)
@@ -134,7 +134,7 @@ def plan_defined_set(values: PlannedDataset, record: Json, chunks: PlannedChunks
 
 
 def check_transcoded(spec: ChunkSpec, file: FileForm, most: int) -> None:
-    """Raise `TooLarge` where a chunk that is made of a stored one would have more than `most` bytes."""
+    """Raise `TooLarge` where a transcoded chunk would have more than `most` bytes."""
     nbytes = prod(spec.dims) * file_type(spec.datatype.item).size
     if chunk_form(spec, file) is ChunkForm.TRANSCODED and nbytes > most:
         raise TooLarge(
@@ -166,31 +166,31 @@ def _completed(record: Json, spec: ChunkSpec, chunks: PlannedChunks, key_of: Key
     return chunks
 
 
-def _check_sizes(spec: ChunkSpec, chunks: PlannedChunks, stored: FileType) -> None:
+def _check_sizes(spec: ChunkSpec, chunks: PlannedChunks, datatype: FileType) -> None:
     """Raise `Corrupt` where an unfiltered chunk has not the size of its elements."""
-    wrong = np.flatnonzero(chunks.size != prod(spec.dims) * stored.size)
+    wrong = np.flatnonzero(chunks.size != prod(spec.dims) * datatype.size)
     if len(wrong):
         raise Corrupt(
             f"The chunk {chunk_name(chunks.scaled[wrong[0]].tolist())} of {spec.dataset} has {chunks.size[wrong[0]]} "
-            f"bytes, not {prod(spec.dims) * stored.size}."
+            f"bytes, not {prod(spec.dims) * datatype.size}."
         )
 
 
 def _fill(
-    spec: ChunkSpec, stored: FileType, heap: GlobalHeapPlan, key_of: KeyOf
+    spec: ChunkSpec, datatype: FileType, heap: GlobalHeapPlan, key_of: KeyOf
 ) -> tuple[FillValue, tuple[tuple[int, Key], ...]]:
     """Return the fill value, and the places of addresses in it."""
     if not spec.fill:
         return ZERO_FILL, ()
     if spec.datatype.is_vlen:
-        found = plan_elements(stored, VlenArray.of([spec.fill]), heap, key_of)
+        found = plan_elements(datatype, VlenArray.of([spec.fill]), heap, key_of)
     else:
-        found = plan_elements(stored, np.frombuffer(spec.fill, np.uint8), heap, key_of)
+        found = plan_elements(datatype, np.frombuffer(spec.fill, np.uint8), heap, key_of)
     return FillValue(found.data), found.places
 
 
 def _is_contiguous(record: Json, spec: ChunkSpec, form: ChunkForm) -> bool:
-    """Say whether all elements are in one place: they are one chunk, unfiltered, and nobody asked for chunks."""
+    """Say whether the layout is contiguous: one unfiltered chunk, and the dataset was not created chunked."""
     dims = dims_of(record["shape"]) or ()
     if not dims:
         return True
@@ -276,7 +276,7 @@ def _planned_index(layout: IndexLayout, region: ChunkRegion) -> IndexPlan:
 
 def _make_index(index: IndexPlan, region: ChunkRegion, size: Any, key: Key, address_of: AddressOf) -> bytes:
     addresses = region.starts[:-1] + np.uint64(address_of(region.key))
-    # What was never written went through no filter.
+    # Unwritten chunks are not filtered.
     skipped = (1 << len(region.spec.filters[0])) - 1 if index.layout.filtered else 0
     linked = region.chunks.linked
     mask = np.where(region.chunks.stored, 0 if linked is None else linked.mask, skipped).astype(np.uint32)

@@ -1,7 +1,7 @@
-"""A domain as an HDF5 file: planned from its records and the chunks that are stored, read from nothing else.
+"""The plan of a domain's HDF5 file, from records and the list of stored chunks alone.
 
-Headers, links and attributes come first, then heaps and chunk indexes, then the chunks of one dataset after the
-other.
+Headers, links and attributes come first, then heaps and chunk indexes, then the chunks of one dataset after
+another.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ Records = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainPlan:
-    """A file, and by the keys of its pieces the regions whose bytes are made of stored chunks, and columns of matrices.
+    """The plan of a file; `regions` (of chunks) and `columns` (of matrices) have the pieces that chunks give bytes to.
 
-    `ids` are those of the objects in it.
+    Both are by the key of the piece. `ids` are those of the objects in the file.
     """
 
     file: FilePlan
@@ -70,10 +70,10 @@ class DomainPlan:
     @property
     def nbytes(self) -> int:
         """The memory that the plan takes, roughly."""
-        made = sum(400 + piece.size for piece in self.file.pieces if piece.make is not None)
+        planned = sum(400 + piece.size for piece in self.file.pieces if piece.make is not None)
         bands = {id(column.bands): column.bands.nbytes for column in self.columns.values()}
         regions = sum(400 + region.nbytes for region in self.regions.values())
-        return made + regions + sum(400 + nbytes for nbytes in bands.values())
+        return planned + regions + sum(400 + nbytes for nbytes in bands.values())
 
 
 def known_key(name: str, ids: frozenset[str]) -> Key | None:
@@ -90,14 +90,14 @@ def plan_domain(
 ) -> DomainPlan:
     """Plan the file of a domain; `records` are of all objects that its root group leads to, by id.
 
-    `chunks` are those of each dataset that can have elements, with the sizes that they take in the file. Raises what
-    says that something cannot be in a file (`Unsupported`, `TooLarge`, `BadRequest`), and where.
+    `chunks` are those of each dataset that can have elements, with the sizes that they take in the file. Raises
+    `Unsupported`, `TooLarge` or `BadRequest`, naming the object, for what cannot be in a file.
     """
     return _Planning(records, form).plan(root, chunks)
 
 
 class _Planning:
-    """One planning: the heap that its objects share, and what they add to the file."""
+    """The state of one planning: the global heap that all objects share, and what they add to the file."""
 
     def __init__(self, records: Records, form: FileForm) -> None:
         self._records = records
@@ -124,7 +124,7 @@ class _Planning:
         return DomainPlan(file, self._regions, self._ids, self._columns)
 
     def _ordered_pieces(self) -> Iterator[FilePiece]:
-        """Yield what can be made of the plan, then chunks."""
+        """Yield the pieces whose bytes the plan has, then those of chunks."""
         yield from (piece for piece in self._pieces if piece.make is not None)
         yield from (piece for piece in self._pieces if piece.make is None)
 
@@ -138,8 +138,8 @@ class _Planning:
         if kind == "groups":
             self._objects.append(PlannedGroup(id, self._links(record), attributes, ordered))
         elif kind == "datatypes":
-            stored = file_type(parse_type(record["type"]).item)
-            self._objects.append(PlannedDatatype(id, stored, attributes, ordered))
+            datatype = file_type(parse_type(record["type"]).item)
+            self._objects.append(PlannedDatatype(id, datatype, attributes, ordered))
         elif chunks is None:
             self._objects.append(self._empty(record, attributes))
         else:
@@ -190,7 +190,7 @@ class _Planning:
         )
 
     def _links(self, group: Json) -> list[PlannedLink]:
-        """Return a group's links, those to objects that are not there any more left out."""
+        """Return a group's links, without those to deleted objects."""
         found = []
         links = group.get("links") or {}
         for title in _in_order(links):
@@ -221,14 +221,13 @@ class _Planning:
             self._form.matrices is not None and self._form.matrices.fits(record)
         )
 
-    def _attribute(self, name: str, stored: Json) -> PlannedAttribute:
-        datatype = parse_type(stored["type"])
-        kind = file_type(datatype.item)
-        committed = self._committed(stored["type"])
-        if dims_of(stored["shape"]) is None:
-            return PlannedAttribute(name, kind, stored["shape"], Addressed(b""), committed)
-        data = plan_elements(kind, attribute_values(stored), self._heap, self._key_of)
-        return PlannedAttribute(name, kind, shape_json(stored["shape"]), data, committed)
+    def _attribute(self, name: str, attribute: Json) -> PlannedAttribute:
+        kind = file_type(parse_type(attribute["type"]).item)
+        committed = self._committed(attribute["type"])
+        if dims_of(attribute["shape"]) is None:
+            return PlannedAttribute(name, kind, attribute["shape"], Addressed(b""), committed)
+        data = plan_elements(kind, attribute_values(attribute), self._heap, self._key_of)
+        return PlannedAttribute(name, kind, shape_json(attribute["shape"]), data, committed)
 
     def _committed(self, item: Any) -> Key | None:
         """Return the committed type that an item is of, where that is in the file."""
@@ -239,7 +238,7 @@ class _Planning:
         return known_key(name, self._ids)
 
     def _defined_sets(self) -> dict[str, dict[str, str]]:
-        """Return, for each group, the names of defined sets and whose they are: beside the first link to each."""
+        """Return the defined sets of each group, by name: each is beside the first link to its dataset."""
         found: dict[str, dict[str, str]] = {}
         seen: set[str] = set()
         for id in sorted(self._ids):
@@ -256,7 +255,7 @@ class _Planning:
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
-    """Return a name that is not taken: with as many underscores behind it as that needs."""
+    """Return `name`, with underscores appended until it is not taken."""
     while name in taken:
         name += "_"
     return name

@@ -1,7 +1,4 @@
-"""The two layouts of a domain's file: for any HDF5 library, or with structured chunks as they are.
-
-How a domain is written as a file: in which layout, and what that layout leaves open.
-"""
+"""The form in which a domain becomes a file: its layout, and the options of that layout."""
 
 from __future__ import annotations
 

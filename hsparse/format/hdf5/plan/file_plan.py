@@ -1,6 +1,7 @@
-"""A file laid out before it is made: pieces with their sizes and addresses, whose bytes come when asked for.
+"""A file that is laid out before it has bytes: pieces with sizes and addresses.
 
-So a file can be served by ranges and never be stored, and its data can come from somewhere else.
+The bytes of a piece are generated on request, so that a file can be served by ranges without being stored, and its
+data can come from elsewhere.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ALIGNMENT = 8
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """`size` bytes of a file; `make` returns them, or is None where others bring them: a dataset's data."""
+    """`size` bytes of a file; `make` returns them, or is None for a dataset's data, which the caller provides."""
 
     key: Key
     size: int
@@ -58,7 +59,7 @@ class FilePlan:
             number += 1
 
     def bytes_of(self, piece: FilePiece) -> bytes:
-        """Return a piece's bytes; `BadRequest` where others bring them."""
+        """Return a piece's bytes; `BadRequest` where the caller provides them."""
         if piece.make is None:
             raise BadRequest(f"The bytes of {piece.key!r} are not in the plan.")
         data = piece.make(self.address_of)

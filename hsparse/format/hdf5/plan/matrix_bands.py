@@ -1,7 +1,4 @@
-"""The elements of a matrix in row-major or column-major order, found by bands of its chunks.
-
-A band of a matrix: its elements in order, made of the chunks that it has.
-"""
+"""The elements of a sparse matrix in row-major or column-major order, sorted one band of chunks at a time."""
 
 from __future__ import annotations
 
@@ -25,15 +22,15 @@ MOST_LINES = 2**32
 
 
 class MatrixPart(Enum):
-    """What one dataset of a matrix has."""
+    """The content of one dataset of a matrix."""
 
     VALUES = "values"
     ALONG = "along"
-    """The coordinate that elements are in the order of first: their lines."""
+    """The coordinate by which elements are sorted first: their lines."""
     ACROSS = "across"
     """The other coordinate."""
     POINTERS = "pointers"
-    """How many elements are before each line, and at the end all of them."""
+    """The number of elements before each line, and at the end their total."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -42,8 +39,8 @@ class MatrixBands:
 
     A line is a row, of `axis` 1 a column. `chunks` are in the order of bands, and in one of the other dimension.
     `lines: (b,) uint64` is the first line of each band, `rows: (b + 1,) intp` its first chunk, and
-    `starts: (b + 1,) uint64` the number of elements before it; `weights: (b,) uint64` is the memory that it takes while
-    it is made, in bytes. Bands in which nothing is defined are left out.
+    `starts: (b + 1,) uint64` the number of elements before it; `weights: (b,) uint64` is the memory that sorting it
+    takes, in bytes. Bands in which nothing is defined are left out.
     """
 
     spec: ChunkSpec
@@ -64,8 +61,8 @@ class MatrixBands:
         before = np.concatenate((np.zeros(1, np.uint64), np.cumsum(chunks.defined, dtype=np.uint64)))
         lines, starts = found * np.uint64(spec.dims[axis]), before[rows]
         none = np.zeros(0, np.uint64)
-        made = cls(spec, shape, axis, chunks, lines, rows, starts, none)
-        return replace(made, weights=_weights(made))
+        bands = cls(spec, shape, axis, chunks, lines, rows, starts, none)
+        return replace(bands, weights=_weights(bands))
 
     @property
     def count(self) -> int:
@@ -104,18 +101,18 @@ class MatrixBands:
         return range(begin, int(np.searchsorted(self.starts, np.uint64(last))))
 
     def memory(self, part: MatrixPart, first: int, last: int, page: int) -> int:
-        """Return the memory that reading these entries takes, where bands of up to `page` bytes are made at once."""
+        """Return the memory that reading these entries takes, where bands of up to `page` bytes are sorted at once."""
         found = self.bands_of(part, first, last)
         weights = self.weights[found.start : found.stop]
         return max(int(weights.max(initial=0)), min(page, int(weights.sum())))
 
 
 def _weights(bands: MatrixBands) -> Uint64Column:
-    """Return the memory that each band takes while it is made, in bytes."""
+    """Return the memory that sorting each band takes, in bytes."""
     if not len(bands.lines):
         return np.zeros(0, np.uint64)
     size, index = bands.spec.dtype.itemsize, bands.index.itemsize
-    # Its lines, their order, and the other two columns twice: as chunks have them, and in order.
+    # Its lines, their order, and the other two columns twice: unsorted and sorted.
     kept = (bands.starts[1:] - bands.starts[:-1]) * np.uint64(4 + 8 + 2 * (size + index))
     stored = np.add.reduceat(bands.chunks.size, bands.rows[:-1])
     largest = np.maximum.reduceat(bands.chunks.defined, bands.rows[:-1])
@@ -190,7 +187,7 @@ class SortedBand:
 
 
 class BandSorter:
-    """One band on its way: `add` is given the stored bytes of all its chunks, in their order."""
+    """Sorts the elements of one band: `add` takes the stored bytes of its chunks, in their order."""
 
     def __init__(self, bands: MatrixBands, band: int) -> None:
         self._bands = bands
@@ -239,7 +236,7 @@ class BandSorter:
 
 
 def encode_entries(
-    bands: MatrixBands, band: int, made: SortedBand, part: MatrixPart, first: int, last: int
+    bands: MatrixBands, band: int, band_elements: SortedBand, part: MatrixPart, first: int, last: int
 ) -> Buffer:
     """Return the entries of values or indices from `first` to before `last`, as a file has them.
 
@@ -248,10 +245,10 @@ def encode_entries(
     begin = int(bands.starts[band])
     inside = slice(max(0, first - begin), max(0, last - begin))
     if part is MatrixPart.VALUES:
-        return byte_view(made.values[inside])
+        return byte_view(band_elements.values[inside])
     if part is MatrixPart.ACROSS:
-        return byte_view(made.across[inside])
-    along = made.lines[inside].astype(bands.index) + bands.index.type(int(bands.lines[band]))
+        return byte_view(band_elements.across[inside])
+    along = band_elements.lines[inside].astype(bands.index) + bands.index.type(int(bands.lines[band]))
     return byte_view(along)
 
 
@@ -267,11 +264,11 @@ def known_pointers(bands: MatrixBands, first: int, last: int) -> NDArray[np.int6
 
 
 def add_pointers(
-    bands: MatrixBands, band: int, made: SortedBand, pointers: NDArray[np.int64], first: int
+    bands: MatrixBands, band: int, band_elements: SortedBand, pointers: NDArray[np.int64], first: int
 ) -> None:
     """Add a band's elements to `pointers`, which are those from `first` on, of lines in it."""
     begin, step = int(bands.lines[band]), bands.spec.dims[bands.axis]
     low, high = max(first, begin + 1), min(first + len(pointers), begin + step)
     if low < high:
-        lines = np.arange(low - begin, high - begin, dtype=made.lines.dtype)
-        pointers[low - first : high - first] += np.searchsorted(made.lines, lines)
+        lines = np.arange(low - begin, high - begin, dtype=band_elements.lines.dtype)
+        pointers[low - first : high - first] += np.searchsorted(band_elements.lines, lines)

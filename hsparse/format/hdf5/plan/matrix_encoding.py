@@ -1,4 +1,4 @@
-"""The forms in which sparse matrices are groups of a file: AnnData's and Binsparse's.
+"""The encodings of sparse matrices as groups: AnnData's and Binsparse's.
 
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html, https://graphblas.org/binsparse-specification
 """

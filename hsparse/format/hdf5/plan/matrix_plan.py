@@ -1,4 +1,4 @@
-"""A sparse dataset's part of a planned file where it is a group with the matrix's arrays."""
+"""The plan of a sparse dataset that becomes a group with the arrays of a matrix."""
 
 from __future__ import annotations
 
@@ -108,17 +108,17 @@ def plan_matrix(
 
 def _array(
     key: Key,
-    stored: FileType,
+    datatype: FileType,
     count: int,
     place: Key,
     fill: FillValue = ZERO_FILL,
     committed: Key | None = None,
 ) -> PlannedDataset:
     """Return a dataset of `count` elements in one piece at `place`."""
-    size = count * stored.size
+    size = count * datatype.size
     shape = {"class": "H5S_SIMPLE", "dims": [count]}
     layout = plan_layout(ContiguousLayout(None, size), place if size else None)
-    return PlannedDataset(key, stored, shape, layout, fill, committed=committed)
+    return PlannedDataset(key, datatype, shape, layout, fill, committed=committed)
 
 
 def _names(encoding: MatrixEncoding) -> dict[MatrixPart, str]:

@@ -1,7 +1,4 @@
-"""The chunks that a planned file has of a dataset: where they are in the dataset, and of which state.
-
-The part of a planned file where the chunks of one dataset are, one after the other.
-"""
+"""The chunks of a dataset in a planned file: which there are, their form, and their offsets."""
 
 from __future__ import annotations
 
@@ -147,22 +144,22 @@ class PlannedChunks:
 
 
 TRANSCODING_MEMORY = 8
-"""Bytes that converting a chunk takes, for each byte of its unfiltered sections: elements are objects meanwhile."""
+"""Bytes of memory to transcode a byte of unfiltered sections: elements are objects meanwhile."""
 
 
 class ChunkForm(Enum):
-    """What a chunk's bytes in the file are."""
+    """The form of a chunk's bytes in a file."""
 
     STORED = "stored"
     """Its stored bytes."""
     LINKED = "linked"
     """Bytes of the file that the dataset is linked to."""
     TRANSCODED_SECTIONS = "transcoded-sections"
-    """Its sections, with elements as files of the revision have them; `chunks.sections` are the file's."""
+    """Its sections transcoded to the revision of the file; `chunks.sections` are the file's."""
     TRANSCODED = "transcoded"
-    """Its elements as a file has them, unfiltered, and the heap collections they refer to."""
+    """Its elements transcoded to those of a file, unfiltered, and the heap collections that they refer to."""
     DEFINED = "defined"
-    """A boolean an element: is it defined?"""
+    """A boolean for each element: whether it is defined."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,9 +185,9 @@ class ChunkRegion:
         chunks: PlannedChunks,
         revision: FormatRevision = NEWEST_REVISION,
     ) -> ChunkRegion:
-        """Lay out chunks, those that are made each at a multiple of 8 bytes, those that are stored end to end.
+        """Lay out chunks: stored ones end to end, all others at multiples of 8 bytes.
 
-        So a file that is put together of stored chunks needs nothing between them.
+        So a file that is assembled from stored chunks needs no bytes between them.
         """
         gap = np.uint64(1 if form is ChunkForm.STORED else ALIGNMENT)
         ends = np.cumsum(chunks.size + -chunks.size % gap, dtype=np.uint64)
@@ -206,7 +203,7 @@ class ChunkRegion:
         return self.starts.nbytes + self.chunks.nbytes
 
     def weights(self, rows: range) -> Uint64Column:
-        """Return the bytes that making or checking each chunk takes, roughly, but for what is read of it."""
+        """Return roughly the memory that transcoding or checking each chunk takes, without its stored bytes."""
         sizes = self.chunks.size[rows.start : rows.stop]
         if self.form in (ChunkForm.TRANSCODED_SECTIONS, ChunkForm.DEFINED):
             found = self.chunks.sections[rows.start : rows.stop, :, UNFILTERED].sum(1, dtype=np.uint64)

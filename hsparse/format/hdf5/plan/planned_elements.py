@@ -1,7 +1,7 @@
-"""Elements as hsparse has them, to elements of a file that is planned.
+"""Elements of hsparse, converted to elements of a planned file.
 
-The way back from `hsparse.format.hdf5.parse.parsed_elements`: gaps are filled with zeros, parts of variable length go to
-a global heap, and references become addresses.
+The inverse of `hsparse.format.hdf5.parse.parsed_elements`: gaps are filled with zeros, variable-length parts go to a
+global heap, and references become addresses.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ REFERENCE = 48
 COUNT = 4
 
 
-def plan_elements(stored: FileType, values: Values, heap: GlobalHeapPlan, key_of: KeyOf) -> Addressed:
+def plan_elements(datatype: FileType, values: Values, heap: GlobalHeapPlan, key_of: KeyOf) -> Addressed:
     """Return the elements' bytes in a file, of `values` of the type `stored.item`.
 
     Raises `Unsupported` for a type that hsparse has not and a reference to a region that cannot be written.
     """
     data = values.heap.data if isinstance(values, VlenArray) else byte_view(values)
-    if is_byte_identical(stored):
+    if is_byte_identical(datatype):
         return Addressed(bytes(data))
-    count = values.size if isinstance(values, VlenArray) else len(data) // element_of(stored.item).min_size
+    count = values.size if isinstance(values, VlenArray) else len(data) // element_of(datatype.item).min_size
     writing = _Writing(heap, key_of, data)
-    result = bytearray(count * stored.size)
+    result = bytearray(count * datatype.size)
     for number in range(count):
-        writing.put(stored, result, number * stored.size)
+        writing.put(datatype, result, number * datatype.size)
     return Addressed(bytes(result), tuple(writing.places))
 
 
@@ -67,23 +67,23 @@ class _Writing:
     places: list[tuple[int, Key]] = field(default_factory=list)
     known: dict[int, bool] = field(default_factory=dict)
 
-    def is_byte_identical(self, stored: FileType) -> bool:
-        found = self.known.get(id(stored))
+    def is_byte_identical(self, datatype: FileType) -> bool:
+        found = self.known.get(id(datatype))
         if found is None:
-            found = self.known[id(stored)] = is_byte_identical(stored)
+            found = self.known[id(datatype)] = is_byte_identical(datatype)
         return found
 
-    def put(self, stored: FileType, out: bytearray, place: int) -> None:
+    def put(self, datatype: FileType, out: bytearray, place: int) -> None:
         """Write the next part at `place` of `out`."""
-        item = stored.item
+        item = datatype.item
         kind = item["class"]
-        if self.is_byte_identical(stored):
-            out[place : place + stored.size] = self.take(stored.size)
+        if self.is_byte_identical(datatype):
+            out[place : place + datatype.size] = self.take(datatype.size)
         elif kind == "H5T_COMPOUND":
-            for part, offset in zip(stored.parts, stored.offsets, strict=True):
+            for part, offset in zip(datatype.parts, datatype.offsets, strict=True):
                 self.put(part, out, place + offset)
         elif kind == "H5T_ARRAY":
-            (base,) = stored.parts
+            (base,) = datatype.parts
             for number in range(prod(dims_of_array(item))):
                 self.put(base, out, place + number * base.size)
         elif kind == "H5T_REFERENCE" and item["base"] == OBJECT_REFERENCE:
@@ -91,21 +91,21 @@ class _Writing:
             key = self.key_of(name) if name else None
             self.places += [] if key is None else [(place, key)]
         else:
-            self.put_run(stored, out, place)
+            self.put_run(datatype, out, place)
 
-    def put_run(self, stored: FileType, out: bytearray, place: int) -> None:
+    def put_run(self, datatype: FileType, out: bytearray, place: int) -> None:
         """Write the place of a sequence, text or region reference, and what it has to the heap."""
         run = self.take(int.from_bytes(self.take(COUNT), "little"))
-        if stored.item["class"] == "H5T_REFERENCE":
+        if datatype.item["class"] == "H5T_REFERENCE":
             found = self.region(bytes(run))
-        elif not stored.parts:
+        elif not datatype.parts:
             found = Addressed(bytes(run))
         else:
-            found = self.sequence(stored.parts[0], run)
-        if not found.data and (stored.parts or stored.item["class"] == "H5T_REFERENCE"):
+            found = self.sequence(datatype.parts[0], run)
+        if not found.data and (datatype.parts or datatype.item["class"] == "H5T_REFERENCE"):
             return  # text has an object though it is empty: without one it would be no text at all, NULL
-        if stored.item["class"] != "H5T_REFERENCE":
-            size = stored.parts[0].size if stored.parts else 1
+        if datatype.item["class"] != "H5T_REFERENCE":
+            size = datatype.parts[0].size if datatype.parts else 1
             struct.pack_into("<I", out, place, len(found.data) // size)
             place += COUNT
         key, number = self.heap.add(found)

@@ -1,7 +1,7 @@
-"""Groups, datasets and committed datatypes of a file that is planned.
+"""The plans of groups, datasets and committed datatypes.
 
-Up to 8 links or attributes are messages of the object's header, more are in dense storage: what libhdf5 itself
-makes of them (H5.format.html, III.A.2, III.G and IV.A.2), read by HDF5 1.8 and later.
+Up to 8 links or attributes are messages of the object's header, more are in dense storage, as libhdf5 writes them
+(H5.format.html, III.A.2, III.G and IV.A.2). HDF5 1.8 and later read them.
 """
 
 from __future__ import annotations
@@ -23,17 +23,22 @@ from hsparse.format.hdf5.messages.file_type import FileType
 from hsparse.format.hdf5.messages.fill_value_message import ZERO_FILL, FillValue, encode_fill
 from hsparse.format.hdf5.messages.filter_pipeline_message import encode_pipeline
 from hsparse.format.hdf5.messages.group_messages import (
+    ATTRIBUTE_ID_SIZE,
+    ATTRIBUTE_NAMES,
     ATTRIBUTE_ORDER_WIDTH,
+    ATTRIBUTE_ORDERS,
+    DEFAULT_GROUP_INFO,
+    LINK_ID_SIZE,
+    LINK_NAMES,
     LINK_ORDER_WIDTH,
+    LINK_ORDERS,
     DenseStorage,
     ExternalLink,
-    GroupInfo,
     HardLink,
     LinkMessage,
     SoftLink,
     UserDefinedLink,
     encode_dense_storage,
-    encode_group_info,
     encode_link,
 )
 from hsparse.format.hdf5.messages.layout_message import (
@@ -44,14 +49,6 @@ from hsparse.format.hdf5.messages.layout_message import (
 )
 from hsparse.format.hdf5.messages.object_messages import encode_attribute, encode_reference_count
 from hsparse.format.hdf5.object_header import SHARED_FLAG, MessageType
-from hsparse.format.hdf5.parse.link_storage import (
-    ATTRIBUTE_ID_SIZE,
-    ATTRIBUTE_NAMES,
-    ATTRIBUTE_ORDERS,
-    LINK_ID_SIZE,
-    LINK_NAMES,
-    LINK_ORDERS,
-)
 from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
 from hsparse.format.hdf5.plan.planned_structures import (
     MAX_MESSAGE,
@@ -71,7 +68,7 @@ CONSTANT = 1
 
 @dataclass(frozen=True, slots=True)
 class PlannedTarget:
-    """A hard link to a planned object."""
+    """The target of a hard link: a planned object."""
 
     key: Key
 
@@ -109,8 +106,8 @@ class PlannedGroup:
 class PlannedDataset:
     """A dataset; `layout` is a layout message with its addresses (`plan_layout`).
 
-    `fill_places` are those of addresses in the fill value. `messages` are others that it has, as a structured
-    chunk's filters.
+    `fill_places` are those of addresses in the fill value. `messages` are further ones, such as the filters
+    of structured chunks.
     """
 
     key: Key
@@ -213,9 +210,9 @@ def _dataset(one: PlannedDataset) -> Iterator[PlannedMessage]:
     yield from one.messages
 
 
-def _type(stored: FileType, committed: Key | None) -> tuple[Addressed, bool]:
+def _type(datatype: FileType, committed: Key | None) -> tuple[Addressed, bool]:
     if committed is None:
-        return Addressed(encode_datatype(stored)), False
+        return Addressed(encode_datatype(datatype)), False
     return Addressed(encode_shared_location(0), ((2, committed),)), True
 
 
@@ -239,7 +236,7 @@ def _links(group: PlannedGroup, dense: list[FilePiece]) -> Iterator[PlannedMessa
         dense += pieces
         dense += plan_btree_v2((group.key, "links"), LINK_NAMES, _by_hash(records, names))
         dense += plan_btree_v2((group.key, "links"), LINK_ORDERS, orders) if group.ordered else []
-    yield PlannedMessage(MessageType.GROUP_INFO, Addressed(encode_group_info(GroupInfo())), CONSTANT)
+    yield PlannedMessage(MessageType.GROUP_INFO, Addressed(DEFAULT_GROUP_INFO), CONSTANT)
     if compact:
         yield from (PlannedMessage(MessageType.LINK, link) for link in found)
 
@@ -265,7 +262,9 @@ def _attributes(one: PlannedObject, dense: list[FilePiece]) -> Iterator[PlannedM
     found = [_attribute(attribute) for attribute in one.attributes]
     storage = DenseStorage(next_order=len(found) if one.ordered else None, indexed=one.ordered)
     if _is_compact(found):
-        if one.ordered or found:  # without it libhdf5 counts no attributes, though it finds them
+        if (
+            one.ordered or found
+        ):  # without this message libhdf5 finds attributes, but reports their number as 0
             yield PlannedMessage(
                 MessageType.ATTRIBUTE_INFO, Addressed(encode_dense_storage(storage, ATTRIBUTE_ORDER_WIDTH))
             )

@@ -1,17 +1,9 @@
-"""Object headers of version 2 of a file that is planned: one block, whatever is in it.
+"""The plans of object headers, global heaps, fractal heaps and version 2 B-trees.
 
-H5.format.html, IV.A.1.b. HDF5 1.8 and later read it.
-
-Global heap collections of a file that is planned.
-
-H5.format.html, III.E. Objects are put together in collections of about 64 KiB, so that each is made at once; one
-that is larger has a collection of its own.
-
-A fractal heap and version 2 B-trees of a file that is planned, for many links or attributes.
-
-H5.format.html, III.G and III.A.2. The heap is one direct block, as large as all objects need, and a tree is one
-leaf, or a root over leaves beyond 60,000 records: sizes and places are then sums, and libhdf5 finds a name by
-bisecting one block.
+H5.format.html, IV.A.1.b: a header of version 2 is one block. III.E: objects of a global heap are put into
+collections of about 64 KiB, a larger one into a collection of its own. III.G and III.A.2: a fractal heap is one
+direct block for all objects, and a B-tree is one leaf, or beyond 60,000 records a root over leaves, so that sizes
+and offsets are sums.
 """
 
 from __future__ import annotations
@@ -22,12 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from hsparse.errors import TooLarge
-from hsparse.format.checksum import lookup3
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key, address_to
-from hsparse.format.hdf5.btree_v2 import NODE_OVERHEAD as NODE_OVERHEAD
-from hsparse.format.hdf5.file_fields import UNDEFINED, width_of
+from hsparse.format.hdf5.btree_v2 import NODE_OVERHEAD
+from hsparse.format.hdf5.file_fields import UNDEFINED, seal_page, width_of
 from hsparse.format.hdf5.fractal_heap import HUGE, HUGE_RECORD, MANAGED
-from hsparse.format.hdf5.hdf5_file import CHECKSUM_SIZE
 from hsparse.format.hdf5.heaps import MAX_OBJECTS, OBJECT_HEAD, collection_size, encode_global_heap
 from hsparse.format.hdf5.object_header import ATTRIBUTE_INDEX, ATTRIBUTE_ORDER
 from hsparse.format.hdf5.plan.file_plan import FilePiece
@@ -68,7 +58,7 @@ def plan_object_header(
 
 
 def _make_header(content: Addressed, address_of: AddressOf) -> bytes:
-    return with_checksum(content.filled(address_of))
+    return seal_page(content.filled(address_of))
 
 
 FULL = 65_536
@@ -76,7 +66,7 @@ FULL = 65_536
 
 
 class GlobalHeapPlan:
-    """Objects of variable length, in collections; `name` tells one plan's collections from another's."""
+    """Objects of a global heap, in collections; `name` distinguishes the collections of different plans."""
 
     def __init__(self, name: Key = "heap") -> None:
         self._name = name
@@ -163,7 +153,7 @@ def _header(
 ) -> Addressed:
     """Return a heap's header: one block of `size` bytes with `count` objects, and huge ones.
 
-    No space is said to be free: who adds an object then makes another block.
+    It declares no free space, so that an object added later gets another block.
     """
     head = struct.pack("<4sBHHBI", b"FRHP", 0, id_length, 0, 0, MAX_MANAGED)
     tree = address_to((header, HUGE_RECORD) if huge else None)
@@ -201,7 +191,7 @@ def plan_btree_v2(name: Key, kind: int, records: Sequence[Addressed]) -> list[Fi
         return [_tree_header(name, kind, size, node, 0, count, count), leaf]
     width = width_of(MAX_LEAF)
     node = NODE_OVERHEAD + MAX_LEAF * size
-    # between two leaves stands a record of the root
+    # one record of the root lies between two leaves
     shares = [records[at : at + MAX_LEAF] for at in range(0, count, MAX_LEAF + 1)]
     between = [records[at] for at in range(MAX_LEAF, count, MAX_LEAF + 1)]
     if len(between) == len(shares):  # the last one has no leaf behind it
@@ -232,7 +222,7 @@ def _tree_header(name: Key, kind: int, size: int, node: int, depth: int, count: 
 
 
 def _make_checked(content: Addressed, address_of: AddressOf) -> bytes:
-    return with_checksum(content.filled(address_of))
+    return seal_page(content.filled(address_of))
 
 
 def _make_node(content: Addressed, node: int, address_of: AddressOf) -> bytes:
@@ -242,8 +232,3 @@ def _make_node(content: Addressed, node: int, address_of: AddressOf) -> bytes:
 
 def _make_leaf(kind: int, records: Sequence[Addressed], node: int, address_of: AddressOf) -> bytes:
     return _make_node(Addressed.join((Addressed(b"BTLF" + bytes((0, kind))), *records)), node, address_of)
-
-
-def with_checksum(data: bytes) -> bytes:
-    """Return bytes and the checksum of HDF5's metadata behind them."""
-    return data + lookup3(data).to_bytes(CHECKSUM_SIZE, "little")

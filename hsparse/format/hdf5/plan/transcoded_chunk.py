@@ -1,12 +1,12 @@
-"""Chunks of a planned file whose bytes are not those stored: elements as a file has them, made when asked for.
+"""Chunks whose bytes in a planned file differ from those in the store.
 
-Parts of variable length are in heap collections (H5.format.html, III.E) right behind the chunk's elements, so that a
-chunk and all it refers to are made of one stored object, and their size is known once that was read.
+To elements (`transcode_chunk`): all elements of a chunk, unfiltered, as a file has them. Variable-length parts are in
+heap collections (H5.format.html, III.E) right behind the elements, so that one stored object gives the chunk and
+all it refers to, and their size is known once it was read.
 
-Structured chunks whose elements a file has in another form than the store, made when they are asked for.
-
-The store has the heaps of the newest revision, and the names of objects in references; older revisions have another
-heap (`hsparse.format.structured.heap`), and files have addresses. The selection's section is the same everywhere.
+To sections (`transcode_sections`): a structured chunk of another revision, or with references. The store has the
+heaps of the newest revision, and the names of objects in references; older revisions have another heap
+(`hsparse.format.structured.heap`), and files have addresses. The section of the selection stays the same.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, take
 
 CHUNK_HEAP = "collections of a chunk"
-"""The name of a chunk's own heap: no other key begins with it."""
+"""The name of the heap plan of a single chunk: no other key begins with it."""
 
 
 def transcoded_size(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> int:
@@ -57,20 +57,20 @@ def transcode_chunk(
 
 
 def unwritten_size(spec: ChunkSpec, key_of: KeyOf) -> int:
-    """Return the bytes that a chunk takes to which nothing was written."""
+    """Return the bytes that an unwritten chunk takes."""
     return _laid_out_size(*_plan(spec, _unwritten(spec, (0,) * len(spec.dims)), key_of))
 
 
 def transcode_unwritten(
     spec: ChunkSpec, scaled: tuple[int, ...], address: int, address_of: AddressOf, key_of: KeyOf
 ) -> bytes:
-    """Return the elements of a chunk to which nothing was written, and its collections, in a file at `address`."""
+    """Return the elements of an unwritten chunk, and its collections, in a file at `address`."""
     elements, heap = _plan(spec, _unwritten(spec, scaled), key_of)
     return _laid_out(elements, heap, address, address_of)
 
 
 def encode_defined_set(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> bytes:
-    """Return a byte an element of a sparse chunk: 1 where it is defined."""
+    """Return a byte for each element of a sparse chunk: 1 where it is defined."""
     found = np.zeros(prod(spec.dims), np.uint8)
     element = spec.datatype.element
     parts = sections_of(sections)
@@ -113,7 +113,7 @@ def _laid_out(elements: Addressed, heap: GlobalHeapPlan, address: int, address_o
 
 
 def _unwritten(spec: ChunkSpec, scaled: tuple[int, ...]) -> Values:
-    """Return the elements of a chunk to which nothing was written."""
+    """Return the elements of an unwritten chunk."""
     if spec.datatype.is_vlen:
         return take([VlenArray.of([bytes(spec.vlen_fill.heap)])], np.zeros(prod(spec.dims), np.intp))
     return np.ascontiguousarray(np.broadcast_to(spec.fill_of(scaled), spec.dims))
@@ -158,7 +158,7 @@ def _aligned(size: int) -> int:
 
 
 def needs_transcoding(spec: ChunkSpec, revision: FormatRevision) -> bool:
-    """Say whether a sparse dataset's chunks differ from those of a file of this revision."""
+    """Say whether a sparse dataset's sections differ in a file of this revision."""
     if spec.datatype.is_vlen:
         return revision is not NEWEST_REVISION
     return has_references(file_type(spec.datatype.item))
@@ -215,9 +215,9 @@ def _transcode_heap(
     element = spec.datatype.element
     selection, fixed, heap = open_chunk(data, sections_of(sections), METADATA_VL, spec.filters)
     values = decode_elements(fixed, heap, element, NAMES)
-    made = build((selection, *encode_elements(values, element, revision)), METADATA_VL, spec.filters)
-    table = [(one.size, one.unfiltered, one.mask) for one in made.sections]
-    return np.array(table, np.uint64), Addressed(made.data)
+    encoded = build((selection, *encode_elements(values, element, revision)), METADATA_VL, spec.filters)
+    table = [(one.size, one.unfiltered, one.mask) for one in encoded.sections]
+    return np.array(table, np.uint64), Addressed(encoded.data)
 
 
 def _transcode_references(

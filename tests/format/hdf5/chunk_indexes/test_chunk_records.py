@@ -1,7 +1,4 @@
-"""Records of chunks: their fields, their types in three revisions, numbers without room.
-
-The numbers of chunks in arrays, and the order of scaled coordinates: numpy's.
-"""
+"""Records of chunks: fields, types in three revisions, overflow; numbers and order of chunks, against numpy's."""
 
 from __future__ import annotations
 
@@ -27,13 +24,12 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     sized_record_type,
     slots,
     sort_rows,
-    structured_records,
     view_elements,
 )
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.format.structured.container import Section
 from tests.format.hdf5.host_file import assert_same
-from tests.format.hdf5.record_cases import make_layout, make_records
+from tests.format.hdf5.record_cases import make_layout, make_records, structured_records
 
 SCALED = np.zeros((1, 1), np.uint64)
 INTEGERS = IndexLayout(IndexKind.FIXED_ARRAY, (5,), (50,), 4, False, 2, message_version=5)

@@ -1,7 +1,4 @@
-"""The shape of an extensible array: levels, where elements are, impossible parameters.
-
-The extensible array: libhdf5's headers and blocks, golden numbers, pages, damage.
-"""
+"""The extensible array: its shape, libhdf5's headers and blocks, golden numbers, pages, damage."""
 
 from __future__ import annotations
 

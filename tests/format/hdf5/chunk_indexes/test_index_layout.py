@@ -1,7 +1,4 @@
-"""Which index a dataset has: the same that libhdf5 chooses.
-
-What follows from an index's layout: the width of sizes, limits in chunks, versions.
-"""
+"""The index kinds that libhdf5 chooses, and what follows from a layout: widths of sizes, limits, versions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The single chunk's record in the layout message.
-
-The implicit index: chunks that libhdf5 allocated at creation.
-"""
+"""The single chunk's record in the layout message, and implicit indexes of libhdf5."""
 
 from __future__ import annotations
 

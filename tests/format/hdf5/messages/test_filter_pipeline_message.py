@@ -1,7 +1,4 @@
-"""Filter pipeline messages, against libhdf5's.
-
-The message of sections' filters: the golden files' bytes, three variants, damage.
-"""
+"""Filter pipeline messages against libhdf5's, and those of sections: golden bytes, three variants, damage."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The names of layouts are part of the API.
-
-Forms of files: their names, and what does not go together.
-"""
+"""Forms of files: names of the API, and combinations that are refused."""
 
 from __future__ import annotations
 

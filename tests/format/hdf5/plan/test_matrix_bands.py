@@ -1,7 +1,4 @@
-"""Bands of random matrices against scipy: every column, by any range.
-
-Which bands entries need, and how many of them there may be.
-"""
+"""Bands of random matrices against scipy: every column, by any range, from the bands that it needs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Chunks by column, as a plan has them.
-
-Where chunks lie in their piece of a file.
-"""
+"""Chunks by column in a plan, and their offsets in a region."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Headers that are planned, read again.
-
-Objects of variable length of a planned file.
-"""
+"""Planned headers and global heaps, read again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Chunks that are made of stored ones: their elements come back from a file, and their sizes were right.
-
-Structured chunks in another form than stored: heaps of older revisions, and references as addresses.
-"""
+"""Transcoded chunks, read again from a file: elements, heaps of older revisions, references; sizes as planned."""
 
 from __future__ import annotations
 
