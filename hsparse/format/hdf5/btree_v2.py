@@ -21,6 +21,8 @@ from hsparse.format.hdf5.hdf5_file import FileBounds
 from hsparse.format.hdf5.reads import ByteRange, Reads
 from hsparse.format.structured.container import CHECKSUM
 
+SPLIT, MERGE = 100, 40
+"""At how many percent full libhdf5 splits a node, and merges it with its neighbour."""
 NODE_OVERHEAD = 10
 """The bytes of a node's signature, version, type and checksum."""
 MOST_RECORDS = 2**64
@@ -91,7 +93,7 @@ def _width(most: int) -> int:
     return max(1, (most.bit_length() + 7) // 8)
 
 
-Records = NDArray[Any]
+RecordArray = NDArray[Any]
 """(n,) of the bytes of a record each, `V`."""
 
 
@@ -104,7 +106,7 @@ class TreeNode(NamedTuple):
     total: int
 
 
-def split_records(records: Records) -> list[memoryview]:
+def split_records(records: RecordArray) -> list[memoryview]:
     """Return the bytes of each record."""
     data, size = byte_view(records), records.itemsize
     return [data[start : start + size] for start in range(0, len(data), size)]
@@ -115,7 +117,7 @@ def btree_header_size(widths: Widths) -> int:
     return BLOCK_PREFIX + 4 + 2 + 2 + 1 + 1 + widths.address + 2 + widths.length + CHECKSUM.size
 
 
-def read_btree_v2(bounds: FileBounds, widths: Widths, address: int, kind: int) -> Reads[Records]:
+def read_btree_v2(bounds: FileBounds, widths: Widths, address: int, kind: int) -> Reads[RecordArray]:
     """Read all records of the tree of type `kind` whose header is at `address`, in order; raises `Corrupt`.
 
     One step a level: the nodes of a level are asked for together.
@@ -160,7 +162,13 @@ def _node_range(shape: BtreeV2Shape, level: int, node: TreeNode, bounds: FileBou
 
 
 def _read_node(
-    shape: BtreeV2Shape, widths: Widths, kind: int, level: int, node: TreeNode, data: Buffer, records: Records
+    shape: BtreeV2Shape,
+    widths: Widths,
+    kind: int,
+    level: int,
+    node: TreeNode,
+    data: Buffer,
+    records: RecordArray,
 ) -> list[TreeNode]:
     """Put a node's records into `records`; return its children: one record of the node lies between two of them."""
     what = f"B-tree node at {node.address}"

@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from hsparse.format.buffer import Buffer
-from hsparse.format.hdf5.reads import Reads
 
 Found = TypeVar("Found")
 

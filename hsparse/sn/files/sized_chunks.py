@@ -102,7 +102,7 @@ class SizedChunks:
             return sections
 
         found = await gather_each(convert, range(len(chunks)), READS_AT_ONCE)
-        return chunks.converted(np.array(found, np.uint64).reshape(chunks.sections.shape))
+        return chunks.with_sections(np.array(found, np.uint64).reshape(chunks.sections.shape))
 
     async def _measured(self, spec: ChunkSpec, chunks: PlannedChunks, ids: frozenset[str]) -> PlannedChunks:
         def key_of(name: str) -> Key | None:

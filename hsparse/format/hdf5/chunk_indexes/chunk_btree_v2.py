@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.hdf5.btree_v2 import BtreeV2Shape, TreeNode, btree_header_size, read_btree_v2
+from hsparse.format.hdf5.btree_v2 import (
+    MERGE,
+    SPLIT,
+    BtreeV2Shape,
+    TreeNode,
+    btree_header_size,
+    read_btree_v2,
+)
 from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     ChunkRecords,
     decode_records,
@@ -36,7 +43,7 @@ HEADER = "IHHBBOHL"
 number of records in the tree."""
 FIRST_TYPE = 10
 """The record type of dense chunks without filters; those of the other clients follow."""
-NODE_SIZE, SPLIT, MERGE = 2048, 100, 40
+NODE_SIZE = 2048
 INFO = struct.pack("<IBB", NODE_SIZE, SPLIT, MERGE)
 """The index information of the layout message. It is not read: the prototype may store another node size there."""
 NODE_VERSION = 0

@@ -34,7 +34,7 @@ from hsparse.format.hdf5.hdf5_file import FileBounds
 from hsparse.format.hdf5.reads import ByteRange, Reads
 
 MOST_BITS = 62
-"""With which all elements of all levels can be numbered in 64 bits."""
+"""The largest for which all elements of all levels can be numbered in 64 bits."""
 
 
 class ArrayLevel(NamedTuple):
@@ -190,7 +190,7 @@ def read_extensible_array(layout: IndexLayout, address: int, bounds: FileBounds)
     reader = _ArrayReader(layout, shape, address, dtype, bounds)
     yield from reader.read(block)
     numbers, elements = np.concatenate(reader.numbers), np.concatenate(reader.elements)
-    # As HDF5 does: what comes after the highest number that was set is not there.
+    # As in libhdf5, elements after the highest number that was set do not exist.
     set_before = numbers < np.uint64(last)
     return decode_records(layout, elements[set_before], locate_chunks(layout, numbers[set_before]))
 

@@ -34,7 +34,7 @@ STRUCTURED_KINDS = (
     IndexKind.EXTENSIBLE_ARRAY,
     IndexKind.BTREE_V2,
 )
-"""What structured chunks can be indexed by: their sizes vary, so that nothing is implicit."""
+"""The index kinds of structured chunks: their sizes vary, so that an implicit index cannot work."""
 
 
 def parse_index_kind(number: int, kinds: Sequence[IndexKind]) -> IndexKind:
@@ -106,7 +106,7 @@ class IndexLayout:
 
     @property
     def undefined(self) -> int:
-        """The address that says: nothing is allocated."""
+        """The address that means that nothing is allocated."""
         return (1 << 8 * self.address_width) - 1
 
     @property

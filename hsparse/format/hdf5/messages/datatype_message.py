@@ -331,7 +331,7 @@ def _encode_opaque(datatype: FileType, version: int) -> bytes:
 
 def _encode_compound(datatype: FileType, version: int) -> bytes:
     pieces = [_head(version, datatype, _count(datatype.parts))]
-    width = 4 if version < 3 else width_for(datatype.size)
+    width = 4 if version < 3 else width_of(datatype.size)
     for field, part, offset in zip(datatype.item["fields"], datatype.parts, datatype.offsets, strict=True):
         pieces += [_encode_name(field["name"], version), offset.to_bytes(width, "little")]
         pieces += [bytes(28)] if version == 1 else []

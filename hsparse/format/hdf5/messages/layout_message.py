@@ -20,7 +20,7 @@ COMPACT, CONTIGUOUS, CHUNKED, VIRTUAL, STRUCTURED = range(5)
 BTREE_1, SINGLE, IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, BTREE_2 = IndexKind
 """Kinds of chunk indexes; the first is that of versions 1 to 3, and has no number in a file."""
 UNFILTERED_EDGES, SINGLE_FILTERED = 1, 2
-"""Flags of chunked layouts, from version 4 on."""
+"""Flags from version 4 on: chunks beyond the extent are not filtered; a single chunk has a filtered record."""
 MAX_COMPACT = 65_535
 
 

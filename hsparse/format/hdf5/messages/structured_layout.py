@@ -23,16 +23,15 @@ from hsparse.format.hdf5.chunk_indexes.index_layout import (
 )
 from hsparse.format.hdf5.chunk_indexes.index_registry import index_info_size
 from hsparse.format.hdf5.file_fields import Widths, address_bytes
+from hsparse.format.hdf5.messages.layout_message import SINGLE_FILTERED, UNFILTERED_EDGES
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL
+from hsparse.model.dataspace import MAX_RANK
 
 VERSION, CLASS, PROPERTY_VERSION = 5, 4, 0
-UNFILTERED_EDGES, FILTERED_SINGLE = 1, 2
-"""Flags: chunks that stick out of the extent are not filtered; a single chunk has a filtered record."""
 RFC_SPARSE, RFC_VL = 1, 2
 """Bits of the chunk's type in the RFC; the prototype has 0 for what is sparse."""
 METADATA = {2: METADATA_FIXED, 3: METADATA_VL}
 """The sections that hold metadata, by how many there are."""
-MAX_RANK = 32
 THING = "structured layout message"
 
 
@@ -85,7 +84,7 @@ def decode_structured_layout(
         index = _decode_index(reader, replace(base, kind=kind, sections=sections))
     else:
         index = _decode_2023(reader, base)
-    if index.kind is IndexKind.SINGLE and bool(head.flags & FILTERED_SINGLE) != filtered:
+    if index.kind is IndexKind.SINGLE and bool(head.flags & SINGLE_FILTERED) != filtered:
         raise Corrupt(f"The {THING} has flags {head.flags}, which contradict the dataset's filters.")
     return StructuredLayout(index, not head.flags & UNFILTERED_EDGES)
 
@@ -99,7 +98,7 @@ def _decode_head(reader: Reader, rank: int) -> _Head:
         )
     kind = reader.number(2, "chunk type")
     flags, dimensionality, width = reader.numbers(3, 1, "header")
-    if flags & ~(UNFILTERED_EDGES | FILTERED_SINGLE):
+    if flags & ~(UNFILTERED_EDGES | SINGLE_FILTERED):
         raise Corrupt(f"The {THING} has flags {flags:#x}, which are not known.")
     if dimensionality != rank + 1 or not 0 < rank <= MAX_RANK or not 0 < width <= 8:
         raise Corrupt(
@@ -151,7 +150,7 @@ def encode_structured_layout(layout: StructuredLayout) -> bytes:
     width = (max(lengths).bit_length() + 7) // 8
     flags = 0 if layout.filtered_edges else UNFILTERED_EDGES
     if index.kind is IndexKind.SINGLE and index.filtered:
-        flags |= FILTERED_SINGLE
+        flags |= SINGLE_FILTERED
     first = index.revision is FormatRevision.RFC_2023_07
     kind = (RFC_SPARSE | (RFC_VL if index.sections == 3 else 0)) if first else 0
     head = bytes((VERSION, CLASS, PROPERTY_VERSION, kind, 0, flags, len(lengths), width))

@@ -59,9 +59,9 @@ FindObject: TypeAlias = Callable[[int], ReferenceTarget | None]
 def parse_elements(
     file: Hdf5File, datatype: FileType, data: bytes | memoryview, shape: tuple[int, ...], find: FindObject
 ) -> Reads[Values]:
-    """Return `data`, elements of a file's type, as values of `shape`; a value's type is `stored.item`.
+    """Return `data`, elements of a file's type, as values of `shape`; a value's type is `datatype.item`.
 
-    Raises `Corrupt`, and `Unsupported` for types that hsparse has not.
+    Raises `Corrupt`, and `Unsupported` for types that hsparse does not have.
     """
     check_readable(datatype)
     element = element_of(datatype.item)
@@ -77,7 +77,7 @@ def parse_elements(
 
 
 def check_readable(datatype: FileType) -> None:
-    """Raise `Unsupported` for a type whose elements hsparse has not."""
+    """Raise `Unsupported` for types whose elements hsparse does not have."""
     if "bits" in datatype.item or datatype.item["class"] == "H5T_COMPLEX":
         raise Unsupported(f"Elements of type {datatype.item} cannot be read.")
     for part in datatype.parts:

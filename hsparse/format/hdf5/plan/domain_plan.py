@@ -45,10 +45,10 @@ from hsparse.model.link import HARD, SOFT, external_file
 DEFINED = "DEFINED_SET"
 """The attribute of a sparse dataset that leads to its defined set."""
 DEFINED_SUFFIX = ".defined"
-REFERENCE = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
+REFERENCE_TYPE = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
 SCALAR = {"class": "H5S_SCALAR"}
 Json = dict[str, Any]
-Records = Mapping[str, Json]
+RecordsById = Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +84,7 @@ def known_key(name: str, ids: frozenset[str]) -> Key | None:
 
 def plan_domain(
     root: str,
-    records: Records,
+    records: RecordsById,
     chunks: Mapping[str, PlannedChunks],
     form: FileForm,
 ) -> DomainPlan:
@@ -99,7 +99,7 @@ def plan_domain(
 class _Planning:
     """The state of one planning: the global heap that all objects share, and what they add to the file."""
 
-    def __init__(self, records: Records, form: FileForm) -> None:
+    def __init__(self, records: RecordsById, form: FileForm) -> None:
         self._records = records
         self._form = form
         self._ids = frozenset(records)
@@ -211,7 +211,7 @@ class _Planning:
         if self._has_defined_set(record):
             name = _free(DEFINED, attributes)
             data = address_to((record["id"], "defined"))
-            found.append(PlannedAttribute(name, file_type(REFERENCE), SCALAR, data))
+            found.append(PlannedAttribute(name, file_type(REFERENCE_TYPE), SCALAR, data))
         return found
 
     def _has_defined_set(self, record: Json) -> bool:

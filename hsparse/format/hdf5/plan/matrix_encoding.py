@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 
 class MatrixEncoding(StrEnum):
-    """What a sparse dataset of two dimensions becomes: whose group, compressed by rows or columns or not at all."""
+    """The group that a sparse dataset of two dimensions becomes: whose, and compressed by rows, by columns or not."""
 
     ANNDATA_CSR = "anndata-csr"
     ANNDATA_CSC = "anndata-csc"
@@ -67,7 +67,7 @@ class MatrixEncoding(StrEnum):
         return not self.is_binsparse or binsparse_type(spec) is not None
 
     def attributes(self, record: Json, count: int) -> dict[str, Json]:
-        """Return what says that the group is a matrix of `count` stored elements, as attributes of a record."""
+        """Return the attributes that declare the group a matrix of `count` stored elements, as those of a record."""
         dims = list(dims_of(record["shape"]) or ())
         if self.is_binsparse:
             return {"binsparse": _text(json.dumps({"binsparse": self._described(record, dims, count)}))}

@@ -80,7 +80,7 @@ def plan_matrix(
     key, spec = record["id"], bands.spec
     values = file_type(spec.datatype.item)
     index = file_type("H5T_STD_I32LE" if bands.index.itemsize == 4 else "H5T_STD_I64LE")
-    # A reader that knows nothing of fill values ignores it; an import has it again.
+    # Readers of matrices ignore the fill value; an import restores it.
     fill = FillValue(spec.fill) if spec.fill else ZERO_FILL
     arrays: list[PlannedDataset] = []
     pieces: list[FilePiece] = []

@@ -48,7 +48,7 @@ class PlannedChunks:
 
     `digest: (n,) uint64` is of each object's etag (`hsparse.format.chunk_map`), `size: (n,) uint64` the bytes that the
     chunk takes in the file, with what only it refers to. `sections: (n, k, 3)` and `defined: (n,)` are as in
-    `ChunkRows`. `stored: (n,) bool` is False of chunks that have no object: those are the fill value's. `foreign` says
+    `ChunkRows`. `stored: (n,) bool` is False for chunks without an object: they have the fill value. `foreign` says
     that chunks are compressed as HSDS does it (`hsparse.format.filters.hsds`), which no file can have.
 
     `linked` are the places of chunks that stay in another file; their digests are 0.
@@ -112,7 +112,7 @@ class PlannedChunks:
         """Return the chunks with other sizes in the file, in bytes: (n,), or one for all."""
         return replace(self, size=np.full(len(self), size, np.uint64) if isinstance(size, int) else size)
 
-    def converted(self, sections: NDArray[np.uint64]) -> PlannedChunks:
+    def with_sections(self, sections: NDArray[np.uint64]) -> PlannedChunks:
         """Return the chunks with other sections in the file, `(n, k, 3)`, and the sizes that follow from them."""
         return replace(self, sections=sections, size=sections[:, :, 0].sum(1, dtype=np.uint64))
 

@@ -32,15 +32,15 @@ from hsparse.model.vlen_array import VlenArray
 
 KeyOf: TypeAlias = Callable[[str], Key | None]
 """Returns the planned object that a reference (`datasets/d-...`) leads to, None where it leads nowhere."""
-REFERENCE = 48
+REFERENCE_SIZE = 48
 """Bytes of an object reference in hsparse."""
-COUNT = 4
+LENGTH_PREFIX = 4
 
 
 def plan_elements(datatype: FileType, values: Values, heap: GlobalHeapPlan, key_of: KeyOf) -> Addressed:
-    """Return the elements' bytes in a file, of `values` of the type `stored.item`.
+    """Return the elements' bytes in a file, of `values` of the type `datatype.item`.
 
-    Raises `Unsupported` for a type that hsparse has not and a reference to a region that cannot be written.
+    Raises `Unsupported` for types that hsparse does not have, and for region references that cannot be written.
     """
     data = values.heap.data if isinstance(values, VlenArray) else byte_view(values)
     if is_byte_identical(datatype):
@@ -57,7 +57,7 @@ def plan_elements(datatype: FileType, values: Values, heap: GlobalHeapPlan, key_
 class _Writing:
     """Elements read from `data` at `at`; `places` are those of addresses in what is written.
 
-    `known` says of types, by their identity, whether they are plain: it is asked for each part of each element.
+    `known` caches `is_byte_identical` by the identity of types, since it is called for each part of each element.
     """
 
     heap: GlobalHeapPlan
@@ -87,7 +87,7 @@ class _Writing:
             for number in range(prod(dims_of_array(item))):
                 self.put(base, out, place + number * base.size)
         elif kind == "H5T_REFERENCE" and item["base"] == OBJECT_REFERENCE:
-            name = bytes(self.take(REFERENCE)).rstrip(b"\0").decode()
+            name = bytes(self.take(REFERENCE_SIZE)).rstrip(b"\0").decode()
             key = self.key_of(name) if name else None
             self.places += [] if key is None else [(place, key)]
         else:
@@ -95,7 +95,7 @@ class _Writing:
 
     def put_run(self, datatype: FileType, out: bytearray, place: int) -> None:
         """Write the place of a sequence, text or region reference, and what it has to the heap."""
-        run = self.take(int.from_bytes(self.take(COUNT), "little"))
+        run = self.take(int.from_bytes(self.take(LENGTH_PREFIX), "little"))
         if datatype.item["class"] == "H5T_REFERENCE":
             found = self.region(bytes(run))
         elif not datatype.parts:
@@ -103,11 +103,11 @@ class _Writing:
         else:
             found = self.sequence(datatype.parts[0], run)
         if not found.data and (datatype.parts or datatype.item["class"] == "H5T_REFERENCE"):
-            return  # text has an object though it is empty: without one it would be no text at all, NULL
+            return  # empty text has an object, too: without one it would be NULL
         if datatype.item["class"] != "H5T_REFERENCE":
             size = datatype.parts[0].size if datatype.parts else 1
             struct.pack_into("<I", out, place, len(found.data) // size)
-            place += COUNT
+            place += LENGTH_PREFIX
         key, number = self.heap.add(found)
         self.places.append((place, key))
         struct.pack_into("<I", out, place + 8, number)

@@ -15,7 +15,7 @@ from functools import partial
 
 from hsparse.errors import TooLarge
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key, address_to
-from hsparse.format.hdf5.btree_v2 import NODE_OVERHEAD
+from hsparse.format.hdf5.btree_v2 import MERGE, NODE_OVERHEAD, SPLIT
 from hsparse.format.hdf5.file_fields import UNDEFINED, seal_page, width_of
 from hsparse.format.hdf5.fractal_heap import HUGE, HUGE_RECORD, MANAGED
 from hsparse.format.hdf5.heaps import MAX_OBJECTS, OBJECT_HEAD, collection_size, encode_global_heap
@@ -61,7 +61,7 @@ def _make_header(content: Addressed, address_of: AddressOf) -> bytes:
     return seal_page(content.filled(address_of))
 
 
-FULL = 65_536
+FULL_COLLECTION = 65_536
 """Bytes from which on a collection gets no more objects."""
 
 
@@ -71,11 +71,11 @@ class GlobalHeapPlan:
     def __init__(self, name: Key = "heap") -> None:
         self._name = name
         self._collections: list[list[Addressed]] = []
-        self._used = FULL
+        self._used = FULL_COLLECTION
 
     def add(self, data: Addressed) -> tuple[Key, int]:
         """Keep an object; return its collection's key and its number there."""
-        if self._used >= FULL or len(self._collections[-1]) == MAX_OBJECTS:
+        if self._used >= FULL_COLLECTION or len(self._collections[-1]) == MAX_OBJECTS:
             self._collections.append([])
             self._used = 0
         self._collections[-1].append(data)
@@ -106,7 +106,6 @@ TABLE_WIDTH = 4
 LEAST_NODE = 512
 MAX_LEAF = 60_000
 """Records of a leaf: their number takes two bytes."""
-SPLIT, MERGE = 100, 40
 HEAP_HEADER = 146
 TREE_HEADER = 38
 

@@ -191,7 +191,7 @@ def resize_references(spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
     nbytes = chunks.defined * np.uint64(file_type(spec.datatype.item).size)
     sections = chunks.sections.copy()
     sections[:, 1] = np.stack((nbytes, nbytes, np.zeros_like(nbytes)), axis=1)
-    return chunks.converted(sections)
+    return chunks.with_sections(sections)
 
 
 def transcode_sections(

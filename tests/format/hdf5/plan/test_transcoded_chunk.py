@@ -202,7 +202,7 @@ def test_references_are_addresses_and_unfiltered(revision: FormatRevision) -> No
     assert file_filters(spec) == (DEFLATE, ())
     table, made = transcode_sections(spec, data, sections, revision, {"groups/g-1": "one"}.get)
     assert table[1].tolist() == [30, 30, 0]
-    planned = resize_references(spec, chunks([[0]], 1, 2).converted(sections[None]))
+    planned = resize_references(spec, chunks([[0]], 1, 2).with_sections(sections[None]))
     assert planned.size.tolist() == [len(made.data) - 2 * 10]  # of one element, as `chunks` has it
     whole = made.filled({"one": 0x1234}.__getitem__)
     selection, fixed = open_chunk(whole, sections_of(table), METADATA_FIXED, (DEFLATE, ()))
