@@ -13,7 +13,7 @@ from hsparse.format.hdf5.object_header import read_object_header
 from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
 from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
 from hsparse.format.hdf5.plan.planned_structures import (
-    FULL,
+    FULL_COLLECTION,
     GlobalHeapPlan,
     PlannedMessage,
     plan_object_header,
@@ -48,7 +48,7 @@ def test_a_message_that_is_too_long() -> None:
 
 def test_objects_are_found_where_they_were_put() -> None:
     heap = GlobalHeapPlan()
-    objects = [b"x" * (number % 300) for number in range(3000)] + [b"large" * FULL, b"last"]
+    objects = [b"x" * (number % 300) for number in range(3000)] + [b"large" * FULL_COLLECTION, b"last"]
     places = [heap.add(Addressed(data)) for data in objects]
     plan = plan_file([PlannedGroup("root")], "root", heap.pieces())
     source = FileBytes(plan.read(0, plan.size))
@@ -59,14 +59,14 @@ def test_objects_are_found_where_they_were_put() -> None:
         key: source.run(read_global_heap(file.walk("heap"), plan.address_of(key))) for key in collections
     }
     assert [bytes(found[key][number]) for key, number in places] == objects
-    assert max(piece.size for piece in heap.pieces()) < 6 * FULL
+    assert max(piece.size for piece in heap.pieces()) < 6 * FULL_COLLECTION
 
 
 def test_many_small_objects_have_several_collections() -> None:
     heap = GlobalHeapPlan("name")
     numbers = [heap.add(Addressed(b""))[1] for _ in range(70_000)]
     assert max(numbers) <= 65_535
-    assert all(piece.size <= FULL + 32 for piece in heap.pieces())
+    assert all(piece.size <= FULL_COLLECTION + 32 for piece in heap.pieces())
 
 
 def test_objects_may_have_addresses() -> None:
