@@ -17,8 +17,8 @@ from hsparse.cli.demo import add_arguments
 from hsparse.cli.demo_cells import FILE, Cells, load_cells
 from hsparse.cli.demo_frames import Frames
 from hsparse.cli.demo_report import Stored, report
-from hsparse.cli.demo_server import embedded_server
 from hsparse.cli.demo_story import Story
+from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.clock import SystemClock
 from hsparse.config import Settings, load_settings

@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hsparse.cli.reference_members import ReferenceMembers
-from hsparse.cli.server_flags import add_server_flags, connecting
-from hsparse.cli.target_file import check_target
+from hsparse.cli.connection_flags import add_server_flags, connector
+from hsparse.cli.file_arguments import check_target
+from hsparse.cli.parquet_references import ReferenceMembers
 from hsparse.client.domain_file import check_domain
 from hsparse.errors import Misconfigured
 from hsparse.format.format_revision import FormatRevision
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     params = {name: getattr(args, name) for name in ("addresses", "layout", "revision", "base", "urls")}
     params["format"] = "kerchunk" if parquet else args.format
     with (
-        connecting(args, args.domain)() as connection,
+        connector(args, args.domain)() as connection,
         connection.response("GET", "/map", **params) as answer,
         TemporaryDirectory(".part", f"{args.out.name}.", args.out.absolute().parent) as directory,
     ):

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 
 from hsparse.cli import progress
-from hsparse.cli.importer.server import Server
-from hsparse.cli.progress import Form
-from hsparse.cli.server_flags import add_server_flags, connecting
+from hsparse.cli.connection_flags import add_server_flags, connector
+from hsparse.cli.progress import ProgressForm
 from hsparse.client.connection import Connection, Json
+from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import HsparseError
 from hsparse.sn.jobs.job import COUNT, OPTIONS, JobKind
 from hsparse.wire.message import Failure
@@ -26,7 +26,7 @@ Have a server import or export a file by itself, where it allows that (its setti
   hsparse job list
   hsparse job wait j-...
 """
-Command = Callable[[argparse.Namespace, Server, Connection], int]
+Command = Callable[[argparse.Namespace, RetryingClient, Connection], int]
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -62,14 +62,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Ask the server; raises what it names, and what a job failed by that was waited for."""
-    opening = connecting(args)
+    opening = connector(args)
     connections: list[Connection] = []
 
     def connect() -> Connection:
         connections.append(opening())
         return connections[-1]
 
-    server = Server(connect)
+    server = RetryingClient(connect)
     try:
         command: Command = args.job_command
         return command(args, server, connect())
@@ -93,7 +93,7 @@ def _command(
     return parser
 
 
-def _begin(args: argparse.Namespace, server: Server, connection: Connection) -> int:
+def _begin(args: argparse.Namespace, server: RetryingClient, connection: Connection) -> int:
     body = {"kind": args.kind, "domain": args.domain, "options": _options(JobKind(args.kind), args.option)}
     for name in ("source", "target"):
         if name in args:
@@ -104,7 +104,7 @@ def _begin(args: argparse.Namespace, server: Server, connection: Connection) -> 
     return _wait(args, server, connection) if args.wait else 0
 
 
-def _list(args: argparse.Namespace, server: Server, connection: Connection) -> int:
+def _list(args: argparse.Namespace, server: RetryingClient, connection: Connection) -> int:
     marker = None
     while jobs := server.json("GET", "/jobs", Marker=marker)["jobs"]:
         for job in jobs:
@@ -113,13 +113,13 @@ def _list(args: argparse.Namespace, server: Server, connection: Connection) -> i
     return 0
 
 
-def _show(args: argparse.Namespace, server: Server, connection: Connection) -> int:
+def _show(args: argparse.Namespace, server: RetryingClient, connection: Connection) -> int:
     print(json.dumps(server.json("GET", f"/jobs/{args.id}"), indent=2))
     return 0
 
 
-def _wait(args: argparse.Namespace, server: Server, connection: Connection) -> int:
-    with progress.progress(Form.BAR, args.id) as shown:
+def _wait(args: argparse.Namespace, server: RetryingClient, connection: Connection) -> int:
+    with progress.show_progress(ProgressForm.BAR, args.id) as shown:
         while "ended" not in (job := server.json("GET", f"/jobs/{args.id}")) and job["status"] != "lost":
             shown.update(job["done"], job.get("total", 0))
             time.sleep(POLL_SECONDS)
@@ -130,7 +130,7 @@ def _wait(args: argparse.Namespace, server: Server, connection: Connection) -> i
     return 0
 
 
-def _cancel(args: argparse.Namespace, server: Server, connection: Connection) -> int:
+def _cancel(args: argparse.Namespace, server: RetryingClient, connection: Connection) -> int:
     connection.json("DELETE", f"/jobs/{args.id}")
     return 0
 

@@ -3,12 +3,14 @@
 `.zmetadata` has the metadata of groups and arrays; `<array>/refs.<n>.parq` the references of `RECORD` chunks, in
 row-major order of the grid: `path`, `offset`, `size` and `raw`, the path null where no chunk is stored. Files without
 any are left out. Needs the extra `hsparse[parquet]`.
+
+Kerchunk references in JSON, read member by member as they come: a domain may have millions.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hsparse.client.json_reader import JsonReader
 from hsparse.errors import Unsupported
 
 RECORD = 10_000
@@ -79,3 +82,25 @@ def _write_array(folder: Path, references: list[Reference]) -> None:
         pq.write_table(
             table, folder / f"refs.{record}.parq", compression="zstd", write_statistics=["offset", "size"]
         )
+
+
+REFS = "refs"
+
+
+class ReferenceMembers:
+    """The members of `refs` in JSON that comes in `blocks`; `others` are those beside it, once all were read.
+
+    Iterating raises `HsparseError` for what is no such JSON, and for JSON that ends too early.
+    """
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._json = JsonReader(iter(blocks))
+        self.others: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        for name in self._json.members():
+            if name == REFS:
+                for member in self._json.members():
+                    yield member, self._json.value()
+            else:
+                self.others[name] = self._json.value()

@@ -2,6 +2,8 @@
 
 The lines are objects: `{"done": bytes, "total": bytes}`, at most one a second; `{"message": text}`; and at the end
 of a command that failed `{"error": {"kind": ..., "message": ...}}`.
+
+Ctrl-C in a program of several threads.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ LINE_SECONDS = 1.0
 Run = Callable[[argparse.Namespace], int]
 
 
-class Form(StrEnum):
+class ProgressForm(StrEnum):
     """How progress is shown."""
 
     BAR = "bar"
@@ -41,7 +43,7 @@ class Form(StrEnum):
     NONE = "none"
 
 
-class Shown(Protocol):
+class ProgressDisplay(Protocol):
     """What is told how far the command is; by any of its threads."""
 
     def advance(self, nbytes: int) -> None:
@@ -53,7 +55,7 @@ class Shown(Protocol):
         ...
 
 
-class Bar:
+class ProgressBar:
     """A bar of rich's."""
 
     def __init__(self, bars: Progress, task: TaskID) -> None:
@@ -67,7 +69,7 @@ class Bar:
         self._bars.update(self._task, completed=done, total=total)
 
 
-class Lines:
+class JsonLines:
     """Lines of JSON on standard output."""
 
     def __init__(self, total: int | None, clock: Clock | None = None) -> None:
@@ -100,25 +102,25 @@ class Lines:
             _write({"done": self._done, "total": self._total})
 
 
-def add_flag(parser: argparse.ArgumentParser) -> None:
-    """Add `--progress` to a command whose `run` goes through `reporting`."""
+def add_progress_flag(parser: argparse.ArgumentParser) -> None:
+    """Add `--progress` to a command whose `run` goes through `reports_failure`."""
     parser.add_argument(
         "--progress",
-        type=Form,
-        choices=list(Form),
-        default=Form.BAR,
+        type=ProgressForm,
+        choices=list(ProgressForm),
+        default=ProgressForm.BAR,
         help="a bar, where standard error is a terminal (default), JSON lines on standard output, or none",
     )
 
 
-def reporting(run: Run) -> Run:
+def reports_failure(run: Run) -> Run:
     """Return `run` so that with `--progress json` its failure is a line too."""
 
     def wrapped(args: argparse.Namespace) -> int:
         try:
             return run(args)
         except HsparseError as error:
-            if args.progress is Form.JSON:
+            if args.progress is ProgressForm.JSON:
                 _write({"error": {"kind": error.kind.value, "message": error.message}})
             raise
 
@@ -126,24 +128,24 @@ def reporting(run: Run) -> Run:
 
 
 @contextmanager
-def progress(form: Form, name: str, total: int | None = None) -> Iterator[Shown]:
+def show_progress(form: ProgressForm, name: str, total: int | None = None) -> Iterator[ProgressDisplay]:
     """Show how much of `name` is done, of `total` bytes where they are known by now."""
-    if form is Form.JSON:
-        lines = Lines(total)
+    if form is ProgressForm.JSON:
+        lines = JsonLines(total)
         yield lines
         lines.finish()
         return
     console = Console(stderr=True)
     parts = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     rest = (TransferSpeedColumn(), TimeRemainingColumn())
-    hidden = form is Form.NONE or not console.is_terminal
+    hidden = form is ProgressForm.NONE or not console.is_terminal
     with Progress(*parts, *rest, console=console, transient=True, disable=hidden) as bars:
-        yield Bar(bars, bars.add_task(name, total=total))
+        yield ProgressBar(bars, bars.add_task(name, total=total))
 
 
-def tell(form: Form, text: str, file: TextIO | None = None) -> None:
+def print_message(form: ProgressForm, text: str, file: TextIO | None = None) -> None:
     """Print a sentence on standard output or, where lines of JSON are not asked for, to `file`."""
-    if form is Form.JSON:
+    if form is ProgressForm.JSON:
         _write({"message": text})
     else:
         print(text, file=file or sys.stdout)
@@ -151,3 +153,17 @@ def tell(form: Form, text: str, file: TextIO | None = None) -> None:
 
 def _write(line: dict[str, Any]) -> None:
     print(json.dumps(line), file=sys.stdout, flush=True)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C be a `KeyboardInterrupt` wherever it hits.
+
+    In the code of Python's own locks it leaves one that is not locked any more, and ends as a `RuntimeError`.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise

@@ -10,7 +10,7 @@ import pytest
 
 from hsparse.cli import demo, demo_run
 from hsparse.cli.demo_cells import FILE, read_csr
-from hsparse.cli.demo_server import embedded_server
+from hsparse.cli.embedded_server import embedded_server
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset

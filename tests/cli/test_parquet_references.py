@@ -1,4 +1,7 @@
-"""References in Parquet files against the reader that they are for."""
+"""References in Parquet files against the reader that they are for.
+
+References read member by member, however the blocks are cut.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from typing import Any
 
 import pytest
 from fsspec.implementations.reference import LazyReferenceMapper
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hsparse.cli import parquet_references
-from hsparse.cli.parquet_references import write_parquet
-from hsparse.errors import Unsupported
+from hsparse.cli.parquet_references import ReferenceMembers, write_parquet
+from hsparse.errors import HsparseError, Unsupported
 
 # fsspec reads by fastparquet, of which pandas 3 says that it will go; by pyarrow it finds no chunk that is not stored.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
@@ -56,3 +61,43 @@ def test_the_reader_finds_every_reference(tmp_path: Path, monkeypatch: pytest.Mo
 def test_names_that_readers_take_for_metadata(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match=r"begin with \.z"):
         write_parquet(tmp_path / "out", [("g/.zebra/.zarray", array([3], [4]))])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(st.text(), JSON),
+    st.dictionaries(st.text().filter(lambda name: name != "refs"), JSON, max_size=3),
+    st.integers(1, 40),
+    st.sampled_from([None, 1]),
+)
+def test_any_cut(refs: dict[str, object], others: dict[str, object], size: int, indent: int | None) -> None:
+    data = json.dumps({**others, "refs": refs}, ensure_ascii=False, indent=indent).encode(errors="replace")
+    told = json.loads(data)
+    members = ReferenceMembers(data[start : start + size] for start in range(0, len(data), size))
+    assert dict(members) == told["refs"]
+    assert members.others == {name: value for name, value in told.items() if name != "refs"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"refs"',
+        b'{"refs": {"a": [1, 2',
+        b'{"refs": {"a": 1}',
+        b'{"refs": {"a" 1}}',
+        b'{"a": nul}',
+        b'{"refs": {"\xff": 1}}',
+    ],
+)
+def test_what_is_no_such_json(data: bytes) -> None:
+    with pytest.raises(HsparseError):
+        list(ReferenceMembers([data]))

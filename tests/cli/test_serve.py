@@ -1,8 +1,12 @@
-"""The long-running commands, as processes: starting, stopping, what they refuse."""
+"""The long-running commands, as processes: starting, stopping, what they refuse.
+
+The allocator's setting must never keep a server from starting.
+"""
 
 from __future__ import annotations
 
 import base64
+import ctypes
 import json
 import os
 import select
@@ -18,6 +22,7 @@ from typing import Any
 import pytest
 
 from hsparse.cli.main import main
+from hsparse.cli.serve import share_arenas
 from hsparse.testing.server_process import server_process
 
 COMMAND = [sys.executable, "-m", "hsparse.cli.main"]
@@ -239,3 +244,21 @@ def test_every_flag_has_help_and_a_variable(command: str, capsys: pytest.Capture
     assert flags
     for flag in flags:
         assert f"HSPARSE_{flag.removeprefix('--').replace('-', '_').upper()}" in text
+
+
+def test_it_sets_the_number_of_arenas(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, int]] = []
+
+    class Library:
+        def mallopt(self, parameter: int, value: int) -> int:
+            calls.append((parameter, value))
+            return 1
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Library())
+    share_arenas()
+    assert calls == [(-8, 2)]
+
+
+def test_another_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    share_arenas()

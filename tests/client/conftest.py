@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hsparse.cli.demo_server import embedded_server
+from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.config import load_settings
 

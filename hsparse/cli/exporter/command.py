@@ -7,18 +7,16 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from hsparse.cli import progress, s3_url
+from hsparse.cli import file_arguments, progress
+from hsparse.cli.connection_flags import add_server_flags, connector
 from hsparse.cli.exporter.domain_source import DomainSource
 from hsparse.cli.exporter.filter_choice import FilterChoice
-from hsparse.cli.exporter.filtered_export import export_filtered
-from hsparse.cli.importer.server import Server
-from hsparse.cli.interruption import interruptible
-from hsparse.cli.progress import reporting, tell
-from hsparse.cli.s3_url import SCHEME
-from hsparse.cli.server_flags import add_server_flags, connecting
-from hsparse.cli.target_file import check_target
+from hsparse.cli.exporter.refiltered_file import export_filtered
+from hsparse.cli.file_arguments import SCHEME, check_target
+from hsparse.cli.progress import interruptible, print_message, reports_failure
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile
+from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import BadRequest
 from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
@@ -75,9 +73,9 @@ def add_parser(
         action="store_true",
         help="go on with an export to S3 that was stopped, and leave what there is when this one is",
     )
-    s3_url.add_flags(parser, s3_endpoint, s3_region)
-    progress.add_flag(parser)
-    parser.set_defaults(run=reporting(run))
+    file_arguments.add_s3_flags(parser, s3_endpoint, s3_region)
+    progress.add_progress_flag(parser)
+    parser.set_defaults(run=reports_failure(run))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -94,15 +92,15 @@ def run(args: argparse.Namespace) -> int:
         return status
     path = Path(args.file)
     check_target(path, replace=args.force)
-    connect = connecting(args)
+    connect = connector(args)
 
     def file_of(connection: Connection) -> DomainFile:
         return DomainFile(connection, args.domain, form)
 
     try:
-        with interruptible(), progress.progress(args.progress, args.domain) as shown:
+        with interruptible(), progress.show_progress(args.progress, args.domain) as shown:
             if choice is None:
-                server = Server(connect)
+                server = RetryingClient(connect)
                 try:
                     size = server.ask(lambda one: file_of(one).fetch(path, shown.update, replace=args.force))
                 finally:
@@ -113,5 +111,5 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("Stopped: the same command goes on with it." if choice is None else "Stopped.", file=sys.stderr)
         return 130
-    tell(args.progress, f"{path}: {size} bytes")
+    print_message(args.progress, f"{path}: {size} bytes")
     return 0

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from hsparse.cli.importer.block_cache import BlockCache
-from hsparse.cli.importer.server import Server
-from hsparse.cli.importer.source import Source
+from hsparse.cli.importer.source import BlockCache, Source
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile
+from hsparse.client.retrying_client import RetryingClient
 from hsparse.format.hdf5.reads import ByteRange
 
 
 class DomainSource(Source):
-    """The file that `open_file` makes of a connection; what is asked for is asked again as `Server` says."""
+    """The file that `open_file` makes of a connection; what is asked for is asked again as `RetryingClient` says."""
 
     def __init__(
         self, name: str, connect: Callable[[], Connection], open_file: Callable[[Connection], DomainFile]
@@ -22,7 +21,7 @@ class DomainSource(Source):
         """Ask for size and etag; raises what the server names."""
         self.name = name
         self._open_file = open_file
-        self._server = Server(connect)
+        self._server = RetryingClient(connect)
         self.size, self.fingerprint = self._server.ask(lambda one: open_file(one).state())
         self._blocks = BlockCache(self.size, self._got)
 

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from hsparse.cli.exporter.part_plan import FileChunk
-from hsparse.cli.importer.server import Server
 from hsparse.client.connection import Connection
 from hsparse.client.domain_file import PART, DomainFile
 from hsparse.client.json_reader import JsonReader
+from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import PreconditionFailed
 from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.storage.s3.multipart_upload import CopySource
@@ -28,7 +28,7 @@ class FileReads:
     def __init__(self, connect: Callable[[], Connection], domain: str, form: FileForm, readers: int) -> None:
         self._domain = domain
         self._form = form
-        self._server = Server(connect)
+        self._server = RetryingClient(connect)
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="file")
 
     def close(self) -> None:

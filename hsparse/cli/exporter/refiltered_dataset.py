@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hsparse.cli.exporter.data_area import DataArea
 from hsparse.cli.exporter.filter_choice import FilterChoice
-from hsparse.cli.exporter.relocation import Relocation
-from hsparse.cli.importer.stored_data import StoredData
+from hsparse.cli.exporter.relocation import DataArea, Relocation
+from hsparse.cli.importer.file_data import FileData
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
@@ -75,7 +74,7 @@ class RefilteredDataset(ABC):
         """Yield all work, in the order of the file that is read."""
 
 
-def refiltered(key: Key, data: StoredData, choice: FilterChoice) -> RefilteredDataset:
+def refiltered(key: Key, data: FileData, choice: FilterChoice) -> RefilteredDataset:
     """Return how a dataset is written: its chunks with the filters of `choice`.
 
     Data in one piece becomes chunks where that is worth it: more than `SMALL` bytes, of elements without addresses.
@@ -96,7 +95,7 @@ def refiltered(key: Key, data: StoredData, choice: FilterChoice) -> RefilteredDa
 class OnePiece(RefilteredDataset):
     """Data in one piece, which has no filters."""
 
-    def __init__(self, key: Key, data: StoredData) -> None:
+    def __init__(self, key: Key, data: FileData) -> None:
         self._data = data
         self._place: Key = (key, "data")
         self._size = prod(data.dims) * data.size
@@ -133,7 +132,7 @@ class _Chunks(RefilteredDataset):
     """Chunks of dimensions `dims` at `scaled: (n, rank)`, which get addresses, sizes and masks as they are written."""
 
     def __init__(
-        self, key: Key, data: StoredData, dims: tuple[int, ...], scaled: Uint64Column, choice: FilterChoice
+        self, key: Key, data: FileData, dims: tuple[int, ...], scaled: Uint64Column, choice: FilterChoice
     ) -> None:
         self.data = data
         self.dims = dims
@@ -172,7 +171,7 @@ class _Chunks(RefilteredDataset):
 class StoredChunks(_Chunks):
     """The chunks of a dataset that has some."""
 
-    def __init__(self, key: Key, data: StoredData, choice: FilterChoice) -> None:
+    def __init__(self, key: Key, data: FileData, choice: FilterChoice) -> None:
         assert data.records is not None
         assert isinstance(data.dataset.layout, ChunkedLayout)
         super().__init__(key, data, data.dataset.layout.dims, data.records.scaled, choice)
@@ -208,7 +207,7 @@ class StoredChunks(_Chunks):
 class NewChunks(_Chunks):
     """Chunks of data that is in one piece: each is one range of it."""
 
-    def __init__(self, key: Key, data: StoredData, choice: FilterChoice) -> None:
+    def __init__(self, key: Key, data: FileData, choice: FilterChoice) -> None:
         dims = chunk_dims(data.dims, data.size)
         self._grid = Grid(data.dims, dims)
         places = np.unravel_index(np.arange(self._grid.size), self._grid.counts)

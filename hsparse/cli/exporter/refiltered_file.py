@@ -1,22 +1,27 @@
-"""A file that is read, written with other filters: metadata first, whose size is known, then data as it comes."""
+"""A file that is read, written with other filters: metadata first, whose size is known, then data as it comes.
+
+A domain written to a disk as a file with filters of choice, all of it or nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from threading import Lock
 
-from hsparse.cli.exporter.data_area import DataArea
+from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.exporter.filter_choice import FilterChoice
 from hsparse.cli.exporter.refiltered_dataset import RefilteredDataset, Target, Task, refiltered
+from hsparse.cli.exporter.refiltered_file import Progress, RefilteredFile
 from hsparse.cli.exporter.refiltered_structured import StructuredChunks
-from hsparse.cli.exporter.relocation import Relocation
+from hsparse.cli.exporter.relocation import DataArea, Relocation
+from hsparse.cli.importer.file_data import FileData
 from hsparse.cli.importer.file_objects import FileObject, FileObjects, is_ordered
-from hsparse.cli.importer.source import Source, naming
-from hsparse.cli.importer.stored_data import StoredData
+from hsparse.cli.importer.source import Source, path_in_errors
 from hsparse.cli.importer.structured_upload import StructuredData
-from hsparse.cli.importer.uploads import Uploads
+from hsparse.client.part_file import PartFile
 from hsparse.format.hdf5.addressed import Addressed, Key
 from hsparse.format.hdf5.messages.fill_value_message import INCREMENTAL
 from hsparse.format.hdf5.messages.group_messages import HardLink
@@ -87,7 +92,7 @@ class RefilteredFile:
                 left -= task.done
                 progress(self._source.size - left, self._source.size)
 
-        with Uploads(THREADS) as work:
+        with BoundedPool(THREADS) as work:
             for dataset in self._datasets.values():
                 for task in dataset.tasks(target):
                     work.submit(task.memory, partial(run, task))
@@ -113,7 +118,7 @@ class RefilteredFile:
         return self._plan.address_of(key) if place is None else place
 
     def _plan_object(self, one: FileObject) -> PlannedObject:
-        with naming(one.path):
+        with path_in_errors(one.path):
             stored = self._objects.read(one)
             attributes = list(self._attributes(stored))
             ordered = is_ordered(stored)
@@ -144,7 +149,7 @@ class RefilteredFile:
         if isinstance(dataset.layout, RawStructuredLayout):
             found: RefilteredDataset = StructuredChunks(key, StructuredData(self._objects, one), self._choice)
         else:
-            found = refiltered(key, StoredData(self._objects, dataset), self._choice)
+            found = refiltered(key, FileData(self._objects, dataset), self._choice)
         self._datasets[key] = found
         fill = replace(dataset.fill, allocation=INCREMENTAL) if found.pieces else dataset.fill
         places: tuple[tuple[int, Key], ...] = ()
@@ -164,3 +169,22 @@ class RefilteredFile:
             found.messages,
             places,
         )
+
+
+def export_filtered(
+    source: Source, choice: FilterChoice, target: Path, progress: Progress, *, replace: bool = False
+) -> int:
+    """Write the file to `target` and return its size in bytes.
+
+    Until it is whole it is called as `target` with the etag and `.filtered.part` behind, and it is removed when
+    anything goes wrong. Raises what reading and writing raise, and what `PartFile` does.
+    """
+    with PartFile(target, f"{source.fingerprint}.filtered") as part:
+        try:
+            part.file.truncate(0)
+            size = RefilteredFile(source, choice).write(part.file.fileno(), progress)
+            part.finish(replace=replace)
+        except BaseException:
+            part.path.unlink(missing_ok=True)
+            raise
+    return size

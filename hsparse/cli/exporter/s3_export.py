@@ -10,12 +10,12 @@ import asyncio
 import sys
 from collections.abc import Callable
 
+from hsparse.cli.connection_flags import connector
 from hsparse.cli.exporter.file_reads import FileReads
 from hsparse.cli.exporter.part_plan import LIMITS, FileChunk, FilePart, plan_parts
 from hsparse.cli.exporter.pending_export import PendingExport, forget, plan_digest
-from hsparse.cli.progress import progress, tell
-from hsparse.cli.s3_url import DEADLINE, S3Url
-from hsparse.cli.server_flags import connecting
+from hsparse.cli.file_arguments import DEADLINE, S3Url
+from hsparse.cli.progress import print_message, show_progress
 from hsparse.client.domain_file import Progress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.format.hdf5.plan.file_form import FileForm
@@ -35,7 +35,7 @@ class _NotCopied(Exception):
 
 
 class S3Export:
-    """The export of one file to the object `key`; `progress` is told the bytes that are there, `tell` what happens.
+    """The export of one file to the object `key`; `show_progress` is told the bytes that are there, `print_message` what happens.
 
     With `resume` an upload of the same state is continued, and one that is stopped is left to be; else it is aborted.
     """
@@ -48,16 +48,16 @@ class S3Export:
         *,
         replace: bool,
         resume: bool,
-        progress: Progress,
-        tell: Callable[[str], None],
+        show_progress: Progress,
+        print_message: Callable[[str], None],
     ) -> None:
         self._reads = reads
         self._store = store
         self._key = key
         self._replace = replace
         self._resume = resume
-        self._progress = progress
-        self._tell = tell
+        self._progress = show_progress
+        self._tell = print_message
 
     async def run(self) -> int:
         """Make the object and return its size in bytes.
@@ -199,7 +199,7 @@ class S3Export:
 
 def run(args: argparse.Namespace, form: FileForm) -> int:
     """Run `hsparse export` with these arguments, to a file of that form; raises what stops it."""
-    url, connect = S3Url.parse(args.file), connecting(args)
+    url, connect = S3Url.parse(args.file), connector(args)
 
     async def export(update: Progress) -> int:
         store = S3Store(url.bucket, endpoint=args.s3_endpoint, region=args.s3_region, deadline=DEADLINE)
@@ -212,18 +212,18 @@ def run(args: argparse.Namespace, form: FileForm) -> int:
                     url.key,
                     replace=args.force,
                     resume=args.resume,
-                    progress=update,
-                    tell=lambda text: tell(args.progress, text, sys.stderr),
+                    show_progress=update,
+                    print_message=lambda text: print_message(args.progress, text, sys.stderr),
                 ).run()
             finally:
                 reads.close()
 
     try:
-        with progress(args.progress, args.domain) as shown:
+        with show_progress(args.progress, args.domain) as shown:
             size = asyncio.run(export(shown.update))
     except KeyboardInterrupt:
         left = "--resume goes on with it" if args.resume else "nothing was left"
         print(f"Stopped: {left}.", file=sys.stderr)
         return 130
-    tell(args.progress, f"{url}: {size} bytes")
+    print_message(args.progress, f"{url}: {size} bytes")
     return 0

@@ -1,4 +1,7 @@
-"""`hsparse import`: a file into a domain of a running server."""
+"""`hsparse import`: a file into a domain of a running server.
+
+The domain that is imported into: made for it, or gone on with, and deleted where an import fails.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,21 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-from hsparse.cli import progress, s3_url
+from hsparse.cli import file_arguments, progress
+from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.connection_flags import add_server_flags, connector
+from hsparse.cli.file_arguments import SCHEME
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.hdf5_import import Hdf5Import
 from hsparse.cli.importer.matrix_market import open_matrix_market
 from hsparse.cli.importer.npz_matrix import open_npz
-from hsparse.cli.importer.server import Server
 from hsparse.cli.importer.source import LocalSource, Source
 from hsparse.cli.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
-from hsparse.cli.importer.target_domain import TargetDomain
-from hsparse.cli.importer.uploads import Uploads
-from hsparse.cli.interruption import interruptible
-from hsparse.cli.progress import Form, reporting, tell
-from hsparse.cli.s3_url import SCHEME
-from hsparse.cli.server_flags import add_server_flags, connecting
+from hsparse.cli.progress import ProgressForm, interruptible, print_message, reports_failure
+from hsparse.client.connection import Json
+from hsparse.client.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
-from hsparse.errors import Conflict, HsparseError
+from hsparse.errors import Conflict, Gone, HsparseError, NotFound
 from hsparse.model.ids import derived_id, new_root_id
 from hsparse.model.link import check_title
 
@@ -83,22 +85,29 @@ def add_parser(
     parser.add_argument(
         "--requests", type=_count, default=8, metavar="N", help="requests at a time, 1 to 64 (default: 8)"
     )
-    s3_url.add_flags(parser, s3_endpoint, s3_region)
-    progress.add_flag(parser)
+    file_arguments.add_s3_flags(parser, s3_endpoint, s3_region)
+    progress.add_progress_flag(parser)
     parser.add_argument(
-        "--quiet", action="store_const", const=Form.NONE, dest="progress", help="the same as --progress none"
+        "--quiet",
+        action="store_const",
+        const=ProgressForm.NONE,
+        dest="progress",
+        help="the same as --progress none",
     )
-    parser.set_defaults(run=reporting(run))
+    parser.set_defaults(run=reports_failure(run))
 
 
 def run(args: argparse.Namespace) -> int:
     """Import the file; raises the `HsparseError` that stops it."""
-    connect = connecting(args, args.domain)
-    server, sending = Server(connect), Server(connect)  # what is sent may be stopped, and still be undone
+    connect = connector(args, args.domain)
+    server, sending = (
+        RetryingClient(connect),
+        RetryingClient(connect),
+    )  # what is sent may be stopped, and still be undone
     try:
         with interruptible(), _open(args) as source:
             name = source.name.rpartition("/")[2]
-            with progress.progress(args.progress, name, source.size) as shown:
+            with progress.show_progress(args.progress, name, source.size) as shown:
                 _Run(args, server, sending, source, shown.advance).run()
     except KeyboardInterrupt:
         print(f"Stopped. --resume goes on with {args.domain} where it is kept.", file=sys.stderr)
@@ -106,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     finally:
         server.close()
         sending.close()
-    tell(args.progress, f"Imported {args.file} into {args.domain}.")
+    print_message(args.progress, f"Imported {args.file} into {args.domain}.")
     return 0
 
 
@@ -126,7 +135,12 @@ def _matrix_reader(name: str) -> Callable[[Source], Matrix] | None:
 
 class _Run:
     def __init__(
-        self, args: argparse.Namespace, server: Server, sending: Server, source: Source, advance: Advance
+        self,
+        args: argparse.Namespace,
+        server: RetryingClient,
+        sending: RetryingClient,
+        source: Source,
+        advance: Advance,
     ) -> None:
         self._args = args
         self._sending = sending
@@ -158,13 +172,15 @@ class _Run:
         )
         if objects.lost:
             text = f"{objects.lost} references lead to objects that no link leads to: they are null."
-            tell(self._args.progress, text, sys.stderr)
+            print_message(self._args.progress, text, sys.stderr)
 
-    def _guarded(self, known: str | None, root: str, ordered: bool, work: Callable[[Uploads], None]) -> None:
+    def _guarded(
+        self, known: str | None, root: str, ordered: bool, work: Callable[[BoundedPool], None]
+    ) -> None:
         try:
             if known is None:
                 self._target.create(root, self._source.fingerprint, ordered=ordered)
-            with Uploads(self._args.requests, stop=self._sending.stop) as uploads:
+            with BoundedPool(self._args.requests, stop=self._sending.stop) as uploads:
                 work(uploads)
         except BaseException as error:
             if known is None and not self._args.keep and not self._args.resume:
@@ -180,7 +196,7 @@ class _Run:
                 f"{error} What was imported could not be deleted again, delete {self._args.domain}: {left.message}"
             ) from error
 
-    def _matrix(self, uploads: Uploads, root: str, matrix: Matrix) -> None:
+    def _matrix(self, uploads: BoundedPool, root: str, matrix: Matrix) -> None:
         id = derived_id("datasets", root, bytes(8))
         with suppress(Conflict):  # there from before: what is in it is written again
             self._sending.json("POST", "/datasets", matrix_body(matrix) | {"id": id})
@@ -196,3 +212,60 @@ def _count(text: str) -> int:
     if not 1 <= value <= 64:
         raise argparse.ArgumentTypeError(f"{text} is not 1 to 64")
     return value
+
+
+FINGERPRINT = "importedFile"
+"""The creation property of the root group that tells which file is imported."""
+
+
+class TargetDomain:
+    """The domain `path`, and what is done with it."""
+
+    def __init__(self, server: RetryingClient, path: str) -> None:
+        self._server = server
+        self.path = path
+
+    def root_to_resume(self, fingerprint: str) -> str | None:
+        """Return the root group of an import that was begun, None where there is no domain.
+
+        `Conflict` when something else is there.
+        """
+        try:
+            root = self._server.json("GET", "/").get("root")
+        except (NotFound, Gone):
+            return None
+        found: Json = {}
+        if root is not None:
+            found = self._server.json("GET", f"/groups/{root}").get("creationProperties") or {}
+        if root is None or found.get(FINGERPRINT) != fingerprint:
+            raise Conflict(
+                f"{self.path} was not imported from this file, or the file has changed since: import it into another "
+                "domain, or delete this one first."
+            )
+        return str(root)
+
+    def refuse_existing(self) -> None:
+        """Raise `Conflict` when there is a domain."""
+        try:
+            self._server.json("GET", "/")
+        except (NotFound, Gone):
+            return
+        raise Conflict(
+            f"{self.path} exists already: go on with an import that was stopped by --resume, or name another domain."
+        )
+
+    def create(self, root: str, fingerprint: str, *, ordered: bool) -> None:
+        """Create the domain with this root group; `ordered` says that order of creation is tracked."""
+        properties = {FINGERPRINT: fingerprint} | ({"CreateOrder": 1} if ordered else {})
+        body = {"root_id": root, "group": {"creationProperties": properties}}
+        try:
+            self._server.json("PUT", "/", body)
+        except Conflict:  # made by this request, whose answer was lost and which was sent again
+            if self._server.json("GET", "/").get("root") != root:
+                raise
+
+    def delete(self, root: str) -> None:
+        """Delete the domain and all that is in it, if there is one and `root` is its root group."""
+        with suppress(NotFound, Gone):
+            if self._server.json("GET", "/").get("root") == root:
+                self._server.json("DELETE", "/")

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.object_body import values_bytes
-from hsparse.cli.importer.server import Server
-from hsparse.cli.importer.source import naming
-from hsparse.cli.importer.stored_data import Dims, StoredData
-from hsparse.cli.importer.uploads import Uploads
+from hsparse.cli.importer.source import path_in_errors
+from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.filters.pipeline import decode_alike
@@ -45,11 +45,11 @@ class DenseUpload:
 
     def __init__(
         self,
-        server: Server,
-        uploads: Uploads,
+        server: RetryingClient,
+        uploads: BoundedPool,
         path: str,
         record: dict[str, Any],
-        data: StoredData,
+        data: FileData,
         advance: Advance,
     ) -> None:
         self._server = server
@@ -98,7 +98,7 @@ class DenseUpload:
 
     def _send_rows(self, grid: Grid, scaled: Dims, rows: NDArray[np.intp], is_direct: bool) -> None:
         if is_direct:
-            with naming(f"{self._path} (chunk {chunk_name(scaled)})"):
+            with path_in_errors(f"{self._path} (chunk {chunk_name(scaled)})"):
                 content, _, _ = self._data.stored_chunk(int(rows[0]))
                 self._server.json("PUT", f"{self._url}/chunks/{chunk_name(scaled)}/value", content)
             self._advance(len(content))
@@ -117,13 +117,13 @@ class DenseUpload:
         size = self._data.size * prod(b - a for a, b in zip(start, stop, strict=True))
         if size > LARGEST and self._halve(start, stop):
             return
-        with naming(self._path):
+        with path_in_errors(self._path):
             body = values_bytes(self._data.read(start, stop))
         try:
             if len(body) > LARGEST and self._halve(start, stop):
                 return
             select = f"[{','.join(f'{a}:{b}' for a, b in zip(start, stop, strict=True))}]" if start else None
-            with naming(self._path):
+            with path_in_errors(self._path):
                 self._server.json("PUT", f"{self._url}/value", body, select=select)
         except TooLarge:
             if not self._halve(start, stop):
@@ -159,7 +159,7 @@ def bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
         yield first, tuple(map(min, counts, map(int.__add__, first, steps)))
 
 
-def stored_chunks(server: Server, record: dict[str, Any]) -> set[Dims]:
+def stored_chunks(server: RetryingClient, record: dict[str, Any]) -> set[Dims]:
     """Return the scaled coordinates of the chunks that a dataset has on the server."""
     found: set[Dims] = set()
     if not dims_of(record["shape"]):

@@ -13,16 +13,16 @@ from itertools import islice
 from math import prod
 from typing import Any, TypeAlias
 
+from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.importer.dense_upload import Advance, DenseUpload, stored_chunks
+from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.file_objects import FileObject, FileObjects
 from hsparse.cli.importer.hdf5_matrix import open_matrix, values_body
 from hsparse.cli.importer.object_body import common_body, dataset_body, link_bodies, values_bytes
-from hsparse.cli.importer.server import Server
-from hsparse.cli.importer.source import naming
+from hsparse.cli.importer.source import path_in_errors
 from hsparse.cli.importer.sparse_matrix import MatrixUpload, matrix_body
-from hsparse.cli.importer.stored_data import Dims, StoredData
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
-from hsparse.cli.importer.uploads import Uploads
+from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Conflict, NotFound, TooLarge, Unsupported
 from hsparse.format.hdf5.messages.file_type import has_references
 from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
@@ -60,7 +60,13 @@ class Hdf5Import:
     """One import; `resumed` says that some of it may be there."""
 
     def __init__(
-        self, server: Server, uploads: Uploads, objects: FileObjects, advance: Advance, *, resumed: bool
+        self,
+        server: RetryingClient,
+        uploads: BoundedPool,
+        objects: FileObjects,
+        advance: Advance,
+        *,
+        resumed: bool,
     ) -> None:
         self._server = server
         self._uploads = uploads
@@ -120,7 +126,7 @@ class Hdf5Import:
             yield draft, *self._create_one(collection, draft.path, draft.body)
 
     def _create_one(self, collection: str, path: str, body: Json) -> tuple[Json, bool]:
-        with naming(path):
+        with path_in_errors(path):
             try:
                 return self._server.json("POST", f"/{collection}", body), False
             except Conflict:
@@ -131,7 +137,7 @@ class Hdf5Import:
             pass
 
     def _type(self, one: FileObject) -> Draft:
-        with naming(one.path):
+        with path_in_errors(one.path):
             stored = self._objects.read(one)
             assert stored.type is not None
             check_readable(stored.type)
@@ -141,7 +147,7 @@ class Hdf5Import:
 
     def _complete_types(self, some: list[FileObject]) -> None:
         for one in some:
-            with naming(one.path):
+            with path_in_errors(one.path):
                 self._put_attributes(one, self._objects.read(one))
 
     def _create_datasets(self, some: list[FileObject]) -> list[Upload]:
@@ -157,7 +163,7 @@ class Hdf5Import:
         return uploads
 
     def _dataset(self, one: FileObject) -> Draft:
-        with naming(one.path):
+        with path_in_errors(one.path):
             stored = self._objects.read(one)
             dataset = stored.dataset
             assert dataset is not None
@@ -167,7 +173,7 @@ class Hdf5Import:
                 reader = partial(StructuredData, self._objects, stored)
                 make = partial(self._upload, StructuredUpload, one.path, dataset, _kept(structured), reader)
                 return Draft(one.path, structured.body(one.path), make)
-            data = StoredData(self._objects, dataset)
+            data = FileData(self._objects, dataset)
             body = dataset_body(self._objects, stored, one.path)
             if not data.is_allocated:
                 return Draft(one.path, body)
@@ -177,7 +183,7 @@ class Hdf5Import:
                 one.path,
                 dataset,
                 _kept(data),
-                partial(StoredData, self._objects, dataset),
+                partial(FileData, self._objects, dataset),
             )
             return Draft(one.path, body | _inline(data), make)
 
@@ -195,7 +201,7 @@ class Hdf5Import:
         record["type"] = dataset.type.item
 
         def submit() -> None:
-            with naming(path):
+            with path_in_errors(path):
                 data = read() if kept is None else kept
             kind(self._server, self._uploads, path, record, data, self._advance).submit(there)
 
@@ -203,7 +209,7 @@ class Hdf5Import:
 
     def _create_matrix(self, one: FileObject) -> Upload:
         assert one.matrix is not None
-        with naming(one.path):
+        with path_in_errors(one.path):
             stored = self._objects.read(one)
             matrix = open_matrix(self._objects, one.matrix)
             bodies = (
@@ -223,18 +229,18 @@ class Hdf5Import:
     def _create_groups(self, some: list[FileObject]) -> None:
         by_path = {one.path: one for one in some}
         for draft, record, was_there in self._create("groups", map(self._group, some)):
-            with naming(draft.path):
+            with path_in_errors(draft.path):
                 for links in self._links(by_path[draft.path]) if was_there else draft.links or ():
                     self._server.json("PUT", f"/groups/{record['id']}/links", {"links": links})
 
     def _group(self, one: FileObject) -> Draft:
-        with naming(one.path):
+        with path_in_errors(one.path):
             body = common_body(self._objects, self._objects.read(one), one.path)
             links = self._links(one)
             return Draft(one.path, body | {"links": next(links, {})}, links=links)
 
     def _complete_root(self, root: FileObject) -> None:
-        with naming(root.path):
+        with path_in_errors(root.path):
             stored = self._objects.read(root)
             self._put_attributes(root, stored)
             for links in self._links(root):
@@ -252,12 +258,12 @@ class Hdf5Import:
             yield link_bodies(self._objects, piece, one.path)
 
 
-def _kept(data: StoredData | StructuredData) -> StoredData | StructuredData | None:
+def _kept(data: FileData | StructuredData) -> FileData | StructuredData | None:
     """Return data whose index is short, None where it is to be read again."""
     return data if data.records is None or len(data.records) <= KEPT else None
 
 
-def _inline(data: StoredData) -> Json:
+def _inline(data: FileData) -> Json:
     """Return the values for the body that creates their dataset, nothing where they are not few."""
     # References that lead nowhere are counted as they are read: once.
     if not data.is_whole or data.size * prod(data.dims) > INLINE or has_references(data.dataset.type):

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.cli.importer.file_objects import FileObjects
-from hsparse.cli.importer.matrix_form import MatrixForm
+from hsparse.cli.importer.file_data import FileData
+from hsparse.cli.importer.file_objects import FileObjects, MatrixForm
 from hsparse.cli.importer.object_body import fill_body, type_body
 from hsparse.cli.importer.sparse_matrix import (
     BATCH,
@@ -24,7 +24,6 @@ from hsparse.cli.importer.sparse_matrix import (
     columns,
     row_of,
 )
-from hsparse.cli.importer.stored_data import StoredData
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.hdf5.messages.fill_value_message import FillValue
 from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
@@ -68,12 +67,12 @@ def values_body(objects: FileObjects, form: MatrixForm) -> Json:
     return {"type": kind, "creationProperties": fill_body(objects, dataset)}
 
 
-def _column(objects: FileObjects, address: int, what: str) -> StoredData:
+def _column(objects: FileObjects, address: int, what: str) -> FileData:
     stored = objects.source.run(parse_object(objects.file, address)).dataset
     if stored is None:
         raise Corrupt(f"The {what} of the matrix are no dataset.")
     check_readable(stored.type)
-    column = StoredData(objects, stored)
+    column = FileData(objects, stored)
     if len(column.dims) != 1:
         raise Corrupt(f"The {what} of the matrix have {len(column.dims)} dimensions, not 1.")
     if what in ("indices", "pointers") and stored.type.item["class"] != "H5T_INTEGER":
@@ -90,7 +89,7 @@ def _column(objects: FileObjects, address: int, what: str) -> StoredData:
     return column
 
 
-def _cuts(form: MatrixForm, data: StoredData, pointers: NDArray[np.int64] | None, count: int) -> list[int]:
+def _cuts(form: MatrixForm, data: FileData, pointers: NDArray[np.int64] | None, count: int) -> list[int]:
     """Return where batches of elements begin, and the end.
 
     Of a compressed matrix a batch has all lines of some chunks, where these are not too many.
@@ -113,8 +112,8 @@ def _cuts(form: MatrixForm, data: StoredData, pointers: NDArray[np.int64] | None
 
 def _batches(
     form: MatrixForm,
-    data: StoredData,
-    indices: list[StoredData],
+    data: FileData,
+    indices: list[FileData],
     pointers: NDArray[np.int64] | None,
     cuts: list[int],
 ) -> Iterator[tuple[int, Callable[[], Elements]]]:
@@ -125,8 +124,8 @@ def _batches(
 
 def _read(
     form: MatrixForm,
-    data: StoredData,
-    indices: list[StoredData],
+    data: FileData,
+    indices: list[FileData],
     pointers: NDArray[np.int64] | None,
     begin: int,
     end: int,

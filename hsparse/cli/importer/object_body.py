@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hsparse.cli.importer.file_objects import FileObjects, is_ordered
-from hsparse.cli.importer.source import naming
+from hsparse.cli.importer.source import path_in_errors
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.filters.filters_json import creation_property
@@ -41,7 +41,7 @@ def common_body(objects: FileObjects, stored: ParsedObject, path: str, *, attrib
     """Return what bodies of all kinds of objects have; without `attributes`, if that is False, an empty object."""
     found = {}
     for one in stored.attributes if attributes else ():
-        with naming(f"{path} (attribute {one.name})"):
+        with path_in_errors(f"{path} (attribute {one.name})"):
             found[one.name] = attribute_body(objects, one)
     return {
         "id": objects.by_address[stored.header.address].id,

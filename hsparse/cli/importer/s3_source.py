@@ -8,9 +8,8 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import Any, TypeVar
 
-from hsparse.cli.importer.block_cache import BlockCache
-from hsparse.cli.importer.source import Source
-from hsparse.cli.s3_url import DEADLINE, S3Url
+from hsparse.cli.file_arguments import DEADLINE, S3Url
+from hsparse.cli.importer.source import BlockCache, Source
 from hsparse.errors import Conflict, NotFound
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.storage.s3.s3_store import S3Store

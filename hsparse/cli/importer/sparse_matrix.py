@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.importer.dense_upload import Advance
-from hsparse.cli.importer.server import Server
-from hsparse.cli.importer.source import naming
-from hsparse.cli.importer.uploads import Uploads
+from hsparse.cli.importer.source import path_in_errors
+from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
@@ -82,7 +82,13 @@ class MatrixUpload:
     """The elements of one matrix, on their way to the dataset `id`."""
 
     def __init__(
-        self, server: Server, uploads: Uploads, path: str, id: str, matrix: Matrix, advance: Advance
+        self,
+        server: RetryingClient,
+        uploads: BoundedPool,
+        path: str,
+        id: str,
+        matrix: Matrix,
+        advance: Advance,
     ) -> None:
         self._server = server
         self._uploads = uploads
@@ -110,7 +116,7 @@ class MatrixUpload:
             )
 
     def _send(self, nbytes: int, read: Callable[[], Elements]) -> None:
-        with naming(self._path):
+        with path_in_errors(self._path):
             coords, values = read()
             step = LARGEST_BATCH if LARGEST_BATCH * self._row <= LARGEST_BODY else BATCH
             for at in range(0, len(values), step):

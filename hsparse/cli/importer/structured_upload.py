@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.importer.dense_upload import Advance
+from hsparse.cli.importer.file_data import Dims, is_raw
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.object_body import common_body, fill_body, type_body
-from hsparse.cli.importer.server import Server
-from hsparse.cli.importer.source import naming
-from hsparse.cli.importer.stored_data import Dims, is_raw
-from hsparse.cli.importer.uploads import Uploads
+from hsparse.cli.importer.source import path_in_errors
+from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_spec import chunk_spec
@@ -116,8 +116,8 @@ class StructuredUpload:
 
     def __init__(
         self,
-        server: Server,
-        uploads: Uploads,
+        server: RetryingClient,
+        uploads: BoundedPool,
         path: str,
         record: Json,
         data: StructuredData,
@@ -140,7 +140,7 @@ class StructuredUpload:
                 self._uploads.submit(3 * unfiltered[row], partial(self._send, row, scaled))
 
     def _send(self, row: int, scaled: Dims) -> None:
-        with naming(self._path):
+        with path_in_errors(self._path):
             data, sections, pipelines = self._data.chunk(row)
             if is_raw(self._data.dataset.type):
                 self._send_sections(scaled, data, sections, pipelines)

@@ -12,9 +12,8 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.cli.importer import server
 from hsparse.cli.main import main
-from hsparse.client import domain_file
+from hsparse.client import domain_file, retrying_client
 from hsparse.client.connection import Unreachable
 from hsparse.testing.server_process import server_process
 
@@ -34,17 +33,17 @@ def ask(url: str, method: str, path: str, body: Any = None) -> Any:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A server, of either kind, with a domain that has a dense dataset and a sparse one."""
     flags = ("--dn", "2") if request.param == "two data nodes" else ()
-    with server_process("--root", str(tmp_path / "store"), "--no-fsync", *flags) as server:
-        ask(server.url, "PUT", "/", {})
+    with server_process("--root", str(tmp_path / "store"), "--no-fsync", *flags) as retrying_client:
+        ask(retrying_client.url, "PUT", "/", {})
         values = {"type": "H5T_STD_I32LE", "shape": [COUNT], "h5path": "values"}
-        made = ask(server.url, "POST", "/datasets", values)
-        ask(server.url, "PUT", f"/datasets/{made['id']}/value", {"value": list(range(COUNT))})
+        made = ask(retrying_client.url, "POST", "/datasets", values)
+        ask(retrying_client.url, "PUT", f"/datasets/{made['id']}/value", {"value": list(range(COUNT))})
         layout = {"class": "H5D_STRUCT_CHUNK", "dims": [100], "flags": ["H5D_SPARSE_DATA"]}
         sparse = values | {"h5path": "sparse", "creationProperties": {"layout": layout}}
-        made = ask(server.url, "POST", "/datasets", sparse)
-        ask(server.url, "PUT", f"/datasets/{made['id']}/value?select=[50:52]", {"value": [1, 2]})
-        yield server.url
-        assert server.stop() == 0
+        made = ask(retrying_client.url, "POST", "/datasets", sparse)
+        ask(retrying_client.url, "PUT", f"/datasets/{made['id']}/value?select=[50:52]", {"value": [1, 2]})
+        yield retrying_client.url
+        assert retrying_client.stop() == 0
 
 
 def check(path: Path) -> None:
@@ -97,7 +96,7 @@ def test_it_goes_on_where_it_stopped(
             yield data[:1000]
             raise Unreachable("gone")
 
-    monkeypatch.setattr(server, "TRIES", 1)
+    monkeypatch.setattr(retrying_client, "TRIES", 1)
     (tmp_path / f"out.h5.1-stock-{'0' * 32}.part").write_bytes(b"of another state")
     monkeypatch.setattr(domain_file.DomainFile, "_parts", broken)
     assert main(arguments) == 2

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from hsparse.cli.exporter.domain_source import DomainSource
-from hsparse.cli.importer import block_cache
-from hsparse.cli.importer.server import TRIES
+from hsparse.cli.importer import source
 from hsparse.cli.main import main
 from hsparse.client import domain_file
 from hsparse.client.connection import Connection, Unreachable
 from hsparse.client.domain_file import DomainFile
+from hsparse.client.retrying_client import TRIES
 from hsparse.errors import Busy, Corrupt, HsparseError, PreconditionFailed, RateLimited
 from hsparse.format.hdf5.plan.file_form import STOCK
 from hsparse.format.hdf5.reads import ByteRange
@@ -92,7 +92,7 @@ def test_ranges(url: str) -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits before it asks again."""
-    monkeypatch.setattr("hsparse.cli.importer.server.LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("hsparse.client.retrying_client.LONGEST_PAUSE", 0.0)
 
 
 def test_a_server_that_is_busy_or_away_is_asked_again(
@@ -145,7 +145,7 @@ def test_a_domain_that_changes_meanwhile(
         return real(self, start, stop, etag)
 
     monkeypatch.setattr(DomainFile, "read", late)
-    monkeypatch.setattr(block_cache, "SMALL", 0)
+    monkeypatch.setattr(source, "SMALL", 0)
     assert main(["export", DOMAIN, str(tmp_path / "out.h5"), "--endpoint", url, "--filter", "gzip"]) == 2
     assert "The domain was changed while it was fetched" in capsys.readouterr().err
     assert changed

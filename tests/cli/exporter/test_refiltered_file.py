@@ -1,4 +1,7 @@
-"""Files with other filters against what they were made of: for h5diff, h5py and this package's own readers."""
+"""Files with other filters against what they were made of: for h5diff, h5py and this package's own readers.
+
+An export with filters is whole, or is not there.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ import numpy as np
 import pytest
 
 from hsparse.cli.exporter.filter_choice import FilterChoice
-from hsparse.cli.exporter.filtered_export import export_filtered
+from hsparse.cli.exporter.refiltered_file import export_filtered
 from hsparse.cli.importer.source import LocalSource
+from hsparse.errors import Corrupt
+from tests.cli.exporter.test_refiltered_file import refilter
 from tests.format.hdf5.h5py_judge import compare
 from tests.format.hdf5.test_copied_file import write_file
 from tests.sn.file_domain import check_file
@@ -109,3 +114,18 @@ def test_a_file_of_h5py(tmp_path: Path) -> None:
     with h5py.File(other) as one, h5py.File(back) as two:
         assert one["edges"][()].tolist() == two["edges"][()].tolist()
         assert pipeline_of(two["large"]) == []
+
+
+def test_what_goes_wrong_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("d", data=np.arange(5000), chunks=(500,), compression="gzip")
+        place, size = file["d"].id.get_chunk_info(3).byte_offset, file["d"].id.get_chunk_info(3).size
+    data = bytearray(path.read_bytes())
+    data[place : place + size] = bytes(size)
+    path.write_bytes(data)
+    (tmp_path / "filtered-f.h5").write_bytes(b"as it was")
+    with pytest.raises(Corrupt, match="deflate"):
+        refilter(path, "lzf")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["f.h5", "filtered-f.h5"]
+    assert (tmp_path / "filtered-f.h5").read_bytes() == b"as it was"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hsparse.cli.exporter.filter_choice import FilterChoice
-from hsparse.cli.exporter.filtered_export import export_filtered
+from hsparse.cli.exporter.refiltered_file import export_filtered
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.source import LocalSource
 from hsparse.cli.importer.structured_upload import StructuredData

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from hsparse.format.direct_chunk import check_direct
 
+from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.importer.dense_upload import LARGEST
+from hsparse.cli.importer.file_data import FileData
 from hsparse.cli.importer.file_objects import FileObject, FileObjects
 from hsparse.cli.importer.hdf5_matrix import open_matrix
 from hsparse.cli.importer.object_body import common_body, dataset_body, link_bodies
 from hsparse.cli.importer.source import Source
-from hsparse.cli.importer.stored_data import StoredData
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
-from hsparse.cli.importer.uploads import Uploads
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
 from hsparse.format.hdf5.parse.parsed_elements import check_readable
@@ -95,7 +95,7 @@ def _dataset(objects: FileObjects, stored: ParsedObject, path: str) -> Iterator[
         yield from _structured(structured, path)
         return
     yield dataset_body(objects, stored, path)
-    data = StoredData(objects, dataset)
+    data = FileData(objects, dataset)
     if not data.is_allocated:
         return
     if not data.dims or prod(data.dims) * data.size <= MOST_VALUES:
@@ -142,7 +142,7 @@ def _structured(data: StructuredData, path: str) -> Iterator[Any]:
         "creationProperties": {"filters": body["creationProperties"]["filters"]},
     }
     server = _Recorded(record)
-    with Uploads(1) as uploads:
+    with BoundedPool(1) as uploads:
         upload = StructuredUpload(server, uploads, path, record, data, lambda _: None)  # type: ignore[arg-type]
         upload.submit({tuple(row) for row in data.records.scaled[MOST_ROWS:].tolist()})
         uploads.finish()

@@ -15,9 +15,9 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.cli.importer.server import Server
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection, Unreachable
+from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Busy, HsparseError, NotFound
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 from hsparse.testing.server_process import server_process
@@ -62,15 +62,15 @@ def small_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def stop_after(count: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let `count` requests through, then none; return the list that they are noted in."""
     sent: list[str] = []
-    json: Callable[..., Any] = Server.json
+    json: Callable[..., Any] = RetryingClient.json
 
-    def limited(self: Server, method: str, path: str, body: Any = None, **params: Any) -> Any:
+    def limited(self: RetryingClient, method: str, path: str, body: Any = None, **params: Any) -> Any:
         if len(sent) >= count:
             raise Stopped
         sent.append(f"{method} {path}")
         return json(self, method, path, body, **params)
 
-    monkeypatch.setattr(Server, "json", limited)
+    monkeypatch.setattr(RetryingClient, "json", limited)
     return sent
 
 
@@ -214,7 +214,7 @@ def test_a_failure_does_not_wait_for_a_busy_server(
     imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, seconds in (("FIRST_PAUSE", 1e4), ("LONGEST_PAUSE", 1e4), ("PATIENCE", 1e5)):
-        monkeypatch.setattr(f"hsparse.cli.importer.server.{name}", seconds)
+        monkeypatch.setattr(f"hsparse.client.retrying_client.{name}", seconds)
     json: Callable[..., Any] = Connection.json
     errors = [BadRequest("No."), Busy("Later.")]
 

@@ -11,12 +11,12 @@ import h5py
 import numpy as np
 import pytest
 
+from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.importer.dense_upload import BAND, LARGEST, DenseUpload, bands
+from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.file_objects import FileObjects
-from hsparse.cli.importer.server import Server
 from hsparse.cli.importer.source import LocalSource
-from hsparse.cli.importer.stored_data import Dims, StoredData
-from hsparse.cli.importer.uploads import Uploads
+from hsparse.client.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import TooLarge
 from hsparse.format.hdf5.parse.parsed_object import ObjectKind
@@ -50,7 +50,7 @@ def test_a_band_is_no_larger_than_a_request_may_be(counts: tuple[int, ...], nbyt
         assert prod(map(int.__sub__, last, first)) * nbytes <= LARGEST
 
 
-class Boxes(Server):
+class Boxes(RetryingClient):
     """A server that takes bodies of `most` bytes, and notes which boxes of a dataset, or chunks, it is sent."""
 
     def __init__(self, most: int) -> None:
@@ -66,7 +66,7 @@ class Boxes(Server):
 def upload(path: Path, most: int, chunk: Dims, stored: set[Dims]) -> list[str]:
     """Return what is sent of /x in a file to a server whose chunks have the dimensions `chunk`."""
     server = Boxes(most)
-    with LocalSource(path) as source, Uploads(1) as uploads:
+    with LocalSource(path) as source, BoundedPool(1) as uploads:
         objects = FileObjects(source, new_root_id(SystemClock()), matrices=False)
         (one,) = objects.of(ObjectKind.DATASET)
         dataset = objects.read(one).dataset
@@ -78,9 +78,7 @@ def upload(path: Path, most: int, chunk: Dims, stored: set[Dims]) -> list[str]:
             "layout": {"class": "H5D_CHUNKED", "dims": list(chunk)},
             "creationProperties": {},
         }
-        DenseUpload(server, uploads, "/x", record, StoredData(objects, dataset), lambda _: None).submit(
-            stored
-        )
+        DenseUpload(server, uploads, "/x", record, FileData(objects, dataset), lambda _: None).submit(stored)
         uploads.finish()
     return server.sent
 

@@ -188,7 +188,7 @@ def test_chunks_that_the_server_does_not_take_so_large(
     imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hsparse.cli.importer.object_body.MAX_CHUNK_BYTES", 1_000_000)
-    monkeypatch.setattr("hsparse.cli.importer.stored_data.LARGE_CHUNK", 1_000_000)
+    monkeypatch.setattr("hsparse.cli.importer.file_data.LARGE_CHUNK", 1_000_000)
     data = np.arange(2_500_000, dtype="<i8")
     with h5py.File(tmp_path / "huge.h5", "w") as file:
         file.create_dataset("x", data=data, chunks=(1_700_000,), compression="gzip", compression_opts=1)

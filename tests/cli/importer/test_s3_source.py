@@ -15,7 +15,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from hsparse.cli.importer import block_cache, source
+from hsparse.cli.importer import source
 from hsparse.cli.importer.s3_source import S3Source
 from hsparse.errors import Conflict, Corrupt
 from hsparse.format.hdf5.reads import ByteRange
@@ -117,9 +117,9 @@ def test_what_is_no_object(
 
 
 def test_ranges(moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_cache, "BLOCK", 1000)
-    monkeypatch.setattr(block_cache, "BLOCKS", 3)
-    monkeypatch.setattr(block_cache, "SMALL", 1500)
+    monkeypatch.setattr(source, "BLOCK", 1000)
+    monkeypatch.setattr(source, "BLOCKS", 3)
+    monkeypatch.setattr(source, "SMALL", 1500)
     rng = np.random.default_rng(1)
     data = rng.bytes(20_500)
     with S3Source(put("ranges", data), moto_endpoint, "us-east-1") as found:
@@ -154,16 +154,16 @@ def test_chunks_that_are_small_share_requests(
 
     monkeypatch.setattr(S3Store, "get_range", get_range)
     imported(put("many.h5", path.read_bytes()), *flags(moto_endpoint))
-    blocks = -(-path.stat().st_size // block_cache.BLOCK)
+    blocks = -(-path.stat().st_size // source.BLOCK)
     assert len(asked) == 1 + blocks
-    assert sorted(start for start, _ in asked[1:]) == [number * block_cache.BLOCK for number in range(blocks)]
+    assert sorted(start for start, _ in asked[1:]) == [number * source.BLOCK for number in range(blocks)]
 
 
 def test_what_is_wanted_is_under_way_at_once(
     moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_cache, "BLOCK", 1000)
-    monkeypatch.setattr(block_cache, "SMALL", 500)
+    monkeypatch.setattr(source, "BLOCK", 1000)
+    monkeypatch.setattr(source, "SMALL", 500)
     data = bytes(range(200)) * 25
     url = put("at-once", data)
     real = S3Store.get_range

@@ -1,12 +1,17 @@
+"""Blocks of a file far away."""
+
 from __future__ import annotations
 
+from concurrent.futures import Future
 from io import SEEK_CUR, SEEK_END
 from pathlib import Path
 
 import pytest
 
-from hsparse.cli.importer.source import LocalSource
+from hsparse.cli.importer import source
+from hsparse.cli.importer.source import BlockCache, LocalSource
 from hsparse.errors import BadRequest, Corrupt, NotFound
+from hsparse.format.hdf5.reads import ByteRange
 
 DATA = bytes(range(256)) * 5
 
@@ -43,3 +48,22 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         LocalSource(tmp_path / "none")
     with pytest.raises(BadRequest, match="is no file"):
         LocalSource(tmp_path)
+
+
+def test_each_block_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "BLOCK", 10)
+    monkeypatch.setattr(source, "BLOCKS", 2)
+    data, asked = bytes(range(35)), []
+
+    monkeypatch.setattr(source, "SMALL", 30)
+
+    def begin(wanted: ByteRange) -> Future[bytes]:
+        asked.append((wanted.address, wanted.size))
+        found = Future[bytes]()
+        found.set_result(data[wanted.address : wanted.address + wanted.size])
+        return found
+
+    cache = BlockCache(len(data), begin)
+    ranges = [ByteRange(*one) for one in ((3, 4), (8, 4), (0, 0), (30, 5), (12, 3), (3, 1), (2, 31))]
+    assert cache.read(ranges) == [data[one.address : one.address + one.size] for one in ranges]
+    assert asked == [(0, 10), (10, 10), (30, 5), (0, 10), (2, 31)], "what is large is not taken from blocks"

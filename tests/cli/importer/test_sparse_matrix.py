@@ -15,9 +15,9 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.cli.importer.server import Server
 from hsparse.cli.importer.sparse_matrix import MAX_CHUNK_ELEMENTS, chunk_of, row_of
 from hsparse.client.connection import Connection
+from hsparse.client.retrying_client import RetryingClient
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import decode_region
@@ -110,7 +110,7 @@ def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not
             monkeypatch.setattr(f"hsparse.cli.importer.hdf5_matrix.{name}", value)
     sent: list[set[tuple[int, ...]]] = []
 
-    class Watched(Server):
+    class Watched(RetryingClient):
         def json(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
             if params.get("sparse"):
                 selection, values = decode_region(body, np.dtype("<f4"))

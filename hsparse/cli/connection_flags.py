@@ -3,6 +3,8 @@
 A server that starts a command as a job (`--piped`) writes the `Authorization` header of the request that the job acts
 for as the first line of standard input, empty where nobody signs in; so it is in no argument and in no variable. When
 the input ends, the command is interrupted as by Ctrl-C: the server wants that, or is gone.
+
+The flags by which commands reach a running server and sign in.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hsparse.cli import connection_flags
+from hsparse.client.connection import Connection
 from hsparse.errors import BadRequest, Unauthenticated
 from hsparse.sn.auth.authenticator import basic_credential
 
@@ -36,7 +41,7 @@ class Credential:
     token: str | None = field(default=None, repr=False)
 
 
-def add_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -> None:
+def add_sign_in_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -> None:
     """Add the flags that say who signs in; without `piped` for commands that are no jobs."""
     parser.set_defaults(piped=False)
     parser.add_argument(
@@ -54,7 +59,7 @@ def add_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -> None:
         )
 
 
-def credential_of(args: argparse.Namespace) -> Credential:
+def read_credential(args: argparse.Namespace) -> Credential:
     """Return what the arguments say; `BadRequest` for what cannot be read."""
     if (args.user is not None) + (args.token_file is not None) + args.piped > 1:
         raise BadRequest("Sign in by one of --user, --token-file and --piped.")
@@ -115,3 +120,24 @@ def _watch() -> None:
     signal.pthread_kill(main, signal.SIGINT)  # another thread's signal would not end what it waits for
     threading.Event().wait(GRACE)
     os._exit(INTERRUPTED)
+
+
+ENDPOINT = "http://127.0.0.1:5101"
+TIMEOUT = 300.0
+"""Seconds that an answer may take to begin."""
+
+
+def add_server_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -> None:
+    """Add the flags that `connector` takes; with `piped` for commands that servers start as jobs."""
+    parser.add_argument(
+        "--endpoint", default=ENDPOINT, metavar="URL", help=f"URL of the server (default: {ENDPOINT})"
+    )
+    connection_flags.add_sign_in_flags(parser, piped=piped)
+
+
+def connector(args: argparse.Namespace, domain: str | None = None) -> Callable[[], Connection]:
+    """Return what opens connections as the flags tell; asks for a password, once, where they name a user."""
+    who = read_credential(args)
+    return lambda: Connection(
+        args.endpoint, domain, user=who.user, password=who.password, token=who.token, timeout=TIMEOUT
+    )

@@ -1,4 +1,7 @@
-"""Who a command signs in as, and what standard input has to do with it."""
+"""Who a command signs in as, and what standard input has to do with it.
+
+Flags by which commands sign in.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.cli import credential
-from hsparse.cli.credential import Credential, add_flags, credential_of, parse_header
+from hsparse.cli import connection_flags
+from hsparse.cli.connection_flags import (
+    ENDPOINT,
+    Credential,
+    add_server_flags,
+    add_sign_in_flags,
+    connector,
+    parse_header,
+    read_credential,
+)
 from hsparse.errors import BadRequest, Unauthenticated
 
 PIPED = """
@@ -32,8 +43,8 @@ except KeyboardInterrupt:
 
 def parsed(*flags: str) -> Credential:
     parser = argparse.ArgumentParser()
-    add_flags(parser, piped=True)
-    return credential_of(parser.parse_args(flags))
+    add_sign_in_flags(parser, piped=True)
+    return read_credential(parser.parse_args(flags))
 
 
 def test_nobody_a_user_or_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,10 +97,34 @@ def test_the_end_of_the_pipe_interrupts_also_where_ctrl_c_is_ignored(at_once: bo
 
 def test_what_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[int] = []
-    monkeypatch.setattr(credential, "GRACE", 0.0)
-    monkeypatch.setattr(credential.os, "read", lambda fd, size: b"")
-    monkeypatch.setattr(credential.os, "_exit", ends.append)
+    monkeypatch.setattr(connection_flags, "GRACE", 0.0)
+    monkeypatch.setattr(connection_flags.os, "read", lambda fd, size: b"")
+    monkeypatch.setattr(connection_flags.os, "_exit", ends.append)
     sent: list[int] = []
-    monkeypatch.setattr(credential.signal, "pthread_kill", lambda thread, number: sent.append(number))
-    credential._watch()
-    assert (sent, ends) == ([signal.SIGINT], [credential.INTERRUPTED])
+    monkeypatch.setattr(connection_flags.signal, "pthread_kill", lambda thread, number: sent.append(number))
+    connection_flags._watch()
+    assert (sent, ends) == ([signal.SIGINT], [connection_flags.INTERRUPTED])
+
+
+def server_arguments(*flags: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_server_flags(parser)
+    return parser.parse_args(flags)
+
+
+def test_a_server_without_users() -> None:
+    with connector(server_arguments(), "/home/a.h5")() as connection:
+        assert (connection.url, connection.domain) == (ENDPOINT, "/home/a.h5")
+
+
+def test_a_password_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\nmore\n"))
+    opening = connector(server_arguments("--user", "ada"))
+    with opening(), opening():
+        pass
+    assert input() == "more"
+
+
+def test_a_token_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match="cannot be read"):
+        connector(server_arguments("--token-file", str(tmp_path / "none")))

@@ -53,7 +53,7 @@ def is_raw(stored: FileType) -> bool:
     return isinstance(element, Fixed) and element.dtype.itemsize == stored.size and is_packed(stored)
 
 
-class StoredData:
+class FileData:
     """A dataset's elements. `records` are its chunks, None of other layouts.
 
     Raises `Corrupt` where data that is not in chunks is not all in the file.

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hsparse.cli.importer.server import LONGEST_PAUSE, PATIENCE, TRIES, Server
 from hsparse.client.connection import Connection, Unreachable
+from hsparse.client.retrying_client import LONGEST_PAUSE, PATIENCE, TRIES, RetryingClient
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Conflict, HsparseError, RateLimited
 
@@ -45,7 +45,7 @@ def asked(answers: list[Any], clock: ManualClock) -> tuple[list[float], Any]:
         slept.append(seconds)
         clock.time += seconds
 
-    server = Server(lambda: Scripted(answers), sleep, clock)
+    server = RetryingClient(lambda: Scripted(answers), sleep, clock)
     try:
         return slept, server.json("PUT", "/")
     except HsparseError as error:
@@ -93,14 +93,14 @@ def test_other_errors_are_raised_at_once() -> None:
 
 
 def test_what_waits_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.cli.importer.server.LONGEST_PAUSE", 100.0)
+    monkeypatch.setattr("hsparse.client.retrying_client.LONGEST_PAUSE", 100.0)
     refused = threading.Event()
 
     def busy(connection: Connection) -> None:
         refused.set()
         raise RateLimited("slower", 100)
 
-    server = Server(lambda: Connection("http://localhost:1"))
+    server = RetryingClient(lambda: Connection("http://localhost:1"))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(server.ask, busy)
         refused.wait()

@@ -1,9 +1,13 @@
-"""Objects of buckets as commands name them, `s3://bucket/key`, and the flags that say which service has them."""
+"""Objects of buckets as commands name them, `s3://bucket/key`, and the flags that say which service has them.
+
+The file that a command is to make.
+"""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 
 from hsparse.errors import BadRequest
 
@@ -31,7 +35,7 @@ class S3Url:
         return f"{SCHEME}{self.bucket}/{self.key}"
 
 
-def add_flags(parser: argparse.ArgumentParser, endpoint: str | None, region: str | None) -> None:
+def add_s3_flags(parser: argparse.ArgumentParser, endpoint: str | None, region: str | None) -> None:
     """Add the flags of the service that has FILE, with their defaults."""
     parser.add_argument(
         "--s3-endpoint",
@@ -45,3 +49,13 @@ def add_flags(parser: argparse.ArgumentParser, endpoint: str | None, region: str
         metavar="REGION",
         help="region of the bucket of FILE (default: $HSPARSE_S3_REGION)",
     )
+
+
+def check_target(path: Path, *, replace: bool) -> None:
+    """Raise `BadRequest` where there is one that may not be replaced, a directory, or no directory for it."""
+    if path.is_dir():
+        raise BadRequest(f"{path} is a directory: name a file in it.")
+    if path.exists() and not replace:
+        raise BadRequest(f"{path} exists; add --force to replace it.")
+    if not path.absolute().parent.is_dir():
+        raise BadRequest(f"There is no directory {path.absolute().parent} to write to.")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.cli.demo_server import embedded_server
+from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection, Unreachable
 from hsparse.config import load_settings
 from hsparse.errors import Misconfigured

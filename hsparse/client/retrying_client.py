@@ -21,7 +21,7 @@ LONGEST_PAUSE = 30.0
 Answer = TypeVar("Answer")
 
 
-class Server:
+class RetryingClient:
     """A connection for each thread. All that an import sends may be sent twice: every id and place is its own.
 
     So a request whose answer was lost is sent again too. `sleep` is what waits, if not for `stop`.

@@ -6,8 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.cli.target_file import check_target
+from hsparse.cli.file_arguments import S3Url, check_target
 from hsparse.errors import BadRequest
+
+
+def test_an_object() -> None:
+    url = S3Url.parse("s3://bucket/a/b.h5")
+    assert (url.bucket, url.key, str(url)) == ("bucket", "a/b.h5", "s3://bucket/a/b.h5")
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://", "s3://bucket", "s3://bucket/", "s3:///a", "http://bucket/a", "a.h5"]
+)
+def test_what_is_none(url: str) -> None:
+    with pytest.raises(BadRequest, match="names no object"):
+        S3Url.parse(url)
 
 
 def test_what_may_be_made(tmp_path: Path) -> None:

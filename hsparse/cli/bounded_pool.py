@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Uploads:
+class BoundedPool:
     """Runs work in `count` threads. The first failure stops what has not begun, and is raised from `submit`
     or `finish`; `stop` is called then, to end what waits."""
 
@@ -29,7 +29,7 @@ class Uploads:
         self._running = 0
         self._failure: BaseException | None = None
 
-    def __enter__(self) -> Uploads:
+    def __enter__(self) -> BoundedPool:
         return self
 
     def __exit__(

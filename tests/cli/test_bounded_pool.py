@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from hsparse.cli.importer.uploads import Uploads
+from hsparse.cli.bounded_pool import BoundedPool
 
 
 def test_everything_is_done_within_the_memory() -> None:
@@ -21,7 +21,7 @@ def test_everything_is_done_within_the_memory() -> None:
             held -= nbytes
             done.append(number)
 
-    with Uploads(4, memory=100) as uploads:
+    with BoundedPool(4, memory=100) as uploads:
         for number in range(200):
             nbytes = 10 + number % 50
             uploads.submit(nbytes, lambda number=number, nbytes=nbytes: work(number, nbytes))  # type: ignore[misc]
@@ -39,7 +39,7 @@ def test_work_that_holds_more_than_there_is_runs_alone() -> None:
         alone.append(running == {number})
         running.remove(number)
 
-    with Uploads(4, memory=100) as uploads:
+    with BoundedPool(4, memory=100) as uploads:
         for number in range(20):
             uploads.submit(1000, lambda number=number: work(number))  # type: ignore[misc]
         uploads.finish()
@@ -57,7 +57,7 @@ def test_the_first_failure_stops_what_has_not_begun() -> None:
             raise ValueError("the third")
 
     def run() -> None:
-        with Uploads(1) as uploads:
+        with BoundedPool(1) as uploads:
             for number in range(1000):
                 uploads.submit(1, lambda number=number: work(number))  # type: ignore[misc]
             uploads.finish()
@@ -76,7 +76,7 @@ def test_the_first_failure_ends_what_waits() -> None:
         ended.append(stopped.wait())
 
     def run() -> None:
-        with Uploads(1, stop=stopped.set) as uploads:
+        with BoundedPool(1, stop=stopped.set) as uploads:
             uploads.submit(1, work)
             begun.wait()
             raise ValueError("the first")
@@ -94,7 +94,7 @@ def test_results_come_in_order_and_only_some_ahead() -> None:
             taken.append(number)
             yield number
 
-    with Uploads(3) as uploads:
+    with BoundedPool(3) as uploads:
         for place, result in enumerate(uploads.ahead(items(), lambda number: number * 2)):  # type: ignore[arg-type]
             assert result == place * 2
             assert len(taken) <= place + 4
