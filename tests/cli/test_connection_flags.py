@@ -29,11 +29,11 @@ from hsparse.errors import BadRequest, Unauthenticated
 
 PIPED = """
 import argparse, threading
-from hsparse.cli import credential
+from hsparse.cli import connection_flags
 parser = argparse.ArgumentParser()
-credential.add_flags(parser, piped=True)
+connection_flags.add_sign_in_flags(parser, piped=True)
 try:
-    found = credential.credential_of(parser.parse_args(["--piped"]))
+    found = connection_flags.read_credential(parser.parse_args(["--piped"]))
     print(found.token, found.user, found.password, flush=True)
     threading.Event().wait(60)
 except KeyboardInterrupt:

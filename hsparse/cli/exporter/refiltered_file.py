@@ -14,7 +14,6 @@ from threading import Lock
 from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.exporter.filter_choice import FilterChoice
 from hsparse.cli.exporter.refiltered_dataset import RefilteredDataset, Target, Task, refiltered
-from hsparse.cli.exporter.refiltered_file import Progress, RefilteredFile
 from hsparse.cli.exporter.refiltered_structured import StructuredChunks
 from hsparse.cli.exporter.relocation import DataArea, Relocation
 from hsparse.cli.importer.file_data import FileData

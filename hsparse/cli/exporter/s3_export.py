@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 
 from hsparse.cli.connection_flags import connector
-from hsparse.cli.exporter.file_reads import FileReads
+from hsparse.cli.exporter.domain_source import FileReads
 from hsparse.cli.exporter.part_plan import LIMITS, FileChunk, FilePart, plan_parts
 from hsparse.cli.exporter.pending_export import PendingExport, forget, plan_digest
 from hsparse.cli.file_arguments import DEADLINE, S3Url
@@ -35,7 +35,7 @@ class _NotCopied(Exception):
 
 
 class S3Export:
-    """The export of one file to the object `key`; `show_progress` is told the bytes that are there, `print_message` what happens.
+    """The export of one file to the object `key`; `progress` is told the bytes that are there, `say` what happens.
 
     With `resume` an upload of the same state is continued, and one that is stopped is left to be; else it is aborted.
     """
@@ -48,16 +48,16 @@ class S3Export:
         *,
         replace: bool,
         resume: bool,
-        show_progress: Progress,
-        print_message: Callable[[str], None],
+        progress: Progress,
+        say: Callable[[str], None],
     ) -> None:
         self._reads = reads
         self._store = store
         self._key = key
         self._replace = replace
         self._resume = resume
-        self._progress = show_progress
-        self._tell = print_message
+        self._progress = progress
+        self._say = say
 
     async def run(self) -> int:
         """Make the object and return its size in bytes.
@@ -75,7 +75,7 @@ class S3Export:
         try:
             await self._make(etag, plan_parts(size, chunks), known, copied=bool(chunks))
         except _NotCopied as refusal:
-            self._tell(f"{refusal} So the chunks go through here.")
+            self._say(f"{refusal} So the chunks go through here.")
             await self._make(etag, plan_parts(size, []), None, copied=False)
         return size
 
@@ -212,8 +212,8 @@ def run(args: argparse.Namespace, form: FileForm) -> int:
                     url.key,
                     replace=args.force,
                     resume=args.resume,
-                    show_progress=update,
-                    print_message=lambda text: print_message(args.progress, text, sys.stderr),
+                    progress=update,
+                    say=lambda text: print_message(args.progress, text, sys.stderr),
                 ).run()
             finally:
                 reads.close()
