@@ -14,7 +14,7 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.moto_server import make_bucket, moto_server
+from tests.support.s3_servers import make_bucket, moto_server
 
 settings.register_profile("hsparse", deadline=None)  # how long an example takes says nothing about it
 settings.load_profile("hsparse")

@@ -18,31 +18,31 @@ from hsparse.format.chunk_spec import chunk_spec
 from hsparse.model.ids import chunk_of_key, chunk_prefix
 from hsparse.storage.filesystem.directory_walk import TEMPORARY
 from hsparse.storage.posix import PosixStore
-from hsparse.testing.door import Door, Kind, NotDone, Place
-from hsparse.testing.ledger import Ledger
-from hsparse.testing.remote_rest import RemoteRest
-from hsparse.testing.rest_door import RestDoor
-from hsparse.testing.server_process import ServerProcess, children_of, server_process
 from hsparse.testing.sparse_model import Coord
+from tests.support.driver import DatasetSpec, Driver, NotDone, Place
+from tests.support.rest_client import RemoteRest
+from tests.support.rest_driver import RestDriver
+from tests.support.server_process import ServerProcess, children_of, server_process
+from tests.support.write_history import WriteHistory
 
 SIDE, WRITERS = 48, 6
 DEFLATE = {"class": "H5Z_FILTER_DEFLATE", "level": 1}
 KINDS = (
-    Kind("H5T_STD_I64LE", (SIDE, SIDE), (12, 12), SIDE, filters=[DEFLATE]),
+    DatasetSpec("H5T_STD_I64LE", (SIDE, SIDE), (12, 12), SIDE, filters=[DEFLATE]),
     # Dense chunks are enlarged to a size worth storing, so these are large to be several.
-    Kind("H5T_STD_I64LE", (SIDE, SIDE * 1024), (12, 12 * 1024), SIDE, filters=[DEFLATE], sparse=False),
+    DatasetSpec("H5T_STD_I64LE", (SIDE, SIDE * 1024), (12, 12 * 1024), SIDE, filters=[DEFLATE], sparse=False),
 )
 
 
 class Writers:
     """Tasks that each write and erase elements of their own; `ledgers` and `progress` tell of it."""
 
-    def __init__(self, door: Door, datasets: dict[str, Kind], seed: int) -> None:
+    def __init__(self, door: Driver, datasets: dict[str, DatasetSpec], seed: int) -> None:
         self._door = door
         self._datasets = datasets
         self._numbers = itertools.count(1)
         self._generators = [random.Random(seed * 1000 + number) for number in range(WRITERS)]
-        self.ledgers = {id: Ledger() for id in datasets}
+        self.ledgers = {id: WriteHistory() for id in datasets}
         self.progress = asyncio.Condition()
         self.done = [0] * WRITERS
         self.refused = 0
@@ -96,7 +96,7 @@ async def kill_one(server: ServerProcess, writers: Writers, generator: random.Ra
         await writers.advance(1)
 
 
-async def found(door: Door, id: str, kind: Kind) -> dict[Coord, int]:
+async def found(door: Driver, id: str, kind: DatasetSpec) -> dict[Coord, int]:
     if kind.sparse:
         values = await door.read_sparse(id)
         return {coord: int.from_bytes(value, "little") for coord, value in values.items()}
@@ -139,7 +139,7 @@ async def test_what_was_acknowledged_survives_kills(tmp_path: Path, request: pyt
     print(f"seed {seed}")
     generator = random.Random(seed)
     with server_process("--root", str(tmp_path), "--dn", "2") as server:
-        door = await RestDoor(RemoteRest(server.url), "/chaos").open()
+        door = await RestDriver(RemoteRest(server.url), "/chaos").open()
         datasets = {await door.create(kind): kind for kind in KINDS}
         writers = Writers(door, datasets, seed)
         tasks = [asyncio.create_task(writers.run(number)) for number in range(WRITERS)]
@@ -152,7 +152,7 @@ async def test_what_was_acknowledged_survives_kills(tmp_path: Path, request: pyt
         await door.close()
         assert server.stop() == 0
     with server_process("--root", str(tmp_path)) as server:
-        door = await RestDoor(RemoteRest(server.url), "/chaos").open()
+        door = await RestDriver(RemoteRest(server.url), "/chaos").open()
         door.know(datasets)
         for id, ledger in writers.ledgers.items():
             assert ledger.acknowledged

@@ -12,7 +12,7 @@ import yaml
 
 from hsparse import __version__
 from hsparse.cli.main import make_parser
-from hsparse.cli.serve import serve, serve_data, serve_door
+from hsparse.cli.serve import serve, serve_data_node, serve_service_node
 from hsparse.cluster.membership import Membership
 from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.sn.routes import ROUTES
@@ -93,11 +93,11 @@ def test_variables_are_settings(workload: Object) -> None:
 def test_nodes_start_with_what_they_are_given(workload: Object, monkeypatch: pytest.MonkeyPatch) -> None:
     made = settings(workload, monkeypatch)
     command = arguments(workload).command
-    if command is serve_data:
+    if command is serve_data_node:
         made.check_node_exposure()
         assert made.store.bucket
     else:
-        assert command is serve_door
+        assert command is serve_service_node
         made.check_exposure()
         assert made.cluster.node_token.get_secret_value()
     assert made.server.host == "0.0.0.0"
@@ -121,7 +121,7 @@ def test_every_data_node_is_in_the_list_of_nodes(monkeypatch: pytest.MonkeyPatch
 @workloads
 def test_probes_ask_what_the_node_answers(workload: Object) -> None:
     answered = {"/info"}  # of a data node
-    if arguments(workload).command is not serve_data:
+    if arguments(workload).command is not serve_data_node:
         answered = {route.path for route in ROUTES if route.method == "GET" and route.right is None}
     ports = {port["name"] for port in container(workload)["ports"]}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.testing.server_process import server_process
 from tests.docs_pages import SERVER, blocks, commands
+from tests.support.server_process import server_process
 
 MARK = "==== command {} ===="
 TOOLS = ("bash", "curl", "jq", "od")

@@ -21,7 +21,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.rest_client import BINARY, RestClient
+from tests.support.rest_client import BINARY, RestClient
 
 OBJECTS = Path(__file__).parent / "data/hsds-types-1.0.2.json"
 TEXT = [f"ä{n}" * n for n in range(40)]

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import numpy as np
 
-from hsparse.testing.server_process import server_process
+from tests.support.server_process import server_process
 
 AT_ONCE = 120
 EACH = 10

@@ -16,7 +16,7 @@ from hsparse.format.kinds.dense import encode_dense
 from hsparse.model.ids import chunk_key
 from hsparse.sn.http.content_type import ARROW
 from hsparse.storage.posix import PosixStore
-from hsparse.testing.server_process import ServerProcess, server_process
+from tests.support.server_process import ServerProcess, server_process
 
 MIB = 2**20
 LIMIT = 512 * MIB

@@ -15,20 +15,20 @@ from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, Conflict, Moved
 from hsparse.sn.data_nodes import Owners
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.direct_door import DirectDoor
-from hsparse.testing.door import Kind, Place
 from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.ledger import Ledger
-from hsparse.testing.slow_store import SlowStore
+from hsparse.testing.store_wrapper import SlowStore
+from tests.support.direct_driver import DirectDriver
+from tests.support.driver import DatasetSpec, Place
+from tests.support.write_history import WriteHistory
 
-LINE = Kind("H5T_STD_I32LE", (40,), (10,), 40)
+LINE = DatasetSpec("H5T_STD_I32LE", (40,), (10,), 40)
 
 
 async def test_a_late_shrink_erases_nothing_that_was_written_after_the_dataset_grew_again() -> None:
     """The first request sets the extent, then is held up; the second finishes its work, grows, writes."""
     store = FaultyStore(MemoryStore())
     node = DataService(store, SystemClock())
-    door = DirectDoor(Owners(Membership(1, (node.id,)), {node.id: node}))
+    door = DirectDriver(Owners(Membership(1, (node.id,)), {node.id: node}))
     id = await door.create(LINE)
     place = Place(points=((35,), (12,)))
     await door.write(id, place, np.array([1, 1], "<i4"), False)
@@ -61,9 +61,9 @@ async def test_shrinking_growing_and_writing_at_once(seed: int) -> None:
         for store in [MemoryStore()]
         for number in (1, 2)
     }
-    door = DirectDoor(Owners(Membership(1, tuple(nodes)), dict(nodes)))
+    door = DirectDriver(Owners(Membership(1, tuple(nodes)), dict(nodes)))
     id = await door.create(LINE)
-    ledger, numbers = Ledger(), itertools.count(1)
+    ledger, numbers = WriteHistory(), itertools.count(1)
 
     async def write() -> None:
         place = Place(points=tuple((generator.randrange(40),) for _ in range(6)))

@@ -15,9 +15,9 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.moto_server import make_bucket
-from hsparse.testing.stateful import SparseMachine, TwoOwnersMachine, World
 from hsparse.testing.store_wrapper import StoreWrapper
+from tests.support.s3_servers import make_bucket
+from tests.support.stateful import SparseMachine, TwoOwnersMachine, World
 
 NUMBERS = itertools.count()
 OpenWorld = Callable[..., World]

@@ -16,8 +16,8 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
-from hsparse.testing.rest_client import BINARY, Reply, RestClient
+from hsparse.testing.store_wrapper import CountingStore
+from tests.support.rest_client import BINARY, Reply, RestClient
 
 Calls = dict[str, int]
 SETTINGS = ServiceSettings(min_chunk_size=1)

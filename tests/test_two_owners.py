@@ -20,22 +20,22 @@ from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
 from hsparse.sn.data_nodes import Owners
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.direct_door import DirectDoor
-from hsparse.testing.door import Door, Kind, NotDone, Place
-from hsparse.testing.ledger import Ledger
-from hsparse.testing.mortal_store import MortalStore
-from hsparse.testing.remote_rest import RemoteRest
-from hsparse.testing.rest_door import RestDoor
+from hsparse.testing.faulty_store import CrashingStore
 from hsparse.testing.sparse_model import Coord
 from hsparse.wire.record_message import PutAttributes, SetExtent
 from tests.conftest import MakeStore
+from tests.support.direct_driver import DirectDriver
+from tests.support.driver import DatasetSpec, Driver, NotDone, Place
+from tests.support.rest_client import RemoteRest
+from tests.support.rest_driver import RestDriver
+from tests.support.write_history import WriteHistory
 
 SIDE, TASKS = 24, 12
-SPARSE = Kind("H5T_STD_I64LE", (SIDE, SIDE), (12, 12), SIDE)
-DENSE = Kind("H5T_STD_I64BE", (SIDE, SIDE), (12, 12), SIDE, sparse=False)
+SPARSE = DatasetSpec("H5T_STD_I64LE", (SIDE, SIDE), (12, 12), SIDE)
+DENSE = DatasetSpec("H5T_STD_I64BE", (SIDE, SIDE), (12, 12), SIDE, sparse=False)
 KINDS = pytest.mark.parametrize("kind", [SPARSE, DENSE], ids=["sparse", "dense"])
 STORES = pytest.mark.parametrize("store", ["memory", "posix", "s3"])
-OpenNode = Callable[[], Awaitable[Door]]
+OpenNode = Callable[[], Awaitable[Driver]]
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ async def open_nodes(
     store = await make_store(request.getfixturevalue("store"))
     nodes: list[DataService] = []
 
-    async def open_node() -> Door:
-        nodes.append(DataService(MortalStore(store), SystemClock()))
-        return DirectDoor(Owners(Membership(1, ("dn-001",)), {"dn-001": nodes[-1]}))
+    async def open_node() -> Driver:
+        nodes.append(DataService(CrashingStore(store), SystemClock()))
+        return DirectDriver(Owners(Membership(1, ("dn-001",)), {"dn-001": nodes[-1]}))
 
     yield open_node, store
     for node in nodes:
@@ -65,10 +65,10 @@ def some_place(generator: random.Random, rows: range) -> Place:
 
 
 async def write_at_once(
-    doors: list[Door], id: str, kind: Kind, *, disjoint: bool, count: int, seed: int
-) -> Ledger:
+    doors: list[Driver], id: str, kind: DatasetSpec, *, disjoint: bool, count: int, seed: int
+) -> WriteHistory:
     """Let tasks write and erase `count` times each, every time through any of the doors."""
-    ledger = Ledger()
+    ledger = WriteHistory()
     numbers = itertools.count(1)
 
     async def task(number: int) -> None:
@@ -93,7 +93,7 @@ async def write_at_once(
     return ledger
 
 
-async def found(door: Door, id: str, kind: Kind) -> dict[Coord, int]:
+async def found(door: Driver, id: str, kind: DatasetSpec) -> dict[Coord, int]:
     if kind.sparse:
         values = await door.read_sparse(id)
         return {coord: int.from_bytes(value, "little") for coord, value in values.items()}
@@ -105,7 +105,7 @@ async def found(door: Door, id: str, kind: Kind) -> dict[Coord, int]:
 @STORES
 @pytest.mark.parametrize("disjoint", [True, False], ids=["disjoint", "overlapping"])
 async def test_no_update_is_lost(
-    open_nodes: tuple[OpenNode, ObjectStore], kind: Kind, store: str, disjoint: bool
+    open_nodes: tuple[OpenNode, ObjectStore], kind: DatasetSpec, store: str, disjoint: bool
 ) -> None:
     open_node, _ = open_nodes
     count, seed = (10 if store == "s3" else 40), random.randrange(10**6)
@@ -134,9 +134,9 @@ async def test_an_erasure_through_a_node_that_has_not_seen_the_write(
 async def test_records_changed_at_once(make_store: MakeStore, store: str) -> None:
     """Attributes and growth: each change is a read and a conditional put of one and the same object."""
     shared = await make_store(store)
-    nodes = [DataService(MortalStore(shared), SystemClock()) for _ in range(3)]
+    nodes = [DataService(CrashingStore(shared), SystemClock()) for _ in range(3)]
     *writers, reader = [Owners(Membership(1, (node.id,)), {node.id: node}) for node in nodes]
-    id = await DirectDoor(writers[0]).create(SPARSE)
+    id = await DirectDriver(writers[0]).create(SPARSE)
     count = 10 if store == "s3" else 40
     value = {"type": "H5T_STD_I32LE", "shape": {"class": "H5S_SCALAR"}, "value": 1}
     await asyncio.gather(
@@ -195,7 +195,7 @@ async def test_two_processes_on_one_directory(tmp_path: Path) -> None:
     cases = [(kind, disjoint) for kind in (SPARSE, DENSE) for disjoint in (True, False)]
     with ExitStack() as one, ExitStack() as two, ExitStack() as three:
         starts = (asyncio.to_thread(start_owner, stack, tmp_path) for stack in (one, two, three))
-        doors = [await RestDoor(RemoteRest(url), "/shared").open() for url in await asyncio.gather(*starts)]
+        doors = [await RestDriver(RemoteRest(url), "/shared").open() for url in await asyncio.gather(*starts)]
         *writers, reader = doors
         ids = [await writers[0].create(kind) for kind, _ in cases]
         for door in doors:

@@ -53,8 +53,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     service = (ClusterSettings, SignInSettings, ServiceSettings)
     commands: list[tuple[str, Callable[[Settings], Awaitable[None]], str, tuple[type, ...]]] = [
         ("serve", serve, "run a whole server", (StoreSettings, *service, DataSettings)),
-        ("sn", serve_door, "run a service node on its own", service),
-        ("dn", serve_data, "run a data node on its own", (StoreSettings, ClusterSettings, DataSettings)),
+        ("sn", serve_service_node, "run a service node on its own", service),
+        ("dn", serve_data_node, "run a data node on its own", (StoreSettings, ClusterSettings, DataSettings)),
     ]
     for name, command, text, sections in commands:
         parser = subparsers.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
@@ -96,7 +96,7 @@ async def serve(settings: Settings) -> None:
         await _serve_clients(settings, owners, stop)
 
 
-async def serve_door(settings: Settings) -> None:
+async def serve_service_node(settings: Settings) -> None:
     """Serve clients over data nodes that run elsewhere."""
     settings.check_exposure()
     if not settings.cluster.nodes:
@@ -110,7 +110,7 @@ async def serve_door(settings: Settings) -> None:
             await node.close()
 
 
-async def serve_data(settings: Settings) -> None:
+async def serve_data_node(settings: Settings) -> None:
     """Serve service nodes."""
     settings.check_node_exposure()
     cluster = settings.cluster

@@ -16,7 +16,7 @@ from fsspec import filesystem
 from hsparse.cli import domain_map
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
-from hsparse.testing.server_process import server_process
+from tests.support.server_process import server_process
 
 # fsspec reads by fastparquet, of which pandas 3 says that it will go; by pyarrow it finds no chunk that is not stored.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")

@@ -11,7 +11,7 @@ import pytest
 
 from hsparse.cli import job
 from hsparse.cli.main import main
-from hsparse.testing.server_process import server_process
+from tests.support.server_process import server_process
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ import pytest
 
 from hsparse.cli.main import main
 from hsparse.cli.serve import share_arenas
-from hsparse.testing.server_process import server_process
+from tests.support.server_process import server_process
 
 COMMAND = [sys.executable, "-m", "hsparse.cli.main"]
 

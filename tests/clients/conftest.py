@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.testing.server_process import server_process
+from tests.support.server_process import server_process
 
 
 @pytest.fixture(scope="module", autouse=True)

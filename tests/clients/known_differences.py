@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from hsparse.testing.program import Program, Session, Step
-from hsparse.testing.program_run import Difference, Known, refused
-from hsparse.testing.program_verb import Failure
+from tests.support.programs.program import Program, Session, Step
+from tests.support.programs.program_run import Difference, Known, refused
+from tests.support.programs.verb import Failure
 
 H5PYD = "h5pyd 1.0.0"
 

@@ -17,8 +17,8 @@ from typing import Any
 import h5pyd
 import pytest
 
-from hsparse.testing.server_process import ServerProcess, server_process
-from hsparse.testing.token_issuer import TokenIssuer, serving_in_thread
+from tests.support.server_process import ServerProcess, server_process
+from tests.support.token_issuer import TokenIssuer, serving_in_thread
 
 COMMAND = [sys.executable, "-m", "hsparse.cli.main"]
 PASSWORD = "correct horse battery staple"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import requests
 
-from hsparse.testing.server_process import server_process
+from tests.support.server_process import server_process
 
 TOOLS = Path(sys.executable).parent
 HOME = "/home/admin"

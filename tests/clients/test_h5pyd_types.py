@@ -11,7 +11,7 @@ import h5pyd
 import numpy as np
 import pytest
 
-from hsparse.testing.random_types import RandomTypes
+from tests.support.programs.values import RandomTypes
 
 Writer = Callable[[Any, Any], None]
 Reader = Callable[[Any, Any], Any]

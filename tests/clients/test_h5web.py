@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import requests
 
-from hsparse.testing.server_process import server_process
+from tests.support.server_process import server_process
 
 HERE = Path(__file__).parent / "h5web"
 INSTALLED = Path(__file__).parents[2] / ".h5web"

@@ -21,12 +21,12 @@ import pytest
 import requests
 import xarray as xr
 
-from hsparse.testing.server_process import server_process
 from tests.clients.h5pyd_tool import Ended, run_tools
 from tests.clients.hdf5_difference import differences
 from tests.clients.hdf5_files import FILES, OPTIONS
 from tests.clients.netcdf_files import NETCDF
 from tests.clients.test_h5pyd_types import plain
+from tests.support.server_process import server_process
 
 H5DIFF = shutil.which("h5diff")
 TOPICS = [*FILES, *NETCDF]

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.moto_server import make_bucket
-from hsparse.testing.server_process import server_process
 from tests.clients.h5pyd_tool import Ended, run_tool
 from tests.clients.linked_file import dataset_names, make_file, random_selection
+from tests.support.s3_servers import make_bucket
+from tests.support.server_process import server_process
 
 DOMAIN = "/home/admin/linked.h5"
 KEY = "data/deep/all.h5"

@@ -11,12 +11,12 @@ import h5py
 import h5pyd
 import pytest
 
-from hsparse.testing.program import Program
-from hsparse.testing.program_run import Known, Side, Verdict, run_program
-from hsparse.testing.program_verb import VERBS
-from hsparse.testing.random_program import draw_program
-from hsparse.testing.server_process import server_process
 from tests.clients.known_differences import AVOIDED, KNOWN, Avoided
+from tests.support.programs.program import Program
+from tests.support.programs.program_run import Known, Side, Verdict, run_program
+from tests.support.programs.random_program import draw_program
+from tests.support.programs.verb import VERBS
+from tests.support.server_process import server_process
 
 MANY = 1000
 """Programs after which a known difference that none has met is taken for one that is no more."""

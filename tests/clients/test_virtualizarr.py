@@ -15,10 +15,10 @@ import zarr
 
 from hsparse.cli.parquet_references import write_parquet
 from hsparse.storage.posix import PosixStore
-from hsparse.testing.rest_client import RestClient
 from tests.sn.chunks.test_kerchunk import linked_dataset, put_attribute
 from tests.sn.file_domain import TEXT, fetch
 from tests.sn.value_client import sparse, value_client
+from tests.support.rest_client import RestClient
 
 pytest.importorskip("virtualizarr", reason="VirtualiZarr is not installed")
 

@@ -12,9 +12,9 @@ import pytest
 import xarray as xr
 from xarray.backends import H5NetCDFStore
 
-from hsparse.testing.server_process import server_process
 from tests.clients.h5pyd_tool import run_tool
 from tests.clients.netcdf_files import encoded, weather, write_encoded, write_groups
+from tests.support.server_process import server_process
 
 Opened = Callable[..., h5netcdf.File]
 

@@ -8,8 +8,8 @@ import pytest
 
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.store_wrapper import CountingStore
 
 
 @pytest.fixture

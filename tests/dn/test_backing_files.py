@@ -10,7 +10,7 @@ from hsparse.dn.backing_files import HEAD_BYTES, BackingFiles
 from hsparse.errors import BadRequest, Conflict, Moved, NotFound
 from hsparse.model.file_backed import BackingFile
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
+from hsparse.testing.store_wrapper import CountingStore
 
 DATA = bytes(range(256)) * 40
 KEY = "data/a.h5"

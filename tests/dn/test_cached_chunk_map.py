@@ -11,8 +11,8 @@ from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cached_chunk_map import FEW, CachedChunkMap
 from hsparse.errors import Gone, StoreFailed
 from hsparse.format.chunk_map import ChunkMap, decode_map
-from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.store_wrapper import CountingStore
 
 KEY = "db/map"
 

@@ -11,8 +11,8 @@ from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cached_object import Base, CachedObject, Encoded
 from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.store_wrapper import CountingStore
 
 KEY = "db/object"
 

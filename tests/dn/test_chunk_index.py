@@ -24,9 +24,8 @@ from hsparse.format.structured.footer import MAX_FOOTER
 from hsparse.model.ids import chunk_key, map_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Entry, Page
-from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.store_wrapper import StoreWrapper
+from hsparse.testing.store_wrapper import CountingStore, StoreWrapper
 from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks
 from hsparse.wire.chunk_message import FenceDeleted, WriteChunks
 from hsparse.wire.record_message import DeleteTree

@@ -16,7 +16,7 @@ from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.errors import Gone, Moved
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.registry import kind_of
-from hsparse.testing.counting_store import CountingStore
+from hsparse.testing.store_wrapper import CountingStore
 
 ITEM = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
 SPEC = ChunkSpec("d-3c448a8a-6c0b2447-9594-1269a1-049963", ITEM, (10,), False, b"", ((),))

@@ -17,8 +17,8 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.ids import chunk_key
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import ReadDirect, WriteDirect
 from hsparse.wire.chunk_message import FenceDeleted, ReadChunks, WriteChunks
 

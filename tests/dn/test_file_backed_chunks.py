@@ -22,7 +22,7 @@ from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.file_backed import BackingFile
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
-from hsparse.testing.counting_store import CountingStore
+from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.codec import decode, encode
 from hsparse.wire.file_backed_message import InspectFile, ReadFileBacked

@@ -22,7 +22,7 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.chunk_query_conformance import *
 from hsparse.testing.node_conformance import *
-from hsparse.testing.variable_conformance import *
+from hsparse.testing.vlen_conformance import (*)
 from hsparse.wire.chunk_message import TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode, GetInfo
 

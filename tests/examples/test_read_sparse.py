@@ -20,9 +20,9 @@ from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
 from hsparse.storage.posix import PosixStore
-from hsparse.testing.rest_client import RestClient
 from tests.docs_pages import PROJECT
 from tests.sn.value_client import create, sparse, value_client
+from tests.support.rest_client import RestClient
 
 EXAMPLE = PROJECT / "examples" / "read_sparse.py"
 SHAPE, CHUNK = (50, 41), (16, 16)

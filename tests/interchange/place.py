@@ -14,7 +14,7 @@ import requests
 
 from benchmarks.environment import Environment
 from benchmarks.peers.hsds import BUCKET, PASSWORD, USER, serve_nodes
-from hsparse.testing.server_process import server_process
+from tests.support.server_process import server_process
 
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 HOME = f"/home/{USER}/"

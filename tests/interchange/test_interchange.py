@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from benchmarks.peers import hsds
-from hsparse.testing.moto_server import make_bucket
 from tests.interchange.content import CHAPTERS
 from tests.interchange.journey import Leg, journey, make_home
 from tests.interchange.place import HOME, Peer, Place
+from tests.support.s3_servers import make_bucket
 
 pytestmark = [pytest.mark.interchange, pytest.mark.timeout(900)]
 

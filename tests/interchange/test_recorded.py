@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hsparse.testing.server_process import server_process
 from tests.interchange.content import SMALL, change_small, numbers, small_data
 from tests.interchange.place import Peer
 from tests.interchange.record import DATA, DOMAIN
 from tests.interchange.snapshot import snapshot
+from tests.support.server_process import server_process
 
 
 @pytest.fixture(params=sorted(path.stem for path in DATA.glob("*.json")))

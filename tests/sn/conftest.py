@@ -12,8 +12,8 @@ from hsparse.model.acl import Principal
 from hsparse.sn import statistics
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.dict_data_node import DictDataNode
-from hsparse.testing.rest_client import RestClient
 from hsparse.wire.message import DataNode
+from tests.support.rest_client import RestClient
 
 USERS = (
     Principal("test_user1"),

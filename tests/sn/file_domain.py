@@ -8,8 +8,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hsparse.testing.rest_client import RestClient
 from tests.sn.value_client import sparse
+from tests.support.rest_client import RestClient
 
 INT = "H5T_STD_I32LE"
 TEXT = {

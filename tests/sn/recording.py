@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hsparse.testing.rest_client import Reply, RestClient
+from tests.support.rest_client import Reply, RestClient
 
 FOLDER = Path(__file__).parent / "shapes"
 CUT = "..."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hsparse.testing.rest_client import RestClient
+from tests.support.rest_client import RestClient
 
 
 async def test_about_needs_no_user(bare: RestClient) -> None:

@@ -14,8 +14,8 @@ from hsparse.errors import ErrorKind
 from hsparse.sn.about import HSDS_VERSION
 from hsparse.sn.openapi import docs_page, specification
 from hsparse.sn.routes import ROUTES
-from hsparse.testing.rest_client import RestClient
 from tests.docs_pages import PROJECT, rows
+from tests.support.rest_client import RestClient
 
 SPEC = specification()
 COMPONENTS = SPEC["components"]

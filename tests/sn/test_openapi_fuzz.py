@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import Case, GenerationMode
 
 from hsparse.sn.openapi import specification
-from hsparse.testing.server_process import server_process
 from tests.sn.fuzz_target import FuzzTarget
+from tests.support.server_process import server_process
 
 OPERATIONS = [
     f"{method.upper()} {path}"

@@ -17,10 +17,10 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.sn.statistics import dataset_of_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.dict_data_node import DictDataNode
-from hsparse.testing.rest_client import RestClient
 from hsparse.wire.message import DataNode, Message
 from hsparse.wire.record_message import ChangeObjects, ListKeys, Outcome, PutRecord, ReadObjects
 from tests.sn.conftest import DOMAIN, USERS
+from tests.support.rest_client import RestClient
 
 
 async def test_verbose_counts(rest: RestClient, root: str) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.rest_client import RestClient
 from tests.model.type_strategies import text
 from tests.sn.value_client import BINARY, create, sparse, value_client
+from tests.support.rest_client import RestClient
 
 F4 = "H5T_IEEE_F32LE"
 PAIR = {"class": "H5T_ARRAY", "dims": [2], "base": F4}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.rclone_server import rclone_server
 from hsparse.testing.store_conformance import PAGE_SIZE
+from tests.support.s3_servers import rclone_server
 
 NUMBERS = itertools.count()
 

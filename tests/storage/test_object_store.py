@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest
 from hsparse.storage.conditional_put import SingleWriter
 from hsparse.storage.object_store import ObjectStore, check_key, check_range, is_key, resolve_range
-from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.slow_store import SlowStore
 from hsparse.testing.store_conformance import *
 from hsparse.testing.store_conformance import BAD_KEYS, GOOD_KEYS, PAGE_SIZE
+from hsparse.testing.store_wrapper import CountingStore, SlowStore
 from tests.conftest import MakeStore
 
 WRAPPERS = {

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.testing.rest_client import RestClient
 from tests.sn.file_domain import INT, TEXT, fetch, fill_domain, place
 from tests.sn.value_client import sparse, value_client
+from tests.support.rest_client import RestClient
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from hsparse.cli.main import main
 from hsparse.client import domain_file, retrying_client
 from hsparse.client.connection import Unreachable
-from hsparse.testing.server_process import server_process
+from tests.support.server_process import server_process
 
 DOMAIN = "/home/admin/export.h5"
 COUNT = 300_000

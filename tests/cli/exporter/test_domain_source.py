@@ -24,8 +24,8 @@ from hsparse.client.retrying_client import TRIES
 from hsparse.errors import Busy, Corrupt, HsparseError, NotFound, PreconditionFailed, RateLimited
 from hsparse.format.hdf5.plan.file_form import STOCK
 from hsparse.format.hdf5.reads import ByteRange
-from hsparse.testing.server_process import server_process
 from tests.client.scripted_server import answer, scripted_server
+from tests.support.server_process import server_process
 
 DOMAIN = "/home/admin/cells.h5"
 NUMBERS = np.arange(600_000, dtype="i4").reshape(600, 1000) // 7

@@ -23,8 +23,8 @@ from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
 from hsparse.storage.s3.multipart_upload import Part, S3Upload
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.moto_server import make_bucket
-from hsparse.testing.server_process import server_process
+from tests.support.s3_servers import make_bucket
+from tests.support.server_process import server_process
 
 DOMAIN = "/home/admin/export.h5"
 COUNT = 1_600_000

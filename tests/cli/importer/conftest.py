@@ -7,7 +7,7 @@ import pytest
 
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
-from hsparse.testing.server_process import server_process
+from tests.support.server_process import server_process
 
 Import = Callable[..., Connection]
 

@@ -20,10 +20,10 @@ from hsparse.client.connection import Connection, Unreachable
 from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Busy, HsparseError, NotFound
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
-from hsparse.testing.server_process import server_process
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.cli.importer.test_sparse_matrix import compressed, random_matrix
+from tests.support.server_process import server_process
 
 
 def write_file(path: Path) -> Path:

@@ -13,13 +13,13 @@ import pytest
 import xarray as xr
 
 from hsparse.cli.importer.dense_upload import LARGEST
-from hsparse.testing.random_types import RandomTypes
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.clients.hdf5_files import FILES, OPTIONS
 from tests.clients.netcdf_files import NETCDF
 from tests.clients.test_h5pyd_types import plain
 from tests.format.hdf5.test_superblock import make_file, needs_library
+from tests.support.programs.values import RandomTypes
 
 REFUSED = {
     "filters": "/scaleoffset: The filter with id 6",

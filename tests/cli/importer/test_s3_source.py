@@ -21,11 +21,11 @@ from hsparse.errors import Conflict, Corrupt
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.storage.object_store import Stored
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.moto_server import make_bucket
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.cli.importer.test_command import write_file
 from tests.cli.importer.test_sparse_matrix import compressed, elements_at, elements_of, random_matrix
+from tests.support.s3_servers import make_bucket
 
 Put = Callable[[str, bytes], str]
 

@@ -12,7 +12,7 @@ from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured
 from hsparse.sn.auth.issuer import MAX_DOCUMENT, Issuer, IssuerFailed, check_issuer_url, fetch_json
 from hsparse.sn.auth.signed_token import SigningKey, TokenHeader
-from hsparse.testing.token_issuer import TokenIssuer, serving
+from tests.support.token_issuer import TokenIssuer, serving
 
 HEADER = TokenHeader("RS256", "rsa-1")
 

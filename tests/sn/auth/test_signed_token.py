@@ -19,7 +19,7 @@ from hsparse.sn.auth.signed_token import (
     read_keys,
     verified_claims,
 )
-from hsparse.testing.token_issuer import TokenIssuer
+from tests.support.token_issuer import TokenIssuer
 
 ISSUER = TokenIssuer(url="http://127.0.0.1:1")
 RSA, EC = ISSUER.keys["RS256"], ISSUER.keys["ES256"]

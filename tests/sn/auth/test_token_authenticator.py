@@ -15,7 +15,7 @@ from hsparse.model.acl import Principal
 from hsparse.sn.auth import token_authenticator
 from hsparse.sn.auth.issuer import Issuer
 from hsparse.sn.auth.token_authenticator import TokenAuthenticator, TokenRules, claimed
-from hsparse.testing.token_issuer import LIFETIME, TokenIssuer, serving
+from tests.support.token_issuer import LIFETIME, TokenIssuer, serving
 
 ANN = Principal("ann", groups=frozenset({"beam", "staff"}))
 

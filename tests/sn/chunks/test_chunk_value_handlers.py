@@ -20,9 +20,9 @@ from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
-from hsparse.testing.rest_client import Reply, RestClient
+from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import create, read, sparse, value_client
+from tests.support.rest_client import Reply, RestClient
 
 INT = "H5T_STD_I32LE"
 DENSE = {"class": "H5D_CHUNKED", "dims": [256]}

@@ -13,10 +13,10 @@ from lxml import etree
 from numcodecs import Shuffle
 
 from hsparse.storage.posix import PosixStore
-from hsparse.testing.rest_client import RestClient
 from tests.sn.chunks.test_kerchunk import linked_dataset, put_attribute
 from tests.sn.file_domain import TEXT, fill_domain
 from tests.sn.value_client import BINARY, sparse, value_client
+from tests.support.rest_client import RestClient
 
 INT = "H5T_STD_I32LE"
 SCHEMA = Path(__file__).parents[2] / "data" / "dmrpp" / "dap4.xsd"

@@ -16,8 +16,8 @@ from hsparse.dn.service import DataService
 from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.model.acl import Principal
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.rest_client import RestClient
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
+from tests.support.rest_client import RestClient
 
 INT = "H5T_STD_I32LE"
 Scaled = tuple[int, ...]

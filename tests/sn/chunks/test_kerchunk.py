@@ -14,9 +14,9 @@ import xarray as xr
 import zarr
 
 from hsparse.storage.posix import PosixStore
-from hsparse.testing.rest_client import RestClient
 from tests.sn.file_backed.test_elements import File
 from tests.sn.value_client import create, sparse, value_client
+from tests.support.rest_client import RestClient
 
 INT = "H5T_STD_I32LE"
 DENSE = {"class": "H5D_CHUNKED", "dims": [8, 16]}

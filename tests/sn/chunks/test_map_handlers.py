@@ -14,10 +14,10 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.records import stored_chunks
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.rest_client import RestClient
 from tests.sn.chunks.test_handlers import listed
 from tests.sn.file_backed.test_elements import PLAIN, URI
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
+from tests.support.rest_client import RestClient
 
 INT = "H5T_STD_I32LE"
 TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}

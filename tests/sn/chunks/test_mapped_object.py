@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hsparse.sn.chunks.mapped_object import mapped_objects
-from hsparse.testing.rest_client import RestClient
+from tests.support.rest_client import RestClient
 
 
 async def test_groups_come_once_and_datasets_by_each_link(rest: RestClient, root: str) -> None:

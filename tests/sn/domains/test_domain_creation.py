@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.testing.rest_client import RestClient
 from tests.sn.conftest import DOMAIN
+from tests.support.rest_client import RestClient
 
 OWNER_RIGHTS = dict.fromkeys(("create", "read", "update", "delete", "readACL", "updateACL"), True)
 

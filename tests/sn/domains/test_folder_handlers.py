@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hsparse.sn.domains import folder_handlers
-from hsparse.testing.rest_client import RestClient
+from tests.support.rest_client import RestClient
 
 HOME = "/home/test_user1"
 

@@ -12,7 +12,7 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.rest_client import RestClient
+from tests.support.rest_client import RestClient
 
 CONTIGUOUS: dict[str, Any] = {"class": "H5D_CONTIGUOUS_REF", "file_uri": "free/a.h5", "offset": 0, "size": 40}
 INDIRECT: dict[str, Any] = {"class": "H5D_CHUNKED_REF_INDIRECT", "file_uri": "free/a.h5", "dims": [5]}

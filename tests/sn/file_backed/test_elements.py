@@ -18,9 +18,9 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.model.ids import storage_key
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
-from hsparse.testing.rest_client import RestClient
+from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import SETTINGS, create, read, value_client
+from tests.support.rest_client import RestClient
 
 FILE = "data/a.h5"
 FILL = -7

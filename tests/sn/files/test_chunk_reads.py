@@ -13,9 +13,9 @@ from hsparse.errors import Moved
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.sn.files.chunk_reads import MOST_AT_ONCE, read_planned, row_batches
 from hsparse.sn.files.domain_state import read_domain_state
-from hsparse.testing.rest_client import RestClient
 from tests.sn.file_domain import INT, place
 from tests.sn.value_client import value_client
+from tests.support.rest_client import RestClient
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.rest_client import RestClient
 from tests.sn.file_domain import INT, TEXT, place
 from tests.sn.files.test_file_chunks import file_map
 from tests.sn.value_client import sparse, value_client
+from tests.support.rest_client import RestClient
 
 
 @pytest.fixture

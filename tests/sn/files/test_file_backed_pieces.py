@@ -15,10 +15,10 @@ import pytest
 from hsparse.errors import TooLarge
 from hsparse.sn.files.domain_state import read_domain_state
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
-from hsparse.testing.rest_client import RestClient
+from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.file_domain import INT, fetch, place
 from tests.sn.value_client import value_client
+from tests.support.rest_client import RestClient
 
 FILE = "files/original.h5"
 VALUES = np.arange(40 * 30, dtype="<i4").reshape(40, 30)

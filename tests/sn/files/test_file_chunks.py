@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hsparse.sn.records import stored_chunks
-from hsparse.testing.rest_client import RestClient
 from tests.sn.file_domain import GZIP, INT, TEXT, fetch, fill_domain, place
 from tests.sn.value_client import BINARY, sparse, value_client
+from tests.support.rest_client import RestClient
 
 LAYOUTS = ["stock", "structured"]
 

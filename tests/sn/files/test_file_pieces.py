@@ -11,9 +11,9 @@ from hsparse.sn.files import file_pieces
 from hsparse.sn.files.chunk_reads import read_planned
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.sn.files.file_plans import FilePlans
-from hsparse.testing.rest_client import RestClient
 from tests.sn.file_domain import INT, fetch, fill_domain, place
 from tests.sn.value_client import value_client
+from tests.support.rest_client import RestClient
 
 LARGE = 400_000
 

@@ -13,9 +13,9 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files import chunk_reads, file_plans, sized_chunks
 from hsparse.sn.files.domain_state import DomainState, read_domain_state
 from hsparse.sn.files.file_plans import GOOD_FOR, FilePlans
-from hsparse.testing.rest_client import RestClient
 from tests.sn.file_domain import INT, TEXT, WORDS, place
 from tests.sn.value_client import SETTINGS, value_client
+from tests.support.rest_client import RestClient
 
 
 @pytest.fixture

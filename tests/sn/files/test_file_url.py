@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hsparse.testing.rest_client import RestClient
 from tests.sn.files.test_file_chunks import file_map
 from tests.sn.value_client import value_client
+from tests.support.rest_client import RestClient
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ from hsparse.model.dataspace import max_dims_of
 from hsparse.model.ids import chunk_key
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
-from hsparse.testing.rest_client import RestClient
+from hsparse.testing.store_wrapper import CountingStore
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.sn.file_domain import INT, REFERENCE, TEXT, WORDS, check_file, fetch, fill_domain, place
 from tests.sn.value_client import sparse, value_client
+from tests.support.rest_client import RestClient
 
 H5DUMP = shutil.which("h5dump")
 OVER_HTTP = """

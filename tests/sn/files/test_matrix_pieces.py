@@ -31,11 +31,11 @@ from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.records import dataset
 from hsparse.sn.records.dataset import Dataset
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
-from hsparse.testing.rest_client import RestClient
+from hsparse.testing.store_wrapper import CountingStore
 from tests.format.hdf5.plan.test_matrix_bands import Stored, made, stored_matrix
 from tests.sn.file_domain import GZIP, INT, POINT, TEXT, fetch, place
 from tests.sn.value_client import SETTINGS, sparse, value_client
+from tests.support.rest_client import RestClient
 
 BANDS, CHUNKS = stored_matrix(sp.coo_array(np.ones((4, 5))), (1, 5), 0)
 

@@ -20,7 +20,7 @@ from hsparse.sn.app import create_app
 from hsparse.sn.http.compression import SMALLEST, STREAMED, Coding, accepted_coding, encode
 from hsparse.sn.service_settings import CompressionPolicy, ServiceSettings
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.rest_client import RestClient
+from tests.support.rest_client import RestClient
 
 BINARY, ARROW = "application/octet-stream", "application/vnd.apache.arrow.stream"
 DOMAIN = "/home/ann/a.h5"

@@ -15,7 +15,7 @@ from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.rest_client import named_service
+from tests.support.rest_client import named_service
 
 OURS, OTHER = "https://viewer.example.org", "https://evil.example.org"
 ALLOWED = "Access-Control-Allow-Origin"

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from hsparse.errors import StoreFailed, Unauthenticated
 from hsparse.sn.http.error_middleware import ErrorMiddleware, answer_expect
-from hsparse.testing.rest_client import RestClient
+from tests.support.rest_client import RestClient
 
 Client = TestClient[web.Request, web.Application]
 

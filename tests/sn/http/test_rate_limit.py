@@ -16,7 +16,7 @@ from hsparse.sn.http import rate_limit
 from hsparse.sn.http.rate_limit import RateLimit
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.rest_client import RestClient
+from tests.support.rest_client import RestClient
 
 
 def granted(limit: RateLimit, who: str = "ann") -> bool:

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from hsparse.sn.http import request
-from hsparse.testing.rest_client import RestClient
+from tests.support.rest_client import RestClient
 
 JSON = {"headers": {"Content-Type": "application/json"}}
 

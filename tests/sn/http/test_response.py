@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hsparse.sn.http.response import encode_json, encode_json_members
-from hsparse.testing.rest_client import RestClient
 from tests.sn.conftest import DOMAIN
+from tests.support.rest_client import RestClient
 
 
 def test_floats_that_are_not_finite() -> None:

@@ -17,7 +17,7 @@ from hsparse.sn.jobs.job_process import JobCommand
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.rest_client import Reply, RestClient
+from tests.support.rest_client import Reply, RestClient
 
 USERS = (Principal("ada"), Principal("ben"), Principal("admin", admin=True))
 COMMAND = """

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hsparse.testing.rest_client import RestClient
 from hsparse.wire.record_message import ListKeys
 from tests.sn.jobs.conftest import Open, import_body, until
+from tests.support.rest_client import RestClient
 
 
 async def test_a_job_from_its_beginning_to_its_end(rest: RestClient, places: Path) -> None:

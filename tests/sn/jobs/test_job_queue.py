@@ -14,9 +14,9 @@ from hsparse.sn.jobs import job_queue
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.rest_client import RestClient
 from hsparse.wire.record_message import Change, Outcome
 from tests.sn.jobs.conftest import Open, import_body, until
+from tests.support.rest_client import RestClient
 
 
 async def test_some_wait_and_more_are_refused(open_node: Open, places: Path) -> None:

@@ -13,9 +13,9 @@ from hsparse.errors import StoreFailed
 from hsparse.sn.jobs.job import LOST_SECONDS
 from hsparse.sn.jobs.job_places import JobPlaces
 from hsparse.sn.jobs.job_queue import JobQueue
-from hsparse.testing.rest_client import RestClient
 from hsparse.wire.record_message import Change, Outcome
 from tests.sn.jobs.conftest import Open, import_body, until
+from tests.support.rest_client import RestClient
 
 
 async def test_a_job_that_was_forgotten_elsewhere_is_stopped(

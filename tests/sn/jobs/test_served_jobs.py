@@ -23,11 +23,11 @@ from hsparse.model.acl import Principal
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.moto_server import make_bucket
-from hsparse.testing.rest_client import RestClient
-from hsparse.testing.server_process import ServerProcess, children_of, server_process
 from tests.cli.importer.domain_content import domain_differences
 from tests.cli.importer.test_command import write_large
+from tests.support.rest_client import RestClient
+from tests.support.s3_servers import make_bucket
+from tests.support.server_process import ServerProcess, children_of, server_process
 
 SECRET = "correct horse battery"
 Job = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.testing.rest_client import BINARY, RestClient
+from tests.support.rest_client import BINARY, RestClient
 
 INTS = {"type": "H5T_STD_I32LE", "shape": [3], "value": [1, 2, 3]}
 TEXT_TYPE = {

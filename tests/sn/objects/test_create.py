@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.testing.rest_client import RestClient
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import ListKeys
+from tests.support.rest_client import RestClient
 
 
 async def test_a_client_chooses_ids_and_creates_several(rest: RestClient, root: str) -> None:

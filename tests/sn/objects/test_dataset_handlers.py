@@ -9,9 +9,9 @@ import pytest
 
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.sn.objects.dataset_handlers import growth_selection
-from hsparse.testing.rest_client import RestClient
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import ReadObjects
+from tests.support.rest_client import RestClient
 
 F64 = "H5T_IEEE_F64LE"
 SPARSE = {"class": "H5D_STRUCT_CHUNK", "dims": [10, 10], "flags": ["H5D_SPARSE_DATA"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.testing.rest_client import RestClient
+from tests.support.rest_client import RestClient
 
 
 async def test_deleted_is_gone_and_never_was_is_not_found(rest: RestClient, root: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.testing.rest_client import RestClient
+from tests.support.rest_client import RestClient
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.access import MOST_FOLDERS, FileRights, domain_path
 from hsparse.testing.dict_data_node import DictDataNode
-from hsparse.testing.rest_client import RestClient
 from hsparse.wire.message import DataNode, Failure
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
 from tests.sn.conftest import DOMAIN
+from tests.support.rest_client import RestClient
 
 
 @pytest.mark.parametrize(

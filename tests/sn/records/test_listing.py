@@ -10,9 +10,9 @@ from hsparse.cluster.membership import Membership
 from hsparse.errors import BadRequest, Gone, NotFound
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.listing import in_creation_order, missing_attribute, missing_link, name_matcher
-from hsparse.testing.rest_client import RestClient
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import ChangeObjects, DeleteAttributes, DeleteLinks, ReadObjects
+from tests.support.rest_client import RestClient
 
 
 async def test_pages_make_up_the_whole(rest: RestClient, root: str) -> None:

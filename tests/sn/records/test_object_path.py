@@ -12,8 +12,8 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records import object_path as walking
 from hsparse.sn.records.object_path import paths_to, walk_groups
 from hsparse.testing.dict_data_node import DictDataNode
-from hsparse.testing.rest_client import RestClient
 from hsparse.wire.record_message import ReadObjects
+from tests.support.rest_client import RestClient
 
 
 async def test_objects_by_path(rest: RestClient, root: str) -> None:

@@ -14,11 +14,11 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.format.plan.grid import Grid
 from hsparse.sn.records.stored_chunks import MAP_PAGE, ChunkOrder, chunk_place, map_query, sections_json
-from hsparse.testing.rest_client import RestClient
 from tests.conftest import MakeStore
 from tests.sn.conftest import USERS
 from tests.sn.file_backed.test_elements import PLAIN, URI, link, make_table
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
+from tests.support.rest_client import RestClient
 
 
 def test_a_place_has_scaled_coordinates_and_those_of_the_first_element() -> None:

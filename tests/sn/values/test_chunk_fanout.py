@@ -14,12 +14,12 @@ from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
 from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.rest_client import RestClient
+from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import Forget
 from tests.model.type_strategies import length_prefixed, text
 from tests.sn.value_client import BINARY, create, value_client
+from tests.support.rest_client import RestClient
 
 TEXT = text("H5T_VARIABLE")
 SIZES = [0, 500, 3, 3, 0, 2000, 90, 1] * 25

@@ -25,13 +25,13 @@ from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead
 from hsparse.sn.values.media.arrow import ArrowWriter, read_vlen_arrow
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
-from hsparse.testing.direct_door import dataset_record
-from hsparse.testing.door import Kind
-from hsparse.testing.rest_client import RestClient
+from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import CreateObject, Forget
 from tests.model.type_strategies import length_prefixed, text
 from tests.sn.value_client import ARROW, BINARY, create, sparse, value_client
+from tests.support.direct_driver import dataset_record
+from tests.support.driver import DatasetSpec
+from tests.support.rest_client import RestClient
 
 SHAPE = (40, 30)
 TEXT = text("H5T_VARIABLE")
@@ -226,7 +226,7 @@ async def test_pieces_are_within_a_page_and_in_order(nodes: int, selection: Sele
     names = tuple(f"dn-{number}" for number in range(nodes))
     services = {name: DataService(store, clock, id=name) for name in names}
     owners = Owners(Membership(1, names), dict(services))
-    record = dataset_record(Kind(TEXT, (400,), (16,), 400))
+    record = dataset_record(DatasetSpec(TEXT, (400,), (16,), 400))
     await owners.apply(CreateObject(record["id"], record))
     dataset = Dataset.of(record)
     fanout = ChunkFanout(owners, dataset)

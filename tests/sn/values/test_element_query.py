@@ -26,7 +26,7 @@ from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, ChunkFanout
 from hsparse.sn.values.element_query import ElementQuery
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.counting_store import CountingStore
+from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_message import FindElements
 from tests.format.selection_strategies import extents, orthogonals, points
 

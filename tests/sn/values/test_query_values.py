@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.rest_client import RestClient
 from tests.format.test_query_syntax import REFUSES, SIGNS, VALUES, WORDS
 from tests.sn.value_client import BINARY, create, read, sparse, value_client
+from tests.support.rest_client import RestClient
 
 STRING = {"class": "H5T_STRING", "length": 4, "charSet": "H5T_CSET_ASCII", "strPad": "H5T_STR_NULLPAD"}
 FIELDS = [

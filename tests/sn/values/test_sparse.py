@@ -17,9 +17,9 @@ from hsparse.format.structured.region import decode_region, encode_region
 from hsparse.sn.http.content_type import ARROW as ARROW_TYPE
 from hsparse.sn.values.media.arrow import ArrowWriter, read_arrow
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.rest_client import RestClient
 from hsparse.wire.record_message import Forget
 from tests.sn.value_client import ARROW, BINARY, create, read, sparse, value_client
+from tests.support.rest_client import RestClient
 
 SHAPE = (40, 50)
 Model = dict[tuple[int, ...], float]

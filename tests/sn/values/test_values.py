@@ -15,9 +15,9 @@ from hsparse.sn.objects import dataset_handlers
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.rest_client import RestClient
 from hsparse.wire.record_message import Forget
 from tests.sn.value_client import BINARY, SETTINGS, create, read, sparse, value_client
+from tests.support.rest_client import RestClient
 
 SHAPE = (37, 53)
 LAYOUTS: dict[str, dict[str, Any]] = {

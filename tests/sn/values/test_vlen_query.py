@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.rest_client import RestClient
 from tests.model.type_strategies import text
 from tests.sn.value_client import BINARY, create, value_client
+from tests.support.rest_client import RestClient
 
 TEXT = text("H5T_VARIABLE")
 KIND = {

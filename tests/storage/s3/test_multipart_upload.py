@@ -11,8 +11,8 @@ import pytest
 from hsparse.errors import Misconfigured, NotFound, PreconditionFailed, StoreFailed
 from hsparse.storage.s3.multipart_upload import CopySource, S3Upload, find_marked
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.lossy_proxy import Loss, LossyProxy, error_reply
-from hsparse.testing.moto_server import make_bucket
+from tests.support.faulty_proxy import FaultyProxy, Loss, error_reply
+from tests.support.s3_servers import make_bucket
 
 LEAST = 5 * 1024 * 1024
 FIRST, LAST = bytes(range(256)) * (LEAST // 256), b"the rest"
@@ -131,13 +131,13 @@ async def test_an_object_that_is_there(store: S3Store) -> None:
 
 
 @pytest.fixture
-async def proxy(moto_endpoint: str) -> AsyncIterator[LossyProxy]:
-    async with LossyProxy(moto_endpoint).serving() as proxy:
+async def proxy(moto_endpoint: str) -> AsyncIterator[FaultyProxy]:
+    async with FaultyProxy(moto_endpoint).serving() as proxy:
         yield proxy
 
 
 @pytest.fixture
-async def lossy(moto_store: S3Store, proxy: LossyProxy) -> AsyncIterator[S3Store]:
+async def lossy(moto_store: S3Store, proxy: FaultyProxy) -> AsyncIterator[S3Store]:
     async with S3Store(
         moto_store.name, endpoint=proxy.url, region="us-east-1", access_key="test", secret_key="test"
     ) as store:
@@ -145,7 +145,7 @@ async def lossy(moto_store: S3Store, proxy: LossyProxy) -> AsyncIterator[S3Store
 
 
 @pytest.mark.parametrize("replace", [True, False])
-async def test_a_completion_whose_reply_is_lost(lossy: S3Store, proxy: LossyProxy, replace: bool) -> None:
+async def test_a_completion_whose_reply_is_lost(lossy: S3Store, proxy: FaultyProxy, replace: bool) -> None:
     upload = await S3Upload.begin(lossy, "a", "state")
     parts = {1: await upload.put(1, LAST)}
     proxy.lose(Loss("POST", keep=0))
@@ -154,7 +154,7 @@ async def test_a_completion_whose_reply_is_lost(lossy: S3Store, proxy: LossyProx
     assert (stored.data, stored.etag) == (LAST, etag)
 
 
-async def test_a_completion_of_what_is_no_more(lossy: S3Store, proxy: LossyProxy) -> None:
+async def test_a_completion_of_what_is_no_more(lossy: S3Store, proxy: FaultyProxy) -> None:
     await lossy.put("a", LAST)
     upload = await S3Upload.begin(lossy, "a", "state")
     parts = {1: await upload.put(1, LAST)}
@@ -163,7 +163,7 @@ async def test_a_completion_of_what_is_no_more(lossy: S3Store, proxy: LossyProxy
         await upload.complete(parts, "state", replace=True)
 
 
-async def test_parts_are_sent_again(lossy: S3Store, proxy: LossyProxy) -> None:
+async def test_parts_are_sent_again(lossy: S3Store, proxy: FaultyProxy) -> None:
     upload = await S3Upload.begin(lossy, "a", "state")
     proxy.lose(Loss("PUT", keep=0))
     proxy.lose(Loss("PUT", forward=False, answer=error_reply(503, "SlowDown")))
@@ -171,7 +171,7 @@ async def test_parts_are_sent_again(lossy: S3Store, proxy: LossyProxy) -> None:
     assert await upload.parts() == {1: part}
 
 
-async def test_a_part_that_arrives_after_the_end(lossy: S3Store, proxy: LossyProxy) -> None:
+async def test_a_part_that_arrives_after_the_end(lossy: S3Store, proxy: FaultyProxy) -> None:
     upload = await S3Upload.begin(lossy, "a", "state")
     await upload.put(1, LAST)
     proxy.lose(Loss("DELETE", forward=False, answer=b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"))

@@ -11,8 +11,8 @@ from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
 from hsparse.storage.s3.s3_client import FIRST_PAUSE, LONGEST_PAUSE
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.lossy_proxy import Loss, LossyProxy, error_reply
-from hsparse.testing.moto_server import make_bucket
+from tests.support.faulty_proxy import FaultyProxy, Loss, error_reply
+from tests.support.s3_servers import make_bucket
 
 NUMBERS = itertools.count()
 SECRET = "a-secret-that-must-not-be-told"
@@ -59,13 +59,13 @@ async def bucket(moto_endpoint: str) -> str:
 
 
 @pytest.fixture
-async def proxy(moto_endpoint: str) -> AsyncIterator[LossyProxy]:
-    async with LossyProxy(moto_endpoint).serving() as proxy:
+async def proxy(moto_endpoint: str) -> AsyncIterator[FaultyProxy]:
+    async with FaultyProxy(moto_endpoint).serving() as proxy:
         yield proxy
 
 
 @pytest.fixture
-async def store(bucket: str, proxy: LossyProxy, pauses: Pauses) -> AsyncIterator[S3Store]:
+async def store(bucket: str, proxy: FaultyProxy, pauses: Pauses) -> AsyncIterator[S3Store]:
     """A store whose every request goes through `proxy`."""
     async with s3(bucket, proxy.url, pauses) as store:
         yield store
@@ -108,7 +108,7 @@ LOSSES = {
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("call", [put, put_if_absent, put_if_match])
 async def test_a_lossy_put_is_settled(
-    store: S3Store, other: S3Store, proxy: LossyProxy, call: Put, loss: str
+    store: S3Store, other: S3Store, proxy: FaultyProxy, call: Put, loss: str
 ) -> None:
     await other.put("a/b", b"before")
     for _ in range(3):
@@ -121,7 +121,7 @@ async def test_a_lossy_put_is_settled(
 
 
 async def test_a_lost_reply_is_settled_by_reading_back(
-    store: S3Store, other: S3Store, proxy: LossyProxy
+    store: S3Store, other: S3Store, proxy: FaultyProxy
 ) -> None:
     etag = await other.put("a", b"before")
     proxy.lose(Loss("PUT", keep=0))
@@ -129,7 +129,7 @@ async def test_a_lost_reply_is_settled_by_reading_back(
     assert proxy.methods() == ["PUT", "PUT", "HEAD"]
 
 
-async def test_the_reading_back_is_repeated_too(store: S3Store, proxy: LossyProxy) -> None:
+async def test_the_reading_back_is_repeated_too(store: S3Store, proxy: FaultyProxy) -> None:
     proxy.lose(Loss("PUT", answer=error_reply(500, "InternalError")))
     for _ in range(3):
         proxy.lose(Loss("HEAD", keep=0))
@@ -137,7 +137,7 @@ async def test_the_reading_back_is_repeated_too(store: S3Store, proxy: LossyProx
     assert proxy.methods() == ["PUT", "PUT", *["HEAD"] * 4]
 
 
-async def test_a_refusal_costs_one_look(store: S3Store, proxy: LossyProxy) -> None:
+async def test_a_refusal_costs_one_look(store: S3Store, proxy: FaultyProxy) -> None:
     await store.put_if_absent("a", b"data")
     proxy.requests.clear()
     with pytest.raises(PreconditionFailed):
@@ -148,7 +148,7 @@ async def test_a_refusal_costs_one_look(store: S3Store, proxy: LossyProxy) -> No
 
 
 async def test_the_same_bytes_by_another_are_not_ours(
-    store: S3Store, other: S3Store, proxy: LossyProxy
+    store: S3Store, other: S3Store, proxy: FaultyProxy
 ) -> None:
     """Two nodes count from 0 to 1 and the request of the first is lost: it must count again, to 2."""
     etag = await other.put("counter", b"0")
@@ -157,7 +157,7 @@ async def test_the_same_bytes_by_another_are_not_ours(
         await store.put_if_match("counter", b"1", etag)
 
 
-async def test_a_server_that_drops_metadata(store: S3Store, proxy: LossyProxy) -> None:
+async def test_a_server_that_drops_metadata(store: S3Store, proxy: FaultyProxy) -> None:
     head = b'HTTP/1.1 200 OK\r\netag: "e"\r\ncontent-length: 4\r\nconnection: close\r\n\r\n'
     proxy.lose(Loss("PUT", answer=error_reply(500, "InternalError")))
     proxy.lose(Loss("HEAD", answer=head))
@@ -175,7 +175,7 @@ async def test_a_server_that_drops_metadata(store: S3Store, proxy: LossyProxy) -
         await store.put_if_absent("a", b"else")
 
 
-async def test_another_state_after_a_lost_reply(store: S3Store, other: S3Store, proxy: LossyProxy) -> None:
+async def test_another_state_after_a_lost_reply(store: S3Store, other: S3Store, proxy: FaultyProxy) -> None:
     etag = await other.put("a", b"before")
     proxy.lose(Loss("PUT", keep=0, after=lambda: other.put("a", b"another's")))
     with pytest.raises(PreconditionFailed, match="'a'"):
@@ -183,7 +183,7 @@ async def test_another_state_after_a_lost_reply(store: S3Store, other: S3Store, 
     assert (await other.get("a")).data == b"another's"
 
 
-async def test_no_object_after_a_lost_reply(store: S3Store, other: S3Store, proxy: LossyProxy) -> None:
+async def test_no_object_after_a_lost_reply(store: S3Store, other: S3Store, proxy: FaultyProxy) -> None:
     etag = await other.put("a", b"before")
     proxy.lose(Loss("PUT", keep=0, after=lambda: other.delete("a")))
     with pytest.raises(PreconditionFailed, match="'a'"):
@@ -192,7 +192,7 @@ async def test_no_object_after_a_lost_reply(store: S3Store, other: S3Store, prox
         await other.get("a")
 
 
-async def test_no_object_while_reading_back(store: S3Store, other: S3Store, proxy: LossyProxy) -> None:
+async def test_no_object_while_reading_back(store: S3Store, other: S3Store, proxy: FaultyProxy) -> None:
     proxy.lose(Loss("PUT", keep=0))
     proxy.lose(Loss("PUT", after=lambda: other.delete("a")))
     with pytest.raises(PreconditionFailed, match="'a'"):
@@ -200,7 +200,7 @@ async def test_no_object_while_reading_back(store: S3Store, other: S3Store, prox
 
 
 async def test_a_put_that_arrives_late_overwrites_nothing(
-    store: S3Store, other: S3Store, proxy: LossyProxy
+    store: S3Store, other: S3Store, proxy: FaultyProxy
 ) -> None:
     etag = await other.put("a", b"before")
     late = proxy.lose(Loss("PUT", late=True))
@@ -222,7 +222,7 @@ async def test_a_put_that_arrives_late_overwrites_nothing(
     ids=["reply", "head", "body", "slow down", "error"],
 )
 async def test_a_lossy_read_is_repeated(
-    store: S3Store, other: S3Store, proxy: LossyProxy, loss: Loss
+    store: S3Store, other: S3Store, proxy: FaultyProxy, loss: Loss
 ) -> None:
     data = bytes(range(256)) * 1000
     etag = await other.put("a", data)
@@ -238,7 +238,7 @@ async def test_a_lossy_read_is_repeated(
     assert proxy.methods() == ["GET"] * 7
 
 
-async def test_a_lossy_delete_is_repeated(store: S3Store, other: S3Store, proxy: LossyProxy) -> None:
+async def test_a_lossy_delete_is_repeated(store: S3Store, other: S3Store, proxy: FaultyProxy) -> None:
     await other.put("a", b"data")
     proxy.lose(Loss("DELETE", keep=0))
     await store.delete("a")
@@ -247,7 +247,7 @@ async def test_a_lossy_delete_is_repeated(store: S3Store, other: S3Store, proxy:
     assert proxy.methods() == ["DELETE"] * 3
 
 
-async def test_pauses_grow_until_the_deadline(store: S3Store, proxy: LossyProxy, pauses: Pauses) -> None:
+async def test_pauses_grow_until_the_deadline(store: S3Store, proxy: FaultyProxy, pauses: Pauses) -> None:
     for _ in range(100):
         proxy.lose(Loss("GET", answer=error_reply(503, "SlowDown")))
     with pytest.raises(StoreFailed, match="'a' in 30 s"):
@@ -260,7 +260,7 @@ async def test_pauses_grow_until_the_deadline(store: S3Store, proxy: LossyProxy,
 
 
 async def test_waiting_for_a_connection_does_not_count(
-    bucket: str, proxy: LossyProxy, pauses: Pauses
+    bucket: str, proxy: FaultyProxy, pauses: Pauses
 ) -> None:
     async with s3(bucket, proxy.url, pauses, connections=1) as store:
         held = proxy.lose(Loss("PUT", hang=True))
@@ -275,7 +275,7 @@ async def test_waiting_for_a_connection_does_not_count(
     assert proxy.methods() == ["PUT", "DELETE", "DELETE"]
 
 
-async def test_a_silent_server_is_given_up(bucket: str, proxy: LossyProxy, pauses: Pauses) -> None:
+async def test_a_silent_server_is_given_up(bucket: str, proxy: FaultyProxy, pauses: Pauses) -> None:
     for _ in range(100):
         proxy.lose(Loss("GET", hang=True))
     async with s3(bucket, proxy.url, pauses, deadline=0.15) as store:
@@ -324,7 +324,7 @@ async def test_no_bucket_by_that_name_can_be(moto_endpoint: str, pauses: Pauses)
     ("status", "code", "remedy"),
     [(403, "AccessDenied", "grant s3:GetObject"), (403, "SignatureDoesNotMatch", "configure valid ones")],
 )
-async def test_access_denied(store: S3Store, proxy: LossyProxy, status: int, code: str, remedy: str) -> None:
+async def test_access_denied(store: S3Store, proxy: FaultyProxy, status: int, code: str, remedy: str) -> None:
     proxy.lose(Loss("PUT", answer=error_reply(status, code)))
     error = await told(store.put("a", b"data"))
     assert isinstance(error, Misconfigured)
@@ -364,7 +364,7 @@ async def test_an_endpoint_that_is_no_url() -> None:
     assert isinstance(await told(store.open()), Misconfigured)
 
 
-async def test_a_server_that_ignores_ranges(store: S3Store, proxy: LossyProxy) -> None:
+async def test_a_server_that_ignores_ranges(store: S3Store, proxy: FaultyProxy) -> None:
     whole = b'HTTP/1.1 200 OK\r\netag: "e"\r\ncontent-length: 10\r\nconnection: close\r\n\r\n0123456789'
     for start, length, expected in [(2, 3, b"234"), (-4, None, b"6789"), (8, 9, b"89")]:
         proxy.lose(Loss("GET", answer=whole))
@@ -375,7 +375,7 @@ async def test_a_server_that_ignores_ranges(store: S3Store, proxy: LossyProxy) -
         await store.get_range("a", 10)
 
 
-async def test_a_server_that_refuses_long_suffixes(store: S3Store, proxy: LossyProxy) -> None:
+async def test_a_server_that_refuses_long_suffixes(store: S3Store, proxy: FaultyProxy) -> None:
     await store.put("a", b"data")
     proxy.lose(Loss("GET", answer=error_reply(416, "InvalidRange")))
     assert (await store.get_range("a", -10)).data == b"data"
@@ -388,7 +388,7 @@ async def test_folder_markers_are_no_objects(store: S3Store, bucket: str, moto_e
     assert [entry.key async for page in store.list("") for entry in page.entries] == ["a/b"]
 
 
-async def test_cancellation_ends_the_request(store: S3Store, proxy: LossyProxy) -> None:
+async def test_cancellation_ends_the_request(store: S3Store, proxy: FaultyProxy) -> None:
     loss = proxy.lose(Loss("GET", hang=True))
     get = asyncio.create_task(store.get("a"))
     await loss.met.wait()

@@ -1,0 +1,148 @@
+"""The way to a dataset's elements below HTTP: what the service node's handlers call."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hsparse.clock import SystemClock
+from hsparse.errors import ErrorKind, HsparseError, Moved
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.selection import Orthogonal, Points, Selection
+from hsparse.model.dataspace import parse_shape
+from hsparse.model.datatype import parse_type
+from hsparse.model.ids import new_id, new_root_id
+from hsparse.model.layout import parse_layout
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.records.dataset import ATTEMPTS, Dataset, finish_trim
+from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.sn.values.defined_read import DefinedRead
+from hsparse.testing.sparse_model import Coord
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import CreateObject, SetExtent
+from tests.support.driver import DatasetSpec, ElementValues, Found, NotDone, Place, found_elements
+
+T = TypeVar("T")
+LIMIT = 2**30
+
+
+class DirectDriver:
+    """A `Door` over `ChunkFanout` and `Owners`. Sparse answers are read in pieces of `page_size` bytes."""
+
+    def __init__(self, owners: Owners, *, page_size: int = 256) -> None:
+        self._owners = owners
+        self._page_size = page_size
+
+    async def create(self, kind: DatasetSpec) -> str:
+        record = dataset_record(kind)
+        await self._owners.apply(CreateObject(record["id"], record))
+        return str(record["id"])
+
+    async def write(self, id: str, place: Place, values: ElementValues, drop_fill: bool) -> None:
+        async def write(dataset: Dataset) -> None:
+            selection = _selection(place, dataset.extent)
+            shaped = values.reshape(selection.shape)
+            await ChunkFanout(self._owners, dataset).write(selection, shaped, drop_fill=drop_fill)
+
+        await self._do(id, write)
+
+    async def erase(self, id: str, place: Place) -> None:
+        await self._do(
+            id,
+            lambda dataset: ChunkFanout(self._owners, dataset).erase(_selection(place, dataset.extent)),
+        )
+
+    async def resize(self, id: str, extent: Coord) -> None:
+        async def resize(dataset: Dataset) -> None:
+            if "trim" in dataset.record:
+                await finish_trim(self._owners, dataset.record)
+            changed = (await self._owners.apply(SetExtent(id, extent))).unwrap()
+            if "trim" in changed:
+                await finish_trim(self._owners, changed)
+
+        await self._do(id, resize)
+
+    async def extent(self, id: str) -> Coord:
+        async def extent(dataset: Dataset) -> Coord:
+            return dataset.extent
+
+        return await self._do(id, extent)
+
+    async def count(self, id: str, place: Place | None = None) -> int:
+        return await self._do(
+            id,
+            lambda dataset: ChunkFanout(self._owners, dataset).count(_selection(place, dataset.extent)),
+        )
+
+    async def defined(self, id: str, place: Place | None = None) -> list[Coord]:
+        coords, _ = await self._whole(id, place, places_only=True)
+        return [tuple(coord) for coord in coords.tolist()]
+
+    async def read_sparse(self, id: str, place: Place | None = None) -> Found:
+        return found_elements(*await self._whole(id, place, places_only=False))
+
+    async def read_dense(self, id: str, place: Place | None = None) -> bytes:
+        async def read(dataset: Dataset) -> bytes:
+            selection = _selection(place, dataset.extent)
+            pages = ChunkFanout(self._owners, dataset).pages(selection, (), self._page_size)
+            return b"".join([bytes(dataset.arrays.to_bytes(values)) async for values in pages])
+
+        return await self._do(id, read)
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+    async def _whole(self, id: str, place: Place | None, *, places_only: bool) -> tuple[Any, ElementValues]:
+        async def read(dataset: Dataset) -> tuple[Any, ElementValues]:
+            chosen = _selection(place, dataset.extent)
+            chunks = ChunkFanout(self._owners, dataset)
+            read = DefinedRead(dataset, chunks, self._page_size, places_only=places_only)
+            found = await read.whole(chosen, LIMIT)
+            assert found is not None
+            return found[0].coords(), found[1]
+
+        return await self._do(id, read)
+
+    async def _do(self, id: str, work: Callable[[Dataset], Awaitable[T]]) -> T:
+        try:
+            for _ in range(ATTEMPTS):
+                with suppress(Moved):
+                    return await work(Dataset.of(await self._owners.record(id)))
+            return await work(Dataset.of(await self._owners.record(id)))
+        except HsparseError as error:
+            if error.kind in (ErrorKind.STORE_FAILED, ErrorKind.BUSY):
+                raise NotDone(error.message) from error
+            raise
+
+
+def dataset_record(kind: DatasetSpec) -> Record:
+    """Return the record of a new dataset, as the service node makes it, in a domain of its own."""
+    clock = SystemClock()
+    root = new_root_id(clock)
+    properties: Record = {"filters": kind.filters}
+    if kind.fill:
+        properties |= {"fillValue": base64.b64encode(kind.fill).decode(), "fillValue_encoding": "base64"}
+    datatype = parse_type(kind.type)
+    shape = parse_shape({"shape": list(kind.extent), "maxdims": [0] * len(kind.extent)})
+    layout = parse_layout(
+        kind.layout, shape, datatype, filtered=bool(kind.filters), min_bytes=1, max_bytes=2**20
+    )
+    record: Record = {
+        "id": new_id("datasets", root, clock),
+        "root": root,
+        "created": 1.0,
+        "lastModified": 1.0,
+    }
+    return record | {"type": datatype.item, "shape": shape} | layout.fields(properties)
+
+
+def _selection(place: Place | None, extent: Coord) -> Selection:
+    if place is None:
+        return Orthogonal.all(extent)
+    if place.points is None:
+        return parse_select(place.select, extent)
+    return Points(extent, np.array(place.points, np.uint64).reshape(-1, len(extent)))

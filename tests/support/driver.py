@@ -1,0 +1,118 @@
+"""A way to a dataset's elements that a test can drive: above HTTP or below it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.model.vlen_array import VlenArray
+from hsparse.testing.sparse_model import Coord, element_bytes
+
+ElementValues: TypeAlias = NDArray[Any] | VlenArray
+Found: TypeAlias = dict[Coord, bytes]
+"""Defined elements: one element's bytes by coordinates."""
+
+
+class NotDone(Exception):
+    """An operation failed, as the store did: it may have been applied, in part too."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSpec:
+    """A dataset to create: its HDF5/JSON type, extent (unlimited), chunk and creation properties.
+
+    `fill` is one element's bytes, `most` the largest extent a test gives a dimension. `flags` are the structured
+    chunk's, if the layout is not the one that `sparse` means.
+    """
+
+    type: Any
+    extent: Coord
+    chunk: Coord
+    most: int
+    fill: bytes = b""
+    filters: list[Any] = field(default_factory=list)
+    sparse: bool = True
+    flags: tuple[str, ...] = ()
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        flags = list(self.flags) or (["H5D_SPARSE_DATA"] if self.sparse else [])
+        if flags:
+            return {"class": "H5D_STRUCT_CHUNK", "dims": list(self.chunk), "flags": flags}
+        return {"class": "H5D_CHUNKED", "dims": list(self.chunk)}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Some elements: `points` in any order, with repeats, or a box of (start, stop, step) a dimension."""
+
+    points: tuple[Coord, ...] | None = None
+    box: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def coords(self) -> list[Coord]:
+        """The coordinates, in the order in which values are given."""
+        if self.points is not None:
+            return list(self.points)
+        return list(itertools.product(*(range(*edges) for edges in self.box)))
+
+    @property
+    def select(self) -> str:
+        """The box as a select string."""
+        return f"[{','.join(f'{start}:{stop}:{step}' for start, stop, step in self.box)}]"
+
+
+class Driver(Protocol):
+    """What a machine does to datasets, by id; each method raises `NotDone` when the store fails."""
+
+    async def create(self, kind: DatasetSpec) -> str:
+        """Create a dataset and return its id."""
+        ...
+
+    async def write(self, id: str, place: Place, values: ElementValues, drop_fill: bool) -> None:
+        """Write `values: (n,)`, one an element of the place; durable when it returns."""
+        ...
+
+    async def erase(self, id: str, place: Place) -> None:
+        """Make elements undefined; durable when it returns."""
+        ...
+
+    async def resize(self, id: str, extent: Coord) -> None:
+        """Set the extent; durable when it returns."""
+        ...
+
+    async def extent(self, id: str) -> Coord:
+        """Return the extent."""
+        ...
+
+    async def count(self, id: str, place: Place | None = None) -> int:
+        """Return how many elements are defined, in a box or in all."""
+        ...
+
+    async def defined(self, id: str, place: Place | None = None) -> list[Coord]:
+        """Return which elements are defined, in a box or in all, in the order told."""
+        ...
+
+    async def read_sparse(self, id: str, place: Place | None = None) -> Found:
+        """Return the defined elements, of a place or of all."""
+        ...
+
+    async def read_dense(self, id: str, place: Place | None = None) -> bytes:
+        """Return values with the fill value where undefined, packed, of a place or of all."""
+        ...
+
+    async def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+def found_elements(coords: NDArray[np.uint64], values: ElementValues) -> Found:
+    """Return coordinates `(n, rank)` and values `(n,)` as a dict; none may come twice."""
+    places = [tuple(coord) for coord in coords.tolist()]
+    found = dict(zip(places, element_bytes(values), strict=True))
+    assert len(found) == len(places), "a defined element was told twice"
+    return found

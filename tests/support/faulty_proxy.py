@@ -1,0 +1,140 @@
+"""A loopback HTTP proxy that loses requests and replies as scripted: for tests of retries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+
+@dataclass(slots=True, eq=False)
+class Loss:
+    """What happens to the next request of `method`.
+
+    It is forwarded, unless `forward` is False; a `late` one when `release` is called, after the client has
+    lost its connection. Then `after` is awaited, and the client gets `answer` (bytes of a reply) or the
+    reply, of which only the first `keep` bytes, and the connection is closed. One that `hang`s waits for
+    `release` before all that. `met` is set when the request has come, `done` when it has been forwarded.
+    """
+
+    method: str
+    forward: bool = True
+    late: bool = False
+    hang: bool = False
+    keep: int | None = None
+    answer: bytes | None = None
+    after: Callable[[], Awaitable[object]] | None = None
+    met: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def release(self) -> None:
+        """Let a late request go on, and wait until the server has answered it."""
+        self.released.set()
+        await self.done.wait()
+
+
+def error_reply(status: int, code: str) -> bytes:
+    """Return an S3 error reply."""
+    body = f"<Error><Code>{code}</Code><Message>scripted</Message></Error>".encode()
+    head = f"HTTP/1.1 {status} scripted\r\ncontent-type: application/xml\r\nconnection: close\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+class FaultyProxy:
+    """A proxy before the server at `upstream`; `script` has what it does to requests, in order.
+
+    `requests` lists what came, as `"PUT /bucket/key"`; one connection serves one request.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        self.script: list[Loss] = []
+        self.requests: list[str] = []
+        self.url = ""
+        address = urlsplit(upstream)
+        self._upstream = (address.hostname or "", address.port or 80)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def lose(self, loss: Loss) -> Loss:
+        """Add a line to the script and return it."""
+        self.script.append(loss)
+        return loss
+
+    def methods(self) -> list[str]:
+        """Return the methods of the requests that came."""
+        return [request.split()[0] for request in self.requests]
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[FaultyProxy]:
+        """Serve for the duration of the context."""
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        self.url = f"http://{host}:{port}"
+        try:
+            yield self
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._serve(reader, writer)
+        except asyncio.CancelledError:
+            return  # the proxy closes while the request hangs
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await self._read(reader, writer)
+        loss = self._next(request)
+        loss.met.set()
+        if loss.hang:
+            await loss.released.wait()
+        if loss.late:
+            writer.close()
+            await loss.released.wait()
+        reply = await self._forward(request) if loss.forward else b""
+        loss.done.set()
+        if loss.after is not None:
+            await loss.after()
+        reply = reply if loss.answer is None else loss.answer
+        if not loss.late:
+            writer.write(reply if loss.keep is None else reply[: loss.keep])
+            await writer.drain()
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        """Return a whole request, with `Connection: close` in place of its own connection headers."""
+        first, *lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[:-2]
+        method, target, _ = first.decode().split(" ")
+        self.requests.append(f"{method} {target}")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
+        if headers.pop(b"expect", None) is not None:
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        headers[b"connection"] = b"close"
+        body = await reader.readexactly(int(headers.get(b"content-length", b"0")))
+        return b"\r\n".join([first, *(b"%b: %b" % item for item in headers.items()), b"", body])
+
+    def _next(self, request: bytes) -> Loss:
+        method = request.split(b" ", 1)[0].decode()
+        for loss in self.script:
+            if loss.method == method:
+                self.script.remove(loss)
+                return loss
+        return Loss(method)
+
+    async def _forward(self, request: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection(*self._upstream)
+        try:
+            writer.write(request)
+            return await reader.read()
+        finally:
+            writer.close()
+            await writer.wait_closed()

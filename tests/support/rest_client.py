@@ -1,0 +1,158 @@
+"""A service node in one process with its data node, and a client for its REST API: for tests of both.
+
+Raw requests to a server that runs elsewhere, as `RestClient` sends them to one in this process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from aiohttp import hdrs
+from aiohttp.test_utils import TestClient, TestServer
+
+from hsparse.clock import Clock
+from hsparse.cluster.membership import Membership
+from hsparse.errors import Unauthenticated
+from hsparse.model.acl import ANONYMOUS, Principal
+from hsparse.sn.app import create_app
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.metrics import Metrics
+from hsparse.sn.service import Service
+from hsparse.sn.service_settings import ServiceSettings
+from hsparse.wire.message import DataNode
+from tests.support.driver import NotDone
+
+BINARY = "application/octet-stream"
+
+
+class NamedUser:
+    """An `Authenticator` that believes every name: `Authorization: test_user1`."""
+
+    challenges = ('Basic realm="hsparse", charset="UTF-8"',)
+
+    def __init__(self, *users: Principal) -> None:
+        self._users = {user.name: user for user in users}
+
+    async def principal(self, authorization: str | None) -> Principal:
+        if authorization is None:
+            return ANONYMOUS
+        if authorization not in self._users:
+            raise Unauthenticated(f"There is no user {authorization!r}.")
+        return self._users[authorization]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A status, a body (JSON's value, or bytes), and the headers."""
+
+    status: int
+    body: Any
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.body[key]
+
+
+def named_service(
+    node: DataNode | dict[str, DataNode],
+    clock: Clock,
+    *users: Principal,
+    settings: ServiceSettings | None = None,
+) -> Service:
+    """Return a service node that believes every name of a user, over one data node or several by id."""
+    nodes = node if isinstance(node, dict) else {"dn-001": node}
+    owners = Owners(Membership(1, tuple(nodes)), nodes)
+    authenticator = NamedUser(*users)
+    return Service(settings or ServiceSettings(), owners, clock, authenticator, Metrics(clock), clock.now())
+
+
+class RestClient:
+    """Requests as `user` about `domain`; `node` answers, through a service node that runs in this process.
+
+    Several data nodes are given by id.
+    """
+
+    def __init__(
+        self,
+        node: DataNode | dict[str, DataNode],
+        clock: Clock,
+        *users: Principal,
+        settings: ServiceSettings | None = None,
+    ) -> None:
+        self.service = named_service(node, clock, *users, settings=settings)
+        self._client = TestClient(TestServer(create_app(self.service)))
+        self.user: str | None = users[0].name if users else None
+        self.domain: str | None = None
+
+    async def open(self) -> RestClient:
+        await self._client.start_server()
+        return self
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
+        """Send a request; `options` are parameters, but for `user`, `domain`, `accept` and `headers`."""
+        user = options.pop("user", self.user)
+        domain = options.pop("domain", self.domain)
+        headers = dict(options.pop("headers", {}))
+        if user is not None:
+            headers[hdrs.AUTHORIZATION] = user
+        if "accept" in options:
+            headers[hdrs.ACCEPT] = options.pop("accept")
+        if isinstance(body, bytes):
+            headers.setdefault(hdrs.CONTENT_TYPE, BINARY)
+        elif body is not None:
+            body = json.dumps(body).encode()
+            headers.setdefault(hdrs.CONTENT_TYPE, "application/json")
+        params = {key: str(value) for key, value in options.items()}
+        if domain is not None:
+            params["domain"] = domain
+        async with self._client.request(method, path, data=body, params=params, headers=headers) as response:
+            data = await response.read()
+            is_json = response.content_type == "application/json"
+            return Reply(response.status, json.loads(data) if is_json and data else data, response.headers)
+
+    @property
+    def url(self) -> str:
+        """Return where the server answers, without a slash at the end."""
+        return str(self._client.make_url("/")).removesuffix("/")
+
+
+class RemoteRest:
+    """Requests about `domain` to the server at `url`, as whoever needs no credentials there."""
+
+    def __init__(self, url: str) -> None:
+        self.domain: str | None = None
+        timeout = aiohttp.ClientTimeout(total=60)
+        self._session = aiohttp.ClientSession(url, timeout=timeout, connector=aiohttp.TCPConnector(limit=0))
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
+        """Send a request; `options` are parameters, but for `accept` and `headers`.
+
+        `NotDone` when the connection ended before the answer did.
+        """
+        headers = dict(options.pop("headers", {}))
+        if "accept" in options:
+            headers["Accept"] = options.pop("accept")
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        if data is not None:
+            headers.setdefault("Content-Type", BINARY if data is body else "application/json")
+        params = {key: str(value) for key, value in options.items()}
+        params |= {} if self.domain is None else {"domain": self.domain}
+        try:
+            async with self._session.request(
+                method, path, data=data, params=params, headers=headers
+            ) as response:
+                answer = await response.read()
+                is_json = response.content_type == "application/json"
+                return Reply(response.status, json.loads(answer) if is_json else answer, response.headers)
+        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
+            raise NotDone(f"{method} {path} was not answered: {error!r}") from error

@@ -1,0 +1,64 @@
+"""A data node's life as one process has it: started, stopped or killed, over a store that outlives it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from hsparse.clock import SystemClock
+from hsparse.dn.data_settings import DataSettings
+from hsparse.dn.service import DataService
+from hsparse.storage.object_store import ObjectStore
+from hsparse.testing.faulty_store import CrashingStore, CrashPoint
+from tests.support.driver import Driver, NotDone
+
+OpenDriver = Callable[[DataService], Awaitable[Driver]]
+
+
+class RestartableNode:
+    """One data node and the door to it. `cache_size` in bytes."""
+
+    def __init__(self, store: ObjectStore, open_door: OpenDriver, *, cache_size: int = 2**27) -> None:
+        self.store = CrashingStore(store)
+        self._open_door = open_door
+        self._node = DataService(self.store, SystemClock(), DataSettings(cache_size=cache_size, workers=2))
+        self.door: Driver
+
+    async def start(self) -> RestartableNode:
+        self.door = await self._open_door(self._node)
+        return self
+
+    async def attempt(self, work: Coroutine[Any, Any, None], moment: CrashPoint | None) -> bool:
+        """Do `work` while `moment` may come; say whether it was acknowledged. Look at `store.died` after it."""
+        self.store.arm(moment)
+        doing = asyncio.create_task(work)
+        dying = asyncio.create_task(self.store.died.wait())
+        await asyncio.wait({doing, dying}, return_when=asyncio.FIRST_COMPLETED)
+        self.store.arm(None)
+        if not doing.done():
+            return False
+        dying.cancel()
+        try:
+            await doing
+        except NotDone:
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """End it as a signal to stop does: what was accepted is finished."""
+        await self.door.close()
+        await self._node.close()
+
+    async def kill(self) -> None:
+        """End it as `kill -9` does: only what it had sent to the store still happens.
+
+        Every other task of this event loop is taken for the process's and cancelled.
+        """
+        self.store.died.set()
+        await self.store.settle()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others)
+        await self.stop()

@@ -1,0 +1,281 @@
+"""The whole system against the trivially right model, with restarts, faults and crashes as moves.
+
+`SparseMachine` drives one data node, `TwoOwnersMachine` two that both believe they own everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from hsparse.clock import SystemClock
+from hsparse.cluster.membership import Membership
+from hsparse.dn.service import DataService
+from hsparse.model.acl import Principal
+from hsparse.model.datatype import parse_type
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.service_settings import ServiceSettings
+from hsparse.storage.object_store import ObjectStore
+from hsparse.testing.faulty_store import CHANGES, CrashPoint
+from hsparse.testing.sparse_model import Coord, SparseModel
+from tests.support.dataset_subject import (
+    KINDS,
+    Change,
+    DatasetSubject,
+    Erase,
+    boxes,
+    changes,
+    places,
+    value_changes,
+    writes,
+)
+from tests.support.direct_driver import DirectDriver
+from tests.support.driver import DatasetSpec, Driver
+from tests.support.rest_client import RestClient
+from tests.support.rest_driver import RestDriver
+from tests.support.restartable_node import RestartableNode
+
+T = TypeVar("T")
+
+
+class World:
+    """What outlives a machine: an event loop and a store. With `rest` the machine goes through HTTP."""
+
+    def __init__(self, open_store: Callable[[], Awaitable[ObjectStore]], *, rest: bool) -> None:
+        self._runner = asyncio.Runner()
+        self._rest = rest
+        self.store: ObjectStore = self.run(_awaited(open_store))
+        self.kinds: dict[str, DatasetSpec] = {}
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+    async def open_door(self, node: DataService) -> Driver:
+        if not self._rest:
+            return DirectDriver(Owners(Membership(1, (node.id,)), {node.id: node}))
+        settings = ServiceSettings(page_size=256, min_chunk_size=1)
+        rest = RestClient(node, SystemClock(), Principal("admin", admin=True), settings=settings)
+        return await RestDriver(await rest.open(), "/machine").know(self.kinds).open()
+
+    async def create(self, door: Driver, kind: DatasetSpec) -> DatasetSubject:
+        """Create a dataset; `kinds` has all that there are."""
+        id = await door.create(kind)
+        self.kinds[id] = kind
+        dtype = parse_type(kind.type).dtype
+        return DatasetSubject(id, kind, SparseModel(kind.extent, dtype, kind.fill, sparse=kind.sparse))
+
+    def close(self) -> None:
+        self.run(self.store.close())
+        self._runner.close()
+
+
+async def _awaited(make: Callable[[], Awaitable[T]]) -> T:
+    return await make()
+
+
+class SparseMachine(RuleBasedStateMachine):
+    """One data node, its restarts and crashes, and up to three datasets."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+        self.subjects: list[DatasetSubject] = []
+        self.life: RestartableNode
+
+    @property
+    def door(self) -> Driver:
+        return self.life.door
+
+    @property
+    def subject(self) -> DatasetSubject:
+        """The dataset that was last worked on, which the invariants look at."""
+        return self.subjects[-1]
+
+    @initialize(
+        names=st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3, unique=True),
+        cache_size=st.sampled_from([1, 4096, 2**27]),
+    )
+    def start(self, names: list[str], cache_size: int) -> None:
+        self.cache_size = cache_size
+
+        async def start() -> None:
+            await self._begin()
+            self.subjects = [await self.world.create(self.door, KINDS[name]) for name in names]
+
+        self.world.run(start())
+
+    @rule(data=st.data())
+    def change(self, data: st.DataObject) -> None:
+        """A change that is acknowledged."""
+        self._turn(data)
+        change = data.draw(changes(self.subject))
+        self.world.run(change.run(self.door, self.subject.id))
+        change.apply(self.subject.model)
+
+    @rule(data=st.data())
+    def changes_at_once(self, data: st.DataObject) -> None:
+        """Writes and erasures that do not wait for each other."""
+        self._turn(data)
+        subject = self.subject
+        drawn = data.draw(st.lists(value_changes(subject), min_size=2, max_size=6))
+
+        async def change() -> None:
+            await asyncio.gather(*(change.run(self.door, subject.id) for change in drawn))
+            await subject.settle_at_once(drawn, self.door)
+
+        self.world.run(change())
+
+    @rule(data=st.data(), skip=st.integers(0, 5), applied=st.booleans(), gets=st.booleans())
+    def fault(self, data: st.DataObject, skip: int, applied: bool, gets: bool) -> None:
+        """A change during which the store fails once; the node goes on."""
+        self._interrupt(data, CrashPoint(skip, applied, False, ("get", "get_range") if gets else CHANGES))
+
+    @rule(data=st.data(), skip=st.integers(0, 5), applied=st.booleans())
+    def crash(self, data: st.DataObject, skip: int, applied: bool) -> None:
+        """A change during which the process dies; another one starts."""
+        self._interrupt(data, CrashPoint(skip, applied, True))
+
+    @rule()
+    def restart(self) -> None:
+        """Every cache is dropped."""
+
+        async def restart() -> None:
+            await self.life.stop()
+            await self._begin()
+
+        self.world.run(restart())
+
+    @rule(data=st.data())
+    def select_defined(self, data: st.DataObject) -> None:
+        """Which elements of a box are defined, how many, and their values."""
+        self._turn(data)
+        place, subject = data.draw(boxes(self.subject.model.extent)), self.subject
+        if not subject.kind.sparse:
+            return
+        expected = subject.model.defined(place.coords)
+        assert self.world.run(self.door.count(subject.id, place)) == len(expected)
+        assert sorted(self.world.run(self.door.defined(subject.id, place))) == expected
+        values = {coord: subject.model.elements[coord] for coord in expected}
+        assert self.world.run(self.door.read_sparse(subject.id, place)) == values
+
+    @rule(data=st.data())
+    def read_place(self, data: st.DataObject) -> None:
+        """Values of a place, the fill value where undefined."""
+        self._turn(data)
+        place, subject = data.draw(places(self.subject.model.extent)), self.subject
+        expected = subject.model.packed(place.coords)
+        assert self.world.run(self.door.read_dense(subject.id, place)) == expected
+
+    @invariant()
+    def extent_equal(self) -> None:
+        assert self.world.run(self.door.extent(self.subject.id)) == self.subject.model.extent
+
+    @invariant()
+    def count_equal(self) -> None:
+        if self.subject.kind.sparse:
+            assert self.world.run(self.door.count(self.subject.id)) == len(self.subject.model.elements)
+
+    @invariant()
+    def defined_equal(self) -> None:
+        if self.subject.kind.sparse:
+            found = self.world.run(self.door.defined(self.subject.id))
+            assert sorted(found) == self.subject.model.defined()
+
+    @invariant()
+    def values_equal(self) -> None:
+        if self.subject.kind.sparse:
+            assert self.world.run(self.door.read_sparse(self.subject.id)) == self.subject.model.elements
+
+    @invariant()
+    def dense_equal(self) -> None:
+        assert self.world.run(self.door.read_dense(self.subject.id)) == self.subject.model.packed()
+
+    def teardown(self) -> None:
+        """Look at every dataset once more with cold caches, unless something failed before."""
+        if not hasattr(self, "life"):
+            return
+        if sys.exc_info()[0] is None:
+            self.restart()
+            for subject in self.subjects:
+                seen = self.world.run(subject.look(self.door))
+                assert seen == subject.model.elements, f"{subject.id} has changed by a restart"
+        self.world.run(self.life.stop())
+
+    async def _begin(self) -> None:
+        life = RestartableNode(self.world.store, self.world.open_door, cache_size=self.cache_size)
+        self.life = await life.start()
+
+    def _turn(self, data: st.DataObject) -> None:
+        """Take a dataset in hand."""
+        place = data.draw(st.integers(0, len(self.subjects) - 1))
+        self.subjects.append(self.subjects.pop(place))
+
+    def _interrupt(self, data: st.DataObject, moment: CrashPoint) -> None:
+        self._turn(data)
+        change = data.draw(changes(self.subject))
+        self.world.run(self._attempt(change, moment))
+
+    async def _attempt(self, change: Change, moment: CrashPoint) -> None:
+        acknowledged = await self.life.attempt(change.run(self.door, self.subject.id), moment)
+        if self.life.store.died.is_set():
+            await self.life.kill()
+            await self._begin()
+        if acknowledged:
+            change.apply(self.subject.model)
+        else:
+            await self.subject.settle(change, self.door)
+
+
+class TwoOwnersMachine(RuleBasedStateMachine):
+    """Two data nodes that both believe they own everything; each change goes through either."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+        self.lives: list[RestartableNode] = []
+        self.subject: DatasetSubject
+
+    @initialize(name=st.sampled_from(sorted(KINDS)), cache_size=st.sampled_from([1, 2**27]))
+    def start(self, name: str, cache_size: int) -> None:
+        async def start() -> None:
+            for _ in range(2):
+                life = RestartableNode(self.world.store, self.world.open_door, cache_size=cache_size)
+                self.lives.append(await life.start())
+            self.subject = await self.world.create(self.lives[0].door, KINDS[name])
+
+        self.world.run(start())
+
+    @rule(data=st.data(), node=st.integers(0, 1))
+    def write(self, data: st.DataObject, node: int) -> None:
+        self._change(data.draw(writes(self.subject)), node)
+
+    @rule(data=st.data(), node=st.integers(0, 1))
+    def erase(self, data: st.DataObject, node: int) -> None:
+        if self.subject.kind.sparse:
+            self._change(Erase(data.draw(places(self.subject.model.extent))), node)
+
+    @invariant()
+    def nothing_lost(self) -> None:
+        """A third node, whose caches are empty, sees every change."""
+
+        async def look() -> dict[Coord, bytes]:
+            life = await RestartableNode(self.world.store, self.world.open_door).start()
+            try:
+                return await self.subject.look(life.door)
+            finally:
+                await life.stop()
+
+        assert self.world.run(look()) == self.subject.model.elements
+
+    def teardown(self) -> None:
+        for life in self.lives:
+            self.world.run(life.stop())
+
+    def _change(self, change: Change, node: int) -> None:
+        self.world.run(change.run(self.lives[node].door, self.subject.id))
+        change.apply(self.subject.model)
