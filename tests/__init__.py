@@ -1,8 +1,8 @@
-"""The tests: one folder a room, as in the package."""
+"""The tests: one folder a package, as in `hsparse`; `support` has what several of them need."""
 
 import pytest
 
-# The suites that ship with the package assert as tests do, and are to explain their failures as tests do.
-pytest.register_assert_rewrite("hsparse.testing.store_conformance", "hsparse.testing.node_conformance")
-pytest.register_assert_rewrite("hsparse.testing.store_model")
+# The suites that ship with the package, and the machines, are to explain their failures as tests do.
+for name in ("store_conformance", "node_conformance", "store_model"):
+    pytest.register_assert_rewrite(f"hsparse.testing.{name}")
 pytest.register_assert_rewrite("tests.support.stateful", "tests.support.dataset_subject")

@@ -37,8 +37,8 @@ KINDS = (
 class Writers:
     """Tasks that each write and erase elements of their own; `ledgers` and `progress` tell of it."""
 
-    def __init__(self, door: Driver, datasets: dict[str, DatasetSpec], seed: int) -> None:
-        self._door = door
+    def __init__(self, driver: Driver, datasets: dict[str, DatasetSpec], seed: int) -> None:
+        self._driver = driver
         self._datasets = datasets
         self._numbers = itertools.count(1)
         self._generators = [random.Random(seed * 1000 + number) for number in range(WRITERS)]
@@ -65,18 +65,18 @@ class Writers:
         points = [(generator.choice(rows), generator.randrange(SIDE) * scale) for _ in range(8)]
         place = Place(points=tuple(points))
         value = None if kind.sparse and generator.random() < 0.2 else next(self._numbers)
-        ledger = self.ledgers[id]
-        entry = ledger.begin(place.coords, value)
+        history = self.ledgers[id]
+        entry = history.begin(place.coords, value)
         try:
             if value is None:
-                await self._door.erase(id, place)
+                await self._driver.erase(id, place)
             else:
-                await self._door.write(id, place, np.full(len(points), value, "<i8"), False)
+                await self._driver.write(id, place, np.full(len(points), value, "<i8"), False)
         except NotDone:
-            ledger.give_up(entry)
+            history.give_up(entry)
             self.refused += 1
             return
-        ledger.acknowledge(entry)
+        history.acknowledge(entry)
         async with self.progress:
             self.done[number] += 1
             self.progress.notify_all()
@@ -96,11 +96,11 @@ async def kill_one(server: ServerProcess, writers: Writers, generator: random.Ra
         await writers.advance(1)
 
 
-async def found(door: Driver, id: str, kind: DatasetSpec) -> dict[Coord, int]:
+async def found(driver: Driver, id: str, kind: DatasetSpec) -> dict[Coord, int]:
     if kind.sparse:
-        values = await door.read_sparse(id)
+        values = await driver.read_sparse(id)
         return {coord: int.from_bytes(value, "little") for coord, value in values.items()}
-    array = np.frombuffer(await door.read_dense(id), "<i8").reshape(kind.extent)
+    array = np.frombuffer(await driver.read_dense(id), "<i8").reshape(kind.extent)
     return {(int(i), int(j)): int(array[i, j]) for i, j in np.argwhere(array)}
 
 
@@ -139,9 +139,9 @@ async def test_what_was_acknowledged_survives_kills(tmp_path: Path, request: pyt
     print(f"seed {seed}")
     generator = random.Random(seed)
     with server_process("--root", str(tmp_path), "--dn", "2") as server:
-        door = await RestDriver(RemoteRest(server.url), "/chaos").open()
-        datasets = {await door.create(kind): kind for kind in KINDS}
-        writers = Writers(door, datasets, seed)
+        driver = await RestDriver(RemoteRest(server.url), "/chaos").open()
+        datasets = {await driver.create(kind): kind for kind in KINDS}
+        writers = Writers(driver, datasets, seed)
         tasks = [asyncio.create_task(writers.run(number)) for number in range(WRITERS)]
         for _ in range(kills):
             await writers.advance(1 + generator.randrange(4))
@@ -149,15 +149,15 @@ async def test_what_was_acknowledged_survives_kills(tmp_path: Path, request: pyt
         await writers.advance(1)
         writers.stop = True
         await asyncio.gather(*tasks)
-        await door.close()
+        await driver.close()
         assert server.stop() == 0
     with server_process("--root", str(tmp_path)) as server:
-        door = await RestDriver(RemoteRest(server.url), "/chaos").open()
-        door.know(datasets)
-        for id, ledger in writers.ledgers.items():
-            assert ledger.acknowledged
-            assert ledger.wrong(await found(door, id, datasets[id])) == []
-        await door.close()
+        driver = await RestDriver(RemoteRest(server.url), "/chaos").open()
+        driver.know(datasets)
+        for id, history in writers.ledgers.items():
+            assert history.acknowledged
+            assert history.wrong(await found(driver, id, datasets[id])) == []
+        await driver.close()
         assert server.stop() == 0
     assert await check_objects(tmp_path, list(datasets)) >= 17
     print(f"{kills} kills, {sum(writers.done)} writes acknowledged, {writers.refused} not")

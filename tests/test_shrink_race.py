@@ -28,22 +28,22 @@ async def test_a_late_shrink_erases_nothing_that_was_written_after_the_dataset_g
     """The first request sets the extent, then is held up; the second finishes its work, grows, writes."""
     store = FaultyStore(MemoryStore())
     node = DataService(store, SystemClock())
-    door = DirectDriver(Owners(Membership(1, (node.id,)), {node.id: node}))
-    id = await door.create(LINE)
+    driver = DirectDriver(Owners(Membership(1, (node.id,)), {node.id: node}))
+    id = await driver.create(LINE)
     place = Place(points=((35,), (12,)))
-    await door.write(id, place, np.array([1, 1], "<i4"), False)
+    await driver.write(id, place, np.array([1, 1], "<i4"), False)
 
     listing = store.hang("list")
-    shrinking = asyncio.create_task(door.resize(id, (15,)))
+    shrinking = asyncio.create_task(driver.resize(id, (15,)))
     await listing.entered.wait()
-    await door.resize(id, (40,))
-    assert sorted(await door.read_sparse(id)) == [(12,)]
-    await door.write(id, place, np.array([2, 2], "<i4"), False)
+    await driver.resize(id, (40,))
+    assert sorted(await driver.read_sparse(id)) == [(12,)]
+    await driver.write(id, place, np.array([2, 2], "<i4"), False)
     listing.release()
     await shrinking
 
-    assert await door.extent(id) == (40,)
-    assert sorted(await door.read_sparse(id)) == [(12,), (35,)]
+    assert await driver.extent(id) == (40,)
+    assert sorted(await driver.read_sparse(id)) == [(12,), (35,)]
     await node.close()
 
 
@@ -61,38 +61,40 @@ async def test_shrinking_growing_and_writing_at_once(seed: int) -> None:
         for store in [MemoryStore()]
         for number in (1, 2)
     }
-    door = DirectDriver(Owners(Membership(1, tuple(nodes)), dict(nodes)))
-    id = await door.create(LINE)
-    ledger, numbers = WriteHistory(), itertools.count(1)
+    driver = DirectDriver(Owners(Membership(1, tuple(nodes)), dict(nodes)))
+    id = await driver.create(LINE)
+    history, numbers = WriteHistory(), itertools.count(1)
 
     async def write() -> None:
         place = Place(points=tuple((generator.randrange(40),) for _ in range(6)))
         value = next(numbers)
-        entry = ledger.begin(place.coords, value)
+        entry = history.begin(place.coords, value)
         try:
-            await door.write(id, place, np.full(6, value, "<i4"), False)
+            await driver.write(id, place, np.full(6, value, "<i4"), False)
         except (BadRequest, Moved):  # outside the extent as it was just then
-            ledger.give_up(entry)
+            history.give_up(entry)
         else:
-            ledger.acknowledge(entry)
+            history.acknowledge(entry)
 
     async def resize() -> None:
         length = generator.randint(1, 40)
-        entry = ledger.begin([(place,) for place in range(length, 40)], None)
+        entry = history.begin([(place,) for place in range(length, 40)], None)
         try:
-            await door.resize(id, (length,))
+            await driver.resize(id, (length,))
         except Conflict:  # another shrink is not done yet
-            ledger.give_up(entry)
+            history.give_up(entry)
         else:
-            ledger.acknowledge(entry)
+            history.acknowledge(entry)
 
     async def task() -> None:
         for _ in range(6):
             await generator.choice((write, write, resize))()
 
     await asyncio.gather(*(task() for _ in range(5)))
-    await door.resize(id, (40,))
-    values = {coord: int.from_bytes(value, "little") for coord, value in (await door.read_sparse(id)).items()}
-    assert ledger.wrong(values) == []
+    await driver.resize(id, (40,))
+    values = {
+        coord: int.from_bytes(value, "little") for coord, value in (await driver.read_sparse(id)).items()
+    }
+    assert history.wrong(values) == []
     for node in nodes.values():
         await node.close()

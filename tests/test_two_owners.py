@@ -65,39 +65,39 @@ def some_place(generator: random.Random, rows: range) -> Place:
 
 
 async def write_at_once(
-    doors: list[Driver], id: str, kind: DatasetSpec, *, disjoint: bool, count: int, seed: int
+    drivers: list[Driver], id: str, kind: DatasetSpec, *, disjoint: bool, count: int, seed: int
 ) -> WriteHistory:
-    """Let tasks write and erase `count` times each, every time through any of the doors."""
-    ledger = WriteHistory()
+    """Let tasks write and erase `count` times each, every time through any of the drivers."""
+    history = WriteHistory()
     numbers = itertools.count(1)
 
     async def task(number: int) -> None:
         generator = random.Random(seed * 1000 + number)
         rows = range(number, SIDE, TASKS) if disjoint else range(SIDE)
         for _ in range(count):
-            place, door = some_place(generator, rows), generator.choice(doors)
+            place, driver = some_place(generator, rows), generator.choice(drivers)
             erase = kind.sparse and generator.random() < 0.2
             value = None if erase else next(numbers)
-            entry = ledger.begin(place.coords, value)
+            entry = history.begin(place.coords, value)
             try:
                 if value is None:
-                    await door.erase(id, place)
+                    await driver.erase(id, place)
                 else:
                     dtype = ">i8" if not kind.sparse else "<i8"
-                    await door.write(id, place, np.full(len(place.coords), value, dtype), False)
+                    await driver.write(id, place, np.full(len(place.coords), value, dtype), False)
             except NotDone:
                 continue
-            ledger.acknowledge(entry)
+            history.acknowledge(entry)
 
     await asyncio.gather(*map(task, range(TASKS)))
-    return ledger
+    return history
 
 
-async def found(door: Driver, id: str, kind: DatasetSpec) -> dict[Coord, int]:
+async def found(driver: Driver, id: str, kind: DatasetSpec) -> dict[Coord, int]:
     if kind.sparse:
-        values = await door.read_sparse(id)
+        values = await driver.read_sparse(id)
         return {coord: int.from_bytes(value, "little") for coord, value in values.items()}
-    array = np.frombuffer(await door.read_dense(id), ">i8").reshape(SIDE, SIDE)
+    array = np.frombuffer(await driver.read_dense(id), ">i8").reshape(SIDE, SIDE)
     return {(int(i), int(j)): int(array[i, j]) for i, j in np.argwhere(array)}
 
 
@@ -109,11 +109,11 @@ async def test_no_update_is_lost(
 ) -> None:
     open_node, _ = open_nodes
     count, seed = (10 if store == "s3" else 40), random.randrange(10**6)
-    doors = [await open_node(), await open_node()]
-    id = await doors[0].create(kind)
-    ledger = await write_at_once(doors, id, kind, disjoint=disjoint, count=count, seed=seed)
-    assert ledger.acknowledged == TASKS * count, f"seed {seed}"
-    assert ledger.wrong(await found(await open_node(), id, kind)) == [], f"seed {seed}"
+    drivers = [await open_node(), await open_node()]
+    id = await drivers[0].create(kind)
+    history = await write_at_once(drivers, id, kind, disjoint=disjoint, count=count, seed=seed)
+    assert history.acknowledged == TASKS * count, f"seed {seed}"
+    assert history.wrong(await found(await open_node(), id, kind)) == [], f"seed {seed}"
 
 
 @STORES
@@ -195,19 +195,21 @@ async def test_two_processes_on_one_directory(tmp_path: Path) -> None:
     cases = [(kind, disjoint) for kind in (SPARSE, DENSE) for disjoint in (True, False)]
     with ExitStack() as one, ExitStack() as two, ExitStack() as three:
         starts = (asyncio.to_thread(start_owner, stack, tmp_path) for stack in (one, two, three))
-        doors = [await RestDriver(RemoteRest(url), "/shared").open() for url in await asyncio.gather(*starts)]
-        *writers, reader = doors
+        drivers = [
+            await RestDriver(RemoteRest(url), "/shared").open() for url in await asyncio.gather(*starts)
+        ]
+        *writers, reader = drivers
         ids = [await writers[0].create(kind) for kind, _ in cases]
-        for door in doors:
-            door.know({id: kind for id, (kind, _) in zip(ids, cases, strict=True)})
+        for driver in drivers:
+            driver.know({id: kind for id, (kind, _) in zip(ids, cases, strict=True)})
         ledgers = await asyncio.gather(
             *(
                 write_at_once(list(writers), id, kind, disjoint=disjoint, count=count, seed=seed)
                 for id, (kind, disjoint) in zip(ids, cases, strict=True)
             )
         )
-        for id, ledger, (kind, _) in zip(ids, ledgers, cases, strict=True):
-            assert ledger.acknowledged == TASKS * count, f"seed {seed}"
-            assert ledger.wrong(await found(reader, id, kind)) == [], f"seed {seed}"
-        for door in doors:
-            await door.close()
+        for id, history, (kind, _) in zip(ids, ledgers, cases, strict=True):
+            assert history.acknowledged == TASKS * count, f"seed {seed}"
+            assert history.wrong(await found(reader, id, kind)) == [], f"seed {seed}"
+        for driver in drivers:
+            await driver.close()

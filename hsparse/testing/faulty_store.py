@@ -1,6 +1,6 @@
-"""A store that fails as scripted.
+"""Stores that fail: `FaultyStore` as a script says, `CrashingStore` as one process's store does when the process dies.
 
-A store seen from a process that dies, or whose network fails, at a chosen call.
+`CrashingStore` is one process's view of a store that outlives it. At a `CrashPoint` a call fails, or the process ends.
 """
 
 from __future__ import annotations
@@ -165,14 +165,14 @@ class CrashingStore(StoreWrapper):
     def __init__(self, store: ObjectStore) -> None:
         super().__init__(store)
         self.died = asyncio.Event()
-        self._moment: CrashPoint | None = None
+        self._crash_point: CrashPoint | None = None
         self._skip = 0
         self._sent: set[asyncio.Future[Any]] = set()
 
-    def arm(self, moment: CrashPoint | None) -> None:
-        """Let `moment` come, or none any more."""
-        self._moment = moment
-        self._skip = moment.skip if moment is not None else 0
+    def arm(self, crash_point: CrashPoint | None) -> None:
+        """Let `crash_point` come, or none any more."""
+        self._crash_point = crash_point
+        self._skip = crash_point.skip if crash_point is not None else 0
 
     async def settle(self) -> None:
         """Wait until what was sent is applied: nothing that a dead process sent happens after this."""
@@ -181,13 +181,13 @@ class CrashingStore(StoreWrapper):
 
     async def around(self, method: str, key: str, data: Buffer, call: Callable[[Buffer], Awaitable[R]]) -> R:
         await self._live()
-        moment = self._met(method)
-        if moment is None or moment.applied:
+        crash_point = self._met(method)
+        if crash_point is None or crash_point.applied:
             result = await asyncio.shield(self._send(call, data))
             await self._live()
-            if moment is None:
+            if crash_point is None:
                 return result
-        if moment.fatal:
+        if crash_point.fatal:
             self.died.set()
             await self._live()
         raise StoreFailed(f"A scripted fault met {method!r} of {key!r}.")
@@ -196,14 +196,14 @@ class CrashingStore(StoreWrapper):
         """Leave the store open."""
 
     def _met(self, method: str) -> CrashPoint | None:
-        moment = self._moment
-        if moment is None or method not in moment.methods:
+        crash_point = self._crash_point
+        if crash_point is None or method not in crash_point.methods:
             return None
         if self._skip:
             self._skip -= 1
             return None
-        self._moment = None
-        return moment
+        self._crash_point = None
+        return crash_point
 
     def _send(self, call: Callable[[Buffer], Awaitable[R]], data: Buffer) -> asyncio.Future[R]:
         sent = asyncio.ensure_future(call(data))

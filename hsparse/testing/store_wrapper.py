@@ -1,9 +1,4 @@
-"""The base of the store wrappers: every call of the protocol goes through one method.
-
-A store that counts what is asked of it.
-
-A store with latency.
-"""
+"""Wrappers of a store: the base that hands every call to one method, one that counts calls, one that adds latency."""
 
 from __future__ import annotations
 
@@ -12,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
-from hsparse.testing.store_wrapper import StoreWrapper
 
 R = TypeVar("R")
 

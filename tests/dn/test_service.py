@@ -20,9 +20,9 @@ from hsparse.format.selections.selection import Orthogonal
 from hsparse.sn.data_nodes import RemoteNode
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
-from hsparse.testing.chunk_query_conformance import *
-from hsparse.testing.node_conformance import *
-from hsparse.testing.vlen_conformance import (*)
+from hsparse.testing.chunk_query_conformance import *  # noqa: F403
+from hsparse.testing.node_conformance import *  # noqa: F403
+from hsparse.testing.vlen_conformance import *  # noqa: F403
 from hsparse.wire.chunk_message import TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode, GetInfo
 

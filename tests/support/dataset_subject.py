@@ -1,7 +1,4 @@
-"""A dataset under test: what it holds, what can be done to it, and how a machine draws that.
-
-Random elements of any type, as bytes: those of a variable-length type in length-prefixed form.
-"""
+"""A dataset under test: its model, what can be done to it, and strategies that draw that."""
 
 from __future__ import annotations
 
@@ -81,8 +78,8 @@ class Write:
     def apply(self, model: SparseModel) -> None:
         model.write(self.place.coords, self.values, drop_fill=self.drop_fill)
 
-    async def run(self, door: Driver, id: str) -> None:
-        await door.write(id, self.place, self.values, self.drop_fill)
+    async def run(self, driver: Driver, id: str) -> None:
+        await driver.write(id, self.place, self.values, self.drop_fill)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +91,8 @@ class Erase:
     def apply(self, model: SparseModel) -> None:
         model.erase(self.place.coords)
 
-    async def run(self, door: Driver, id: str) -> None:
-        await door.erase(id, self.place)
+    async def run(self, driver: Driver, id: str) -> None:
+        await driver.erase(id, self.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +104,8 @@ class Resize:
     def apply(self, model: SparseModel) -> None:
         model.resize(self.extent)
 
-    async def run(self, door: Driver, id: str) -> None:
-        await door.resize(id, self.extent)
+    async def run(self, driver: Driver, id: str) -> None:
+        await driver.resize(id, self.extent)
 
 
 Change: TypeAlias = Write | Erase | Resize
@@ -122,16 +119,16 @@ class DatasetSubject:
     kind: DatasetSpec
     model: SparseModel
 
-    async def settle(self, change: Change, door: Driver) -> None:
+    async def settle(self, change: Change, driver: Driver) -> None:
         """After `change` was not acknowledged: each element may be as before or as after it; believe what is."""
         before, after = self.model, self.model.copy()
         change.apply(after)
-        extent = await door.extent(self.id)
+        extent = await driver.extent(self.id)
         assert extent in (before.extent, after.extent), f"extent {extent} after an interrupted {change}"
         if isinstance(change, Resize):
             self.model = after if extent == after.extent else before
             return
-        seen = await self.look(door)
+        seen = await self.look(driver)
         for coord in dict.fromkeys(change.place.coords):
             value = seen.get(coord)
             assert value in (before.elements.get(coord), after.elements.get(coord)), (
@@ -141,7 +138,7 @@ class DatasetSubject:
             after.elements |= {} if value is None else {coord: value}
         self.model = after
 
-    async def settle_at_once(self, changes: list[Write | Erase], door: Driver) -> None:
+    async def settle_at_once(self, changes: list[Write | Erase], driver: Driver) -> None:
         """After changes made at once: each element may be as any of them leaves it; believe what is."""
         allowed: dict[Coord, set[bytes | None]] = {}
         for change in changes:
@@ -150,18 +147,18 @@ class DatasetSubject:
             erased = {} if isinstance(change, Write) else dict.fromkeys(change.place.coords)
             for coord, value in (erased | alone.elements).items():
                 allowed.setdefault(coord, set()).add(value)
-        seen = await self.look(door)
+        seen = await self.look(driver)
         for coord, values in allowed.items():
             value = seen.get(coord, None if self.model.sparse else self.model.fill)
             assert value in values, f"{coord} is {value!r} after {changes} at once"
             self.model.elements.pop(coord, None)
             self.model.elements |= {} if value is None else {coord: value}
 
-    async def look(self, door: Driver) -> dict[Coord, bytes]:
+    async def look(self, driver: Driver) -> dict[Coord, bytes]:
         """Return what is there; of a dense dataset what differs from the fill, and what the model has."""
         if self.model.sparse:
-            return await door.read_sparse(self.id)
-        data, datatype = await door.read_dense(self.id), parse_type(self.kind.type)
+            return await driver.read_sparse(self.id)
+        data, datatype = await driver.read_dense(self.id), parse_type(self.kind.type)
         values: ElementValues
         if datatype.is_vlen:
             values = split_elements(data, datatype.element, (math.prod(self.model.extent),))

@@ -1,4 +1,4 @@
-"""The way to a dataset's elements below HTTP: what the service node's handlers call."""
+"""The driver below HTTP: it calls what the service node's handlers call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A way to a dataset's elements that a test can drive: above HTTP or below it."""
+"""What drives a dataset under test: the protocol `Driver`, whether above HTTP or below it, and what it is told."""
 
 from __future__ import annotations
 

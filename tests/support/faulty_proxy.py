@@ -1,4 +1,4 @@
-"""A loopback HTTP proxy that loses requests and replies as scripted: for tests of retries."""
+"""A loopback HTTP proxy that loses requests and replies as scripted, for tests of retries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A service node in one process with its data node, and a client for its REST API: for tests of both.
-
-Raw requests to a server that runs elsewhere, as `RestClient` sends them to one in this process.
-"""
+"""Clients for the REST API: of a service node in this process with its data node, and of a server that runs elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way to a dataset's elements over HTTP, as raw requests."""
+"""The driver over HTTP: raw requests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RestDriver:
         return self
 
     def know(self, kinds: dict[str, DatasetSpec]) -> RestDriver:
-        """Tell it of datasets that another door created."""
+        """Tell it of datasets that another driver created."""
         self._kinds |= kinds
         return self
 

@@ -1,10 +1,8 @@
-"""A loopback S3 server in this process, for tests: moto's, on a port of the system's choice.
+"""Loopback S3 servers for tests: moto in this process, and `rclone serve s3` over a directory.
 
 moto compares `If-Match` and `If-None-Match` on a put as S3 does, but compares and stores in two steps while
 it serves each request in a thread. Here it serves one request at a time, so that the two are one. The condition of
-a part that is copied, which moto leaves out, is looked at here.
-
-A loopback `rclone serve s3` over a directory, for tests: an S3 server of another make.
+a part that is copied, which moto ignores, is checked here.
 """
 
 from __future__ import annotations
@@ -70,8 +68,8 @@ def moto_server() -> Iterator[str]:
 
 def make_bucket(endpoint: str, bucket: str) -> None:
     """Create a bucket on a server that asks for no signature."""
-    request = urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")  # noqa: S310 (a loopback URL)
-    with urllib.request.urlopen(request) as reply:  # noqa: S310
+    request = urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")
+    with urllib.request.urlopen(request) as reply:
         assert reply.status == 200, f"the server refused to make the bucket {bucket!r}"
 
 
@@ -83,7 +81,7 @@ def rclone_server(rclone: Path, directory: Path) -> Iterator[str]:
     """
     options = ["--addr", "127.0.0.1:0", "--auth-key", "test,test"]
     command = [str(rclone), "serve", "s3", *options, str(directory)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         reader = threading.Thread(target=process.stderr.read, daemon=True)  # a full pipe would stop it
         try:

@@ -49,12 +49,12 @@ def server_process(*flags: str, log: Path | None = None, **variables: str) -> It
     What it logs goes to the file `log`, if there is one, else to where this process's standard error goes.
     """
     with nullcontext() if log is None else log.open("wb") as errors:
-        process = subprocess.Popen(  # noqa: S603
+        process = subprocess.Popen(
             [sys.executable, "-m", "hsparse.cli.main", "serve", "--port", "0", *flags],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env={**os.environ, **variables},  # noqa: TID251
+            env={**os.environ, **variables},
         )
     assert process.stdout is not None
     try:

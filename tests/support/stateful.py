@@ -36,9 +36,9 @@ from tests.support.dataset_subject import (
 )
 from tests.support.direct_driver import DirectDriver
 from tests.support.driver import DatasetSpec, Driver
+from tests.support.node_life import NodeLife
 from tests.support.rest_client import RestClient
 from tests.support.rest_driver import RestDriver
-from tests.support.restartable_node import RestartableNode
 
 T = TypeVar("T")
 
@@ -55,16 +55,16 @@ class World:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
-    async def open_door(self, node: DataService) -> Driver:
+    async def open_driver(self, node: DataService) -> Driver:
         if not self._rest:
             return DirectDriver(Owners(Membership(1, (node.id,)), {node.id: node}))
         settings = ServiceSettings(page_size=256, min_chunk_size=1)
         rest = RestClient(node, SystemClock(), Principal("admin", admin=True), settings=settings)
         return await RestDriver(await rest.open(), "/machine").know(self.kinds).open()
 
-    async def create(self, door: Driver, kind: DatasetSpec) -> DatasetSubject:
+    async def create(self, driver: Driver, kind: DatasetSpec) -> DatasetSubject:
         """Create a dataset; `kinds` has all that there are."""
-        id = await door.create(kind)
+        id = await driver.create(kind)
         self.kinds[id] = kind
         dtype = parse_type(kind.type).dtype
         return DatasetSubject(id, kind, SparseModel(kind.extent, dtype, kind.fill, sparse=kind.sparse))
@@ -85,11 +85,11 @@ class SparseMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = world
         self.subjects: list[DatasetSubject] = []
-        self.life: RestartableNode
+        self.life: NodeLife
 
     @property
-    def door(self) -> Driver:
-        return self.life.door
+    def driver(self) -> Driver:
+        return self.life.driver
 
     @property
     def subject(self) -> DatasetSubject:
@@ -105,7 +105,7 @@ class SparseMachine(RuleBasedStateMachine):
 
         async def start() -> None:
             await self._begin()
-            self.subjects = [await self.world.create(self.door, KINDS[name]) for name in names]
+            self.subjects = [await self.world.create(self.driver, KINDS[name]) for name in names]
 
         self.world.run(start())
 
@@ -114,7 +114,7 @@ class SparseMachine(RuleBasedStateMachine):
         """A change that is acknowledged."""
         self._turn(data)
         change = data.draw(changes(self.subject))
-        self.world.run(change.run(self.door, self.subject.id))
+        self.world.run(change.run(self.driver, self.subject.id))
         change.apply(self.subject.model)
 
     @rule(data=st.data())
@@ -125,8 +125,8 @@ class SparseMachine(RuleBasedStateMachine):
         drawn = data.draw(st.lists(value_changes(subject), min_size=2, max_size=6))
 
         async def change() -> None:
-            await asyncio.gather(*(change.run(self.door, subject.id) for change in drawn))
-            await subject.settle_at_once(drawn, self.door)
+            await asyncio.gather(*(change.run(self.driver, subject.id) for change in drawn))
+            await subject.settle_at_once(drawn, self.driver)
 
         self.world.run(change())
 
@@ -158,10 +158,10 @@ class SparseMachine(RuleBasedStateMachine):
         if not subject.kind.sparse:
             return
         expected = subject.model.defined(place.coords)
-        assert self.world.run(self.door.count(subject.id, place)) == len(expected)
-        assert sorted(self.world.run(self.door.defined(subject.id, place))) == expected
+        assert self.world.run(self.driver.count(subject.id, place)) == len(expected)
+        assert sorted(self.world.run(self.driver.defined(subject.id, place))) == expected
         values = {coord: subject.model.elements[coord] for coord in expected}
-        assert self.world.run(self.door.read_sparse(subject.id, place)) == values
+        assert self.world.run(self.driver.read_sparse(subject.id, place)) == values
 
     @rule(data=st.data())
     def read_place(self, data: st.DataObject) -> None:
@@ -169,31 +169,31 @@ class SparseMachine(RuleBasedStateMachine):
         self._turn(data)
         place, subject = data.draw(places(self.subject.model.extent)), self.subject
         expected = subject.model.packed(place.coords)
-        assert self.world.run(self.door.read_dense(subject.id, place)) == expected
+        assert self.world.run(self.driver.read_dense(subject.id, place)) == expected
 
     @invariant()
     def extent_equal(self) -> None:
-        assert self.world.run(self.door.extent(self.subject.id)) == self.subject.model.extent
+        assert self.world.run(self.driver.extent(self.subject.id)) == self.subject.model.extent
 
     @invariant()
     def count_equal(self) -> None:
         if self.subject.kind.sparse:
-            assert self.world.run(self.door.count(self.subject.id)) == len(self.subject.model.elements)
+            assert self.world.run(self.driver.count(self.subject.id)) == len(self.subject.model.elements)
 
     @invariant()
     def defined_equal(self) -> None:
         if self.subject.kind.sparse:
-            found = self.world.run(self.door.defined(self.subject.id))
+            found = self.world.run(self.driver.defined(self.subject.id))
             assert sorted(found) == self.subject.model.defined()
 
     @invariant()
     def values_equal(self) -> None:
         if self.subject.kind.sparse:
-            assert self.world.run(self.door.read_sparse(self.subject.id)) == self.subject.model.elements
+            assert self.world.run(self.driver.read_sparse(self.subject.id)) == self.subject.model.elements
 
     @invariant()
     def dense_equal(self) -> None:
-        assert self.world.run(self.door.read_dense(self.subject.id)) == self.subject.model.packed()
+        assert self.world.run(self.driver.read_dense(self.subject.id)) == self.subject.model.packed()
 
     def teardown(self) -> None:
         """Look at every dataset once more with cold caches, unless something failed before."""
@@ -202,12 +202,12 @@ class SparseMachine(RuleBasedStateMachine):
         if sys.exc_info()[0] is None:
             self.restart()
             for subject in self.subjects:
-                seen = self.world.run(subject.look(self.door))
+                seen = self.world.run(subject.look(self.driver))
                 assert seen == subject.model.elements, f"{subject.id} has changed by a restart"
         self.world.run(self.life.stop())
 
     async def _begin(self) -> None:
-        life = RestartableNode(self.world.store, self.world.open_door, cache_size=self.cache_size)
+        life = NodeLife(self.world.store, self.world.open_driver, cache_size=self.cache_size)
         self.life = await life.start()
 
     def _turn(self, data: st.DataObject) -> None:
@@ -215,20 +215,20 @@ class SparseMachine(RuleBasedStateMachine):
         place = data.draw(st.integers(0, len(self.subjects) - 1))
         self.subjects.append(self.subjects.pop(place))
 
-    def _interrupt(self, data: st.DataObject, moment: CrashPoint) -> None:
+    def _interrupt(self, data: st.DataObject, crash_point: CrashPoint) -> None:
         self._turn(data)
         change = data.draw(changes(self.subject))
-        self.world.run(self._attempt(change, moment))
+        self.world.run(self._attempt(change, crash_point))
 
-    async def _attempt(self, change: Change, moment: CrashPoint) -> None:
-        acknowledged = await self.life.attempt(change.run(self.door, self.subject.id), moment)
+    async def _attempt(self, change: Change, crash_point: CrashPoint) -> None:
+        acknowledged = await self.life.attempt(change.run(self.driver, self.subject.id), crash_point)
         if self.life.store.died.is_set():
             await self.life.kill()
             await self._begin()
         if acknowledged:
             change.apply(self.subject.model)
         else:
-            await self.subject.settle(change, self.door)
+            await self.subject.settle(change, self.driver)
 
 
 class TwoOwnersMachine(RuleBasedStateMachine):
@@ -237,16 +237,16 @@ class TwoOwnersMachine(RuleBasedStateMachine):
     def __init__(self, world: World) -> None:
         super().__init__()
         self.world = world
-        self.lives: list[RestartableNode] = []
+        self.lives: list[NodeLife] = []
         self.subject: DatasetSubject
 
     @initialize(name=st.sampled_from(sorted(KINDS)), cache_size=st.sampled_from([1, 2**27]))
     def start(self, name: str, cache_size: int) -> None:
         async def start() -> None:
             for _ in range(2):
-                life = RestartableNode(self.world.store, self.world.open_door, cache_size=cache_size)
+                life = NodeLife(self.world.store, self.world.open_driver, cache_size=cache_size)
                 self.lives.append(await life.start())
-            self.subject = await self.world.create(self.lives[0].door, KINDS[name])
+            self.subject = await self.world.create(self.lives[0].driver, KINDS[name])
 
         self.world.run(start())
 
@@ -264,9 +264,9 @@ class TwoOwnersMachine(RuleBasedStateMachine):
         """A third node, whose caches are empty, sees every change."""
 
         async def look() -> dict[Coord, bytes]:
-            life = await RestartableNode(self.world.store, self.world.open_door).start()
+            life = await NodeLife(self.world.store, self.world.open_driver).start()
             try:
-                return await self.subject.look(life.door)
+                return await self.subject.look(life.driver)
             finally:
                 await life.stop()
 
@@ -277,5 +277,5 @@ class TwoOwnersMachine(RuleBasedStateMachine):
             self.world.run(life.stop())
 
     def _change(self, change: Change, node: int) -> None:
-        self.world.run(change.run(self.lives[node].door, self.subject.id))
+        self.world.run(change.run(self.lives[node].driver, self.subject.id))
         change.apply(self.subject.model)

@@ -1,4 +1,4 @@
-"""Who wrote what, and when it was acknowledged: what a store may hold after writers that ran at once."""
+"""The history of concurrent writes: who wrote what and when it was acknowledged, and so what a store may hold."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ async def proxy(moto_endpoint: str) -> AsyncIterator[FaultyProxy]:
 
 
 @pytest.fixture
-async def lossy(moto_store: S3Store, proxy: FaultyProxy) -> AsyncIterator[S3Store]:
+async def faulty(moto_store: S3Store, proxy: FaultyProxy) -> AsyncIterator[S3Store]:
     async with S3Store(
         moto_store.name, endpoint=proxy.url, region="us-east-1", access_key="test", secret_key="test"
     ) as store:
@@ -145,40 +145,40 @@ async def lossy(moto_store: S3Store, proxy: FaultyProxy) -> AsyncIterator[S3Stor
 
 
 @pytest.mark.parametrize("replace", [True, False])
-async def test_a_completion_whose_reply_is_lost(lossy: S3Store, proxy: FaultyProxy, replace: bool) -> None:
-    upload = await S3Upload.begin(lossy, "a", "state")
+async def test_a_completion_whose_reply_is_lost(faulty: S3Store, proxy: FaultyProxy, replace: bool) -> None:
+    upload = await S3Upload.begin(faulty, "a", "state")
     parts = {1: await upload.put(1, LAST)}
     proxy.lose(Loss("POST", keep=0))
     etag = await upload.complete(parts, "state", replace=replace)
-    stored = await lossy.get("a")
+    stored = await faulty.get("a")
     assert (stored.data, stored.etag) == (LAST, etag)
 
 
-async def test_a_completion_of_what_is_no_more(lossy: S3Store, proxy: FaultyProxy) -> None:
-    await lossy.put("a", LAST)
-    upload = await S3Upload.begin(lossy, "a", "state")
+async def test_a_completion_of_what_is_no_more(faulty: S3Store, proxy: FaultyProxy) -> None:
+    await faulty.put("a", LAST)
+    upload = await S3Upload.begin(faulty, "a", "state")
     parts = {1: await upload.put(1, LAST)}
     proxy.lose(Loss("POST", forward=False, answer=error_reply(404, "NoSuchUpload")))
     with pytest.raises(PreconditionFailed):
         await upload.complete(parts, "state", replace=True)
 
 
-async def test_parts_are_sent_again(lossy: S3Store, proxy: FaultyProxy) -> None:
-    upload = await S3Upload.begin(lossy, "a", "state")
+async def test_parts_are_sent_again(faulty: S3Store, proxy: FaultyProxy) -> None:
+    upload = await S3Upload.begin(faulty, "a", "state")
     proxy.lose(Loss("PUT", keep=0))
     proxy.lose(Loss("PUT", forward=False, answer=error_reply(503, "SlowDown")))
     part = await upload.put(1, FIRST)
     assert await upload.parts() == {1: part}
 
 
-async def test_a_part_that_arrives_after_the_end(lossy: S3Store, proxy: FaultyProxy) -> None:
-    upload = await S3Upload.begin(lossy, "a", "state")
+async def test_a_part_that_arrives_after_the_end(faulty: S3Store, proxy: FaultyProxy) -> None:
+    upload = await S3Upload.begin(faulty, "a", "state")
     await upload.put(1, LAST)
     proxy.lose(Loss("DELETE", forward=False, answer=b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"))
     await upload.abort()
     assert proxy.methods().count("DELETE") == 2
-    assert await pending(lossy) == []
-    upload = await S3Upload.begin(lossy, "a", "state")
+    assert await pending(faulty) == []
+    upload = await S3Upload.begin(faulty, "a", "state")
     for _ in range(5):
         proxy.lose(
             Loss("DELETE", forward=False, answer=b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")

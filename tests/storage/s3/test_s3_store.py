@@ -53,7 +53,7 @@ def s3(
 
 @pytest.fixture
 async def bucket(moto_endpoint: str) -> str:
-    name = f"lossy-{next(NUMBERS)}"
+    name = f"faulty-{next(NUMBERS)}"
     await asyncio.to_thread(make_bucket, moto_endpoint, name)
     return name
 

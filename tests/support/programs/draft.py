@@ -1,7 +1,4 @@
-"""A random program while it is drawn: what the file will hold by now, so that most steps work on what is there.
-
-Random selections of a dataset, as h5py and h5pyd take them.
-"""
+"""A random program while it is drawn: what the file will hold by then, so that most steps work on what is there."""
 
 from __future__ import annotations
 
@@ -133,10 +130,7 @@ def _may(verb: str, *, reading: bool) -> bool:
     return verb in REFUSED or verb not in CHANGES if reading else verb != "replace_attribute"
 
 
-IndexShape = tuple[int, ...]
-
-
-def draw_index(rng: np.random.Generator, shape: IndexShape) -> tuple[Any, IndexShape]:
+def draw_index(rng: np.random.Generator, shape: Shape) -> tuple[Any, Shape]:
     """Return a selection of a dataset of a shape, and the shape of what it selects."""
     if rng.random() < 0.1 or not shape:
         return (() if rng.random() < 0.5 else ..., shape)

@@ -1,9 +1,4 @@
-"""Values and types that h5py or h5pyd gave, in a form in which they can be compared.
-
-Random types that h5py and h5pyd both have, with values of theirs.
-
-The types that programs use, by name, for h5py and h5pyd alike.
-"""
+"""Types and values of programs, the same for h5py and h5pyd: named types, random types, and values made comparable."""
 
 from __future__ import annotations
 
@@ -125,11 +120,9 @@ class RandomTypes:
         return float(self.rng.integers(-8, 8)) / 2 if dtype.kind == "f" else int(self.rng.integers(0, 100))
 
 
-AnyDtype = np.dtype[Any]
-
 NUMERIC = ("<i1", "<u2", ">i4", "<i8", "<u8", "<f2", ">f4", "<f8")
 
-_MAKERS: dict[str, Callable[[Any], AnyDtype]] = {
+_MAKERS: dict[str, Callable[[Any], Dtype]] = {
     "S5": lambda lib: np.dtype("S5"),
     "bool": lambda lib: np.dtype(bool),
     "complex": lambda lib: np.dtype("<c16"),
@@ -159,12 +152,12 @@ FILLED = (*NUMERIC, "S5", "bool", "enum", "text", "row")
 """Types of datasets that are given fill values."""
 
 
-def make_type(library: Any, name: str) -> AnyDtype:
+def make_type(library: Any, name: str) -> Dtype:
     """Return a type of h5py or h5pyd by its name."""
     return _MAKERS[name](library) if name in _MAKERS else np.dtype(name)
 
 
-def make_values(library: Any, dtype: AnyDtype, shape: tuple[int, ...], seed: int) -> Any:
+def make_values(library: Any, dtype: Dtype, shape: tuple[int, ...], seed: int) -> Any:
     """Return values of a type: the same ones for the same seed. A scalar for the shape ()."""
     if dtype.subdtype is not None:
         shape, dtype = (*shape, *dtype.shape), dtype.base

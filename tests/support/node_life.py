@@ -16,22 +16,22 @@ from tests.support.driver import Driver, NotDone
 OpenDriver = Callable[[DataService], Awaitable[Driver]]
 
 
-class RestartableNode:
-    """One data node and the door to it. `cache_size` in bytes."""
+class NodeLife:
+    """One data node and the driver to it. `cache_size` in bytes."""
 
-    def __init__(self, store: ObjectStore, open_door: OpenDriver, *, cache_size: int = 2**27) -> None:
+    def __init__(self, store: ObjectStore, open_driver: OpenDriver, *, cache_size: int = 2**27) -> None:
         self.store = CrashingStore(store)
-        self._open_door = open_door
+        self._open_driver = open_driver
         self._node = DataService(self.store, SystemClock(), DataSettings(cache_size=cache_size, workers=2))
-        self.door: Driver
+        self.driver: Driver
 
-    async def start(self) -> RestartableNode:
-        self.door = await self._open_door(self._node)
+    async def start(self) -> NodeLife:
+        self.driver = await self._open_driver(self._node)
         return self
 
-    async def attempt(self, work: Coroutine[Any, Any, None], moment: CrashPoint | None) -> bool:
-        """Do `work` while `moment` may come; say whether it was acknowledged. Look at `store.died` after it."""
-        self.store.arm(moment)
+    async def attempt(self, work: Coroutine[Any, Any, None], crash_point: CrashPoint | None) -> bool:
+        """Do `work` while `crash_point` may come; say whether it was acknowledged. Look at `store.died` after it."""
+        self.store.arm(crash_point)
         doing = asyncio.create_task(work)
         dying = asyncio.create_task(self.store.died.wait())
         await asyncio.wait({doing, dying}, return_when=asyncio.FIRST_COMPLETED)
@@ -47,7 +47,7 @@ class RestartableNode:
 
     async def stop(self) -> None:
         """End it as a signal to stop does: what was accepted is finished."""
-        await self.door.close()
+        await self.driver.close()
         await self._node.close()
 
     async def kill(self) -> None:
