@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 from h5json.hdf5dtype import createDataType, getTypeItem
 
-from hsparse.cli.demo_story import Story
+from demo.story import Story
 from hsparse.client.connection import Connection, Json
 from hsparse.clock import SystemClock
 

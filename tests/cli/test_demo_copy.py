@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from demo.story import Story, WrongAnswer
 from hsparse.cli.demo_copy import check_copy, copy_file, objects
-from hsparse.cli.demo_story import Story, WrongAnswer
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.config import load_settings

@@ -7,9 +7,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from __main__.cells import FILE, read_csr
 
-from hsparse.cli import demo, demo_run
-from hsparse.cli.demo_cells import FILE, read_csr
+from __main__ import __main__
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
@@ -21,19 +21,19 @@ SMALL = ["--frames", "4", "--every", "3"]
 
 def test_it_checks_all_it_loads_and_keeps_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "kept"
-    assert demo_run.main([*SMALL, "--keep", str(root)]) == 0
+    assert __main__.main([*SMALL, "--keep", str(root)]) == 0
     told = capsys.readouterr().out
     assert "all right" in told
     assert "wrong" not in told
     for name in ("/raw.X", "rest of the file", "/detector/found", "/detector/full", "bytes"):
         assert name in told
     with embedded_server(load_settings(root=root, port=0, fsync=False)) as url, h5py.File(FILE) as file:
-        with Connection(url, demo_run.CELLS_DOMAIN) as connection:
+        with Connection(url, __main__.CELLS_DOMAIN) as connection:
             kept = SparseDataset.open(connection, "/raw.X").read_dense()
             record = connection.json("GET", "/datasets/", h5path="/obs")
             obs = connection.binary("GET", f"/datasets/{record['id']}/value")
             assert connection.json("GET", "/groups/", h5path="/uns/louvain/params")["id"]
-        with Connection(url, demo_run.DETECTOR_DOMAIN) as connection:
+        with Connection(url, __main__.DETECTOR_DOMAIN) as connection:
             assert SparseDataset.open(connection, "/detector/full").count("[:,0,0]") == 2
         assert obs == file["obs"][()].tobytes()
         wanted = read_csr(file["raw.X"]).toarray()
@@ -92,7 +92,7 @@ def test_a_wrong_answer_is_named_and_fails(
 ) -> None:
     right = getattr(SparseDataset, method)
     monkeypatch.setattr(SparseDataset, method, lambda self, *rest: spoil(right(self, *rest)))
-    assert demo_run.main(SMALL) == 1
+    assert __main__.main(SMALL) == 1
     told = capsys.readouterr().out
     assert "all right" not in told
     assert named in told.rpartition("wrong  ")[2]
@@ -101,9 +101,9 @@ def test_a_wrong_answer_is_named_and_fails(
 def test_a_wrong_answer_about_frames_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo_run, "_cells", lambda *rest: (None, []))
+    monkeypatch.setattr(__main__, "_cells", lambda *rest: (None, []))
     monkeypatch.setattr(SparseDataset, "erase", lambda self, select: None)
-    assert demo_run.main(SMALL) == 1
+    assert __main__.main(SMALL) == 1
     assert "erased in all frames" in capsys.readouterr().out.rpartition("wrong  ")[2]
 
 
@@ -117,15 +117,15 @@ def test_a_wrong_copy_of_the_rest_fails(
         return data if params or method != "GET" else data[:-1] + bytes([data[-1] ^ 1])
 
     monkeypatch.setattr(Connection, "binary", spoilt)
-    assert demo_run.main(SMALL) == 1
+    assert __main__.main(SMALL) == 1
     assert "The values of /X: the answer at [699, 764]" in capsys.readouterr().out.rpartition("wrong  ")[2]
 
 
 def test_a_request_that_fails_is_named_and_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo_run, "CELLS_DOMAIN", "/no/such/folder.h5")
-    assert demo_run.main(SMALL) == 1
+    monkeypatch.setattr(__main__, "CELLS_DOMAIN", "/no/such/folder.h5")
+    assert __main__.main(SMALL) == 1
     assert "does not exist" in capsys.readouterr().out.rpartition("wrong  ")[2]
 
 
@@ -133,7 +133,7 @@ def test_it_does_not_write_into_a_directory_in_use(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine").write_text("here")
-    assert demo_run.main(["--keep", str(tmp_path)]) == 2
+    assert __main__.main(["--keep", str(tmp_path)]) == 2
     assert "not an empty directory" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
@@ -141,7 +141,7 @@ def test_it_does_not_write_into_a_directory_in_use(
 def test_without_its_extra_it_names_the_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "NEEDED", ("numpy", "no_such_module"))
+    monkeypatch.setattr(__main__, "NEEDED", ("numpy", "no_such_module"))
     assert main(["demo"]) == 2
     told = capsys.readouterr().err
     assert "needs no_such_module" in told

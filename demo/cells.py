@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from demo.story import Elements, Stored, Story
 from hsparse.cli.demo_copy import attributes_of, check_attributes, check_copy, copy_file, objects
-from hsparse.cli.demo_report import Stored
-from hsparse.cli.demo_story import Elements, Story
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.clock import SystemClock

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hsparse.cli.demo_detector import SIDE, frame
+from demo.frames import SIDE, frame
 
 indices = st.integers(0, 2000)
 
