@@ -1,24 +1,22 @@
 """The demo: what sparse datasets are for, shown with real data and checked, answer by answer.
 
-`hsparse demo`: the arguments. What it does is in `demo_run`, which needs the extra `hsparse[demo]`.
+`python -m demo` starts a server, imports single-cell expression data and streams detector frames into sparse datasets
+over HTTP, and checks every answer against scipy and numpy. It takes about 20 seconds.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import h5py
 from rich.console import Console
 
-from demo.cells import FILE, Cells, load_cells
+from demo.cells import Cells, load_cells
 from demo.frames import Frames
 from demo.story import Stored, Story, report
 from hsparse.cli.embedded_server import embedded_server
@@ -33,15 +31,28 @@ DETECTOR_DOMAIN = "/detector.h5"
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; return 1 when an answer is wrong or missing, 2 when it cannot start."""
-    parser = argparse.ArgumentParser(prog="hsparse demo")
-    add_arguments(parser)
+    parser = argparse.ArgumentParser(
+        prog="python -m demo",
+        description="Start a server, load single-cell expression data and a stream of detector frames into "
+        "sparse datasets over HTTP, and check every answer against scipy and numpy. Needs about 20 seconds; "
+        "exits with 1 when an answer is wrong.",
+    )
+    parser.add_argument(
+        "--frames", type=at_least(2), default=48, metavar="N", help="detector frames to stream (default: 48)"
+    )
+    parser.add_argument(
+        "--every", type=at_least(1), default=12, metavar="N", help="keep every N-th in full (default: 12)"
+    )
+    parser.add_argument(
+        "--keep", metavar="DIR", help="keep what the server stores in DIR, for `hsparse serve --root DIR`"
+    )
     args = parser.parse_args(arguments)
     story = Story(Console(highlight=False))
     try:
         with directory(args.keep) as root:
             tell(story, root, args.frames, args.every)
     except Misconfigured as error:
-        print(f"hsparse: {error.message}", file=sys.stderr)
+        print(f"demo: {error.message}", file=sys.stderr)
         return 2
     except HsparseError as error:
         story.wrong(error)
@@ -60,13 +71,13 @@ def tell(story: Story, root: Path, frames: int, every: int) -> None:
     started = clock.monotonic()
     settings = settings_for(root)
     story.chapter("A server")
-    with embedded_server(settings) as url, h5py.File(FILE) as file:
+    with embedded_server(settings) as url:
         story.say(
             f"hsparse listens on {url} and keeps HDF5 objects as files in {root}. All below goes over HTTP, and every "
             "write is on the disk before it is answered."
         )
         with Connection(url, CELLS_DOMAIN) as cells_connection, Connection(url, DETECTOR_DOMAIN) as detector:
-            cells, lines = _cells(cells_connection, file, story)
+            cells, lines = _cells(cells_connection, story)
             stream, more = _frames(detector, frames, every, story)
     story.chapter("The same after a restart")
     story.say(
@@ -84,10 +95,9 @@ def tell(story: Story, root: Path, frames: int, every: int) -> None:
     )
 
 
-def _cells(connection: Connection, file: h5py.File, story: Story) -> tuple[Cells, list[Stored]]:
+def _cells(connection: Connection, story: Story) -> tuple[Cells, list[Stored]]:
     story.chapter("Single cells: a sparse matrix that HDF5 understands")
-    connection.json("PUT", "/", {})
-    cells, lines = load_cells(connection, file, story)
+    cells, lines = load_cells(connection, CELLS_DOMAIN, story)
     cells.question()
     cells.change()
     return cells, lines
@@ -132,39 +142,6 @@ def directory(keep: str | None) -> Iterator[Path]:
     yield root
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
-NEEDED = ("h5py", "scipy")
-
-
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `demo`; the parsed arguments carry `run`."""
-    parser = subparsers.add_parser(
-        "demo",
-        help="load real data into an embedded server and check what comes back",
-        description="Start a server, load single-cell expression data and a stream of detector frames into "
-        "sparse datasets over HTTP, and check every answer against scipy and numpy. Needs about 20 seconds; "
-        "exits with 1 when an answer is wrong.",
-    )
-    add_arguments(parser)
-    parser.set_defaults(run=run)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the demo's flags."""
-    parser.add_argument(
-        "--frames", type=at_least(2), default=48, metavar="N", help="detector frames to stream (default: 48)"
-    )
-    parser.add_argument(
-        "--every", type=at_least(1), default=12, metavar="N", help="keep every N-th in full (default: 12)"
-    )
-    parser.add_argument(
-        "--keep", metavar="DIR", help="keep what the server stores in DIR, for `hsparse serve --root DIR`"
-    )
-
-
 def at_least(minimum: int) -> Callable[[str], int]:
     """Return the type of a flag: a number that is `minimum` or more."""
 
@@ -177,24 +154,5 @@ def at_least(minimum: int) -> Callable[[str], int]:
     return number
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the demo in a process of its own, so that no other command loads what it needs."""
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        raise Misconfigured(
-            f"The demo needs {' and '.join(missing)}, not installed here: pip install 'hsparse[demo]'"
-        )
-    command = [
-        sys.executable,
-        "-m",
-        "demo.__main__",
-        f"--frames={args.frames}",
-        f"--every={args.every}",
-    ]
-    if args.keep is not None:
-        command.append(f"--keep={args.keep}")
-    with subprocess.Popen(command) as process:  # noqa: S603 - this interpreter, and numbers
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # the terminal told it too
-            return process.wait()
+if __name__ == "__main__":
+    sys.exit(main())

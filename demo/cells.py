@@ -1,27 +1,26 @@
-"""The demo's first part: cells and genes, a CSR matrix as a sparse dataset, checked against scipy."""
+"""The demo's first part: an AnnData file imported, its CSR matrix as a sparse dataset, checked against scipy."""
 
 from __future__ import annotations
 
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
+from h5json.hdf5dtype import createDataType
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from demo.story import Elements, Stored, Story
-from hsparse.cli.demo_copy import attributes_of, check_attributes, check_copy, copy_file, objects
-from hsparse.client.connection import Connection
+from hsparse.cli.main import parse_arguments
+from hsparse.client.connection import Connection, Json
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.clock import SystemClock
 
 FILE = Path(__file__).parent / "data" / "pbmc68k_reduced.h5ad"
 MATRIX = "/raw.X"
-CHUNK = (128, 256)
-FILTERS = (
-    {"class": "H5Z_FILTER_SHUFFLE", "id": 2},
-    {"class": "H5Z_FILTER_DEFLATE", "id": 1, "level": 5},
-)
 RIBOSOMAL = ("RPL", "RPS")
 
 
@@ -92,45 +91,108 @@ class Cells:
         self.story.same_elements(what, dataset.read(), elements(self.wanted))
 
 
-def load_cells(connection: Connection, file: h5py.File, story: Story) -> tuple[Cells, list[Stored]]:
-    """Load the matrix as a sparse dataset and everything else in the file as it is; check both."""
-    matrix = read_csr(file[MATRIX])
-    cells, genes = matrix.shape
-    story.say(
-        f"The file has the expression of {genes} genes in {cells} cells: {matrix.nnz:,} of {cells * genes:,} elements "
-        "were seen, the others were not, which is not the same as zero. HDF5 cannot say that yet, so the file has "
-        "three arrays (data, indices, indptr) that only those understand who know AnnData. Here it is one sparse "
-        f"dataset, {MATRIX}, {cells} x {genes}."
-    )
+def load_cells(connection: Connection, domain: str, story: Story) -> tuple[Cells, list[Stored]]:
+    """Import the file into `domain`, the connection's, and check all that is there; the matrix is a sparse dataset."""
+    with h5py.File(FILE) as file:
+        matrix = read_csr(file[MATRIX])
+        cells, genes = matrix.shape
+        story.say(
+            f"The file has the expression of {genes} genes in {cells} cells: {matrix.nnz:,} of {cells * genes:,} "
+            "elements were seen, the others were not, which is not the same as zero. HDF5 cannot say that yet, so the "
+            "file has three arrays (data, indices, indptr) that only those understand who know AnnData. "
+            f"`hsparse import` makes one sparse dataset of them, {MATRIX}, {cells} x {genes}."
+        )
+        seconds = _import(connection.url, domain)
+        story.right(f"hsparse import {FILE.name} {domain}, in {seconds:.1f} seconds")
+        dataset = SparseDataset.open(connection, MATRIX)
+        clock = SystemClock()
+        started = clock.monotonic()
+        found = dataset.read()
+        read = clock.monotonic() - started
+        story.same_elements(
+            f"all {matrix.nnz:,} elements read back, places and values", found, elements(matrix)
+        )
+        _check_attributes(connection, f"/datasets/{dataset.id}", file[MATRIX], story)
+        dense = matrix.dtype.itemsize * cells * genes
+        stored = Stored(MATRIX, matrix.nnz, dataset.storage()[1], dense, None, read)
+        names = [name.decode() for name in file["raw.var"]["index"]]
+        return Cells(dataset, matrix, names, story), [stored, _check_rest(connection, file, story)]
+
+
+def _import(url: str, domain: str) -> float:
+    """Import the file as the command does; return the seconds it took."""
+    args = parse_arguments(["import", str(FILE), domain, "--endpoint", url, "--quiet"])
     clock = SystemClock()
-    attributes = attributes_of(file[MATRIX])
-    dataset = SparseDataset.create(
-        connection, MATRIX, matrix.shape, matrix.dtype, CHUNK, filters=FILTERS, attributes=attributes
-    )
-    sent = elements(matrix)
     started = clock.monotonic()
-    dataset.write(*sent)
-    written = clock.monotonic()
-    found = dataset.read()
-    read = clock.monotonic()
-    story.same_elements(f"all {matrix.nnz:,} elements read back, places and values", found, sent)
-    check_attributes(connection, f"/datasets/{dataset.id}", file[MATRIX], story)
-    dense = matrix.dtype.itemsize * cells * genes
-    stored = Stored(MATRIX, matrix.nnz, dataset.storage()[1], dense, written - started, read - written)
-    names = [name.decode() for name in file["raw.var"]["index"]]
-    return Cells(dataset, matrix, names, story), [stored, _load_rest(connection, file, story)]
+    with redirect_stdout(StringIO()):
+        args.run(args)
+    return clock.monotonic() - started
 
 
-def _load_rest(connection: Connection, file: h5py.File, story: Story) -> Stored:
-    with story.progress() as progress:
-        task = progress.add_task("everything else in the file", total=len(objects(file, MATRIX)))
-        copied = copy_file(connection, file, MATRIX, lambda: progress.advance(task))
-    nbytes = check_copy(connection, file, copied, story)
+def _check_rest(connection: Connection, file: h5py.File, story: Story) -> Stored:
+    """Compare everything but the matrix with what h5py reads; return what is stored of it."""
+    points = nbytes = stored = datasets = 0
+    others = [("/", file), *_objects(file)]
+    for path, item in others:
+        if isinstance(item, h5py.Group) and not _is_matrix(item):
+            owner = f"/groups/{connection.json('GET', '/groups/', h5path=path)['id']}"
+        else:
+            record = connection.json("GET", "/datasets/", h5path=path)
+            owner = f"/datasets/{record['id']}"
+            values = _check_values(connection, record, item, story)
+            stored += connection.json("GET", owner, verbose=1)["allocated_size"]
+            points, nbytes, datasets = points + values.size, nbytes + values.nbytes, datasets + 1
+        _check_attributes(connection, owner, item, story)
     story.right(
-        f"everything else, {len(copied.datasets)} datasets (compounds, strings, booleans) in {len(copied.groups)} "
+        f"everything else, {datasets} datasets (compounds, strings, booleans) in {len(others) - datasets - 1} "
         "groups, as h5py reads it"
     )
-    return Stored("rest of the file", copied.elements, nbytes, copied.nbytes, copied.seconds)
+    return Stored("rest of the file", points, stored, nbytes, None)
+
+
+def _is_matrix(item: h5py.Group | h5py.Dataset) -> bool:
+    """Say whether an object is a sparse matrix, which is a dataset once it is imported."""
+    return "h5sparse_format" in item.attrs
+
+
+def _objects(file: h5py.File) -> list[tuple[str, h5py.Group | h5py.Dataset]]:
+    """Return the objects below the root with their paths, without the matrix and what is in matrices."""
+    found: list[tuple[str, h5py.Group | h5py.Dataset]] = []
+
+    def visit(name: str, item: h5py.Group | h5py.Dataset) -> None:
+        if f"/{name}" != MATRIX and not _is_matrix(item.parent):
+            found.append((f"/{name}", item))
+
+    file.visititems(visit)
+    return found
+
+
+def _check_values(
+    connection: Connection, record: Json, item: h5py.Group | h5py.Dataset, story: Story
+) -> NDArray[Any]:
+    """Compare the values of a dataset, of a matrix those that are defined; return them."""
+    if isinstance(item, h5py.Group):
+        matrix = read_csr(item)
+        found = SparseDataset(connection, record).read()
+        story.require_elements(f"The elements of {item.name}", found, elements(matrix))
+        return matrix.data
+    dtype = createDataType(record["type"])
+    story.require(f"The type of {item.name}", np.array(dtype == item.dtype), np.array(True))
+    values = np.frombuffer(connection.binary("GET", f"/datasets/{record['id']}/value"), dtype)
+    shape = record["shape"].get("dims", [])
+    story.require(f"The shape of {item.name}", np.array(shape), np.array(item.shape))
+    story.require(f"The values of {item.name}", values.reshape(shape), item[()])
+    return values
+
+
+def _check_attributes(
+    connection: Connection, owner: str, item: h5py.Group | h5py.Dataset, story: Story
+) -> None:
+    """Compare the attributes of the object at `owner`, a path like `/groups/{id}`, with those of `item`."""
+    for name, wanted in item.attrs.items():
+        got = connection.json("GET", f"{owner}/attributes/{name}")["value"]
+        wanted = wanted.decode() if isinstance(wanted, bytes) else wanted
+        story.require(f"The attribute {name} of {item.name}", got, wanted)
 
 
 def read_csr(group: h5py.Group) -> csr_array:

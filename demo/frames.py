@@ -1,9 +1,7 @@
-"""A simulated X-ray detector of 1 megapixel: frames, and what a trigger finds interesting in them.
+"""The demo's second part: detector frames streamed into unlimited sparse datasets, checked against numpy.
 
-As in RFC "Sparse Chunks", section 1: in each frame either one region of interest of about 10 % of its pixels,
-or 50 to 100 small groups of 5 to 10 contiguous pixels. All changes from frame to frame.
-
-The demo's second part: a stream of detector frames in unlimited sparse datasets, checked against numpy.
+As in RFC "Sparse Chunks", section 1, a trigger finds in each frame of 1 megapixel either one region of interest of
+about 10 % of its pixels, or 50 to 100 small groups of 5 to 10 contiguous pixels. All changes from frame to frame.
 """
 
 from __future__ import annotations

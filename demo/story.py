@@ -1,7 +1,4 @@
-"""What the demo tells: chapters, remarks, progress, and checks, each of which stops it when it fails.
-
-The demo's last table: what it stored, how small, how fast.
-"""
+"""What the demo prints: chapters, remarks, progress, checks, each of which stops it when it fails, and a last table."""
 
 from __future__ import annotations
 
@@ -112,14 +109,15 @@ TITLE = "What was stored, as loaded; written and read in millions of points a se
 class Stored:
     """A dataset as loaded: defined elements, bytes in the store and if it were dense, seconds of requests.
 
-    `read` is for reading back all its elements with their places; None where that was not done.
+    `read_seconds` is for reading back all its elements with their places; None where it was not measured, as
+    `write_seconds` is None of what was imported.
     """
 
     name: str
     points: int
     nbytes: int
     dense_bytes: int
-    write_seconds: float
+    write_seconds: float | None
     read_seconds: float | None = None
 
 

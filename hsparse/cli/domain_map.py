@@ -6,18 +6,15 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from http.client import HTTPResponse
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hsparse.cli.connection_flags import add_server_flags, connector
 from hsparse.cli.file_arguments import check_target
-from hsparse.cli.parquet_references import ReferenceMembers
 from hsparse.client.domain_file import check_domain
-from hsparse.errors import Misconfigured
 from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.plan.file_form import FileLayout
 
@@ -26,14 +23,12 @@ FORMATS = ("json", "kerchunk", PARQUET, "dmrpp")
 PART = 1 << 20
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `map`; the parsed arguments carry `run`."""
-    parser = subparsers.add_parser(
-        "map",
-        help="write where the chunks of a domain are",
-        description="Write where the chunks of a domain are, in a form that other programs read them by: hsparse's "
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the arguments of `map`; the parsed ones carry `run`."""
+    parser.description = (
+        "Write where the chunks of a domain are, in a form that other programs read them by: hsparse's "
         "own JSON, kerchunk references in JSON, as a directory of Parquet files, or DMR++. What a form does not have "
-        "is left out and named. A password is asked for, or read as one line when standard input is not a terminal.",
+        "is left out and named. A password is asked for, or read as one line when standard input is not a terminal."
     )
     parser.add_argument("domain", metavar="DOMAIN", help="its path, as /home/user/file.h5")
     parser.add_argument(
@@ -75,8 +70,7 @@ def run(args: argparse.Namespace) -> int:
     parquet = args.format == PARQUET
     if not (parquet and args.force and _is_ours(args.out)):
         check_target(args.out, replace=args.force)
-    if parquet and find_spec("pyarrow") is None:
-        raise Misconfigured(f"{PARQUET} needs pyarrow, not installed here: pip install 'hsparse[parquet]'")
+    write = partial(_write_parquet, args.load_part("parquet").write_references) if parquet else _write
     params = {name: getattr(args, name) for name in ("addresses", "layout", "revision", "base", "urls")}
     params["format"] = "kerchunk" if parquet else args.format
     with (
@@ -85,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         TemporaryDirectory(".part", f"{args.out.name}.", args.out.absolute().parent) as directory,
     ):
         part = Path(directory, args.out.name)
-        (_write_parquet if parquet else _write)(answer, part)
+        write(answer, part)
         if args.out.is_dir():
             shutil.rmtree(args.out)
         part.replace(args.out)
@@ -101,12 +95,10 @@ def _write(answer: HTTPResponse, path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _write_parquet(answer: HTTPResponse, path: Path) -> None:
-    # It needs the extra, and is loaded by nothing else.
-    writer = import_module("hsparse.cli.parquet_references")
-    members = ReferenceMembers(_parts(answer))
-    writer.write_parquet(path, members)
-    for name, reason in members.others.get("skipped", {}).items():
+def _write_parquet(
+    write: Callable[[Path, Iterator[bytes]], dict[str, str]], answer: HTTPResponse, path: Path
+) -> None:
+    for name, reason in write(path, _parts(answer)).items():
         print(f"left out: {name}: {reason}", file=sys.stderr)
 
 

@@ -1,11 +1,9 @@
-"""Objects of buckets as commands name them, `s3://bucket/key`, and the flags that say which service has them.
-
-The file that a command is to make.
-"""
+"""The FILE that a command reads or makes: on a disk, or an object of a bucket, `s3://bucket/key`."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,20 +33,20 @@ class S3Url:
         return f"{SCHEME}{self.bucket}/{self.key}"
 
 
-def add_s3_flags(parser: argparse.ArgumentParser, endpoint: str | None, region: str | None) -> None:
-    """Add the flags of the service that has FILE, with their defaults."""
-    parser.add_argument(
-        "--s3-endpoint",
-        default=endpoint,
-        metavar="URL",
-        help="URL of the S3 service of FILE, when it is not AWS (default: $HSPARSE_S3_ENDPOINT)",
-    )
-    parser.add_argument(
-        "--s3-region",
-        default=region,
-        metavar="REGION",
-        help="region of the bucket of FILE (default: $HSPARSE_S3_REGION)",
-    )
+def add_s3_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the service that has FILE."""
+    for name, metavar, text in (
+        ("endpoint", "URL", "URL of the S3 service of FILE, when it is not AWS"),
+        ("region", "REGION", "region of the bucket of FILE"),
+    ):
+        variable = f"HSPARSE_S3_{name.upper()}"
+        parser.add_argument(
+            f"--s3-{name}",
+            # Not by `hsparse.config`, which needs packages of the server.
+            default=os.environ.get(variable),  # noqa: TID251
+            metavar=metavar,
+            help=f"{text} (default: ${variable})",
+        )
 
 
 def check_target(path: Path, *, replace: bool) -> None:

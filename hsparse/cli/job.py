@@ -29,14 +29,10 @@ Have a server import or export a file by itself, where it allows that (its setti
 Command = Callable[[argparse.Namespace, RetryingClient, Connection], int]
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `job` with its commands; the parsed arguments carry `run`."""
-    parser = subparsers.add_parser(
-        "job",
-        help="have a server import or export a file by itself",
-        description=ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the commands about jobs; the parsed arguments carry `run`."""
+    parser.description = ABOUT
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     begin = (
         _command(commands, "import", "begin an import, and print its id", _begin, "source", "domain"),

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from hsparse.clock import Clock, SystemClock
+from hsparse.config import load_settings
 from hsparse.errors import BadRequest, HsparseError
 from hsparse.sn.auth.api_key import ApiKey, KeyFile, Role, new_key, written_time
 from hsparse.sn.auth.password_file import PasswordFile
@@ -36,16 +37,11 @@ Revoke API keys: they are refused at once, by running servers too.
 """
 
 
-def add_parser(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
-    key_file: str | None = None,
-    password_file: str | None = None,
-) -> None:
-    """Add `key` with `add`, `list` and `revoke`; the files are the defaults of their flags.
-
-    The parsed arguments carry `run`, this module's.
-    """
-    parser = subparsers.add_parser("key", help="add, list and revoke API keys")
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add `add`, `list` and `revoke`; the parsed arguments carry `run`."""
+    parser.description = "Add, list and revoke API keys."
+    settings = load_settings()
+    key_file, password_file = settings.key_file, settings.password_file
     commands = parser.add_subparsers(dest="key_command", required=True, metavar="COMMAND")
     add = _command(commands, "add", "make an API key and print it", ADD)
     add.add_argument("name", metavar="NAME", help="what to call it; one key has a name")
@@ -73,8 +69,8 @@ def add_parser(
     revoke.add_argument("name", nargs="?", metavar="NAME", help="the key's name or id")
     revoke.add_argument("--of", metavar="USER", help="all keys of this user")
     revoke.add_argument("--expired", action="store_true", help="all keys that have expired")
-    for command in (add, listing, revoke):
-        command.add_argument(
+    for one in (add, listing, revoke):
+        one.add_argument(
             "--key-file",
             type=Path,
             default=key_file,

@@ -1,33 +1,84 @@
-"""The `hsparse` command."""
+"""The `hsparse` command, and the one table of what it loads only when that is asked for.
+
+`COMMANDS` names modules as strings, because a command takes up to a second to import and may need an extra that is
+not installed. `tests/test_import_law.py` reads the table as imports.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from hsparse import __version__
-from hsparse.config import load_settings
-from hsparse.errors import HsparseError
+from hsparse.errors import HsparseError, Misconfigured
 
-MODULES = {
-    "serve": "serve",
-    "sn": "serve",
-    "dn": "serve",
-    "user": "user",
-    "key": "key",
-    "export": "exporter.command",
-    "map": "domain_map",
-    "import": "importer.command",
-    "job": "job",
-    "demo": "demo",
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A module, and the extra of the package that has what it needs, None where the base install has it."""
+
+    module: str
+    extra: str | None = None
+
+    def load(self) -> Any:
+        """Import the module; `Misconfigured` names the extra to install where something is missing."""
+        try:
+            return import_module(self.module)
+        except ModuleNotFoundError as error:
+            name = (error.name or "hsparse").partition(".")[0]
+            if name == "hsparse" or self.extra is None:
+                raise
+            raise Misconfigured(
+                f'This needs {name}, which is not installed here: pip install "hsparse[{self.extra}]"'
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Part):
+    """A command: its module has `add_arguments(parser, command)`, and what is parsed carries `run`.
+
+    `parts` are what the module loads by a name of its own: `args.load_part(name)`.
+    """
+
+    help: str = ""
+    parts: Mapping[str, Part] = field(default_factory=dict)
+
+    def load_part(self, name: str) -> Any:
+        """Import the part of that name, as `load` does."""
+        return self.parts[name].load()
+
+
+COMMANDS = {
+    "serve": Command("hsparse.cli.serve", "server", "run a whole server"),
+    "sn": Command("hsparse.cli.serve", "server", "run a service node on its own"),
+    "dn": Command("hsparse.cli.serve", "server", "run a data node on its own"),
+    "user": Command("hsparse.cli.user", "server", "add, list and remove the users of a password file"),
+    "key": Command("hsparse.cli.key", "server", "add, list and revoke API keys"),
+    "export": Command(
+        "hsparse.cli.exporter.command",
+        help="write a domain of a running server as an HDF5 file",
+        parts={"s3": Part("hsparse.cli.exporter.s3_export", "s3")},
+    ),
+    "map": Command(
+        "hsparse.cli.domain_map",
+        help="write where the chunks of a domain are",
+        parts={"parquet": Part("hsparse.cli.parquet_references", "parquet")},
+    ),
+    "import": Command(
+        "hsparse.cli.importer.command",
+        help="import an HDF5 file or a sparse matrix into a domain",
+        parts={"s3": Part("hsparse.cli.importer.s3_source", "s3")},
+    ),
+    "job": Command("hsparse.cli.job", help="have a server import or export a file by itself"),
 }
-"""The module of each command, in `hsparse.cli`. It is loaded when the command is given: a server's takes a second."""
 
 
 def make_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of one command, or of all; the parsed arguments carry `run`."""
+    """Return the parser that knows all commands by name, and the arguments of `command`."""
     parser = argparse.ArgumentParser(
         prog="hsparse",
         description="Sparse HDF5 over HTTP: serve a directory or a bucket to HDF REST clients.",
@@ -35,28 +86,23 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hsparse {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    settings = load_settings()
-    passwords, keys = (
-        str(one) if one else None for one in (settings.sign_in.password_file, settings.sign_in.key_file)
-    )
-    s3 = (settings.store.s3_endpoint, settings.store.s3_region)
-    defaults: dict[str, tuple[Any, ...]] = {
-        "user": (passwords,),
-        "key": (keys, passwords),
-        "exporter.command": s3,
-        "importer.command": s3,
-    }
-    for name in dict.fromkeys(module for one, module in MODULES.items() if command in (None, one)):
-        import_module(f"hsparse.cli.{name}").add_parser(subparsers, *defaults.get(name, ()))
+    for name, one in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=one.help)
+        if name == command:
+            one.load().add_arguments(subparser, name)
+            subparser.set_defaults(load_part=one.load_part)
     return parser
+
+
+def parse_arguments(given: list[str]) -> argparse.Namespace:
+    """Return the parsed arguments of a command line, which begins with the name of a command."""
+    return make_parser(given[0] if given and given[0] in COMMANDS else None).parse_args(given)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; what stops it is one sentence on standard error and status 2."""
-    given = sys.argv[1:] if arguments is None else arguments
-    command = given[0] if given and given[0] in MODULES else None
     try:
-        args = make_parser(command).parse_args(given)
+        args = parse_arguments(sys.argv[1:] if arguments is None else arguments)
         status: int = args.run(args)
     except HsparseError as error:
         print(f"hsparse: {error.message}", file=sys.stderr)

@@ -2,9 +2,8 @@
 
 `.zmetadata` has the metadata of groups and arrays; `<array>/refs.<n>.parq` the references of `RECORD` chunks, in
 row-major order of the grid: `path`, `offset`, `size` and `raw`, the path null where no chunk is stored. Files without
-any are left out. Needs the extra `hsparse[parquet]`.
-
-Kerchunk references in JSON, read member by member as they come: a domain may have millions.
+any are left out. Needs the extra `hsparse[parquet]`. They are made of
+kerchunk references in JSON, which are read member by member as they come: a domain may have millions.
 """
 
 from __future__ import annotations
@@ -30,8 +29,37 @@ SCHEMA = pa.schema(
         pa.field("raw", pa.binary()),
     ]
 )
+REFS = "refs"
+"""The member of the JSON that has the references."""
 Reference = tuple[int, str, int, int]
 """The number of a chunk in its grid; URL, offset and size."""
+
+
+class ReferenceMembers:
+    """The members of `refs` in JSON that comes in `blocks`; `others` are those beside it, once all were read.
+
+    Iterating raises `HsparseError` for what is no such JSON, and for JSON that ends too early.
+    """
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._json = JsonReader(iter(blocks))
+        self.others: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        for name in self._json.members():
+            if name == REFS:
+                for member in self._json.members():
+                    yield member, self._json.value()
+            else:
+                self.others[name] = self._json.value()
+
+
+def write_references(root: Path, blocks: Iterable[bytes]) -> dict[str, str]:
+    """Write references that come in JSON, see `write_parquet`; return what the JSON says was left out, and why."""
+    members = ReferenceMembers(blocks)
+    write_parquet(root, members)
+    skipped: dict[str, str] = members.others.get("skipped", {})
+    return skipped
 
 
 def write_parquet(root: Path, members: Iterable[tuple[str, Any]]) -> None:
@@ -82,25 +110,3 @@ def _write_array(folder: Path, references: list[Reference]) -> None:
         pq.write_table(
             table, folder / f"refs.{record}.parq", compression="zstd", write_statistics=["offset", "size"]
         )
-
-
-REFS = "refs"
-
-
-class ReferenceMembers:
-    """The members of `refs` in JSON that comes in `blocks`; `others` are those beside it, once all were read.
-
-    Iterating raises `HsparseError` for what is no such JSON, and for JSON that ends too early.
-    """
-
-    def __init__(self, blocks: Iterable[bytes]) -> None:
-        self._json = JsonReader(iter(blocks))
-        self.others: dict[str, Any] = {}
-
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        for name in self._json.members():
-            if name == REFS:
-                for member in self._json.members():
-                    yield member, self._json.value()
-            else:
-                self.others[name] = self._json.value()

@@ -1,37 +1,35 @@
-"""How far a command is, shown to whoever looks on: a bar on a terminal, or lines of JSON for a program.
+"""How far a command is, shown as a bar on a terminal, or lines of JSON for a program.
 
 The lines are objects: `{"done": bytes, "total": bytes}`, at most one a second; `{"message": text}`; and at the end
 of a command that failed `{"error": {"kind": ..., "message": ...}}`.
 
-Ctrl-C in a program of several threads.
+`interruptible` makes Ctrl-C reliable in a program of several threads.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Protocol, TextIO
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from typing import Any, TextIO
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import HsparseError
 
 LINE_SECONDS = 1.0
+BAR_SECONDS = 0.1
+"""Seconds from one line, or one state of the bar, to the next."""
+BAR_WIDTH = 30
+MB = 1e6
+WIPE = "\r\x1b[K"
+"""Go to the begin of the terminal's line, and clear it (ECMA-48)."""
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -43,63 +41,89 @@ class ProgressForm(StrEnum):
     NONE = "none"
 
 
-class ProgressDisplay(Protocol):
-    """What is told how far the command is; by any of its threads."""
+class ProgressDisplay:
+    """Counts bytes that are done, for all threads; calls `_show`, which does nothing here, at most every `seconds`."""
 
-    def advance(self, nbytes: int) -> None:
-        """So many bytes more are done."""
-        ...
-
-    def update(self, done: int, total: int) -> None:
-        """So many bytes are done, of so many."""
-        ...
-
-
-class ProgressBar:
-    """A bar of rich's."""
-
-    def __init__(self, bars: Progress, task: TaskID) -> None:
-        self._bars = bars
-        self._task = task
-
-    def advance(self, nbytes: int) -> None:
-        self._bars.advance(self._task, nbytes)
-
-    def update(self, done: int, total: int) -> None:
-        self._bars.update(self._task, completed=done, total=total)
-
-
-class JsonLines:
-    """Lines of JSON on standard output."""
-
-    def __init__(self, total: int | None, clock: Clock | None = None) -> None:
+    def __init__(self, total: int | None, clock: Clock | None, seconds: float) -> None:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._done = 0
         self._total = total
+        self._seconds = seconds
         self._next = self._clock.monotonic()
 
     def advance(self, nbytes: int) -> None:
+        """Count so many bytes more."""
         with self._lock:
             self._done += nbytes
-            self._tell()
+            self._show_when_due()
 
     def update(self, done: int, total: int) -> None:
+        """Set how many bytes are done, of how many."""
         with self._lock:
             self._done, self._total = done, total
-            self._tell()
+            self._show_when_due()
+
+    def finish(self) -> None:
+        """End the display of a command that succeeded."""
+
+    def close(self) -> None:
+        """End the display of any command."""
+
+    def _show_when_due(self) -> None:
+        now = self._clock.monotonic()
+        if now >= self._next:
+            self._next = now + self._seconds
+            self._show(now)
+
+    def _show(self, now: float) -> None:
+        """Show `_done` and `_total`; the lock is held."""
+
+
+class ProgressBar(ProgressDisplay):
+    """A line on a terminal, wiped in the end."""
+
+    def __init__(self, name: str, total: int | None, file: TextIO, clock: Clock | None = None) -> None:
+        super().__init__(total, clock, BAR_SECONDS)
+        self._name = "".join(one if one.isprintable() else "?" for one in name)
+        self._file = file
+        self._started = self._next
+
+    def close(self) -> None:
+        self._file.write(WIPE)
+        self._file.flush()
+
+    def _show(self, now: float) -> None:
+        seconds = max(now - self._started, 1e-3)
+        rate = self._done / seconds
+        numbers = f"{self._done / MB:.1f} MB, {rate / MB:.1f} MB/s"
+        bar = ""
+        if self._total:
+            part = min(self._done / self._total, 1.0)
+            left = (
+                timedelta(seconds=round((self._total - self._done) / rate)) if rate > 0 and part < 1 else ""
+            )
+            bar = f"[{'=' * round(part * BAR_WIDTH):{BAR_WIDTH}}] "
+            numbers = f"{self._done / MB:.1f}/{self._total / MB:.1f} MB, {rate / MB:.1f} MB/s {left}"
+        line = f"{self._name} {bar}{numbers}"
+        self._file.write(WIPE + line[: shutil.get_terminal_size().columns - 1])
+        self._file.flush()
+
+
+class JsonLines(ProgressDisplay):
+    """Lines of JSON on standard output."""
+
+    def __init__(self, total: int | None, clock: Clock | None = None) -> None:
+        super().__init__(total, clock, LINE_SECONDS)
 
     def finish(self) -> None:
         """Tell that all is done, also of what is not counted on the way."""
         with self._lock:
             self._done = self._done if self._total is None else self._total
-            _write({"done": self._done, "total": self._total})
+            self._show(self._next)
 
-    def _tell(self) -> None:
-        now = self._clock.monotonic()
-        if now >= self._next:
-            self._next = now + LINE_SECONDS
-            _write({"done": self._done, "total": self._total})
+    def _show(self, now: float) -> None:
+        _write({"done": self._done, "total": self._total})
 
 
 def add_progress_flag(parser: argparse.ArgumentParser) -> None:
@@ -130,17 +154,16 @@ def reports_failure(run: Run) -> Run:
 @contextmanager
 def show_progress(form: ProgressForm, name: str, total: int | None = None) -> Iterator[ProgressDisplay]:
     """Show how much of `name` is done, of `total` bytes where they are known by now."""
+    display = ProgressDisplay(total, None, math.inf)
     if form is ProgressForm.JSON:
-        lines = JsonLines(total)
-        yield lines
-        lines.finish()
-        return
-    console = Console(stderr=True)
-    parts = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
-    rest = (TransferSpeedColumn(), TimeRemainingColumn())
-    hidden = form is ProgressForm.NONE or not console.is_terminal
-    with Progress(*parts, *rest, console=console, transient=True, disable=hidden) as bars:
-        yield ProgressBar(bars, bars.add_task(name, total=total))
+        display = JsonLines(total)
+    elif form is ProgressForm.BAR and sys.stderr.isatty():
+        display = ProgressBar(name, total, sys.stderr)
+    try:
+        yield display
+        display.finish()
+    finally:
+        display.close()
 
 
 def print_message(form: ProgressForm, text: str, file: TextIO | None = None) -> None:

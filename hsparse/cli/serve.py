@@ -48,18 +48,11 @@ from hsparse.wire.message import GetInfo
 STANDARD_INPUT = 0
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `serve`, `sn` and `dn`."""
-    service = (ClusterSettings, SignInSettings, ServiceSettings)
-    commands: list[tuple[str, Callable[[Settings], Awaitable[None]], str, tuple[type, ...]]] = [
-        ("serve", serve, "run a whole server", (StoreSettings, *service, DataSettings)),
-        ("sn", serve_service_node, "run a service node on its own", service),
-        ("dn", serve_data_node, "run a data node on its own", (StoreSettings, ClusterSettings, DataSettings)),
-    ]
-    for name, command, text, sections in commands:
-        parser = subparsers.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        add_setting_flags(parser, *_flags_of(name, (ServerSettings, *sections)))
-        parser.set_defaults(run=run, command=command)
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the flags of `serve`, `sn` or `dn`; the parsed arguments carry `run`."""
+    parser.description, serving, sections = _COMMANDS[command]
+    add_setting_flags(parser, *_flags_of(command, (ServerSettings, *sections)))
+    parser.set_defaults(run=run, serving=serving)
 
 
 def _flags_of(command: str, sections: tuple[type, ...]) -> list[str]:
@@ -82,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     share_arenas()
-    uvloop.run(args.command(settings))
+    uvloop.run(args.serving(settings))
     return 0
 
 
@@ -205,3 +198,15 @@ def share_arenas() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_ARENA_MAX, ARENAS)
+
+
+_SERVICE = (ClusterSettings, SignInSettings, ServiceSettings)
+_COMMANDS: dict[str, tuple[str, Callable[[Settings], Awaitable[None]], tuple[type, ...]]] = {
+    "serve": ("Run a whole server.", serve, (StoreSettings, *_SERVICE, DataSettings)),
+    "sn": ("Run a service node on its own.", serve_service_node, _SERVICE),
+    "dn": (
+        "Run a data node on its own.",
+        serve_data_node,
+        (StoreSettings, ClusterSettings, DataSettings),
+    ),
+}

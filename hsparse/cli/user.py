@@ -7,18 +7,15 @@ import getpass
 import sys
 from pathlib import Path
 
+from hsparse.config import load_settings
 from hsparse.errors import BadRequest, HsparseError
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 
 
-def add_parser(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], password_file: str | None = None
-) -> None:
-    """Add `user` with `add`, `list` and `remove`; `password_file` is the default of `--password-file`.
-
-    The parsed arguments carry `run`, this module's.
-    """
-    parser = subparsers.add_parser("user", help="add, list and remove the users of a password file")
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add `add`, `list` and `remove`; the parsed arguments carry `run`."""
+    parser.description = "Add, list and remove the users of a password file."
+    password_file = load_settings().password_file
     commands = parser.add_subparsers(dest="user_command", required=True, metavar="COMMAND")
     add = commands.add_parser(
         "add",
@@ -32,8 +29,8 @@ def add_parser(
     listing = commands.add_parser("list", help="list users: name, role, groups")
     remove = commands.add_parser("remove", help="remove a user")
     remove.add_argument("name", metavar="NAME")
-    for command in (add, listing, remove):
-        command.add_argument(
+    for one in (add, listing, remove):
+        one.add_argument(
             "--password-file",
             type=Path,
             default=password_file,

@@ -1,8 +1,7 @@
 """What an element of a datatype is made of: fixed-size parts as numpy dtypes, variable-length parts as they nest.
 
 Built from type items; h5json's own translation refuses what HDF5 allows (arrays of enums, booleans, references
-and opaque data, fields whose names are not ASCII), so it is asked for nothing but the tags it knows its special
-dtypes by.
+and opaque data, fields whose names are not ASCII). Special dtypes carry the metadata that h5json and h5py know them by.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-from h5json.hdf5dtype import Reference, RegionReference, special_dtype
 
 MAX_ARRAY_RANK = 32
 """Dimensions that arrays in arrays may have together: numpy has 64, a dataspace 32."""
@@ -174,7 +172,7 @@ def _string(item: dict[str, Any]) -> Element:
         raise ValueError("a string's charSet must be H5T_CSET_ASCII or H5T_CSET_UTF8")
     utf8 = charset == "H5T_CSET_UTF8"
     if item["length"] == "H5T_VARIABLE":
-        return VlenString(special_dtype(vlen=str if utf8 else bytes))
+        return VlenString(np.dtype("O", metadata={"vlen": str if utf8 else bytes}))
     kind = f"S{item['length']}"
     return Fixed(np.dtype(kind, metadata={"h5py_encoding": "utf-8"}) if utf8 else np.dtype(kind))
 
@@ -185,9 +183,9 @@ def _opaque(item: dict[str, Any]) -> Fixed:
 
 def _reference(item: dict[str, Any]) -> Element:
     if item["base"] == "H5T_STD_REF_OBJ":
-        return Fixed(special_dtype(ref=Reference))
+        return Fixed(np.dtype("S48"))
     if item["base"] == "H5T_STD_REF_DSETREG":
-        return Region(special_dtype(ref=RegionReference))
+        return Region(np.dtype("O"))
     raise ValueError("a reference's base must be H5T_STD_REF_OBJ or H5T_STD_REF_DSETREG")
 
 
@@ -204,12 +202,12 @@ def _enum(item: dict[str, Any]) -> Fixed:
     limits = np.iinfo(base.dtype)
     if min(values.values()) < limits.min or max(values.values()) > limits.max:
         raise ValueError(f"an enum's values must fit its base, {limits.min} to {limits.max}")
-    return Fixed(special_dtype(enum=(base.dtype, values)))
+    return Fixed(np.dtype(base.dtype, metadata={"enum": values}))
 
 
 def _sequence(item: dict[str, Any]) -> VlenSequence:
     base = element_of(item["base"])
-    return VlenSequence(special_dtype(vlen=base.dtype), base)
+    return VlenSequence(np.dtype("O", metadata={"vlen": base.dtype}), base)
 
 
 def _array(item: dict[str, Any]) -> Element:

@@ -1,6 +1,6 @@
 """Ids of objects and jobs, and the store keys that follow from them.
 
-Schema v2; `h5json.objid` has the rules for objects. A job's key, `db/.jobs/...`, is one that no server takes for a
+Schema v2; the rules for objects are those of `h5json.objid`. A job's key, `db/.jobs/...`, is one that no server takes for a
 domain's or an object's.
 """
 
@@ -10,8 +10,6 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
-
-from h5json import objid as h5id
 
 from hsparse.clock import Clock
 from hsparse.errors import BadRequest, NotFound
@@ -28,7 +26,7 @@ _JOB_ID = re.compile("j-[0-9a-f]{12}-[0-9a-f]{12}-[0-9a-f]{16}")
 def new_root_id(clock: Clock) -> str:
     """Return a new root group's id: its second half is the first, each digit rotated by 8."""
     half = clock.token(8).hex()
-    return _format("g", half + "".join(h5id.hexRot(digit) for digit in half))
+    return _format("g", half + _rotated(half))
 
 
 def new_id(collection: str, root: str, clock: Clock) -> str:
@@ -44,6 +42,16 @@ def derived_id(collection: str, root: str, digest: bytes) -> str:
     )
 
 
+def _rotated(digits: str) -> str:
+    """Return hex digits, each rotated by 8."""
+    return "".join(format(int(digit, 16) ^ 8, "x") for digit in digits)
+
+
+def _digits(id: str) -> str:
+    """Return the 32 hex digits of an id."""
+    return id[2:].replace("-", "")
+
+
 def _format(prefix: str, digits: str) -> str:
     return f"{prefix}-{digits[:8]}-{digits[8:16]}-{digits[16:20]}-{digits[20:26]}-{digits[26:32]}"
 
@@ -51,7 +59,7 @@ def _format(prefix: str, digits: str) -> str:
 @lru_cache(maxsize=16384)
 def check_id(id: str, collection: str | None = None) -> str:
     """Return `id` when it is well formed (and in `collection`); `BadRequest` otherwise."""
-    if _ID.fullmatch(id) is None or not h5id.isSchema2Id(id):
+    if _ID.fullmatch(id) is None:
         raise BadRequest(f"{id!r} is not an object id.")
     if collection is not None and COLLECTIONS[id[0]] != collection:
         raise BadRequest(f"{id!r} is not the id of one of the {collection}.")
@@ -69,7 +77,8 @@ def domain_hex(id: str) -> str:
 
 
 def is_root(id: str) -> bool:
-    return id.startswith("g-") and bool(h5id.isRootObjId(id))
+    digits = _digits(id)
+    return id[0] == "g" and digits[16:] == _rotated(digits[:16])
 
 
 def summary_id(root: str) -> str:
@@ -86,7 +95,7 @@ def storage_key(id: str) -> str:
         return f"db/{id[2:]}/.info.json"
     if is_job_id(id):
         return job_key(id)
-    digits = h5id.getIdHexChars(id)
+    digits = _digits(id)
     base = f"db/{digits[:8]}-{digits[8:16]}"
     if is_root(id):
         return f"{base}/.group.json"

@@ -11,8 +11,12 @@ from itertools import starmap
 from math import prod
 from typing import Any
 
-from h5json.hdf5dtype import RegionReference
+from hsparse.errors import Misconfigured
 
+try:
+    from h5json.hdf5dtype import RegionReference
+except ModuleNotFoundError:  # the base install does without
+    RegionReference = None
 MAX_POINTS = 1 << 16
 """Elements of a selection in several pieces: h5json spells each of them out."""
 MAX_RANK = 32
@@ -35,7 +39,7 @@ def region_bytes(value: Any) -> bytes:
         return b""
     try:
         _check(value)
-        return bytes(RegionReference.from_json(value).tobytes())
+        return bytes(_h5json().from_json(value).tobytes())
     except FAILURES as error:
         raise ValueError(f"it is no region reference: {error}") from error
 
@@ -45,9 +49,16 @@ def region_json(data: bytes) -> Any:
     if not data:
         return None
     try:
-        return RegionReference.frombytes(data).to_json()
+        return _h5json().frombytes(data).to_json()
     except FAILURES as error:
         raise ValueError(f"the bytes are no region reference: {error}") from error
+
+
+def _h5json() -> Any:
+    """Return h5json's class of region references; `Misconfigured` where it is not installed."""
+    if RegionReference is None:
+        raise Misconfigured('Region references need h5json: pip install "hsparse[files]"')
+    return RegionReference
 
 
 def _check(value: Any) -> None:

@@ -1,11 +1,9 @@
-"""How far a command is: lines of JSON, and nothing where nobody looks on.
-
-Ctrl-C, wherever it hits.
-"""
+"""How far a command is: a bar on a terminal, lines of JSON, or nothing; and Ctrl-C, wherever it hits."""
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import threading
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 
 from hsparse.cli.progress import (
     JsonLines,
+    ProgressBar,
     ProgressForm,
     add_progress_flag,
     interruptible,
@@ -59,6 +58,29 @@ def test_nobody_looks_on(capsys: pytest.CaptureFixture[str], form: ProgressForm)
         shown.update(7, 7)
     print_message(form, "done")
     assert capsys.readouterr() == ("done\n", "")
+
+
+def test_the_bar_is_drawn_ten_times_a_second_and_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    clock, file = ManualClock(), io.StringIO()
+    bar = ProgressBar("run\x1b.h5", 40_000_000, file, clock)
+    clock.time += 2
+    bar.advance(10_000_000)
+    bar.advance(10_000_000)
+    assert file.getvalue() == "\r\x1b[Krun?.h5 [" + "=" * 8 + " " * 22 + "] 10.0/40.0 MB, 5.0 "
+    clock.time += 2
+    bar.update(40_000_000, 40_000_000)
+    bar.close()
+    assert file.getvalue().split("\r\x1b[K")[2:] == ["run?.h5 [" + "=" * 30 + "] 40.0/40.0 MB, 10.0", ""]
+
+
+def test_a_bar_of_unknown_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    clock, file = ManualClock(), io.StringIO()
+    bar = ProgressBar("run.h5", None, file, clock)
+    clock.time += 1
+    bar.advance(1_500_000)
+    assert file.getvalue() == "\r\x1b[Krun.h5 1.5 MB, 1.5 MB/s"
 
 
 def test_a_failure_is_a_line_and_raised(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,11 +7,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from __main__.cells import FILE, read_csr
 
-from __main__ import __main__
+from demo import __main__ as demo
+from demo.cells import FILE, read_csr
 from hsparse.cli.embedded_server import embedded_server
-from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.config import load_settings
@@ -21,19 +20,19 @@ SMALL = ["--frames", "4", "--every", "3"]
 
 def test_it_checks_all_it_loads_and_keeps_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "kept"
-    assert __main__.main([*SMALL, "--keep", str(root)]) == 0
+    assert demo.main([*SMALL, "--keep", str(root)]) == 0
     told = capsys.readouterr().out
     assert "all right" in told
     assert "wrong" not in told
     for name in ("/raw.X", "rest of the file", "/detector/found", "/detector/full", "bytes"):
         assert name in told
     with embedded_server(load_settings(root=root, port=0, fsync=False)) as url, h5py.File(FILE) as file:
-        with Connection(url, __main__.CELLS_DOMAIN) as connection:
+        with Connection(url, demo.CELLS_DOMAIN) as connection:
             kept = SparseDataset.open(connection, "/raw.X").read_dense()
             record = connection.json("GET", "/datasets/", h5path="/obs")
             obs = connection.binary("GET", f"/datasets/{record['id']}/value")
             assert connection.json("GET", "/groups/", h5path="/uns/louvain/params")["id"]
-        with Connection(url, __main__.DETECTOR_DOMAIN) as connection:
+        with Connection(url, demo.DETECTOR_DOMAIN) as connection:
             assert SparseDataset.open(connection, "/detector/full").count("[:,0,0]") == 2
         assert obs == file["obs"][()].tobytes()
         wanted = read_csr(file["raw.X"]).toarray()
@@ -92,7 +91,7 @@ def test_a_wrong_answer_is_named_and_fails(
 ) -> None:
     right = getattr(SparseDataset, method)
     monkeypatch.setattr(SparseDataset, method, lambda self, *rest: spoil(right(self, *rest)))
-    assert __main__.main(SMALL) == 1
+    assert demo.main(SMALL) == 1
     told = capsys.readouterr().out
     assert "all right" not in told
     assert named in told.rpartition("wrong  ")[2]
@@ -101,9 +100,9 @@ def test_a_wrong_answer_is_named_and_fails(
 def test_a_wrong_answer_about_frames_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(__main__, "_cells", lambda *rest: (None, []))
+    monkeypatch.setattr(demo, "_cells", lambda *rest: (None, []))
     monkeypatch.setattr(SparseDataset, "erase", lambda self, select: None)
-    assert __main__.main(SMALL) == 1
+    assert demo.main(SMALL) == 1
     assert "erased in all frames" in capsys.readouterr().out.rpartition("wrong  ")[2]
 
 
@@ -117,15 +116,15 @@ def test_a_wrong_copy_of_the_rest_fails(
         return data if params or method != "GET" else data[:-1] + bytes([data[-1] ^ 1])
 
     monkeypatch.setattr(Connection, "binary", spoilt)
-    assert __main__.main(SMALL) == 1
+    assert demo.main(SMALL) == 1
     assert "The values of /X: the answer at [699, 764]" in capsys.readouterr().out.rpartition("wrong  ")[2]
 
 
 def test_a_request_that_fails_is_named_and_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(__main__, "CELLS_DOMAIN", "/no/such/folder.h5")
-    assert __main__.main(SMALL) == 1
+    monkeypatch.setattr(demo, "CELLS_DOMAIN", "/no/such/folder.h5")
+    assert demo.main(SMALL) == 1
     assert "does not exist" in capsys.readouterr().out.rpartition("wrong  ")[2]
 
 
@@ -133,31 +132,13 @@ def test_it_does_not_write_into_a_directory_in_use(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine").write_text("here")
-    assert __main__.main(["--keep", str(tmp_path)]) == 2
+    assert demo.main(["--keep", str(tmp_path)]) == 2
     assert "not an empty directory" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-
-
-def test_without_its_extra_it_names_the_remedy(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(__main__, "NEEDED", ("numpy", "no_such_module"))
-    assert main(["demo"]) == 2
-    told = capsys.readouterr().err
-    assert "needs no_such_module" in told
-    assert "pip install 'hsparse[demo]'" in told
-
-
-def test_the_command_runs_it_with_its_flags_and_status(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine").write_text("here")
-    assert main(["demo", *SMALL, "--keep", str(tmp_path)]) == 2
-    assert f"--keep {tmp_path} is not an empty directory" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["--frames", "1"], ["--every", "0"], ["--frames", "many"]])
 def test_flags_out_of_range_are_refused(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["demo", *flags])
+        demo.main(flags)
     assert flags[0] in capsys.readouterr().err

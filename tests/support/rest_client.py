@@ -1,4 +1,4 @@
-"""Clients for the REST API: of a service node in this process with its data node, and of a server that runs elsewhere."""
+"""Clients for the REST API: of a service node and its data node in this process, and of a server elsewhere."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from importlib import import_module
 from pathlib import Path
 
 from hsparse.cli import file_arguments, progress
@@ -23,20 +22,14 @@ from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 
 
-def add_parser(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
-    s3_endpoint: str | None = None,
-    s3_region: str | None = None,
-) -> None:
-    """Add `export`; the parsed arguments carry `run`. The others are defaults of the flags of their names."""
-    parser = subparsers.add_parser(
-        "export",
-        help="write a domain of a running server as an HDF5 file",
-        description="Write a domain of a running server as an HDF5 file. Until it is whole it has another name; run "
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the arguments of `export`; the parsed ones carry `run`."""
+    parser.description = (
+        "Write a domain of a running server as an HDF5 file. Until it is whole it has another name; run "
         "again, the command goes on where it stopped, unless the domain was changed. To s3://bucket/key large chunks "
         "are copied by the store, where it can read those of the server; an export that is stopped leaves nothing, "
         "unless --resume is given. A password is asked for, or read "
-        "as one line when standard input is not a terminal.",
+        "as one line when standard input is not a terminal."
     )
     parser.add_argument("domain", metavar="DOMAIN", help="its path, as /home/user/file.h5")
     parser.add_argument("file", metavar="FILE", help="the file to be made, or the object, s3://bucket/key")
@@ -71,9 +64,9 @@ def add_parser(
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with an export to S3 that was stopped, and leave what there is when this one is",
+        help="resume an interrupted S3 export; keep the uploaded parts if interrupted again",
     )
-    file_arguments.add_s3_flags(parser, s3_endpoint, s3_region)
+    file_arguments.add_s3_flags(parser)
     progress.add_progress_flag(parser)
     parser.set_defaults(run=reports_failure(run))
 
@@ -87,8 +80,7 @@ def run(args: argparse.Namespace) -> int:
             raise BadRequest(
                 "Filters are applied to a file: leave out --filter, or export to a file and copy that."
             )
-        # Loading it takes longer than a small file.
-        status: int = import_module("hsparse.cli.exporter.s3_export").run(args, form)
+        status: int = args.load_part("s3").run(args, form)
         return status
     path = Path(args.file)
     check_target(path, replace=args.force)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 
 from hsparse.cli.connection_flags import connector
-from hsparse.cli.exporter.domain_source import FileReads
+from hsparse.cli.exporter.file_reads import FileReads
 from hsparse.cli.exporter.part_plan import LIMITS, FileChunk, FilePart, plan_parts
 from hsparse.cli.exporter.pending_export import PendingExport, forget, plan_digest
 from hsparse.cli.file_arguments import DEADLINE, S3Url

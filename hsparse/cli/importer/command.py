@@ -9,7 +9,6 @@ import argparse
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 
 from hsparse.cli import file_arguments, progress
@@ -52,18 +51,10 @@ MATRICES: dict[str, Callable[[Source], Matrix]] = {
 Advance = Callable[[int], None]
 
 
-def add_parser(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
-    s3_endpoint: str | None = None,
-    s3_region: str | None = None,
-) -> None:
-    """Add `import`; the parsed arguments carry `run`. The others are defaults of the flags of their names."""
-    parser = subparsers.add_parser(
-        "import",
-        help="import an HDF5 file or a sparse matrix into a domain",
-        description=ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the arguments of `import`; the parsed ones carry `run`."""
+    parser.description = ABOUT
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("file", metavar="FILE", help="the file, or an object, s3://bucket/key")
     parser.add_argument(
         "domain", metavar="DOMAIN", help="the domain, like /home/ada/run.h5; its folder must exist"
@@ -85,7 +76,7 @@ def add_parser(
     parser.add_argument(
         "--requests", type=_count, default=8, metavar="N", help="requests at a time, 1 to 64 (default: 8)"
     )
-    file_arguments.add_s3_flags(parser, s3_endpoint, s3_region)
+    file_arguments.add_s3_flags(parser)
     progress.add_progress_flag(parser)
     parser.add_argument(
         "--quiet",
@@ -122,11 +113,8 @@ def run(args: argparse.Namespace) -> int:
 def _open(args: argparse.Namespace) -> Source:
     if not args.file.startswith(SCHEME):
         return LocalSource(Path(args.file))
-    # Loaded where there is a bucket: botocore takes as long to load as all the rest.
-    found: Source = import_module("hsparse.cli.importer.s3_source").S3Source(
-        args.file, args.s3_endpoint, args.s3_region
-    )
-    return found
+    source: Source = args.load_part("s3").S3Source(args.file, args.s3_endpoint, args.s3_region)
+    return source
 
 
 def _matrix_reader(name: str) -> Callable[[Source], Matrix] | None:

@@ -24,7 +24,7 @@ from hsparse.format.structured.region import decode_region
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 
-CELLS = Path(__file__).parents[3] / "hsparse" / "cli" / "data" / "pbmc68k_reduced.h5ad"
+CELLS = Path(__file__).parents[3] / "demo" / "data" / "pbmc68k_reduced.h5ad"
 KINDS = ("coo", "csr", "csc", "bsr", "dia")
 
 

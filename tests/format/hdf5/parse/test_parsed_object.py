@@ -19,7 +19,7 @@ from tests.format.hdf5.h5py_judge import compare
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/data/golden"
-ANNDATA = ROOT / "hsparse/cli/data/pbmc68k_reduced.h5ad"
+ANNDATA = ROOT / "demo/data/pbmc68k_reduced.h5ad"
 LIBVERS = ["earliest", "v108", "v110", "latest"]
 
 
