@@ -4,7 +4,7 @@ WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY hsparse hsparse
 RUN python -m venv /opt/hsparse \
-    && /opt/hsparse/bin/pip install --no-cache-dir --disable-pip-version-check .
+    && /opt/hsparse/bin/pip install --no-cache-dir --disable-pip-version-check ".[server]"
 
 FROM python:3.12-slim
 RUN groupadd --gid 10001 hsparse \

@@ -23,7 +23,7 @@ test: $(BIN)/.installed ## every test
 	$(BIN)/pytest
 
 demo: $(BIN)/.installed ## load real data into an embedded server and check what comes back
-	$(BIN)/python -m hsparse.cli.main demo
+	$(BIN)/python -m demo
 
 chaos: $(BIN)/.installed ## 500 kills of a data node during writes
 	$(BIN)/pytest tests/test_chaos.py --kills 500 --timeout 3600

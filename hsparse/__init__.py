@@ -1,3 +1,43 @@
-"""Sparse HDF5 over HTTP."""
+"""Sparse HDF5 over HTTP: the client's names, each imported when it is first used.
+
+`__init__.pyi` says the same to type checkers.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+_NAMES = {
+    "hsparse.client.connection": ("Connection", "Unreachable"),
+    "hsparse.client.sparse_dataset": ("SparseDataset",),
+    "hsparse.errors": (
+        "BadRequest",
+        "Busy",
+        "Conflict",
+        "Corrupt",
+        "Forbidden",
+        "Gone",
+        "HsparseError",
+        "NotFound",
+        "PreconditionFailed",
+        "RateLimited",
+        "StoreFailed",
+        "TooLarge",
+        "Unauthenticated",
+        "Unsupported",
+    ),
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = sorted(["__version__", *_MODULES])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'hsparse' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from hsparse import __version__
-from hsparse.cli.main import make_parser
+from hsparse.cli.main import parse_arguments
 from hsparse.cli.serve import serve, serve_data_node, serve_service_node
 from hsparse.cluster.membership import Membership
 from hsparse.config import SETTINGS, Settings, load_settings
@@ -52,7 +52,7 @@ def container(workload: Object) -> Object:
 
 def arguments(workload: Object) -> argparse.Namespace:
     """Return the container's arguments as the command parses them; exits when a flag is none."""
-    return make_parser().parse_args(container(workload)["args"])
+    return parse_arguments(container(workload)["args"])
 
 
 def environment(workload: Object) -> dict[str, str]:
@@ -92,7 +92,7 @@ def test_variables_are_settings(workload: Object) -> None:
 @workloads
 def test_nodes_start_with_what_they_are_given(workload: Object, monkeypatch: pytest.MonkeyPatch) -> None:
     made = settings(workload, monkeypatch)
-    command = arguments(workload).command
+    command = arguments(workload).serving
     if command is serve_data_node:
         made.check_node_exposure()
         assert made.store.bucket
@@ -121,7 +121,7 @@ def test_every_data_node_is_in_the_list_of_nodes(monkeypatch: pytest.MonkeyPatch
 @workloads
 def test_probes_ask_what_the_node_answers(workload: Object) -> None:
     answered = {"/info"}  # of a data node
-    if arguments(workload).command is not serve_data_node:
+    if arguments(workload).serving is not serve_data_node:
         answered = {route.path for route in ROUTES if route.method == "GET" and route.right is None}
     ports = {port["name"] for port in container(workload)["ports"]}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
@@ -175,8 +175,8 @@ def test_the_dockerfile_runs_the_command_and_is_not_root() -> None:
     steps = [line.split(" ", 1) for line in lines if re.match(r"[A-Z]+ ", line)]
     last = dict(steps)
     assert last["ENTRYPOINT"] == '["hsparse"]'
-    args = make_parser().parse_args(yaml.safe_load(last["CMD"]))
-    assert args.command is serve
+    args = parse_arguments(yaml.safe_load(last["CMD"]))
+    assert args.serving is serve
     assert int(last["EXPOSE"]) == SETTINGS["port"].default
     user = last["USER"].split(":")[0]
     assert user == str(pod(WORKLOADS[0])["securityContext"]["runAsUser"]) != "0"

@@ -115,7 +115,6 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
         ("job", "import"),
         ("job", "list"),
         ("map",),
-        ("demo",),
     ):
         with pytest.raises(SystemExit):
             main([*command, "--help"])

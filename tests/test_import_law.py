@@ -1,12 +1,18 @@
-"""The import law of the architecture: which room may import which, and third parties only where allowed."""
+"""The import law of the architecture: which room may import which, and third parties only where allowed.
+
+Modules that a table names as strings, to be imported when they are used, count as imported. There are two tables.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
 import pytest
+
+from hsparse.cli.main import COMMANDS
 
 PACKAGE = Path(__file__).parent.parent / "hsparse"
 
@@ -21,8 +27,8 @@ ROOMS: dict[str, set[str]] = {
     "wire": {"errors", "model", "format"},
     "dn": {"wire", "storage", "format", "model", "cluster", "errors", "clock", "setting"},
     "sn": {"wire", "format", "model", "cluster", "errors", "clock", "setting"},
-    "client": {"format", "errors"},
-    "config": {"errors", "setting", "dn.settings", "sn.settings", "storage.store_settings"},
+    "client": {"format", "model", "errors", "clock"},
+    "config": {"errors", "setting", "dn.data_settings", "sn.service_settings", "storage.store_settings"},
 }
 THIRD_PARTY: dict[str, set[str]] = {
     "errors": set(),
@@ -50,6 +56,9 @@ THIRD_PARTY: dict[str, set[str]] = {
 FREE = {"cli", "testing", ""}
 """Rooms that may import everything: composition, what tests are made of, and the package itself."""
 STORAGE_FOR_DN = {"storage.object_store"}
+TABLES = {"", "cli.main"}
+"""Modules with a table of modules that they import when those are used."""
+BY_NAME = "importlib.import_module"
 
 
 def modules() -> list[tuple[str, Path]]:
@@ -76,7 +85,24 @@ def imports(path: Path) -> list[tuple[str, bool]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} has a relative import"
             found += [(f"{node.module}.{alias.name}", id(node) in inside) for alias in node.names]
+    if BY_NAME in {name for name, _ in found}:
+        found += [(name, False) for name in named_modules(tree)]
     return found
+
+
+def named_modules(tree: ast.AST) -> list[str]:
+    """Return the modules that strings in a file name in full."""
+    values = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [
+        one
+        for one in values
+        if isinstance(one, str) and re.fullmatch(r"hsparse(\.\w+)+", one) and is_module(one)
+    ]
+
+
+def is_module(name: str) -> bool:
+    path = PACKAGE.parent.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or path.is_dir()
 
 
 def room_of(module: str) -> str:
@@ -105,6 +131,23 @@ def test_a_module_imports_only_what_its_room_may(module: str, path: Path) -> Non
         elif top not in sys.stdlib_module_names:
             allowed_here = THIRD_PARTY[room] | THIRD_PARTY.get(module.rstrip("."), set())
             assert top in allowed_here, f"{module} may not import {top}"
+
+
+def test_only_tables_import_by_name() -> None:
+    found = {
+        module.rstrip(".") for module, path in modules() if BY_NAME in {name for name, _ in imports(path)}
+    }
+    assert found == TABLES
+    other = re.compile(r"__import__|find_spec|\bimportlib\.import")
+    assert not [path for _, path in modules() if other.search(path.read_text())]
+
+
+def test_tables_name_modules_that_there_are() -> None:
+    for one in [
+        *COMMANDS.values(),
+        *(part for command in COMMANDS.values() for part in command.parts.values()),
+    ]:
+        assert is_module(one.module), f"COMMANDS names {one.module}"
 
 
 def test_no_cycles() -> None:

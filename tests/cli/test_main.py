@@ -1,4 +1,4 @@
-"""The commands, and what each of them loads."""
+"""The commands: each is listed, has its own help, and loads what it needs when it is given."""
 
 from __future__ import annotations
 
@@ -7,23 +7,52 @@ import sys
 
 import pytest
 
-from hsparse.cli.main import MODULES, main, make_parser
+from hsparse.cli.main import COMMANDS, Part, main, make_parser
+from hsparse.errors import Misconfigured
 
-LOADED = "import sys; from hsparse.cli.main import make_parser; make_parser(sys.argv[1]); print(*sys.modules)"
+RUN = """
+import sys
+from hsparse.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print(*sys.modules, file=sys.stderr)
+"""
+LIGHT = {"hsparse", "hsparse.cli", "hsparse.cli.main", "hsparse.errors"}
 
 
-@pytest.mark.parametrize("command", ["import", "export"])
+def loaded(*arguments: str) -> set[str]:
+    """Return the modules that a command line loads, in a process of its own."""
+    run = [sys.executable, "-c", RUN, *arguments]
+    return set(subprocess.run(run, check=True, capture_output=True, text=True).stderr.split())
+
+
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+def test_what_needs_no_command_loads_four_modules_and_no_package(flag: str) -> None:
+    found = loaded(flag)
+    tops = {one.partition(".")[0] for one in found}
+    assert {one for one in found if one.startswith("hsparse")} == LIGHT
+    before = subprocess.run(
+        [sys.executable, "-c", "import sys; print(*sys.modules)"], check=True, capture_output=True, text=True
+    )
+    started = {one.partition(".")[0] for one in before.stdout.split()}  # what the environment loads by itself
+    assert tops - started - set(sys.stdlib_module_names) - {"hsparse"} == set()
+    assert len(found) < 150
+
+
+@pytest.mark.parametrize("command", ["import", "export", "map", "job"])
 def test_a_command_does_not_load_the_server_nor_what_only_buckets_need(command: str) -> None:
-    run = [sys.executable, "-c", LOADED, command]
-    loaded = subprocess.run(run, check=True, capture_output=True, text=True).stdout.split()
-    assert f"hsparse.cli.{MODULES[command]}" in loaded
-    assert not {"aiohttp", "aiobotocore", "hsparse.cli.serve"} & set(loaded)
+    found = loaded(command, "--help")
+    assert COMMANDS[command].module in found
+    assert not {"aiohttp", "aiobotocore", "pydantic", "pyarrow", "hsparse.cli.serve"} & found
 
 
 def test_every_command_is_listed_and_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:
     whole = make_parser().format_help()
-    for command in MODULES:
+    for command, one in COMMANDS.items():
         assert f"\n    {command} " in whole
+        assert one.help in " ".join(whole.split())
         with pytest.raises(SystemExit, match="0"):
             main([command, "--help"])
         assert capsys.readouterr().out.startswith(f"usage: hsparse {command} ")
@@ -34,3 +63,11 @@ def test_an_unknown_command_is_told_which_there_are(capsys: pytest.CaptureFixtur
         main(["improt"])
     assert "'improt'" in (told := capsys.readouterr().err)
     assert "'import'" in told
+
+
+def test_what_is_missing_names_the_extra_where_one_has_it() -> None:
+    with pytest.raises(Misconfigured, match=r'needs no_such_module.*pip install "hsparse\[server\]"'):
+        Part("no_such_module.part", "server").load()
+    for part in (Part("no_such_module"), Part("hsparse.no_such_module", "server")):
+        with pytest.raises(ModuleNotFoundError):
+            part.load()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.cli.main import make_parser
+from hsparse.cli.main import parse_arguments
 from hsparse.errors import BadRequest
 from hsparse.sn.jobs.job import (
     CANCEL,
@@ -36,7 +36,7 @@ def test_all_options_are_given(kind: JobKind) -> None:
 @pytest.mark.parametrize(("kind", "options"), GIVEN)
 def test_the_command_takes_every_option(kind: JobKind, options: dict[str, Any]) -> None:
     job = Job("j-1", kind, "ada", "/home/ada/a.h5", "file:///x/a.h5", check_options(kind, options))
-    parsed = make_parser().parse_args(job.arguments("/x/a.h5", "http://127.0.0.1:1"))
+    parsed = parse_arguments(job.arguments("/x/a.h5", "http://127.0.0.1:1"))
     # --filter may be repeated, the option has all of them
     found = {name: getattr(parsed, name) for name in options} | (
         {"filter": "+".join(parsed.filter)} if "filter" in options else {}

@@ -1,0 +1,191 @@
+"""The base install: with its dependencies alone the client and the commands that talk to a server work.
+
+Each test runs a process in which nothing can be imported but the standard library, `hsparse` and the dependencies
+that `pyproject.toml` lists, against a server outside of it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import hsparse
+from hsparse.cli.main import COMMANDS
+from tests.support.server_process import server_process
+
+PROJECT = Path(__file__).parent.parent
+SETTINGS = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+EXTRAS = SETTINGS["optional-dependencies"]
+BLOCK = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in ALLOWED:
+            raise ModuleNotFoundError(f"No module named {top!r}", name=name)
+        return None
+
+ALLOWED = {*sys.stdlib_module_names, *sys.argv.pop(1).split(",")}
+for name in [name for name in sys.modules if name.partition(".")[0] not in {*ALLOWED, "__main__"}]:
+    del sys.modules[name]  # what the environment loads by itself
+sys.meta_path.insert(0, Blocked())
+"""
+ARRAYS = """
+import hsparse
+
+with hsparse.Connection(sys.argv[1], "/arrays.h5") as connection:
+    connection.json("PUT", "/", {})
+    data = hsparse.SparseDataset.create(connection, "/x", (100, 100), "f4", (10, 10))
+    data.write([[1, 2], [30, 40]], [0.5, 7])
+    coords, values = data.read()
+    assert coords.tolist() == [[1, 2], [30, 40]] and values.tolist() == [0.5, 7]
+    data.erase_points([[1, 2]])
+    assert data.count() == 1
+    try:
+        hsparse.SparseDataset.open(connection, "/none")
+    except hsparse.NotFound:
+        print("done")
+"""
+MAIN = "from hsparse.cli.main import main; sys.exit(main(sys.argv[1:]))"
+
+
+def base() -> list[str]:
+    """Return the top-level packages of the base install."""
+    wanted = {re.split(r"[^\w-]", one)[0].lower() for one in SETTINGS["dependencies"]}
+    tops = [
+        top
+        for top, names in packages_distributions().items()
+        if {name.lower() for name in names} & wanted and top.isidentifier()
+    ]
+    return ["hsparse", *tops]
+
+
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", BLOCK + code, ",".join(base()), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def command(*arguments: str) -> str:
+    """Run a command, which is to succeed; return what it prints."""
+    done = run(MAIN, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with server_process("--root", str(tmp_path_factory.mktemp("store"))) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("base") / "some.h5"
+    with h5py.File(path, "w") as made:
+        made.attrs["title"] = "some thing"
+        for name, filters in {
+            "gzip": {"compression": "gzip", "shuffle": True},
+            "sums": {"fletcher32": True},
+        }.items():
+            made.create_dataset(name, data=np.arange(100_000).reshape(1000, 100), chunks=(64, 64), **filters)
+        made["text"] = ["one", "two"]
+        matrix = made.create_group("matrix")
+        matrix.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [2, 2]})
+        matrix.update({"data": [5.0, 7.0], "indices": [1, 0], "indptr": [0, 1, 2]})
+    return path
+
+
+def test_the_base_install_is_numpy() -> None:
+    assert base() == ["hsparse", "numpy"]
+
+
+def test_the_client_works(url: str) -> None:
+    done = run(ARRAYS, url)
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_names_of_the_package() -> None:
+    done = run(
+        "import hsparse; assert 'numpy' not in sys.modules; print(*(getattr(hsparse, n) for n in hsparse.__all__))"
+    )
+    assert done.returncode == 0, done.stderr
+    stub = (PROJECT / "hsparse" / "__init__.pyi").read_text()
+    assert {*re.findall(r"import (\w+) as \1", stub), "__version__"} == set(hsparse.__all__)
+    assert all(getattr(hsparse, name) is not None for name in hsparse.__all__)
+    assert "SparseDataset" in dir(hsparse)
+    with pytest.raises(AttributeError, match="no attribute 'open_sesame'"):
+        _ = hsparse.open_sesame  # type: ignore[attr-defined]
+
+
+def test_import_export_map_and_jobs(url: str, file: Path, tmp_path: Path) -> None:
+    command("import", str(file), "/some.h5", "--endpoint", url)
+    out, again = tmp_path / "out.h5", tmp_path / "again.h5"
+    command("export", "/some.h5", str(out), "--endpoint", url)
+    command("export", "/some.h5", str(again), "--endpoint", url, "--filter", "gzip=1")
+    with h5py.File(file) as wanted:
+        for path in (out, again):
+            with h5py.File(path) as found:
+                for name in ("gzip", "sums", "text"):
+                    assert np.array_equal(found[name][()], wanted[name][()])
+                assert found["matrix"][()].tolist() == [[0, 5], [7, 0]]
+    command("map", "/some.h5", str(tmp_path / "map.json"), "--endpoint", url)
+    assert command("job", "list", "--endpoint", url) == ""
+
+
+@pytest.mark.parametrize("name", [None, *(name for name, one in COMMANDS.items() if one.extra is None)])
+def test_help(name: str | None) -> None:
+    assert command(*([name] if name else []), "--help").startswith(f"usage: hsparse {name or '[-h]'}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        *(([name, "--help"], one.extra) for name, one in COMMANDS.items() if one.extra is not None),
+        (["import", "s3://bucket/key", "/a.h5"], "s3"),
+        (["export", "/a.h5", "s3://bucket/key"], "s3"),
+        (["map", "/a.h5", "no-such-directory", "--format", "kerchunk-parquet"], "parquet"),
+    ],
+)
+def test_what_needs_an_extra_names_it(arguments: list[str], extra: str) -> None:
+    done = run(MAIN, *arguments)
+    assert done.returncode == 2
+    assert re.fullmatch(
+        rf'hsparse: This needs \w+, which is not installed here: pip install "hsparse\[{extra}\]"\n',
+        done.stderr,
+    )
+    assert extra in EXTRAS
+
+
+def test_a_codec_that_is_missing_names_the_extra(url: str, file: Path, tmp_path: Path) -> None:
+    command("import", str(file), "/other.h5", "--endpoint", url)
+    done = run(MAIN, "export", "/other.h5", str(tmp_path / "x.h5"), "--endpoint", url, "--filter", "lzf")
+    assert done.returncode == 2
+    assert 'The codec lzf is not installed here: pip install "hsparse[files]"' in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_region_references_name_the_extra(url: str, tmp_path: Path) -> None:
+    path = tmp_path / "regions.h5"
+    with h5py.File(path, "w") as made:
+        data = made.create_dataset("data", (10,), "f4")
+        made.create_dataset("regions", (1,), h5py.regionref_dtype)[0] = data.regionref[2:5]
+    done = run(MAIN, "import", str(path), "/regions.h5", "--endpoint", url)
+    assert done.returncode == 2
+    assert 'pip install "hsparse[files]"' in done.stderr
+
+
+def test_extras_add_up() -> None:
+    assert "hsparse[files,s3]" in EXTRAS["server"]
+    assert {one.extra for one in COMMANDS.values()} | {
+        part.extra for one in COMMANDS.values() for part in one.parts.values()
+    } <= {None, *EXTRAS}
