@@ -175,10 +175,11 @@ def _check_values(
         matrix = read_csr(item)
         found = SparseDataset(connection, record).read()
         story.require_elements(f"The elements of {item.name}", found, elements(matrix))
-        return matrix.data
+        data: NDArray[Any] = matrix.data
+        return data
     dtype = createDataType(record["type"])
     story.require(f"The type of {item.name}", np.array(dtype == item.dtype), np.array(True))
-    values = np.frombuffer(connection.binary("GET", f"/datasets/{record['id']}/value"), dtype)
+    values: NDArray[Any] = np.frombuffer(connection.binary("GET", f"/datasets/{record['id']}/value"), dtype)
     shape = record["shape"].get("dims", [])
     story.require(f"The shape of {item.name}", np.array(shape), np.array(item.shape))
     story.require(f"The values of {item.name}", values.reshape(shape), item[()])

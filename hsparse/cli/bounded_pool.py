@@ -1,4 +1,4 @@
-"""Work done by several threads, of which only so many bytes are in flight."""
+"""A pool of threads with a bound on the bytes that their work holds."""
 
 from __future__ import annotations
 

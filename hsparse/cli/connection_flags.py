@@ -1,10 +1,8 @@
-"""Who a command signs in as: nobody, a user with a password, the holder of a token, or whom a server says.
+"""The flags by which commands reach a running server and sign in: as nobody, by a password, by a token, or as a job.
 
-A server that starts a command as a job (`--piped`) writes the `Authorization` header of the request that the job acts
-for as the first line of standard input, empty where nobody signs in; so it is in no argument and in no variable. When
-the input ends, the command is interrupted as by Ctrl-C: the server wants that, or is gone.
-
-The flags by which commands reach a running server and sign in.
+A server that starts a command as a job (`--piped`) writes the `Authorization` header of the request that started the
+job as the first line of standard input, empty where nobody signs in; so it is in no argument and in no variable. When
+the input ends, the command is interrupted as by Ctrl-C: the server cancels the job, or is gone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """`hsparse serve`, `hsparse sn` and `hsparse dn`: the long-running commands.
 
-Flags made from the settings, so that a flag, its variable and its help are written once.
-
-The C allocator, kept from holding freed memory back once for each thread.
+Their flags are made from the settings, so that a flag, its variable and its help are written once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests to the server from several threads, repeated where the server asks for patience."""
+"""A client for several threads that repeats requests while the server is busy or away."""
 
 from __future__ import annotations
 

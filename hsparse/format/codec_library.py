@@ -82,7 +82,7 @@ def lookup3(data: Buffer) -> int:
     for changed, by, bits in ROTATIONS:
         value = state[by]
         state[changed] = ((state[changed] ^ value) - ((value << bits) & MASK | value >> (32 - bits))) & MASK
-    return state[0]
+    return int(state[0])
 
 
 def fletcher32(data: Buffer) -> int:

@@ -1,7 +1,4 @@
-"""Who a command signs in as, and what standard input has to do with it.
-
-Flags by which commands sign in.
-"""
+"""The flags that reach a server and sign in, and what `--piped` does with standard input."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import pytest
 import zarr
 from fsspec import filesystem
 
-from hsparse.cli import domain_map
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from tests.support.server_process import server_process
@@ -129,6 +129,7 @@ def test_what_is_there_is_kept(url: str, tmp_path: Path, capsys: pytest.CaptureF
 def test_parquet_needs_its_extra(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(domain_map, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "hsparse.cli.parquet_references", raising=False)
     assert make(url, tmp_path / "out", "--format", "kerchunk-parquet") == 2
-    assert "pip install 'hsparse[parquet]'" in capsys.readouterr().err
+    assert 'pip install "hsparse[parquet]"' in capsys.readouterr().err

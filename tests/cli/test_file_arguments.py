@@ -1,4 +1,4 @@
-"""Files that commands are to make."""
+"""URLs of objects in buckets, and files that commands are to make."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hsparse.cli import key
+from hsparse.cli.main import parse_arguments
 from hsparse.clock import ManualClock
 from hsparse.sn.auth.api_key import KeyFile, Role, is_api_key
 from hsparse.sn.auth.password_file import PasswordFile, User
@@ -26,9 +25,11 @@ class Shell:
         self.out = self.err = ""
 
     def __call__(self, *words: str, passwords: bool = False) -> int:
-        parser = argparse.ArgumentParser()
-        key.add_parser(parser.add_subparsers(), str(self.keys), str(self.passwords) if passwords else None)
-        args = parser.parse_args(["key", *words])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HSPARSE_KEY_FILE", str(self.keys))
+            if passwords:
+                patch.setenv("HSPARSE_PASSWORD_FILE", str(self.passwords))
+            args = parse_arguments(["key", *words])
         run: Callable[..., int] = args.run
         status = run(args, self.clock)
         self.out, self.err = self._capsys.readouterr()
@@ -112,14 +113,12 @@ def test_which_keys_to_revoke_is_said_once(shell: Shell, words: list[str]) -> No
 
 
 def test_help_tells_how_keys_are_sent(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser()
-    key.add_parser(parser.add_subparsers())
     for command, told in (("add", "Authorization: Bearer hsk_"), ("revoke", "running servers too")):
         with pytest.raises(SystemExit):
-            parser.parse_args(["key", command, "--help"])
+            parse_arguments(["key", command, "--help"])
         text = capsys.readouterr().out
         assert told in text
         assert f"hsparse key {command}" in text
     with pytest.raises(SystemExit):
-        parser.parse_args(["key", "list"])
+        parse_arguments(["key", "list"])
     assert "--key-file" in capsys.readouterr().err

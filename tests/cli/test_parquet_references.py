@@ -1,7 +1,4 @@
-"""References in Parquet files against the reader that they are for.
-
-References read member by member, however the blocks are cut.
-"""
+"""References in Parquet files against the reader that they are for; and their JSON, however it is cut."""
 
 from __future__ import annotations
 

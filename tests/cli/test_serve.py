@@ -1,7 +1,4 @@
-"""The long-running commands, as processes: starting, stopping, what they refuse.
-
-The allocator's setting must never keep a server from starting.
-"""
+"""The long-running commands, as processes: starting, stopping, what they refuse. The allocator is optional."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from hsparse.cli import user
+from hsparse.cli.main import parse_arguments
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash
 
 
@@ -31,9 +32,10 @@ class Terminal(io.StringIO):
 
 
 def invoke(*words: str, default: str | None = None) -> int:
-    parser = argparse.ArgumentParser()
-    user.add_parser(parser.add_subparsers(), default)
-    args = parser.parse_args(["user", *words])
+    with pytest.MonkeyPatch.context() as patch:
+        if default is not None:
+            patch.setenv("HSPARSE_PASSWORD_FILE", default)
+        args = parse_arguments(["user", *words])
     run: Callable[[argparse.Namespace], int] = args.run
     return run(args)
 

@@ -1,4 +1,4 @@
-"""A process's view of a store: it dies or fails at the chosen call, before or after it is applied."""
+"""Scripted faults, and stores of processes that die or fail at a chosen call, before or after it is applied."""
 
 from __future__ import annotations
 

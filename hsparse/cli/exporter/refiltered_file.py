@@ -1,6 +1,6 @@
-"""A file that is read, written with other filters: metadata first, whose size is known, then data as it comes.
+"""A copy of an HDF5 file with other filters: metadata first, whose size is known, then data as it comes.
 
-A domain written to a disk as a file with filters of choice, all of it or nothing.
+`export_filtered` writes such a copy of a domain's file to a disk, all of it or nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Elements of one file as another has them, in which objects and heap collections are at other addresses.
+"""Where things are in a file that is being written: space for data at its end, and addresses in copied elements.
 
-The end of a file that is written, where data is put in the order in which it comes.
+Elements that refer to objects and heap collections get the addresses that those have in the new file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`hsparse import`: a file into a domain of a running server.
 
-The domain that is imported into: made for it, or gone on with, and deleted where an import fails.
+The domain is created for the import, or an earlier import into it is resumed. It is deleted when the import fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The data of a dataset of a file that is not made of structured chunks, read by boxes."""
+"""The data of a dataset of a file that is not made of structured chunks, read by boxes.
+
+Tests: tests/cli/importer/test_dense_upload.py, tests/cli/importer/test_hdf5_import.py.
+"""
 
 from __future__ import annotations
 

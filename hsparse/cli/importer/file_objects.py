@@ -1,12 +1,12 @@
 """The objects of an HDF5 file: each by the address of its header, with the id that it gets on the server.
 
 An id follows from the file and the address, so that whoever imports the file into the same domain again finds what
-is there already.
-
-Groups of HDF5 files that are sparse matrices: AnnData's (`encoding-type`, and the older `h5sparse_format`) and
-those of Binsparse.
+is there already. Groups that are sparse matrices become datasets: those of AnnData (`encoding-type`, and the older
+`h5sparse_format`) and of Binsparse.
 
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html, https://graphblas.org/binsparse-specification
+
+Tests: tests/cli/importer/test_hdf5_import.py, tests/cli/importer/test_hdf5_matrix.py.
 """
 
 from __future__ import annotations

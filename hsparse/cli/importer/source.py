@@ -1,6 +1,6 @@
-"""The file that is imported: byte ranges of it, and what tells it from any other.
+"""The file that is imported: byte ranges of it, and a fingerprint that tells it from any other.
 
-Small ranges of a file far away, taken from blocks: what is close together comes in one request.
+Small ranges of a remote file come from a cache of blocks: what is close together is fetched by one request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Files with other filters against what they were made of: for h5diff, h5py and this package's own readers.
-
-An export with filters is whole, or is not there.
-"""
+"""Files with other filters against their originals: by h5diff, h5py and this package's readers; whole, or not there."""
 
 from __future__ import annotations
 

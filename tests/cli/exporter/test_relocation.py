@@ -1,7 +1,4 @@
-"""Elements with addresses, moved to a file in which all is elsewhere.
-
-Space at the end of a file.
-"""
+"""Space at the end of a file, and elements with addresses, moved to a file in which all is elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of a file far away."""
+"""Sources as files, and the cache of blocks of a remote file."""
 
 from __future__ import annotations
 
