@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.support.restartable_node import RestartableNode
 
 from hsparse.clock import SystemClock
 from hsparse.cluster.membership import Membership
@@ -36,7 +37,6 @@ from tests.support.dataset_subject import (
 )
 from tests.support.direct_driver import DirectDriver
 from tests.support.driver import DatasetSpec, Driver
-from tests.support.node_life import NodeLife
 from tests.support.rest_client import RestClient
 from tests.support.rest_driver import RestDriver
 
@@ -85,7 +85,7 @@ class SparseMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = world
         self.subjects: list[DatasetSubject] = []
-        self.life: NodeLife
+        self.life: RestartableNode
 
     @property
     def driver(self) -> Driver:
@@ -207,7 +207,7 @@ class SparseMachine(RuleBasedStateMachine):
         self.world.run(self.life.stop())
 
     async def _begin(self) -> None:
-        life = NodeLife(self.world.store, self.world.open_driver, cache_size=self.cache_size)
+        life = RestartableNode(self.world.store, self.world.open_driver, cache_size=self.cache_size)
         self.life = await life.start()
 
     def _turn(self, data: st.DataObject) -> None:
@@ -237,14 +237,14 @@ class TwoOwnersMachine(RuleBasedStateMachine):
     def __init__(self, world: World) -> None:
         super().__init__()
         self.world = world
-        self.lives: list[NodeLife] = []
+        self.lives: list[RestartableNode] = []
         self.subject: DatasetSubject
 
     @initialize(name=st.sampled_from(sorted(KINDS)), cache_size=st.sampled_from([1, 2**27]))
     def start(self, name: str, cache_size: int) -> None:
         async def start() -> None:
             for _ in range(2):
-                life = NodeLife(self.world.store, self.world.open_driver, cache_size=cache_size)
+                life = RestartableNode(self.world.store, self.world.open_driver, cache_size=cache_size)
                 self.lives.append(await life.start())
             self.subject = await self.world.create(self.lives[0].driver, KINDS[name])
 
@@ -264,7 +264,7 @@ class TwoOwnersMachine(RuleBasedStateMachine):
         """A third node, whose caches are empty, sees every change."""
 
         async def look() -> dict[Coord, bytes]:
-            life = await NodeLife(self.world.store, self.world.open_driver).start()
+            life = await RestartableNode(self.world.store, self.world.open_driver).start()
             try:
                 return await self.subject.look(life.driver)
             finally:

@@ -121,7 +121,7 @@ def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not
                 )
             return super().json(method, path, body, **params)
 
-    monkeypatch.setattr("hsparse.cli.importer.command.Server", Watched)
+    monkeypatch.setattr("hsparse.cli.importer.command.RetryingClient", Watched)
     matrix = random_matrix(7, "<f4", (130, 110)).asformat(kind)
     chunk = chunk_of(matrix.shape, matrix.nnz)
     with h5py.File(tmp_path / "cells.h5ad", "w") as file:

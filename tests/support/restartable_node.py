@@ -1,4 +1,4 @@
-"""A data node's life as one process has it: started, stopped or killed, over a store that outlives it."""
+"""A data node of a process that is started, stopped or killed, over a store that outlives it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.driver import Driver, NotDone
 OpenDriver = Callable[[DataService], Awaitable[Driver]]
 
 
-class NodeLife:
+class RestartableNode:
     """One data node and the driver to it. `cache_size` in bytes."""
 
     def __init__(self, store: ObjectStore, open_driver: OpenDriver, *, cache_size: int = 2**27) -> None:
@@ -25,7 +25,7 @@ class NodeLife:
         self._node = DataService(self.store, SystemClock(), DataSettings(cache_size=cache_size, workers=2))
         self.driver: Driver
 
-    async def start(self) -> NodeLife:
+    async def start(self) -> RestartableNode:
         self.driver = await self._open_driver(self._node)
         return self
 
