@@ -40,7 +40,7 @@ Revoke API keys: they are refused at once, by running servers too.
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Add `add`, `list` and `revoke`; the parsed arguments carry `run`."""
     parser.description = "Add, list and revoke API keys."
-    settings = load_settings()
+    settings = load_settings().sign_in
     key_file, password_file = settings.key_file, settings.password_file
     commands = parser.add_subparsers(dest="key_command", required=True, metavar="COMMAND")
     add = _command(commands, "add", "make an API key and print it", ADD)

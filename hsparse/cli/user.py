@@ -15,7 +15,7 @@ from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Add `add`, `list` and `remove`; the parsed arguments carry `run`."""
     parser.description = "Add, list and remove the users of a password file."
-    password_file = load_settings().password_file
+    password_file = load_settings().sign_in.password_file
     commands = parser.add_subparsers(dest="user_command", required=True, metavar="COMMAND")
     add = commands.add_parser(
         "add",

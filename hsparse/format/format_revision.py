@@ -1,6 +1,6 @@
 """The revisions of structured chunks in HDF5 files: all are read, and one of them is written.
 
-Tests: tests/format/hdf5/messages/test_structured_layout.py, tests/format/test_variable_sections.py.
+Tests: tests/format/hdf5/messages/test_structured_layout.py, tests/format/structured/test_vlen_sections.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ids of objects and jobs, and the store keys that follow from them.
 
-Schema v2; the rules for objects are those of `h5json.objid`. A job's key, `db/.jobs/...`, is one that no server takes for a
-domain's or an object's.
+Schema v2; the rules for objects are those of `h5json.objid`. A job's key, `db/.jobs/...`, is one that no server takes
+for a domain's or an object's.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from hsparse.errors import BadRequest
 from hsparse.storage.conditional_put import SingleWriter
 from hsparse.storage.object_store import ObjectStore, check_key, check_range, is_key, resolve_range
 from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.store_conformance import *
+from hsparse.testing.store_conformance import *  # noqa: F403
 from hsparse.testing.store_conformance import BAD_KEYS, GOOD_KEYS, PAGE_SIZE
 from hsparse.testing.store_wrapper import CountingStore, SlowStore
 from tests.conftest import MakeStore

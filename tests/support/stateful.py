@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.support.restartable_node import RestartableNode
 
 from hsparse.clock import SystemClock
 from hsparse.cluster.membership import Membership
@@ -39,6 +38,7 @@ from tests.support.direct_driver import DirectDriver
 from tests.support.driver import DatasetSpec, Driver
 from tests.support.rest_client import RestClient
 from tests.support.rest_driver import RestDriver
+from tests.support.restartable_node import RestartableNode
 
 T = TypeVar("T")
 

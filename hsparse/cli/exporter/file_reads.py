@@ -13,8 +13,8 @@ from hsparse.client.domain_file import PART, DomainFile
 from hsparse.client.json_reader import JsonReader
 from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import PreconditionFailed
-from hsparse.format.hdf5.file_form import FileForm
-from hsparse.storage.s3_upload import CopySource
+from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.storage.s3.multipart_upload import CopySource
 
 Found = TypeVar("Found")
 

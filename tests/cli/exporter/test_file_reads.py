@@ -5,13 +5,13 @@ import json
 from typing import Any
 
 import pytest
-from hsparse.format.hdf5.file_form import STOCK
-from hsparse.storage.s3_upload import CopySource
 
 from hsparse.cli.exporter.file_reads import FileReads
 from hsparse.cli.exporter.part_plan import FileChunk
 from hsparse.client.connection import Connection
 from hsparse.errors import HsparseError, NotFound, PreconditionFailed
+from hsparse.format.hdf5.plan.file_form import STOCK
+from hsparse.storage.s3.multipart_upload import CopySource
 from tests.client.scripted_server import answer, scripted_server
 
 NO_DOMAIN = answer(json.dumps({"error": {"kind": "not_found", "message": "none"}}).encode(), "404 Not Found")

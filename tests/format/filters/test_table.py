@@ -34,7 +34,7 @@ EXCEPTIONS = {
     "format/filters/table.py": "the filters that structured chunks have by default",
     "format/raw_codec.py": "wraps the library that has the codecs",
     "format/checksum.py": "wraps the library that has the checksums",
-    "sn/compression.py": "content codings of HTTP, which are no filters",
+    "sn/http/compression.py": "content codings of HTTP, which are no filters",
     "storage/": "checksums of the store's own files, by the standard library",
     "sn/chunks/dmrpp.py": "an attribute of DMR++",
     "cli/importer/matrix_market.py": "compressed text files, which are no HDF5",

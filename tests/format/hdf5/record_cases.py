@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hsparse.format.structured_chunk import Section
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -18,6 +17,7 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords, dense_
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index, read_chunk_index
 from hsparse.format.hdf5.reads import ByteRange, run_reads
+from hsparse.format.structured.container import Section
 from tests.format.hdf5.host_file import assert_same, fetch_from
 
 ADDRESS = 40
