@@ -20,6 +20,15 @@ FOLDER = PROJECT / ".bench"
 PAGE = PROJECT / "docs" / "benchmarks.md"
 CHART = PROJECT / "docs" / "benchmarks.svg"
 BEGIN, END = "<!-- benchmark table -->", "<!-- end of benchmark table -->"
+TITLE = "# Benchmarks\n"
+INTRODUCTION = """
+`make bench` runs these workloads against HSDS, TileDB and a bare HTTP server. The chart shows five of the rows
+below; the README has the same.
+
+![How many times better hsparse is than HSDS and TileDB, in five rows.](benchmarks.svg)
+
+## Conditions
+"""
 PEERS = ("HSDS", "TileDB")
 ROWS = (
     ("lcls-points", "write", "write scattered points"),
@@ -100,12 +109,17 @@ def insert(page: str, table: str) -> str:
     return f"{head}{BEGIN}\n{table}\n{END}{tail}"
 
 
+def introduced(report: str) -> str:
+    """Return the full report as the page: with an introduction and the chart."""
+    return report.replace(TITLE, TITLE + INTRODUCTION, 1)
+
+
 def main() -> None:
     """Publish the last run."""
     data = json.loads((FOLDER / "last.json").read_text())
     if data["failures"]:
         sys.exit("The last run has failures; run `make bench` again.")
-    page = (FOLDER / "last.md").read_text()
+    page = introduced((FOLDER / "last.md").read_text())
     readme = PROJECT / "README.md"
     readme.write_text(insert(readme.read_text(), summary(page)))
     CHART.write_text(picture(page))

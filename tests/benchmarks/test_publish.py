@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.publish import BEGIN, END, PAGE, Row, insert, picture, row, rows, summary
+from benchmarks.publish import (
+    BEGIN,
+    END,
+    INTRODUCTION,
+    PAGE,
+    Row,
+    insert,
+    introduced,
+    picture,
+    row,
+    rows,
+    summary,
+)
 from benchmarks.report import Metric, Report
 from benchmarks.table import markdown
 
@@ -46,3 +58,10 @@ def test_the_table_stands_between_its_marks() -> None:
     once = insert(page, "new")
     assert once == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
     assert insert(once, "new") == once
+
+
+def test_the_page_begins_with_the_chart() -> None:
+    page = introduced(reported())
+    assert page.startswith(f"# Benchmarks\n{INTRODUCTION}\n- versions: hsparse 1\n")
+    assert page.partition(INTRODUCTION)[2] == reported().removeprefix("# Benchmarks\n")
+    assert introduced(PAGE.read_text().replace(INTRODUCTION, "", 1)) == PAGE.read_text()
