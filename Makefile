@@ -18,7 +18,7 @@ check: $(BIN)/.installed ## lint, types, the import law and the links of the doc
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_import_law.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: $(BIN)/.installed ## every test
 	$(BIN)/pytest
@@ -27,7 +27,7 @@ demo: $(BIN)/.installed ## load real data into an embedded server and check what
 	$(BIN)/python -m hsparse.cli.main demo
 
 docs: $(BIN)/.installed ## the site of docs/, into site/; strict about links
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 chaos: $(BIN)/.installed ## 500 kills of a data node during writes
 	$(BIN)/pytest tests/test_chaos.py --kills 500 --timeout 3600

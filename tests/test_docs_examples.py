@@ -49,6 +49,28 @@ def test_console_examples_print_what_the_page_says(name: str, url: str, tmp_path
         assert one.matches(output), f"{name}: {one.text}\nprints {output.strip()}\nnot    {one.output}"
 
 
+def test_the_files_of_the_readme_go_out_and_in(url: str, tmp_path: Path) -> None:
+    written = subprocess.run(
+        [sys.executable, "-c", blocks("README.md", "python")[0].replace(SERVER, url)],
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert written.returncode == 0
+    (script,) = [block for block in blocks("README.md", "sh") if "hsparse export" in block]
+    for command in ("export", "import"):
+        ours = f"{sys.executable} -m hsparse.cli.main {command} --endpoint {url}"
+        script = script.replace(f".venv/bin/hsparse {command}", ours)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script.replace(SERVER, url)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "copy.h5").read_bytes() == (tmp_path / "run1.h5").read_bytes()
+
+
 PYTHON = [
     pytest.param(code, id=f"{name}-{number}")
     for name in ("README.md", "docs/clients.md", "docs/rest.md")
