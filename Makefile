@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help check test demo bench chaos fuzz interchange mutations programs roundtrips clean
+.PHONY: help check test demo docs bench chaos fuzz interchange mutations programs roundtrips clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -13,17 +13,21 @@ $(BIN)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-check: $(BIN)/.installed ## lint, types and the import law
+check: $(BIN)/.installed ## lint, types, the import law and the links of the docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_import_law.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: $(BIN)/.installed ## every test
 	$(BIN)/pytest
 
 demo: $(BIN)/.installed ## load real data into an embedded server and check what comes back
 	$(BIN)/python -m demo
+
+docs: $(BIN)/.installed ## the site of docs/, into site/; strict about links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 chaos: $(BIN)/.installed ## 500 kills of a data node during writes
 	$(BIN)/pytest tests/test_chaos.py --kills 500 --timeout 3600
@@ -47,4 +51,4 @@ bench: $(BIN)/.installed ## the workloads against HSDS and TileDB
 	$(BIN)/python -m benchmarks
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .demo .bench .h5web dist
+	rm -rf $(VENV) .demo .bench .h5web dist site

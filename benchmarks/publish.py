@@ -1,56 +1,105 @@
-"""`python -m benchmarks.publish`: the last run's figures into the README and `docs/benchmarks.md`."""
+"""`python -m benchmarks.publish`: publish the last run.
+
+The full report becomes `docs/benchmarks.md`. Five of its rows go into the README's table and into the chart, losses
+as well as wins. A test holds both to the page.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from benchmarks.report import OURS, Metric, Report, number
+from benchmarks.chart import Bars, chart
 
 PROJECT = Path(__file__).resolve().parent.parent
 FOLDER = PROJECT / ".bench"
+PAGE = PROJECT / "docs" / "benchmarks.md"
+CHART = PROJECT / "docs" / "benchmarks.svg"
 BEGIN, END = "<!-- benchmark table -->", "<!-- end of benchmark table -->"
-PEERS = ("HSDS", "HSDS flushed", "TileDB", "bare", "copy")
+TITLE = "# Benchmarks\n"
+INTRODUCTION = """
+`make bench` runs these workloads against HSDS, TileDB and a bare HTTP server. The chart shows five of the rows
+below; the README has the same.
+
+![How many times better hsparse is than HSDS and TileDB, in five rows.](benchmarks.svg)
+
+## Conditions
+"""
+PEERS = ("HSDS", "TileDB")
+ROWS = (
+    ("lcls-points", "write", "write scattered points"),
+    ("single-cell", "box, p50", "read a box of a sparse matrix"),
+    ("single-cell", "read all", "read a whole sparse matrix"),
+    ("metadata", "dataset GET, 16 clients", "get a dataset's metadata, 16 clients"),
+    ("dense", "write, 16 MiB requests", "write dense data, 16 MiB requests"),
+)
+"""The workload and metric of each published row, and what the README calls it."""
 
 
-def load(data: dict[str, Any]) -> Report:
-    """Return the report that `Report.as_json` wrote."""
-    report = Report()
-    for figure in data["figures"]:
-        metric = Metric(
-            figure["workload"], figure["metric"], figure["unit"], higher=figure["higher_is_better"]
-        )
-        for side, samples in figure["samples"].items():
-            for sample in samples:
-                report.add(metric, side, sample)
-    return report
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One metric of the page; `ratios` has a peer's median ratio, None where the peer was not measured."""
+
+    label: str
+    figure: str
+    unit: str
+    ratios: dict[str, float | None]
 
 
-def summary(report: Report, facts: dict[str, str]) -> str:
-    """Return the short table: a row a metric that has a peer, ratios only, and our own figure."""
-    lines = [
-        f"{facts['versions']}; {facts['machine']}; medians of {facts['repeats']} runs in turn, `make bench`. A ratio "
-        "above 1 is a win of hsparse, below 1 a loss. Its writes are durable; HSDS's are not, and TileDB's "
-        "neither, which runs in the client's process.",
-        "",
-        "| | hsparse | x HSDS | x HSDS flushed | x TileDB | x bare aiohttp | x copy of the file |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-        *_rows(report),
+def fact(page: str, name: str) -> str:
+    """Return a fact of the page's head, such as `versions`."""
+    found = re.search(rf"^- {re.escape(name)}: (.*)$", page, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"The report has no fact {name!r}.")
+    return found[1]
+
+
+def row(page: str, workload: str, metric: str, label: str) -> Row:
+    """Return a metric's row of the full report `page`."""
+    section = page.partition(f"\n## {workload}\n")[2].partition("\n## ")[0]
+    table = [
+        [cell.strip() for cell in line[1:-1].split("|")] for line in section.splitlines() if line[:1] == "|"
     ]
+    for cells in table[2:]:
+        named = re.fullmatch(rf"{re.escape(metric)}, ([^,]+) \((?:more|less) is better\)", cells[0])
+        if named:
+            medians = {title: cell.partition(" ")[0] for title, cell in zip(table[0], cells, strict=True)}
+            ratios = {peer: _ratio(medians.get(f"ratio to {peer}", "-")) for peer in PEERS}
+            return Row(label, medians["hsparse"], named[1], ratios)
+    raise ValueError(f"The report has no metric {metric!r} of {workload!r}.")
+
+
+def _ratio(median: str) -> float | None:
+    return None if median == "-" else float(median.replace(",", ""))
+
+
+def rows(page: str) -> list[Row]:
+    """Return the published rows of the full report."""
+    return [row(page, *names) for names in ROWS]
+
+
+def summary(page: str) -> str:
+    """Return the README's table."""
+    lines = [
+        f"{fact(page, 'versions')}; {fact(page, 'machine')}; medians of {fact(page, 'repeats')} runs, `make bench`.",
+        "",
+        "| | hsparse | times better than HSDS | times better than TileDB |",
+        "| --- | --- | --- | --- |",
+    ]
+    for one in rows(page):
+        cells = ["" if ratio is None else f"{ratio:g}" for ratio in one.ratios.values()]
+        lines.append(f"| {one.label} | {one.figure} {one.unit} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _rows(report: Report) -> Iterable[str]:
-    for metric in report.samples:
-        ours = report.spread(metric, OURS)
-        ratios = [report.ratio(metric, peer) for peer in PEERS]
-        if ours is None or not any(ratios) or metric.workload == "rfc-table":
-            continue
-        cells = ["" if ratio is None else number(ratio.median) for ratio in ratios]
-        yield f"| {metric.workload}: {metric.name} | {number(ours.median)} {metric.unit} | {' | '.join(cells)} |"
+def picture(page: str) -> str:
+    """Return the chart, an SVG."""
+    bars: Sequence[Bars] = [Bars(one.label, tuple(one.ratios.values())) for one in rows(page)]
+    return chart("How many times better hsparse is, log scale", PEERS, bars)
 
 
 def insert(page: str, table: str) -> str:
@@ -60,14 +109,21 @@ def insert(page: str, table: str) -> str:
     return f"{head}{BEGIN}\n{table}\n{END}{tail}"
 
 
+def introduced(report: str) -> str:
+    """Return the full report as the page: with an introduction and the chart."""
+    return report.replace(TITLE, TITLE + INTRODUCTION, 1)
+
+
 def main() -> None:
-    """Publish the last run; what it lost is published like what it won."""
+    """Publish the last run."""
     data = json.loads((FOLDER / "last.json").read_text())
     if data["failures"]:
         sys.exit("The last run has failures; run `make bench` again.")
+    page = introduced((FOLDER / "last.md").read_text())
     readme = PROJECT / "README.md"
-    readme.write_text(insert(readme.read_text(), summary(load(data), data["facts"])))
-    (PROJECT / "docs" / "benchmarks.md").write_text((FOLDER / "last.md").read_text())
+    readme.write_text(insert(readme.read_text(), summary(page)))
+    CHART.write_text(picture(page))
+    PAGE.write_text(page)
 
 
 if __name__ == "__main__":

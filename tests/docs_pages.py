@@ -8,8 +8,10 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
 PAGES = sorted(
-    [*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md")], key=lambda page: page.relative_to(PROJECT)
+    [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")], key=lambda page: page.relative_to(PROJECT)
 )
+RECORDS = PROJECT / "docs" / "decisions"
+"""The decision records: a page for each subsystem, and an index of all records by number."""
 SERVER = "http://127.0.0.1:5101"
 """The server in the pages' examples, to be replaced by one that runs."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -71,7 +73,37 @@ def commands(name: str) -> list[Command]:
     return found
 
 
+def anchor(title: str) -> str:
+    """Return the anchor of a heading, as GitHub and the site of `make docs` make it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
 def anchors(name: str) -> set[str]:
     """Return the anchors of a page's headings."""
-    titles = re.findall(r"^#+ (.*)$", prose(name), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return {anchor(title) for title in re.findall(r"^#+ (.*)$", prose(name), re.MULTILINE)}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A decision record: its number and title, the page it is on, and its text below the heading."""
+
+    number: int
+    title: str
+    page: str
+    text: str
+
+    @property
+    def link(self) -> str:
+        """Return the record's address, relative to the index."""
+        return f"{self.page}#{anchor(f'{self.number}. {self.title}')}"
+
+
+def records() -> list[Record]:
+    """Return all decision records, by number."""
+    found = []
+    for path in RECORDS.glob("*.md"):
+        for part in re.split(r"^## ", path.read_text(), flags=re.MULTILINE)[1:]:
+            head, _, text = part.partition("\n")
+            if number := re.match(r"(\d+)\. ", head):
+                found.append(Record(int(number[1]), head[number.end() :], path.name, text))
+    return sorted(found, key=lambda record: record.number)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from pydantic import SecretStr
 
+from benchmarks.publish import CHART, PAGE, insert, picture, summary
 from hsparse import __version__
 from hsparse.cli.main import main
 from hsparse.config import SETTINGS
@@ -23,12 +25,23 @@ from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.metrics import METRICS
 from hsparse.sn.routes import ROUTES
 from hsparse.wire.http import STATUS
-from tests.docs_pages import PAGES, PROJECT, anchors, blocks, page, prose, rows
+from tests.docs_pages import PAGES, PROJECT, RECORDS, anchors, blocks, page, prose, records, rows
 
 NAMES = [str(name.relative_to(PROJECT)) for name in PAGES]
 COMMANDS = ("serve", "sn", "dn", "user", "key")
 NESTED = {"user": ("user", "list"), "key": ("key", "add")}
 """Commands that have commands, and one of these that takes the settings' flags."""
+OTHER_WORDS = (
+    "graves?",
+    "linked dataset",
+    "length-prefixed form",
+    "put log",
+    "refusals?",
+    "known to be imperfect",
+    "which is stored nowhere",
+    "fsync that means it",
+)
+"""Phrases that the project's vocabulary replaces by others, as patterns."""
 
 
 def plain(cell: str) -> str:
@@ -210,12 +223,48 @@ def test_no_page_names_a_path_of_a_machine(name: str) -> None:
 
 def test_the_readme_leads_to_every_page_and_says_how_to_start() -> None:
     for name in NAMES:
-        assert name == "README.md" or f"({name})" in page("README.md"), f"README.md does not lead to {name}"
-    start, _ = blocks("README.md", "sh")
-    assert start.split() == ["make", "demo", "make", "test"]
-    assert page("README.md").index("<!-- benchmark table -->") < page("README.md").index(
-        "<!-- end of benchmark table -->"
-    )
+        if name == "README.md":
+            continue
+        start = "docs/decisions/index.md" if name.startswith("docs/decisions/") else "README.md"
+        link = Path(name).name if start != "README.md" and name != start else name
+        assert f"({link})" in page("README.md" if name == start else start), (
+            f"{start} does not lead to {name}"
+        )
+    assert "make demo\nmake test\n" in blocks("README.md", "sh")
+    assert len(page("README.md").splitlines()) <= 150
+
+
+def test_the_readme_and_the_chart_have_the_published_figures() -> None:
+    published = PAGE.read_text()
+    assert insert(page("README.md"), summary(published)) == page("README.md")
+    assert picture(published) == CHART.read_text()
+
+
+def test_the_site_has_every_page() -> None:
+    listed = re.findall(r"^ +- ([\w./-]+\.md)$", page("mkdocs.yml"), re.MULTILINE)
+    assert sorted(listed) == sorted(name.removeprefix("docs/") for name in NAMES if name.startswith("docs/"))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("docs/")])
+def test_pages_of_the_site_link_only_to_pages_of_the_site(name: str) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)\s]*\)", prose(name)):
+        inside = ((PROJECT / name).parent / target).resolve().is_relative_to(PROJECT / "docs")
+        assert inside or target.startswith("https://"), f"{name} links to {target}, which the site has not"
+
+
+@pytest.mark.parametrize("path", sorted((PROJECT / "docs").glob("*.svg")), ids=lambda path: path.name)
+def test_pictures_have_a_title_and_colours_for_dark_pages(path: Path) -> None:
+    root = ElementTree.parse(path).getroot()
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert root.findtext("{http://www.w3.org/2000/svg}title")
+    assert "@media (prefers-color-scheme: dark)" in path.read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pages_use_one_word_for_one_thing(name: str) -> None:
+    text = re.sub(r"`[^`\n]*`", "", prose(name))
+    found = [word for word in OTHER_WORDS if re.search(rf"\b{word}\b", text, re.IGNORECASE)]
+    assert not found, f"{name} says {found}"
 
 
 def test_the_changelog_has_this_version() -> None:
@@ -232,9 +281,30 @@ def test_the_rooms_of_contributing_are_those_of_the_package() -> None:
     assert listed == there - {"__init__"}
 
 
-def test_decisions_are_numbered_without_gaps() -> None:
-    numbers = [int(number) for number in re.findall(r"^\*\*(\d+)\. ", page("docs/decisions.md"), re.M)]
-    assert numbers == list(range(1, len(numbers) + 1))
+def test_decisions_are_numbered_without_gaps_and_indexed() -> None:
+    found = records()
+    assert [record.number for record in found] == list(range(1, len(found) + 1))
+    listed = [(int(row[0]), row[1]) for row in rows("docs/decisions/index.md", "number")]
+    assert listed == [(record.number, f"[{record.title}]({record.link})") for record in found]
+
+
+def test_decisions_have_a_date_a_context_a_decision_and_a_cost() -> None:
+    for record in records():
+        parts = re.findall(r"^(Date: \d{4}-\d\d-\d\d\.?|\*\*\w+\.\*\*)", record.text, re.MULTILINE)
+        expected = ["**Context.**", "**Decision.**", "**Cost.**"]
+        assert parts[0].startswith("Date: "), record
+        assert parts[1:] == expected, record
+
+
+def test_decisions_that_are_referred_to_by_number_exist() -> None:
+    known = {record.number for record in records()}
+    sources = [path for room in ("hsparse", "tests", "benchmarks") for path in (PROJECT / room).rglob("*.py")]
+    for path in [*PAGES, *sources]:
+        named = {int(number) for number in re.findall(r"\bdecision\s(\d+)\b", path.read_text())}
+        assert named <= known, f"{path} refers to {named - known}"
+    for path in RECORDS.glob("*.md"):
+        for number, target in re.findall(r"\[(?:decision )?(\d+)\]\([\w.-]*#(\d+)-", path.read_text()):
+            assert number == target, f"{path} links {number} to {target}"
 
 
 def test_walk_has_eight_stops() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +49,20 @@ def test_console_examples_print_what_the_page_says(name: str, url: str, tmp_path
     for place, one in enumerate(examples):
         output = done.stdout.partition(MARK.format(place))[2].partition(MARK.format(place + 1))[0]
         assert one.matches(output), f"{name}: {one.text}\nprints {output.strip()}\nnot    {one.output}"
+
+
+def test_the_files_of_the_readme_go_out_and_in(url: str, tmp_path: Path) -> None:
+    """The domain of its Python example: exported, imported again, and downloaded; curl is replaced by urllib."""
+    python = [[sys.executable, "-c", blocks("README.md", "python")[0].replace(SERVER, url)]]
+    (script,) = [block for block in blocks("README.md", "sh") if "hsparse export" in block]
+    lines = [shlex.split(line.replace(SERVER, url)) for line in script.splitlines()]
+    assert [line[0] for line in lines] == [".venv/bin/hsparse", ".venv/bin/hsparse", "curl"]
+    ours = [[sys.executable, "-m", "hsparse.cli.main", *line[1:], "--endpoint", url] for line in lines[:2]]
+    for command in python + ours:
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+    with urllib.request.urlopen(lines[2][-1], timeout=60) as answer:
+        assert answer.read() == (tmp_path / "copy.h5").read_bytes()
 
 
 PYTHON = [

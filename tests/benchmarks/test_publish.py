@@ -1,32 +1,56 @@
-"""The last figures in the README."""
+"""Rows of the full report in the README, and the same rows as a chart."""
 
 from __future__ import annotations
 
-import json
+import pytest
 
-from benchmarks.publish import BEGIN, END, insert, load, summary
+from benchmarks.publish import (
+    BEGIN,
+    END,
+    INTRODUCTION,
+    PAGE,
+    Row,
+    insert,
+    introduced,
+    picture,
+    row,
+    rows,
+    summary,
+)
 from benchmarks.report import Metric, Report
+from benchmarks.table import markdown
 
-FACTS = {"versions": "hsparse 1", "machine": "a machine", "repeats": "3"}
 
-
-def reported() -> Report:
+def reported() -> str:
     report = Report()
-    for side, samples in {"hsparse": [2.0, 4.0, 6.0], "HSDS": [4.0, 4.0, 4.0]}.items():
+    for side, samples in {"hsparse": [1200.0, 2400.0, 3600.0], "HSDS": [2400.0, 2400.0, 2400.0]}.items():
         for sample in samples:
-            report.add(Metric("dense", "write", "MiB/s", higher=True), side, sample)
-    report.add(Metric("memory", "most", "MiB", higher=False), "hsparse", 5.0)
-    return report
+            report.add(Metric("dense", "write, p50", "MiB/s", higher=True), side, sample)
+            report.add(Metric("dense", "write", "s", higher=False), side, sample)
+    return markdown(report, {"versions": "hsparse 1", "machine": "a machine", "repeats": "3"})
 
 
-def test_a_report_is_read_back() -> None:
-    report = reported()
-    assert load(json.loads(json.dumps(report.as_json()))).as_json() == report.as_json()
+def test_a_row_has_the_medians_of_its_metric() -> None:
+    ratios = {"HSDS": 1.0, "TileDB": None}
+    assert row(reported(), "dense", "write, p50", "label") == Row("label", "2,400", "MiB/s", ratios)
+    assert row(reported(), "dense", "write", "label") == Row("label", "2,400", "s", ratios)
 
 
-def test_wins_and_losses_are_rows_and_what_has_no_peer_is_none() -> None:
-    rows = summary(reported(), FACTS).splitlines()[4:]
-    assert rows == ["| dense: write | 4 MiB/s | 1 |  |  |  |  |"]
+@pytest.mark.parametrize("names", [("dense", "read"), ("sparse", "write")])
+def test_a_metric_that_was_not_measured_is_an_error(names: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match="has no metric"):
+        row(reported(), *names, "label")
+
+
+def test_the_published_page_has_every_row_with_its_figures() -> None:
+    page = PAGE.read_text()
+    table = summary(page).splitlines()
+    assert table[0].startswith("hsparse 0.")
+    assert len(table[4:]) == len(rows(page)) == 5
+    for one, line in zip(rows(page), table[4:], strict=True):
+        cells = ["" if ratio is None else f"{ratio:g}" for ratio in one.ratios.values()]
+        assert line == f"| {one.label} | {one.figure} {one.unit} | {' | '.join(cells)} |"
+        assert all(f">{cell}</text>" in picture(page) for cell in cells if cell)
 
 
 def test_the_table_stands_between_its_marks() -> None:
@@ -34,3 +58,10 @@ def test_the_table_stands_between_its_marks() -> None:
     once = insert(page, "new")
     assert once == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
     assert insert(once, "new") == once
+
+
+def test_the_page_begins_with_the_chart() -> None:
+    page = introduced(reported())
+    assert page.startswith(f"# Benchmarks\n{INTRODUCTION}\n- versions: hsparse 1\n")
+    assert page.partition(INTRODUCTION)[2] == reported().removeprefix("# Benchmarks\n")
+    assert introduced(PAGE.read_text().replace(INTRODUCTION, "", 1)) == PAGE.read_text()
