@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from hsparse.testing.server_process import server_process
 from tests.docs_pages import SERVER, blocks, commands
 
 MARK = "==== command {} ===="
-TOOLS = ("bash", "curl", "jq", "od")
 CONSOLE_PAGES = ("README.md", "docs/rest.md", "docs/errors.md")
 NOT_OURS = ("polars",)
 """What examples use and the tests do not install: such an example is only compiled."""
@@ -28,9 +26,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert server.stop() == 0
 
 
-@pytest.mark.skipif(
-    any(shutil.which(tool) is None for tool in TOOLS), reason=f"the examples need {', '.join(TOOLS)}"
-)
+@pytest.mark.needs("bash", "curl", "jq", "od")
 @pytest.mark.parametrize("name", CONSOLE_PAGES)
 def test_console_examples_print_what_the_page_says(name: str, url: str, tmp_path: Path) -> None:
     examples = commands(name)

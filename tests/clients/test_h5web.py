@@ -21,7 +21,7 @@ INSTALLED = Path(__file__).parents[2] / ".h5web"
 """Where npm puts the client; kept from run to run."""
 DOMAIN = "/home/admin/h5web.h5"
 
-pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="H5Web runs in node, and npm is not here")
+pytestmark = pytest.mark.needs("node", "npm")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -222,7 +221,7 @@ def test_a_name_that_would_end_early() -> None:
         plan_file(group([PlannedLink("a\0b", Soft("/"))]), "root")
 
 
-@pytest.mark.skipif(shutil.which("h5dump") is None, reason="h5dump is not installed")
+@pytest.mark.needs("h5dump")
 def test_h5dump_reads_all(tmp_path: Path) -> None:
     heap = HeapPlan()
     text = {

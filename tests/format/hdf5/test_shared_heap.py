@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,14 +14,10 @@ from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
 from tests.format.hdf5.test_stored_object import write_everything
 
-REPACK = shutil.which("h5repack")
 LIBRARIES = list((Path(h5py.__file__).parent.parent / "h5py.libs").glob("libhdf5-*"))
 ALL = 1 << 1 | 1 << 3 | 1 << 5 | 1 << 0x0B | 1 << 0x0C
 """Every type of message that can be shared, attributes among them, which h5repack leaves out."""
 needs_library = pytest.mark.skipif(not LIBRARIES, reason="h5py was not installed with a libhdf5 of its own")
-needs_h5repack = pytest.mark.skipif(
-    REPACK is None, reason="h5repack, which makes such files, is not installed"
-)
 
 
 def repacked(tmp_path: Path) -> Path:
@@ -31,11 +26,11 @@ def repacked(tmp_path: Path) -> Path:
         write_everything(file)
         for number in range(20):
             file["chunked"].attrs[f"a{number}"] = [1.5, 2.5, number // 2]
-    subprocess.run([str(REPACK), "-s", "1", str(path), str(packed)], check=True)
+    subprocess.run(["h5repack", "-s", "1", str(path), str(packed)], check=True)
     return packed
 
 
-@needs_h5repack
+@pytest.mark.needs("h5repack")
 def test_shared_messages_are_found(tmp_path: Path) -> None:
     path = repacked(tmp_path)
     found = compare(path)

@@ -12,7 +12,6 @@ from hsparse.sn.domains.scan import dataset_of_key
 from hsparse.sn.owners import Owners
 from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.testing.rest_client import RestClient
-from hsparse.wire.message import DataNode
 
 
 async def test_verbose_counts(rest: RestClient, root: str) -> None:
@@ -26,9 +25,8 @@ async def test_verbose_counts(rest: RestClient, root: str) -> None:
     assert got["total_size"] == got["metadata_bytes"] > 0
 
 
-async def test_chunks_are_counted(rest: RestClient, node: DataNode) -> None:
-    if isinstance(node, DictDataNode):
-        pytest.skip("it keeps no chunks")
+@pytest.mark.parametrize("node", ["service"], indirect=True)  # the model keeps no chunks
+async def test_chunks_are_counted(rest: RestClient) -> None:
     properties = {"layout": {"class": "H5D_STRUCT_CHUNK", "dims": [4], "flags": ["H5D_SPARSE_DATA"]}}
     body = {
         "type": "H5T_STD_I8LE",
