@@ -21,6 +21,7 @@ from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3 import S3Store
 from hsparse.testing.moto_server import make_bucket, moto_server
+from hsparse.testing.server_process import server_process
 
 settings.register_profile("hsparse", deadline=None)  # how long an example takes says nothing about it
 settings.load_profile("hsparse")
@@ -95,6 +96,22 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
     faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope="session")
+def embedded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server with its data node in the same process. Tests share it; each has domains of its own."""
+    with server_process("--root", str(tmp_path_factory.mktemp("root")), "--no-fsync") as server:
+        yield server.url
+        assert server.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def two_nodes_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server with two data nodes, shared as the embedded one is."""
+    with server_process("--root", str(tmp_path_factory.mktemp("root")), "--no-fsync", "--dn", "2") as server:
+        yield server.url
+        assert server.stop() == 0
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,7 +20,6 @@ import pytest
 import requests
 import xarray as xr
 
-from hsparse.testing.server_process import server_process
 from tests.clients.h5pyd_tool import Ended, run_tools
 from tests.clients.hdf5_difference import differences
 from tests.clients.hdf5_files import FILES, OPTIONS
@@ -147,7 +145,7 @@ class Trip:
 
 
 @pytest.fixture(scope="module")
-def trips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Trip]]:
+def trips(tmp_path_factory: pytest.TempPathFactory, embedded_url: str) -> dict[str, Trip]:
     """Every file, loaded into a server and fetched again."""
     root = tmp_path_factory.mktemp("root")
     files = {topic: make(topic, root) for topic in TOPICS}
@@ -156,16 +154,14 @@ def trips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Trip]]
     fetched = [topic for topic in TOPICS if REFUSED.get(topic, ("",))[0] != "hsload"]
     loads = [["hsload", *FLAGS.get(topic, []), str(files[topic]), domains[topic]] for topic in TOPICS]
     gets = [["hsget", domains[topic], str(copies[topic])] for topic in fetched]
-    with server_process("--root", str(root / "store"), "--no-fsync") as server:
-        ended = run_tools(server.url, *loads, *gets)
-        loaded = dict(zip(TOPICS, ended, strict=False))
-        got = dict(zip(fetched, ended[len(TOPICS) :], strict=True))
-        trips = {}
-        for topic in TOPICS:
-            both = {"hsload": loaded[topic]} | ({"hsget": got[topic]} if topic in got else {})
-            trips[topic] = Trip(files[topic], server.url, domains[topic], copies[topic], both)
-        yield trips
-        assert server.stop() == 0
+    ended = run_tools(embedded_url, *loads, *gets)
+    loaded = dict(zip(TOPICS, ended, strict=False))
+    got = dict(zip(fetched, ended[len(TOPICS) :], strict=True))
+    trips = {}
+    for topic in TOPICS:
+        both = {"hsload": loaded[topic]} | ({"hsget": got[topic]} if topic in got else {})
+        trips[topic] = Trip(files[topic], embedded_url, domains[topic], copies[topic], both)
+    return trips
 
 
 def make(topic: str, root: Path) -> Path:

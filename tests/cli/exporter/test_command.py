@@ -16,7 +16,6 @@ from hsparse.cli.importer import server
 from hsparse.cli.main import main
 from hsparse.client import domain_file
 from hsparse.client.connection import Unreachable
-from hsparse.testing.server_process import server_process
 
 DOMAIN = "/home/admin/export.h5"
 COUNT = 300_000
@@ -31,20 +30,19 @@ def ask(url: str, method: str, path: str, body: Any = None) -> Any:
 
 
 @pytest.fixture(params=["embedded", "two data nodes"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
     """A server, of either kind, with a domain that has a dense dataset and a sparse one."""
-    flags = ("--dn", "2") if request.param == "two data nodes" else ()
-    with server_process("--root", str(tmp_path / "store"), "--no-fsync", *flags) as server:
-        ask(server.url, "PUT", "/", {})
-        values = {"type": "H5T_STD_I32LE", "shape": [COUNT], "h5path": "values"}
-        made = ask(server.url, "POST", "/datasets", values)
-        ask(server.url, "PUT", f"/datasets/{made['id']}/value", {"value": list(range(COUNT))})
-        layout = {"class": "H5D_STRUCT_CHUNK", "dims": [100], "flags": ["H5D_SPARSE_DATA"]}
-        sparse = values | {"h5path": "sparse", "creationProperties": {"layout": layout}}
-        made = ask(server.url, "POST", "/datasets", sparse)
-        ask(server.url, "PUT", f"/datasets/{made['id']}/value?select=[50:52]", {"value": [1, 2]})
-        yield server.url
-        assert server.stop() == 0
+    url: str = request.getfixturevalue("embedded_url" if request.param == "embedded" else "two_nodes_url")
+    ask(url, "PUT", "/", {})
+    values = {"type": "H5T_STD_I32LE", "shape": [COUNT], "h5path": "values"}
+    made = ask(url, "POST", "/datasets", values)
+    ask(url, "PUT", f"/datasets/{made['id']}/value", {"value": list(range(COUNT))})
+    layout = {"class": "H5D_STRUCT_CHUNK", "dims": [100], "flags": ["H5D_SPARSE_DATA"]}
+    sparse = values | {"h5path": "sparse", "creationProperties": {"layout": layout}}
+    made = ask(url, "POST", "/datasets", sparse)
+    ask(url, "PUT", f"/datasets/{made['id']}/value?select=[50:52]", {"value": [1, 2]})
+    yield url
+    ask(url, "DELETE", "/")
 
 
 def check(path: Path) -> None:
