@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # A worker that a hang or a crash ends is replaced; after 20 of them something else is wrong.
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal --max-worker-restart 20
-PURE := tests/model tests/format tests/wire tests/cluster tests/test_errors.py
+PURE := tests/model tests/format tests/wire tests/cluster
 FLAGS ?=
 
 .DEFAULT_GOAL := help
@@ -27,7 +27,7 @@ test: $(BIN)/.installed ## every test, in a process for each core; FLAGS are pyt
 	$(BIN)/pytest $(PARALLEL) $(FLAGS)
 
 quick: $(BIN)/.installed ## the tests of what does no I/O; under a minute
-	$(BIN)/pytest $(PARALLEL) $(PURE) $(FLAGS)
+	$(BIN)/pytest $(PARALLEL) -m 'not slow' $(PURE) $(FLAGS)
 
 demo: $(BIN)/.installed ## load real data into an embedded server and check what comes back
 	$(BIN)/python -m hsparse.cli.main demo
