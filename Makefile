@@ -1,9 +1,13 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# A worker that a hang or a crash ends is replaced; after 20 of them something else is wrong.
+PARALLEL := -n logical --maxprocesses 8 --dist worksteal --max-worker-restart 20
+PURE := tests/model tests/format tests/wire tests/cluster
+FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help check test demo docs bench chaos fuzz interchange mutations programs roundtrips clean
+.PHONY: help check test quick demo docs bench chaos fuzz interchange mutations programs roundtrips clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -20,8 +24,11 @@ check: $(BIN)/.installed ## lint, types, the import law and the links of the doc
 	$(BIN)/pytest tests/test_import_law.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-test: $(BIN)/.installed ## every test
-	$(BIN)/pytest
+test: $(BIN)/.installed ## every test, in a process for each core; FLAGS are pytest's
+	$(BIN)/pytest $(PARALLEL) $(FLAGS)
+
+quick: $(BIN)/.installed ## the tests of what does no I/O; under a minute
+	$(BIN)/pytest $(PARALLEL) -m 'not slow' $(PURE) $(FLAGS)
 
 demo: $(BIN)/.installed ## load real data into an embedded server and check what comes back
 	$(BIN)/python -m demo

@@ -1,13 +1,21 @@
-"""Stores for every test folder: a moto server for the session, and fresh empty stores of each kind."""
+"""What every test has: an end when it hangs, signals as they are by default, and fresh empty stores of each kind."""
 
 from __future__ import annotations
 
+import faulthandler
+import gc
 import itertools
+import os
+import shutil
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
+from hsparse.testing.server_process import server_process
 from hypothesis import settings
 
 from hsparse.storage.memory import MemoryStore
@@ -23,6 +31,21 @@ NUMBERS = itertools.count()
 
 MakeStore = Callable[..., Awaitable[ObjectStore]]
 
+GRACE = 30
+"""Seconds that pytest-timeout's signal has to fail a test that hangs, before its process ends."""
+JUDGES = {
+    "bash": "bash",
+    "curl": "curl",
+    "h5diff": "hdf5-tools",
+    "h5dump": "hdf5-tools",
+    "h5repack": "hdf5-tools",
+    "jq": "jq",
+    "node": "nodejs",
+    "npm": "npm",
+    "od": "coreutils",
+}
+"""Programs that tests need, and Debian's packages with them."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what makes the long runs long."""
@@ -32,6 +55,70 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mutations", type=int, default=500, help="changed HDF5 files that are read")
     parser.addoption("--round-trips", type=int, default=12, help="random domains exported and imported again")
     parser.addoption("--programs", type=int, default=25, help="programs of h5py calls compared with h5pyd's")
+    parser.addoption("--judges-required", action="store_true", help="skip no test for want of a program")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Undo what the parent ignores, as `make test &` in a script ignores SIGINT; lead a group if a worker of xdist."""
+    for number, default in (signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, default)
+    if hasattr(config, "workerinput"):
+        os.setpgid(0, 0)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector from looking through all tests and modules again and again: a tenth of all the time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """End the processes that a worker left behind when it crashed: servers, data nodes, tools."""
+    if error:
+        with suppress(ProcessLookupError):
+            os.killpg(node.gateway._io.popen.pid, signal.SIGKILL)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Skip a test that needs a program that is not there; with --judges-required it is to fail."""
+    needed = [program for mark in item.iter_markers("needs") for program in mark.args]
+    missing = [program for program in needed if shutil.which(program) is None]
+    if missing and not item.config.getoption("judges_required"):
+        named = ", ".join(f"{program} (Debian: {JUDGES[program]})" for program in missing)
+        item.add_marker(pytest.mark.skip(reason=f"not installed: {named}"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
+    """End the process when a test hangs where no signal reaches it: in uvloop, or in C code that holds the GIL.
+
+    A worker of xdist is then replaced and its test reported as crashed.
+    """
+    stderr = item.config.stash[fault_handler_stderr_fd_key]
+    faulthandler.dump_traceback_later(settings.timeout + GRACE, exit=True, file=stderr)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope="session")
+def embedded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server with its data node in the same process. Tests share it; each has domains of its own."""
+    with server_process("--root", str(tmp_path_factory.mktemp("root")), "--no-fsync") as server:
+        yield server.url
+        assert server.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def two_nodes_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server with two data nodes, shared as the embedded one is."""
+    with server_process("--root", str(tmp_path_factory.mktemp("root")), "--no-fsync", "--dn", "2") as server:
+        yield server.url
+        assert server.stop() == 0
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 import sys
 import urllib.request
@@ -16,7 +15,6 @@ from tests.docs_pages import SERVER, blocks, commands
 from tests.support.server_process import server_process
 
 MARK = "==== command {} ===="
-TOOLS = ("bash", "curl", "jq", "od")
 CONSOLE_PAGES = ("README.md", "docs/rest.md", "docs/errors.md")
 NOT_OURS = ("polars",)
 """What examples use and the tests do not install: such an example is only compiled."""
@@ -30,9 +28,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert server.stop() == 0
 
 
-@pytest.mark.skipif(
-    any(shutil.which(tool) is None for tool in TOOLS), reason=f"the examples need {', '.join(TOOLS)}"
-)
+@pytest.mark.needs("bash", "curl", "jq", "od")
 @pytest.mark.parametrize("name", CONSOLE_PAGES)
 def test_console_examples_print_what_the_page_says(name: str, url: str, tmp_path: Path) -> None:
     examples = commands(name)

@@ -3,11 +3,8 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-from tests.support.server_process import server_process
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -20,10 +17,7 @@ def sockets_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", params=["embedded", "two data nodes"])
-def endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def endpoint(request: pytest.FixtureRequest) -> str:
     """The URL of a server, of either kind."""
-    root: Path = tmp_path_factory.mktemp("root")
-    flags = ("--dn", "2") if request.param == "two data nodes" else ()
-    with server_process("--root", str(root), "--no-fsync", *flags) as server:
-        yield server.url
-        assert server.stop() == 0
+    url: str = request.getfixturevalue("embedded_url" if request.param == "embedded" else "two_nodes_url")
+    return url

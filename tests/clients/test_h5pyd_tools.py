@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import h5pyd
 import numpy as np
 import pytest
 import requests
 
-from tests.support.server_process import server_process
+from tests.clients.h5pyd_tool import run_tool
 
-TOOLS = Path(sys.executable).parent
 HOME = "/home/admin"
 Tool = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root: Path = tmp_path_factory.mktemp("root")
-    with server_process("--root", str(root), "--no-fsync") as server:
-        yield server.url
-        assert server.stop() == 0
+def endpoint(embedded_url: str) -> str:
+    return embedded_url
 
 
 @pytest.fixture
 def tool(endpoint: str) -> Tool:
     """Run a tool and return what it printed; `status` is what it must end with."""
-    variables = {"HS_ENDPOINT": endpoint, "HS_USERNAME": "admin", "HS_PASSWORD": "any"}
 
     def run(name: str, *arguments: str, status: int = 0) -> str:
-        done = subprocess.run(
-            [TOOLS / name, *arguments],
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run_tool(endpoint, name, *arguments)
         assert done.returncode == status, f"{name} printed {done.stdout}{done.stderr}"
         return done.stdout + (done.stderr if status else "")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ import numpy as np
 import pytest
 import requests
 
-from tests.support.server_process import server_process
-
 HERE = Path(__file__).parent / "h5web"
 INSTALLED = Path(__file__).parents[2] / ".h5web"
 """Where npm puts the client; kept from run to run."""
 DOMAIN = "/home/admin/h5web.h5"
 
-pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="H5Web runs in node, and npm is not here")
+pytestmark = pytest.mark.needs("node", "npm")
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +33,8 @@ def script() -> Path:
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with server_process("--root", str(tmp_path_factory.mktemp("root")), "--no-fsync") as server:
-        yield server.url
-        assert server.stop() == 0
+def endpoint(embedded_url: str) -> str:
+    return embedded_url
 
 
 def write(endpoint: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -26,7 +25,6 @@ from tests.clients.hdf5_difference import differences
 from tests.clients.hdf5_files import FILES, OPTIONS
 from tests.clients.netcdf_files import NETCDF
 from tests.clients.test_h5pyd_types import plain
-from tests.support.server_process import server_process
 
 H5DIFF = shutil.which("h5diff")
 TOPICS = [*FILES, *NETCDF]
@@ -147,7 +145,7 @@ class Trip:
 
 
 @pytest.fixture(scope="module")
-def trips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Trip]]:
+def trips(tmp_path_factory: pytest.TempPathFactory, embedded_url: str) -> dict[str, Trip]:
     """Every file, loaded into a server and fetched again."""
     root = tmp_path_factory.mktemp("root")
     files = {topic: make(topic, root) for topic in TOPICS}
@@ -156,16 +154,14 @@ def trips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Trip]]
     fetched = [topic for topic in TOPICS if REFUSED.get(topic, ("",))[0] != "hsload"]
     loads = [["hsload", *FLAGS.get(topic, []), str(files[topic]), domains[topic]] for topic in TOPICS]
     gets = [["hsget", domains[topic], str(copies[topic])] for topic in fetched]
-    with server_process("--root", str(root / "store"), "--no-fsync") as server:
-        ended = run_tools(server.url, *loads, *gets)
-        loaded = dict(zip(TOPICS, ended, strict=False))
-        got = dict(zip(fetched, ended[len(TOPICS) :], strict=True))
-        trips = {}
-        for topic in TOPICS:
-            both = {"hsload": loaded[topic]} | ({"hsget": got[topic]} if topic in got else {})
-            trips[topic] = Trip(files[topic], server.url, domains[topic], copies[topic], both)
-        yield trips
-        assert server.stop() == 0
+    ended = run_tools(embedded_url, *loads, *gets)
+    loaded = dict(zip(TOPICS, ended, strict=False))
+    got = dict(zip(fetched, ended[len(TOPICS) :], strict=True))
+    trips = {}
+    for topic in TOPICS:
+        both = {"hsload": loaded[topic]} | ({"hsget": got[topic]} if topic in got else {})
+        trips[topic] = Trip(files[topic], embedded_url, domains[topic], copies[topic], both)
+    return trips
 
 
 def make(topic: str, root: Path) -> Path:
@@ -181,9 +177,8 @@ def make(topic: str, root: Path) -> Path:
 
 def compare(first: Path, second: Path) -> Ended:
     """Return what h5diff says."""
-    assert H5DIFF is not None
     return subprocess.run(
-        [H5DIFF, "-c", str(first), str(second)],
+        ["h5diff", "-c", str(first), str(second)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -251,7 +246,7 @@ def test_every_row_of_what_is_lost_is_needed(trips: dict[str, Trip]) -> None:
     assert set(LOST) - needed == set()
 
 
-@pytest.mark.skipif(H5DIFF is None, reason="h5diff, of Debian's hdf5-tools, is not installed")
+@pytest.mark.needs("h5diff")
 @pytest.mark.parametrize("topic", [topic for topic in TOPICS if topic not in REFUSED])
 def test_h5diff_finds_no_difference(trips: dict[str, Trip], topic: str) -> None:
     trip = trips[topic]

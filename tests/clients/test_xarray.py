@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,13 @@ from xarray.backends import H5NetCDFStore
 
 from tests.clients.h5pyd_tool import run_tool
 from tests.clients.netcdf_files import encoded, weather, write_encoded, write_groups
-from tests.support.server_process import server_process
 
 Opened = Callable[..., h5netcdf.File]
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root = tmp_path_factory.mktemp("root")
-    with server_process("--root", str(root), "--no-fsync") as server:
-        yield server.url
-        assert server.stop() == 0
+def endpoint(embedded_url: str) -> str:
+    return embedded_url
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.sn.statistics import dataset_of_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.dict_data_node import DictDataNode
-from hsparse.wire.message import DataNode, Message
+from hsparse.wire.message import Message
 from hsparse.wire.record_message import ChangeObjects, ListKeys, Outcome, PutRecord, ReadObjects
 from tests.sn.conftest import DOMAIN, USERS
 from tests.support.rest_client import RestClient
@@ -34,9 +34,8 @@ async def test_verbose_counts(rest: RestClient, root: str) -> None:
     assert got["total_size"] == got["metadata_bytes"] > 0
 
 
-async def test_chunks_are_counted(rest: RestClient, node: DataNode) -> None:
-    if isinstance(node, DictDataNode):
-        pytest.skip("it keeps no chunks")
+@pytest.mark.parametrize("node", ["service"], indirect=True)  # the model keeps no chunks
+async def test_chunks_are_counted(rest: RestClient) -> None:
     properties = {"layout": {"class": "H5D_STRUCT_CHUNK", "dims": [4], "flags": ["H5D_SPARSE_DATA"]}}
     body = {
         "type": "H5T_STD_I8LE",

@@ -57,6 +57,8 @@ def moto_server() -> Iterator[str]:
     werkzeug = server._server
     assert werkzeug is not None
     werkzeug.app = _OneAtATime(werkzeug.app)
+    handler: Any = werkzeug.RequestHandlerClass
+    handler.protocol_version = "HTTP/1.1"  # connections are kept, as S3 keeps them
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line a request tells nothing
     host, port = server.get_host_and_port()
     try:

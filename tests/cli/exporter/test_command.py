@@ -15,7 +15,6 @@ import pytest
 from hsparse.cli.main import main
 from hsparse.client import domain_file, retrying_client
 from hsparse.client.connection import Unreachable
-from tests.support.server_process import server_process
 
 DOMAIN = "/home/admin/export.h5"
 COUNT = 300_000
@@ -30,20 +29,19 @@ def ask(url: str, method: str, path: str, body: Any = None) -> Any:
 
 
 @pytest.fixture(params=["embedded", "two data nodes"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
     """A server, of either kind, with a domain that has a dense dataset and a sparse one."""
-    flags = ("--dn", "2") if request.param == "two data nodes" else ()
-    with server_process("--root", str(tmp_path / "store"), "--no-fsync", *flags) as retrying_client:
-        ask(retrying_client.url, "PUT", "/", {})
-        values = {"type": "H5T_STD_I32LE", "shape": [COUNT], "h5path": "values"}
-        made = ask(retrying_client.url, "POST", "/datasets", values)
-        ask(retrying_client.url, "PUT", f"/datasets/{made['id']}/value", {"value": list(range(COUNT))})
-        layout = {"class": "H5D_STRUCT_CHUNK", "dims": [100], "flags": ["H5D_SPARSE_DATA"]}
-        sparse = values | {"h5path": "sparse", "creationProperties": {"layout": layout}}
-        made = ask(retrying_client.url, "POST", "/datasets", sparse)
-        ask(retrying_client.url, "PUT", f"/datasets/{made['id']}/value?select=[50:52]", {"value": [1, 2]})
-        yield retrying_client.url
-        assert retrying_client.stop() == 0
+    url: str = request.getfixturevalue("embedded_url" if request.param == "embedded" else "two_nodes_url")
+    ask(url, "PUT", "/", {})
+    values = {"type": "H5T_STD_I32LE", "shape": [COUNT], "h5path": "values"}
+    made = ask(url, "POST", "/datasets", values)
+    ask(url, "PUT", f"/datasets/{made['id']}/value", {"value": list(range(COUNT))})
+    layout = {"class": "H5D_STRUCT_CHUNK", "dims": [100], "flags": ["H5D_SPARSE_DATA"]}
+    sparse = values | {"h5path": "sparse", "creationProperties": {"layout": layout}}
+    made = ask(url, "POST", "/datasets", sparse)
+    ask(url, "PUT", f"/datasets/{made['id']}/value?select=[50:52]", {"value": [1, 2]})
+    yield url
+    ask(url, "DELETE", "/")
 
 
 def check(path: Path) -> None:

@@ -108,14 +108,19 @@ def export(service: tuple[str, ...]) -> Export:
 def stored(moto_endpoint: str) -> Callable[[str], tuple[dict[str, bytes], list[str]]]:
     """Return the objects whose keys begin with one, and the keys of uploads that have not ended."""
 
-    async def look(key: str) -> tuple[dict[str, bytes], list[str]]:
+    async def look(key: str, result: list[tuple[dict[str, bytes], list[str]]]) -> None:
         async with S3Store("exports", endpoint=moto_endpoint, region="us-east-1") as store:
             keys = [entry.key async for page in store.list(key) for entry in page.entries]
             reply = await store.call("a", lambda client: client.list_multipart_uploads(Bucket="exports"))
             found = {key: (await store.get(key)).data for key in keys}
-            return found, [one["Key"] for one in reply.get("Uploads", ())]
+            result.append((found, [one["Key"] for one in reply.get("Uploads", ())]))
 
-    return lambda key: asyncio.run(look(key))
+    def run(key: str) -> tuple[dict[str, bytes], list[str]]:
+        result: list[tuple[dict[str, bytes], list[str]]] = []
+        asyncio.run(look(key, result))  # which spells what the coroutine returns, if only to throw it away
+        return result[0]
+
+    return run
 
 
 Stored = Callable[[str], tuple[dict[str, bytes], list[str]]]

@@ -7,17 +7,13 @@ import pytest
 
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
-from tests.support.server_process import server_process
 
 Import = Callable[..., Connection]
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root: Path = tmp_path_factory.mktemp("root")
-    with server_process("--root", str(root), "--no-fsync") as server:
-        yield server.url
-        assert server.stop() == 0
+@pytest.fixture(scope="session")
+def url(embedded_url: str) -> str:
+    return embedded_url
 
 
 @pytest.fixture

@@ -177,6 +177,8 @@ def spelled(name: str, file: h5py.File) -> str:
 
 def plain(value: Any, file: h5py.File, spell: Spell = spelled) -> Any:
     """Return h5py's value as JSON has it; `spell` says how an object of the file is spelled, by its path."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return value.tolist()
     if isinstance(value, np.ndarray) and value.shape:
         return [plain(one, file, spell) for one in value]
     if isinstance(value, np.ndarray):

@@ -127,6 +127,7 @@ def test_what_is_whole_is_read(kind: str) -> None:
         assert read_all(whole).bytes_read > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=300)
 @given(st.data())
@@ -145,6 +146,7 @@ def test_changed_bytes(kind: str, data: st.DataObject) -> None:
         check(bytes(changed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=200)
 @given(st.data())

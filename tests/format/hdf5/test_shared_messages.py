@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -40,14 +39,10 @@ def test_corrupt() -> None:
         decode_shared_location(reader(b"\3\2" + b"\xff" * 8), Widths())
 
 
-REPACK = shutil.which("h5repack")
 LIBRARIES = list((Path(h5py.__file__).parent.parent / "h5py.libs").glob("libhdf5-*"))
 ALL = 1 << 1 | 1 << 3 | 1 << 5 | 1 << 0x0B | 1 << 0x0C
 """Every type of message that can be shared, attributes among them, which h5repack leaves out."""
 needs_library = pytest.mark.skipif(not LIBRARIES, reason="h5py was not installed with a libhdf5 of its own")
-needs_h5repack = pytest.mark.skipif(
-    REPACK is None, reason="h5repack, which makes such files, is not installed"
-)
 
 
 def repacked(tmp_path: Path) -> Path:
@@ -56,11 +51,11 @@ def repacked(tmp_path: Path) -> Path:
         write_everything(file)
         for number in range(20):
             file["chunked"].attrs[f"a{number}"] = [1.5, 2.5, number // 2]
-    subprocess.run([str(REPACK), "-s", "1", str(path), str(packed)], check=True)
+    subprocess.run(["h5repack", "-s", "1", str(path), str(packed)], check=True)
     return packed
 
 
-@needs_h5repack
+@pytest.mark.needs("h5repack")
 def test_shared_messages_are_found(tmp_path: Path) -> None:
     path = repacked(tmp_path)
     found = compare(path)

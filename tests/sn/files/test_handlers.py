@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -29,7 +28,6 @@ from tests.sn.file_domain import INT, REFERENCE, TEXT, WORDS, check_file, fetch,
 from tests.sn.value_client import sparse, value_client
 from tests.support.rest_client import RestClient
 
-H5DUMP = shutil.which("h5dump")
 OVER_HTTP = """
 import sys
 import fsspec, h5py, numpy as np
@@ -57,13 +55,13 @@ async def test_structured_chunks_stay_as_they_are(client: RestClient) -> None:
     check_file(await fetch(client, layout="structured"), structured=True)
 
 
-@pytest.mark.skipif(H5DUMP is None, reason="h5dump, of Debian's hdf5-tools, is not installed")
+@pytest.mark.needs("h5dump")
 async def test_hdf5s_own_tools_read_it(client: RestClient, tmp_path: Path) -> None:
     await fill_domain(client)
     path = tmp_path / "f.h5"
     path.write_bytes(await fetch(client))
     done = await asyncio.to_thread(
-        subprocess.run, [H5DUMP, "-B", str(path)], capture_output=True, text=True, check=True
+        subprocess.run, ["h5dump", "-B", str(path)], capture_output=True, text=True, check=True
     )
     assert "error" not in done.stderr
     assert "REFERENCE { H5T_STD_REF_OBJECT }" in done.stdout

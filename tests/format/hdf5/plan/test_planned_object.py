@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -140,6 +139,7 @@ def test_many_links_and_attributes(tmp_path: Path, count: int, ordered: bool) ->
     assert (len(found.links), len(found.attributes)) == (count, count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [60_001, 60_002])
 def test_an_index_of_several_leaves(tmp_path: Path, count: int) -> None:
     path = write(plan_file(group(soft(count), ordered=True), "root"), tmp_path / "f.h5")
@@ -183,6 +183,7 @@ def test_other_links(tmp_path: Path, long: list[PlannedLink]) -> None:
         assert file.id.links.get_info(b"u").type == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordered", [False, True])
 def test_large_attributes(tmp_path: Path, ordered: bool) -> None:
     sizes = [8_000_000, 70_000, 16_383, 16_384, 10]
@@ -230,7 +231,7 @@ def test_a_name_that_would_end_early() -> None:
         plan_file(group([PlannedLink("a\0b", SoftLink("/"))]), "root")
 
 
-@pytest.mark.skipif(shutil.which("h5dump") is None, reason="h5dump is not installed")
+@pytest.mark.needs("h5dump")
 def test_h5dump_reads_all(tmp_path: Path) -> None:
     heap = GlobalHeapPlan()
     text = {
