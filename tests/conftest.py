@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
-from hsparse.testing.server_process import server_process
 from hypothesis import settings
 
 from hsparse.storage.memory import MemoryStore
@@ -23,6 +22,7 @@ from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
 from tests.support.s3_servers import make_bucket, moto_server
+from tests.support.server_process import server_process
 
 settings.register_profile("hsparse", deadline=None)  # how long an example takes says nothing about it
 settings.load_profile("hsparse")
