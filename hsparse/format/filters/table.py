@@ -7,9 +7,9 @@ from itertools import zip_longest
 from typing import Any
 
 from hsparse.errors import BadRequest, Unsupported
+from hsparse.format.filters import compressors, transforms
 from hsparse.format.filters.compressors import Deflate
 from hsparse.format.filters.definition import Filter, FilterDefinition
-from hsparse.format.filters import compressors, transforms
 from hsparse.format.filters.transforms import Shuffle
 
 DEFINITIONS: tuple[FilterDefinition, ...] = (*compressors.FILTERS, *transforms.FILTERS)

@@ -15,6 +15,7 @@ import numpy as np
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.checksum import fletcher32, fletcher32_swapped
+from hsparse.format.filters import bitshuffle
 from hsparse.format.filters.definition import (
     DataSizes,
     FilterDefinition,
@@ -23,7 +24,6 @@ from hsparse.format.filters.definition import (
     Values,
     value_at,
 )
-from hsparse.format.filters import bitshuffle
 
 
 class Shuffle(FilterDefinition):
