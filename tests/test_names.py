@@ -1,0 +1,105 @@
+"""Names: each module says which tests hold it, and no public name is a word that the vocabulary has another one for."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "hsparse"
+MODULES = sorted(
+    path
+    for path in PACKAGE.rglob("*.py")
+    if path.name not in ("__init__.py", "__main__.py") and path.stat().st_size
+)
+
+OTHER_WORDS = {
+    "aside": "offload",
+    "buried": "deleted names",
+    "bury": "deleted names",
+    "counted": "length-prefixed",
+    "door": "driver",
+    "everything": "bulk listing",
+    "grave": "deleted names",
+    "graves": "deleted names",
+    "held": "cached object",
+    "linked": "file-backed",
+    "lossy": "a fault wrapper's name",
+    "made": "transcoded, or what it is",
+    "met": "visited set",
+    "moment": "crash point",
+    "mortal": "crashing store",
+    "owned": "cached object",
+    "refusal": "error middleware",
+    "refusals": "error middleware",
+    "several": "multi-object request",
+    "share": "chunk selection",
+    "shares": "chunk selections",
+    "shown": "to_json, ..._json",
+    "standing": "roles",
+    "turn": "keyed lock",
+    "turns": "keyed lock",
+    "variable": "vlen",
+}
+"""Words that name nothing here, and the word for what they would name."""
+ALLOWED: dict[str, str] = {}
+"""Names that have such a word in another meaning, with the reason."""
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a name in snake case or camel case."""
+    return [
+        word.lower() for part in name.split("_") for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", part)
+    ]
+
+
+def public_names(path: Path) -> Iterator[str]:
+    """Yield the public names of a module: its own, its classes', functions', methods', fields' and parameters'."""
+    yield path.stem
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names = [node.name]
+            if not isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                names += [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
+        elif isinstance(node, ast.Module | ast.ClassDef):
+            continue
+        yield from (name for name in names if not name.startswith("_"))
+    for node in ast.parse(path.read_text()).body:
+        for one in [node, *(node.body if isinstance(node, ast.ClassDef) else ())]:
+            targets: list[ast.expr] = []
+            if isinstance(one, ast.Assign):
+                targets = one.targets
+            elif isinstance(one, ast.AnnAssign):
+                targets = [one.target]
+            yield from (
+                target.id for target in targets if isinstance(target, ast.Name) and target.id[0] != "_"
+            )
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_has_tests_by_its_name_or_says_which(path: Path) -> None:
+    relative = path.relative_to(PACKAGE)
+    if (ROOT / "tests" / relative.parent / f"test_{path.stem}.py").exists():
+        return
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    _, found, rest = docstring.partition("Tests: ")
+    assert found, f"{relative} has no test of its name, and its docstring no line 'Tests: tests/...'"
+    tests = re.findall(r"tests/[\w/]+\.py", rest)
+    assert tests, f"{relative} names no tests"
+    assert [test for test in tests if not (ROOT / test).exists()] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_public_name_is_another_word_for_something(path: Path) -> None:
+    found = {
+        name: OTHER_WORDS[word]
+        for name in public_names(path)
+        for word in words_of(name)
+        if word in OTHER_WORDS and name not in ALLOWED
+    }
+    assert found == {}
