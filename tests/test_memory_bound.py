@@ -14,7 +14,7 @@ import pytest
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.dense import encode_dense
 from hsparse.model.ids import chunk_key
-from hsparse.sn.http.content_type import ARROW
+from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.storage.posix import PosixStore
 from tests.support.server_process import ServerProcess, server_process
 
@@ -140,7 +140,7 @@ def test_a_sparse_dataset_that_is_full_streamed_with_its_places(tmp_path: Path) 
         value = f"/datasets/{id}/value?domain=/large"
         ask(server, "PUT", f"{value}&element_count=1", np.array([9], "<i8").tobytes())
         connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
-        connection.request("GET", f"{value}&sparse=1", headers={"Accept": ARROW})
+        connection.request("GET", f"{value}&sparse=1", headers={"Accept": ARROW_TYPE})
         reply = connection.getresponse()
         assert reply.status == 200
         with na.ArrayStream.from_readable(reply) as stream:

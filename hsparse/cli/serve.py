@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(
         level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
-    share_arenas()
+    limit_arenas()
     uvloop.run(args.serving(settings))
     return 0
 
@@ -186,7 +186,7 @@ M_ARENA_MAX = -8
 ARENAS = 2
 
 
-def share_arenas() -> None:
+def limit_arenas() -> None:
     """Have all threads allocate from two of glibc's arenas; with another C library nothing is done.
 
     Each thread of the store and the codecs otherwise keeps an arena of its own, in which freed buffers

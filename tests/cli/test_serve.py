@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from hsparse.cli.main import main
-from hsparse.cli.serve import share_arenas
+from hsparse.cli.serve import limit_arenas
 from tests.support.server_process import server_process
 
 COMMAND = [sys.executable, "-m", "hsparse.cli.main"]
@@ -252,10 +252,10 @@ def test_it_sets_the_number_of_arenas(monkeypatch: pytest.MonkeyPatch) -> None:
             return 1
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Library())
-    share_arenas()
+    limit_arenas()
     assert calls == [(-8, 2)]
 
 
 def test_another_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    share_arenas()
+    limit_arenas()

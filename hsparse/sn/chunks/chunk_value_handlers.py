@@ -14,7 +14,7 @@ from hsparse.model.ids import chunk_key, chunk_name
 from hsparse.sn.chunks.handlers import requested_chunk, stored_chunks_of
 from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_info import FileBackedChunkInfo
-from hsparse.sn.http.content_type import BINARY
+from hsparse.sn.http.request import BINARY_TYPE
 from hsparse.sn.http.response import respond
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
@@ -39,7 +39,7 @@ async def get_chunk_value(context: Context) -> web.StreamResponse:
             found = await context.service.owners.ask_owner(key, ReadDirect(dataset.spec, scaled))
             if found is None:
                 raise _absent(dataset, scaled)
-            return web.Response(body=found.data.tobytes(), content_type=BINARY, headers=_headers(found))
+            return web.Response(body=found.data.tobytes(), content_type=BINARY_TYPE, headers=_headers(found))
 
     return await until_current(context, read)
 
@@ -74,7 +74,7 @@ async def _answer_piece(
         raise TooLarge(f"The chunk has {size} bytes; the limit is {limit} (max_request_size): read values.")
     async with context.service.answers.hold(size):
         data = await context.service.owners.ask_owner(file.uri, ReadPiece(file, offset, size))
-        return web.Response(body=data.tobytes(), content_type=BINARY, headers={FILTER_MASK: str(mask)})
+        return web.Response(body=data.tobytes(), content_type=BINARY_TYPE, headers={FILTER_MASK: str(mask)})
 
 
 def _absent(dataset: Dataset, scaled: tuple[int, ...]) -> NotFound:

@@ -22,7 +22,7 @@ from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, 
 from hsparse.model.ids import chunk_name
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.chunk_table import ChunkTable, ReadTable
-from hsparse.sn.file_backed.elements import FileBackedElements, linked_file
+from hsparse.sn.file_backed.elements import FileBackedElements, backing_file
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import ChunkOrder, ChunkQuery, Json, Scaled, chunk_place
 from hsparse.wire.message import Record
@@ -71,7 +71,7 @@ class FileBackedChunkInfo:
         offset, size, mask = entries[0].tolist()
         if not size:
             return None
-        file = linked_file(self._dataset) if uris is None else BackingFile(uris[0])
+        file = backing_file(self._dataset) if uris is None else BackingFile(uris[0])
         return file, offset, size, mask
 
     async def _met(self, selection: Selection | None) -> NDArray[np.int64]:
@@ -84,7 +84,7 @@ class FileBackedChunkInfo:
         """Return those of the pieces that there are: coordinates, offset, size and mask, and files' keys."""
         entries, uris = await self._elements.places(coords)
         there = entries[:, SIZE] > 0
-        found = [linked_file(self._dataset).uri] * len(coords) if uris is None else uris
+        found = [backing_file(self._dataset).uri] * len(coords) if uris is None else uris
         known = {uri: file_key(uri, self._bucket) for uri in set(compress(found, there.tolist()))}
         return coords[there], entries[there], [known[uri] for uri in compress(found, there.tolist())]
 

@@ -143,7 +143,7 @@ class FileBackedElements:
     async def _locate(self, scaled: NDArray[np.int64]) -> tuple[Pieces, tuple[BackingFile, ...]]:
         """Return the pieces of the chunks at `scaled`, (k, rank), and the files they are in."""
         if self._layout["class"] == CONTIGUOUS_REF:
-            return self._slabs(scaled), (linked_file(self._dataset),)
+            return self._slabs(scaled), (backing_file(self._dataset),)
         factors = self._factors()
         if len(scaled) * prod(factors.tolist()) > MOST_PIECES:
             raise TooLarge(
@@ -160,7 +160,7 @@ class FileBackedElements:
         rows, entries = rows[keep], entries[keep]
         files: tuple[BackingFile, ...]
         if uris is None:
-            file, files = np.zeros(len(rows), np.uint32), (linked_file(self._dataset),)
+            file, files = np.zeros(len(rows), np.uint32), (backing_file(self._dataset),)
         else:
             file, files = await self._files(list(itertools.compress(uris, keep.tolist())))
         pieces = Pieces(
@@ -246,7 +246,7 @@ class FileBackedElements:
         return Grid(self._dataset.extent, self._piece)
 
 
-def linked_file(dataset: Dataset) -> BackingFile:
+def backing_file(dataset: Dataset) -> BackingFile:
     """Return the file a dataset is linked to, as it was when that was done, where that is known."""
     layout = file_backed_layout(dataset.record) or {}
     known = dataset.record.get("linkedFile") or {}

@@ -20,7 +20,7 @@ from hsparse.format.hdf5.plan.planned_chunks import LinkedPlaces, PlannedChunks
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.file_backed import CONTIGUOUS_REF, BackingFile, file_backed_layout
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.file_backed.elements import FileBackedElements, linked_file
+from hsparse.sn.file_backed.elements import FileBackedElements, backing_file
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.wire.file_backed_message import InspectFile, ReadPiece
@@ -67,7 +67,7 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
 
 async def _current(owners: Owners, dataset: Dataset) -> BackingFile:
     """Return the backing file as it is now; `Conflict` where it is not the one that was linked to."""
-    known = linked_file(dataset)
+    known = backing_file(dataset)
     try:
         found = await owners.ask_any(InspectFile(known.uri))
     except NotFound as error:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hsparse.clock import Clock
+from hsparse.concurrency.keyed_lock import KeyedLock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import Gone, Moved, NotFound
 from hsparse.format.hdf5.plan.domain_plan import DomainPlan, plan_domain
@@ -15,7 +16,6 @@ from hsparse.format.hdf5.plan.file_form import STOCK, FileForm
 from hsparse.format.hdf5.plan.matrix_bands import check_bands
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.domain_state import DomainState, read_domain_state
-from hsparse.sn.files.keyed_lock import KeyedLock
 from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.files.sized_chunks import SizedChunks
 from hsparse.sn.records.dataset import finish_trim

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from weakref import WeakSet
 
 from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.keyed_lock import KeyedLock
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.hdf5.plan.matrix_bands import (
     BandSorter,
@@ -25,7 +26,6 @@ from hsparse.format.hdf5.plan.matrix_bands import (
 )
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.chunk_reads import read_planned, row_batches
-from hsparse.sn.files.keyed_lock import KeyedLock
 
 MAX_CACHED = 64 * 1024 * 1024
 """Bytes of the bands that are cached for all files; a larger band is not cached."""

@@ -1,18 +1,22 @@
-"""Reading a request: query parameters, the body, and JSON in it as stock clients send it."""
+"""Reading a request: query parameters, the media types in its headers, the body, and JSON as stock clients send it."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 
+JSON_TYPE = "application/json"
+BINARY_TYPE = "application/octet-stream"
+ARROW_TYPE = "application/vnd.apache.arrow.stream"
 BODY_PATIENCE = 30.0
 BODY_RATE = 64 * 1024
 """After `BODY_PATIENCE` seconds a body must arrive at this many bytes a second: others wait for its memory."""
@@ -183,3 +187,16 @@ def text_list(body: dict[str, Any], key: str) -> list[str] | None:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise BadRequest(f"{key} must be a list of strings.")
     return value
+
+
+def named_types(request: web.Request, header: str) -> Iterator[str]:
+    """Yield the media types that a header names, in its order, without their parameters."""
+    for item in request.headers.get(header, "").lower().split(","):
+        yield item.partition(";")[0].strip()
+
+
+def accepts_binary(request: web.Request) -> bool:
+    """Say whether `Accept` names octet-stream before the other media types of values."""
+    known = (JSON_TYPE, BINARY_TYPE, ARROW_TYPE)
+    accepted = (name for name in named_types(request, hdrs.ACCEPT) if name in known)
+    return next(accepted, JSON_TYPE) == BINARY_TYPE

@@ -14,7 +14,7 @@ from hsparse.errors import ErrorKind, HsparseError, RateLimited
 from hsparse.sn.http.request import RequestReader
 from hsparse.wire.http import STATUS
 
-JSON_TYPE = "application/json; charset=utf-8"
+JSON_HEADER = "application/json; charset=utf-8"
 Href = dict[str, str]
 """A link of an answer: `rel` and `href`."""
 
@@ -22,12 +22,12 @@ Href = dict[str, str]
 def respond(value: Any, status: int = 200) -> web.Response:
     """Answer with JSON; numpy scalars and arrays are allowed in `value`."""
     body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
-    return web.Response(body=body, status=status, headers={"Content-Type": JSON_TYPE})
+    return web.Response(body=body, status=status, headers={"Content-Type": JSON_HEADER})
 
 
 def respond_floats(value: Any, status: int = 200) -> web.Response:
     """Answer with JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
-    return web.Response(body=encode_json(value), status=status, headers={"Content-Type": JSON_TYPE})
+    return web.Response(body=encode_json(value), status=status, headers={"Content-Type": JSON_HEADER})
 
 
 def respond_error(error: HsparseError, status: int | None = None) -> web.Response:
@@ -35,7 +35,7 @@ def respond_error(error: HsparseError, status: int | None = None) -> web.Respons
 
     `status` is the kind's if it is not given.
     """
-    headers = {"Content-Type": JSON_TYPE}
+    headers = {"Content-Type": JSON_HEADER}
     if error.kind in (ErrorKind.BUSY, ErrorKind.MOVED):
         headers["Retry-After"] = "1"
     if isinstance(error, RateLimited):

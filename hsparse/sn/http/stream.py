@@ -9,8 +9,8 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.sn.http.compression import coding_headers, compressed, streamed_coding
-from hsparse.sn.http.content_type import JSON
-from hsparse.sn.http.response import JSON_TYPE
+from hsparse.sn.http.request import JSON_TYPE
+from hsparse.sn.http.response import JSON_HEADER
 
 Piece = Any
 PART = 1 << 20
@@ -31,7 +31,7 @@ async def respond_stream(
     coding = streamed_coding(request, media)
     if coding is not None:
         pieces, length = compressed(pieces, coding), None
-    kind = JSON_TYPE if media == JSON else media
+    kind = JSON_HEADER if media == JSON_TYPE else media
     response = web.StreamResponse(headers={"Content-Type": kind, **coding_headers(request, media, coding)})
     response.content_length = length
     return await send_stream(request, response, pieces)

@@ -12,8 +12,8 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.sn.context import Context
-from hsparse.sn.http.content_type import JSON
-from hsparse.sn.http.response import JSON_TYPE, encode_json, encode_json_members
+from hsparse.sn.http.request import JSON_TYPE
+from hsparse.sn.http.response import JSON_HEADER, encode_json, encode_json_members
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.crawl import RecordSource
 from hsparse.wire.message import Record
@@ -24,7 +24,7 @@ ENCODED_AT_ONCE = 64
 
 
 async def respond_parts(
-    context: Context, parts: AsyncGenerator[bytes, None], media: str = JSON
+    context: Context, parts: AsyncGenerator[bytes, None], media: str = JSON_TYPE
 ) -> web.StreamResponse:
     """Answer with the text that `parts` make together; beyond `PIECE` bytes they are sent as they come."""
     async with context.service.answers.hold(4 * PIECE):
@@ -32,7 +32,7 @@ async def respond_parts(
         async with aclosing(pieces):
             first = await anext(pieces, b"")
             if len(first) < PIECE:
-                kind = JSON_TYPE if media == JSON else media
+                kind = JSON_HEADER if media == JSON_TYPE else media
                 return web.Response(body=first, headers={"Content-Type": kind})
             return await respond_stream(context.request, media, _continued(first, pieces))
 

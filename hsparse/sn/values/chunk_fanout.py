@@ -25,7 +25,7 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.chunk_table import ReadTable
 from hsparse.sn.file_backed.elements import FileBackedElements
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.own_elements import OwnElements, parts_of
+from hsparse.sn.values.element_source import ChunkObjectElements, parts_of
 from hsparse.wire.chunk_message import (
     NO_LIMIT,
     CountDefined,
@@ -73,7 +73,7 @@ class ChunkFanout:
     def __init__(self, owners: Owners, dataset: Dataset) -> None:
         self._owners = owners
         self._dataset = dataset
-        self._own = OwnElements(owners, dataset)
+        self._own = ChunkObjectElements(owners, dataset)
         self._source: ElementSource = self._own
         if is_file_backed(dataset.record):
             self._source = FileBackedElements(owners, dataset, table_reader(owners))

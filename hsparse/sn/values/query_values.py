@@ -25,7 +25,7 @@ from hsparse.sn.values.media.json import collected, limit_of, respond_values
 from hsparse.sn.values.media.medium import FoundRead
 from hsparse.sn.values.media.registry import answering
 
-PAGES_AT_ONCE = 4
+QUERY_PAGES = 4
 """A streamed answer has one page on its way and looks for the next, with the places of what it finds."""
 
 
@@ -36,7 +36,7 @@ async def answer_query(
     query = _query(context, dataset, text, limit)
     page_size = context.service.settings.page_size
     medium = answering(context.request, "answer_found")
-    nbytes = min(dataset.arrays.expected(selection.size), PAGES_AT_ONCE * page_size)
+    nbytes = min(dataset.arrays.expected(selection.size), QUERY_PAGES * page_size)
     async with context.service.answers.hold(nbytes), aclosing(query.find(selection, fields)) as found:
         response: web.StreamResponse = await medium(FoundRead(context, dataset, found, fields))
         return response

@@ -10,13 +10,13 @@ from aiohttp import ClientError, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from hsparse.sn.http import stream
-from hsparse.sn.http.content_type import BINARY
+from hsparse.sn.http.request import BINARY_TYPE
 from hsparse.sn.http.stream import respond_stream
 
 
 def serving(pieces: AsyncGenerator[bytes, None], length: int | None = None) -> TestClient:
     async def handle(request: web.Request) -> web.StreamResponse:
-        return await respond_stream(request, BINARY, pieces, length)
+        return await respond_stream(request, BINARY_TYPE, pieces, length)
 
     app = web.Application()
     app.router.add_get("/", handle)

@@ -18,8 +18,7 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import to_json
 from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.http.content_type import ARROW as ARROW_TYPE
-from hsparse.sn.http.content_type import JSON
+from hsparse.sn.http.request import ARROW_TYPE, JSON_TYPE
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead
@@ -76,7 +75,7 @@ def column(item: Any, values: list[Any]) -> VlenArray:
 
 def body(item: Any, points: list[tuple[int, ...]], values: list[Any], media: str) -> Any:
     """Return what is sent to write values at points."""
-    if media == JSON:
+    if media == JSON_TYPE:
         return {"points": points, "value": values}
     array, element, coords = column(item, values), parse_type(item).element, np.array(points, np.uint64)
     if media == BINARY:
@@ -86,7 +85,7 @@ def body(item: Any, points: list[tuple[int, ...]], values: list[Any], media: str
 
 
 async def put(client: RestClient, path: str, sent: Any, media: str, **query: Any) -> None:
-    headers = {} if media == JSON else {"Content-Type": media}
+    headers = {} if media == JSON_TYPE else {"Content-Type": media}
     more = {"sparse": 1} if media == BINARY else {}
     reply = await client("PUT", f"{path}/value", sent, headers=headers, **more, **query)
     assert reply.status == 200, reply.body
@@ -123,7 +122,7 @@ async def test_programs_of_writes_reads_and_erasures(client: RestClient, kind: s
     model: Model = {}
     extent = SHAPE
     for step in range(9):
-        media = (JSON, BINARY, ARROW_TYPE)[step % 3]
+        media = (JSON_TYPE, BINARY, ARROW_TYPE)[step % 3]
         points = [tuple(rng.integers(0, SHAPE).tolist()) for _ in range(120)]
         values = [a_value(kind, rng) for _ in points]
         drop = bool(step % 2)

@@ -14,7 +14,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.selections.encoded_selection import decode_selection
 from hsparse.format.selections.selection import Points
 from hsparse.format.structured.region import decode_region, encode_region
-from hsparse.sn.http.content_type import ARROW as ARROW_TYPE
+from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.values.media.arrow import ArrowWriter, read_arrow
 from hsparse.storage.memory import MemoryStore
 from hsparse.wire.record_message import Forget

@@ -24,7 +24,7 @@ from hsparse.model.element import Element
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, join
 from hsparse.sn.context import Context
-from hsparse.sn.http.content_type import ARROW as ARROW_TYPE
+from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.defined_read import DefinedRead
@@ -39,7 +39,7 @@ from hsparse.sn.values.media.arrow_columns import (
 )
 from hsparse.sn.values.media.arrow_reader import Column, read_batches
 from hsparse.sn.values.media.binary import refuse_fields
-from hsparse.sn.values.media.medium import PAGES_AT_ONCE, Append, Medium, ValueRead
+from hsparse.sn.values.media.medium import STREAM_PAGES, Append, Medium, ValueRead
 from hsparse.sn.values.request_selection import parse_append
 
 VALUE = "value"
@@ -207,7 +207,7 @@ def _column(columns: dict[str, Column], name: str) -> Column:
 async def answer_defined(read: ValueRead) -> web.StreamResponse:
     """Answer with the defined elements as a stream, not limited in size."""
     context, page_size = read.context, read.context.service.settings.page_size
-    async with context.service.answers.hold(PAGES_AT_ONCE * page_size):
+    async with context.service.answers.hold(STREAM_PAGES * page_size):
         return await respond_stream(context.request, ARROW_TYPE, _batches(read, page_size))
 
 

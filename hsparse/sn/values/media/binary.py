@@ -21,13 +21,13 @@ from hsparse.format.selections.selection import Selection
 from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
-from hsparse.sn.http.content_type import BINARY as BINARY_TYPE
+from hsparse.sn.http.request import BINARY_TYPE
 from hsparse.sn.http.stream import MAX_WHOLE_BODY, respond_stream
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.element_query import Rows
 from hsparse.sn.values.media.json import answer_found as answer_found_json
 from hsparse.sn.values.media.json import whole_defined
-from hsparse.sn.values.media.medium import PAGES_AT_ONCE, Append, FoundRead, Medium, ValueRead
+from hsparse.sn.values.media.medium import STREAM_PAGES, Append, FoundRead, Medium, ValueRead
 from hsparse.sn.values.request_selection import BodySelection, binary_points, parse_append, wanted_count
 
 # --- answers ----------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ async def answer_values(read: ValueRead) -> web.StreamResponse:
             if not isinstance(values, int):
                 return web.Response(body=arrays.to_bytes(values), content_type=BINARY_TYPE)
     length = count * arrays.guessed_size if arrays.is_exact else None
-    async with context.service.answers.hold(PAGES_AT_ONCE * page_size):
+    async with context.service.answers.hold(STREAM_PAGES * page_size):
         return await respond_stream(context.request, BINARY_TYPE, _pages(read, arrays, page_size), length)
 
 

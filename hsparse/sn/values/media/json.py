@@ -23,9 +23,7 @@ from hsparse.format.selections.selection_json import selection_json
 from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
-from hsparse.sn.http.content_type import ARROW as ARROW_TYPE
-from hsparse.sn.http.content_type import JSON as JSON_TYPE
-from hsparse.sn.http.request import MOST_JSON, read_json_object
+from hsparse.sn.http.request import ARROW_TYPE, JSON_TYPE, MOST_JSON, read_json_object
 from hsparse.sn.http.response import respond, respond_floats
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.defined_read import DefinedRead

@@ -16,7 +16,7 @@ from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.element_query import Rows
 
-PAGES_AT_ONCE = 2
+STREAM_PAGES = 2
 """A streamed answer has one page on its way and makes the next."""
 
 

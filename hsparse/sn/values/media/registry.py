@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
-from hsparse.sn.http.content_type import named_types
+from hsparse.sn.http.request import named_types
 from hsparse.sn.values.media.arrow import ARROW
 from hsparse.sn.values.media.binary import BINARY
 from hsparse.sn.values.media.json import JSON

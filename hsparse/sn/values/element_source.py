@@ -19,7 +19,7 @@ from hsparse.sn.records.dataset import Dataset, list_chunks
 from hsparse.wire.chunk_message import FindElements, ReadChunks, ReadDefined
 
 
-class OwnElements:
+class ChunkObjectElements:
     """`ElementSource` of one dataset."""
 
     def __init__(self, owners: Owners, dataset: Dataset) -> None:
