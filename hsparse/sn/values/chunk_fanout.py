@@ -1,4 +1,4 @@
-"""Chunk operations on a dataset: planned here, one message to each owner, results put into place.
+"""Operations on the chunks of a dataset: plan, send one message to each owner, put the results into place.
 
 Tests: tests/sn/values/test_chunk_fanout.py, tests/sn/values/test_values.py, tests/test_store_requests.py.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.chunk_table import ReadTable
 from hsparse.sn.file_backed.elements import FileBackedElements
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.element_source import ChunkObjectElements, parts_of
+from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource, chunk_selections
 from hsparse.wire.chunk_message import (
     NO_LIMIT,
     CountDefined,
@@ -35,46 +35,19 @@ from hsparse.wire.chunk_message import (
 )
 
 MANY_CHUNKS = 1024
-"""A selection that touches more is planned over the chunks that exist: one listing instead of misses."""
+"""A selection of more chunks is planned over those that exist: one listing costs less than many misses."""
 MOST_CHUNKS = 1 << 17
-"""The most chunks one write may meet: one value for all is a short body, and each chunk takes a message's part."""
-
-
-class ElementSource(Protocol):
-    """Where a dataset's elements are read: from chunk objects, or from files of the store."""
-
-    async def existing(self) -> NDArray[np.uint64]:
-        """Return the scaled coordinates of the chunks that hold anything, (k, rank) uint64."""
-        ...
-
-    async def read(
-        self, planned: Sequence[PlannedChunk], fields: tuple[str, ...], limit: int
-    ) -> list[Values | int | None]:
-        """Return the values of each planned chunk, see `ReadChunks`."""
-        ...
-
-    async def find(
-        self,
-        planned: Sequence[PlannedChunk],
-        query: str,
-        *,
-        limit: int,
-        in_order: bool,
-        fields: tuple[str, ...],
-        places_only: bool,
-    ) -> list[Found | None]:
-        """Return what a query finds in each planned chunk, see `FindElements`."""
-        ...
+"""The most chunks of one write: one value for all elements is a short body, but each chunk adds to the messages."""
 
 
 class ChunkFanout:
-    """The chunks of one dataset, wherever they are."""
+    """The chunks of one dataset: chunk objects or pieces of files."""
 
     def __init__(self, owners: Owners, dataset: Dataset) -> None:
-        self._owners = owners
+        self._objectsers = owners
         self._dataset = dataset
-        self._own = ChunkObjectElements(owners, dataset)
-        self._source: ElementSource = self._own
+        self._objects = ChunkObjectElements(owners, dataset)
+        self._source: ElementSource = self._objects
         if is_file_backed(dataset.record):
             self._source = FileBackedElements(owners, dataset, table_reader(owners))
         self._existing: NDArray[np.uint64] | None = None
@@ -82,23 +55,23 @@ class ChunkFanout:
     # --- plans --------------------------------------------------------------------------------------
 
     async def batches(self, selection: Selection) -> AsyncIterator[tuple[PlannedChunk, ...]]:
-        """Plan a read or an erasure, some chunks at a time: those that certainly do not exist are left out."""
+        """Plan a read or an erasure, some chunks at a time, without chunks that are known not to exist."""
         grid = self._dataset.grid
-        # With an initializer chunks that do not exist have values, which their owners make.
+        # With an initializer, owners generate the values of chunks that do not exist.
         if count_chunks(selection, grid) <= MANY_CHUNKS or self._dataset.spec.arange:
             yield plan(selection, grid)
             return
         existing = await self.existing()
         for first in range(0, len(existing), MANY_CHUNKS):
             yield plan(selection, grid, existing[first : first + MANY_CHUNKS])
-            await asyncio.sleep(0)  # other requests go on between
+            await asyncio.sleep(0)  # let other requests run
 
     async def planned(self, selection: Selection) -> list[PlannedChunk]:
-        """Plan a read whole."""
+        """Return all batches as one list."""
         return [chunk async for batch in self.batches(selection) for chunk in batch]
 
     async def existing(self) -> NDArray[np.uint64]:
-        """Return the scaled coordinates of the chunks that hold anything, (k, rank) uint64."""
+        """Return the scaled coordinates of the chunks that have elements, (k, rank) uint64."""
         if self._existing is None:
             self._existing = await self._source.existing()
         return self._existing
@@ -106,9 +79,9 @@ class ChunkFanout:
     # --- reading ------------------------------------------------------------------------------------
 
     async def read(self, selection: Selection, fields: Sequence[str] = ()) -> Any:
-        """Return the selected values, in the selection's shape; the fill value where there are none.
+        """Return the selected values, in the selection's shape; undefined elements have the fill value.
 
-        With `fields` the elements have those alone, packed, in that order.
+        With `fields` the elements have only those, packed, in that order.
         """
         found = await self.read_within(selection, fields, NO_LIMIT)
         assert not isinstance(found, int)
@@ -117,15 +90,16 @@ class ChunkFanout:
     async def read_within(
         self, selection: Selection, fields: Sequence[str] = (), limit: int = NO_LIMIT
     ) -> Values | int:
-        """Return the same or, where the values have more than `limit` bytes, how many elements to ask for at a time.
+        """Return the same or, if the values have more than `limit` bytes, how many elements to read at a time.
 
-        That is at most half of the selection's. Elements of a fixed size always come: their bytes are known before.
+        That number is at most half of the selection's. The limit is for variable-length elements only: the size of
+        others is known before.
         """
         arrays = self._dataset.arrays.of_fields(fields)
         limit = NO_LIMIT if arrays.is_exact else limit
         planned = await self.planned(selection)
         parts = await self._source.read(planned, tuple(fields), limit)
-        few = self._few(selection, planned, parts, limit, arrays.nbytes(arrays.fill))
+        few = self._elements_at_a_time(selection, planned, parts, limit, arrays.nbytes(arrays.fill))
         if few:
             return few
         work = arrays.work(selection.size) if len(planned) != 1 else 0
@@ -134,7 +108,7 @@ class ChunkFanout:
     async def pages(
         self, selection: Selection, fields: Sequence[str], limit: int
     ) -> AsyncGenerator[Values, None]:
-        """Yield the selected values in order, about `limit` bytes at a time; one larger element comes alone."""
+        """Yield the selected values in order, about `limit` bytes at a time; a larger element is yielded alone."""
         size = self._dataset.arrays.guessed_size
         for page in pages(selection, self._dataset.grid, max(1, limit // size)):
             async for piece in self._page(page, fields, limit):
@@ -149,7 +123,7 @@ class ChunkFanout:
             async for piece in self._page(part, fields, limit):
                 yield piece
 
-    def _few(
+    def _elements_at_a_time(
         self,
         selection: Selection,
         planned: Sequence[PlannedChunk],
@@ -157,7 +131,7 @@ class ChunkFanout:
         limit: int,
         fill: int,
     ) -> int:
-        """Return 0 when all is there and within `limit`, else how many elements to ask for at a time."""
+        """Return 0 if all parts are complete and within `limit`, else how many elements to read at a time."""
         if limit == NO_LIMIT:
             return 0
         nbytes = self._dataset.arrays.nbytes
@@ -179,7 +153,7 @@ class ChunkFanout:
         self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = NO_LIMIT
     ) -> list[DefinedElements | int | None]:
         """Return the defined elements of each planned chunk, see `ReadDefined`."""
-        return await self._own.read_defined(planned, places_only, limit)
+        return await self._objects.read_defined(planned, places_only, limit)
 
     async def count(self, selection: Selection) -> int:
         """Return how many of the selected elements are defined."""
@@ -187,8 +161,8 @@ class ChunkFanout:
         total = 0
         async for planned in self.batches(selection):
             total += sum(
-                await self._owners.gather(
-                    planned, self._own.key, lambda some: CountDefined(spec, parts_of(some))
+                await self._objectsers.gather(
+                    planned, self._objects.key, lambda some: CountDefined(spec, chunk_selections(some))
                 )
             )
         return total
@@ -213,19 +187,21 @@ class ChunkFanout:
     async def update(
         self, planned: Sequence[PlannedChunk], query: str, value: NDArray[Any], fields: Sequence[str]
     ) -> list[Found]:
-        """Change what a query finds in each planned chunk, see `UpdateElements`; durable when it returns."""
+        """Change what a query finds in each planned chunk, see `UpdateElements`; durable on return."""
         self._dataset.require_writable()
         spec, names = self._dataset.spec, tuple(fields)
-        return await self._owners.gather(
-            planned, self._own.key, lambda some: UpdateElements(spec, parts_of(some), query, value, names)
+        return await self._objectsers.gather(
+            planned,
+            self._objects.key,
+            lambda some: UpdateElements(spec, chunk_selections(some), query, value, names),
         )
 
     async def write(
         self, selection: Selection, values: Values, *, drop_fill: bool = False, fields: Sequence[str] = ()
     ) -> None:
-        """Write `values`, of the selection's shape or one element for all; durable when it returns.
+        """Write `values`, of the selection's shape or one element for all; durable on return.
 
-        With `fields` the values have those alone, packed, and the others stay.
+        With `fields` the values have only those, packed, and the other fields keep theirs.
         """
         self._dataset.require_writable()
         if selection.size > MOST_CHUNKS and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
@@ -238,36 +214,36 @@ class ChunkFanout:
                 node.send(
                     WriteChunks(
                         spec,
-                        tuple(self._write_part(planned[i]) for i in some),
+                        tuple(self._written_selection(planned[i]) for i in some),
                         tuple(parts[i] for i in some),
                         drop_fill,
                         tuple(fields),
                     )
                 )
-                for node, some in self._owners.split(planned, self._own.key)
+                for node, some in self._objectsers.split(planned, self._objects.key)
             ]
         )
 
     async def erase(self, selection: Selection) -> None:
-        """Make the selected elements undefined; durable when it returns."""
+        """Make the selected elements undefined; durable on return."""
         spec = self._dataset.spec
         async for planned in self.batches(selection):
             await gather_all(
                 [
-                    node.send(EraseChunks(spec, parts_of([planned[i] for i in some])))
-                    for node, some in self._owners.split(planned, self._own.key)
+                    node.send(EraseChunks(spec, chunk_selections([planned[i] for i in some])))
+                    for node, some in self._objectsers.split(planned, self._objects.key)
                 ]
             )
 
-    def _write_part(self, chunk: PlannedChunk) -> ChunkSelection:
-        """A part is full for the data node only when no element of the chunk lies outside the extent."""
+    def _written_selection(self, chunk: PlannedChunk) -> ChunkSelection:
+        """Return the chunk selection of a write: full only if the whole chunk is inside the extent."""
         stops = zip(chunk.scaled, self._dataset.spec.dims, self._dataset.extent, strict=True)
         inside = all((scaled + 1) * dim <= extent for scaled, dim, extent in stops)
         return ChunkSelection(chunk.scaled, chunk.selection, chunk.full and inside)
 
 
 def table_reader(owners: Owners) -> ReadTable:
-    """Return what reads a chunk table, which is a dataset like any other."""
+    """Return the function that reads a chunk table: a table is a dataset like any other."""
 
     async def read(table: Dataset, selection: Selection) -> Any:
         return await ChunkFanout(owners, table).read(selection)

@@ -1,4 +1,4 @@
-"""Reading places and values at once: the defined elements of a selection, piece by piece.
+"""Reading the defined elements of a selection, places and values together, piece by piece.
 
 Tests: tests/sn/values/test_sparse.py, tests/sn/values/test_defined_vlen_read.py.
 """
@@ -26,17 +26,17 @@ from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.chunk_message import NO_LIMIT
 
 Array = NDArray[Any]
-Piece: TypeAlias = tuple[list[Array], Values]
-"""Coordinates, one (n,) array a dimension, and values (n,)."""
-OFFSET_BYTES = 4
+DefinedPiece: TypeAlias = tuple[list[Array], Values]
+"""Coordinates, one (n,) array for each dimension, and values (n,)."""
+CHUNK_OFFSET_BYTES = 4
 MOST_PAGES = 16
-"""A run of chunks read together has at most so many pages of selected elements, however few are defined."""
+"""The most pages of selected elements in a run of chunks that is read together, however few are defined."""
 MOST_UNDEFINED = 1 << 20
-"""The same where answers are cut by bytes: no piece is larger than a page then."""
+"""The same if replies are limited in bytes: then no piece is larger than a page."""
 
 
 class DefinedRead:
-    """The defined elements of a selection: chunk after chunk, row-major inside each.
+    """Reads the defined elements of a selection, chunk after chunk, in row-major order inside each.
 
     With `places_only` the values are empty.
     """
@@ -50,14 +50,14 @@ class DefinedRead:
         self._page_size = page_size
         self._places_only = places_only
 
-    async def pieces(self, selection: Selection) -> AsyncIterator[Piece]:
-        """Yield the defined elements, about a page of bytes at a time; one larger element comes alone."""
+    async def pieces(self, selection: Selection) -> AsyncIterator[DefinedPiece]:
+        """Yield the defined elements, about a page of bytes at a time; a larger element is yielded alone."""
         async for planned in self._chunks.batches(selection):
             async for piece in self._pieces(planned):
                 yield piece
 
     async def whole(self, selection: Selection, limit: int) -> tuple[Points, Values] | None:
-        """Return all of it: points over the extent, and values; None where they have more than `limit` bytes."""
+        """Return all defined elements, points and values; None if they have more than `limit` bytes."""
         extent = self._dataset.extent
         places: list[Array] = [np.zeros((0, len(extent)), np.uint64)]
         values: list[Values] = []
@@ -72,15 +72,15 @@ class DefinedRead:
         return Points(extent, np.concatenate(places)), self._arrays.join(values)
 
     def bound(self, selection: Selection, limit: int) -> int:
-        """Return how many bytes `whole` most likely returns at most."""
+        """Return an estimate of the most bytes that `whole` returns."""
         places = 8 * len(self._dataset.extent) * selection.size
         values = 0 if self._places_only else self._arrays.expected(selection.size)
         return min(limit, places + values)
 
-    async def _pieces(self, planned: Sequence[PlannedChunk]) -> AsyncIterator[Piece]:
-        """Read run after run of chunks, each of about a page; ask again in pieces for what was too much."""
+    async def _pieces(self, planned: Sequence[PlannedChunk]) -> AsyncIterator[DefinedPiece]:
+        """Read runs of chunks, each of about a page; split a chunk whose reply would be too large."""
         cut = not self._arrays.is_exact and not self._places_only
-        page = max(1, self._page_size // (self._arrays.guessed_size + (0 if cut else OFFSET_BYTES)))
+        page = max(1, self._page_size // (self._arrays.guessed_size + (0 if cut else CHUNK_OFFSET_BYTES)))
         limit, most = (self._page_size, MOST_UNDEFINED) if cut else (NO_LIMIT, MOST_PAGES)
         room, first = page, 0
         while first < len(planned):
@@ -88,7 +88,7 @@ class DefinedRead:
             found = await self._chunks.read_defined(
                 planned[first:until], places_only=self._places_only, limit=limit
             )
-            # What comes behind a part that was too much would be out of order: it is asked for again.
+            # Chunks after one that was too large are read again, so that pieces stay in order.
             good = next((n for n, item in enumerate(found) if isinstance(item, int)), len(found))
             there = [
                 (chunk, item)
@@ -105,16 +105,16 @@ class DefinedRead:
                         yield piece
                     good = 1
             else:
-                # How many elements are defined is not known before; the run just read is the best guess.
+                # The number of defined elements is not known in advance; the last run is the best guess.
                 selected = sum(chunk.selection.size for chunk in planned[first:until])
                 guess = page * selected // max(1, sum(len(item.offsets) for _, item in there))
                 room = max(page, min(guess, room * 4, page * most))
             first += good
 
-    async def _split(self, chunk: PlannedChunk, nbytes: int) -> AsyncIterator[Piece]:
+    async def _split(self, chunk: PlannedChunk, nbytes: int) -> AsyncIterator[DefinedPiece]:
         """Yield the elements of a chunk that has `nbytes` of them, more than a page."""
         dims = self._dataset.spec.dims
-        # Once each and in order: what a list names twice must not come twice, in two pages.
+        # Ascending, because an element that a list names twice must not be in two pages.
         selection = chunk.selection if isinstance(chunk.selection, Boxes) else ascending(chunk.selection)
         size = selection.size
         few = max(1, min(size // 2, size * self._page_size * 3 // (4 * max(1, nbytes))))
@@ -122,15 +122,15 @@ class DefinedRead:
             async for piece in self._pieces([replace(chunk, selection=part)]):
                 yield piece
 
-    def _piece(self, there: Sequence[tuple[PlannedChunk, DefinedElements]]) -> Piece:
-        """Put chunk offsets into the dataset's coordinates."""
+    def _piece(self, there: Sequence[tuple[PlannedChunk, DefinedElements]]) -> DefinedPiece:
+        """Return chunk offsets as coordinates of the dataset, with the values."""
         places = coordinates(self._dataset, [(chunk, item.offsets) for chunk, item in there])
         parts = [] if self._places_only else [item.values for _, item in there]
         return places, self._arrays.join(parts)
 
 
 def coordinates(dataset: Dataset, there: Sequence[tuple[PlannedChunk, NDArray[np.uint32]]]) -> list[Array]:
-    """Return the dataset's coordinates of chunk offsets, one (n,) array a dimension."""
+    """Return the dataset's coordinates of chunk offsets, one (n,) array for each dimension."""
     extent, dims = dataset.extent, dataset.spec.dims
     total = sum(len(offsets) for _, offsets in there)
     places: list[Array] = [np.empty(total, np.uint32 if n <= 2**32 else np.uint64) for n in extent]
@@ -138,7 +138,7 @@ def coordinates(dataset: Dataset, there: Sequence[tuple[PlannedChunk, NDArray[np
     for chunk, offsets in there:
         until = at + len(offsets)
         for dim, column in enumerate(columns(offsets, dims)):
-            # In the coordinates' own type: a chunk's offsets have 32 bits, and beyond 2^32 they would wrap.
+            # In the coordinates' type: chunk offsets have 32 bits and would wrap beyond 2^32.
             origin = places[dim].dtype.type(chunk.scaled[dim] * dims[dim])
             np.add(column, origin, out=places[dim][at:until], casting="unsafe")
         at = until
@@ -151,7 +151,7 @@ def coords_of(places: list[Array]) -> NDArray[np.uint64]:
 
 
 def run_of(planned: Sequence[PlannedChunk], first: int, room: int) -> int:
-    """Return the end of the run of chunks from `first` that select at most `room` elements, one chunk at least."""
+    """Return the end of the run of chunks from `first` with at most `room` selected elements, at least one chunk."""
     total = planned[first].selection.size
     until = first + 1
     while until < len(planned) and (total := total + planned[until].selection.size) <= room:

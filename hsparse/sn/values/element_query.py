@@ -1,9 +1,9 @@
-"""Queries over a dataset's elements: page by page, answered in row-major order.
+"""Queries over the elements of a dataset, page by page, in row-major order.
+
+Data nodes send only the elements that they find. The fill value is a value like any other: a query that it does not
+fit skips the chunks that were never written.
 
 Tests: tests/sn/values/test_element_query.py, tests/sn/values/test_vlen_query.py.
-
-Only what is found travels. The fill value counts as a value like any other; where it does not answer the
-query, chunks that were never written are not looked at.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from hsparse.format.selections.selection import Orthogonal, Points, Selection, a
 from hsparse.model.vlen_array import VlenArray, take
 from hsparse.model.vlen_fields import VlenFields
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.stored_chunks import Scaled
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MOST_CHUNKS, ChunkFanout
 
-Scaled: TypeAlias = tuple[int, ...]
 Rows: TypeAlias = tuple[NDArray[np.uint64], Any]
 """Row-major offsets in the extent, (n,), and elements, (n,)."""
 
-OFFSET_BYTES = 8
-INLINE = 1 << 16
-"""Up to so many elements are put in order at once, more in a thread."""
+PLACE_BYTES = 8
+INLINE_ROWS = 1 << 16
+"""Up to this many elements are sorted on the event loop, more in a thread."""
 
 
 class DatasetQuery(Protocol):
@@ -47,16 +47,16 @@ class DatasetQuery(Protocol):
     def find(
         self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
     ) -> AsyncGenerator[Rows, None]:
-        """Yield what is found, page by page and in row-major order, with these fields; at most `limit`."""
+        """Yield what is found, page by page in row-major order, with these fields; at most `limit` elements."""
         ...
 
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
-        """Set these fields of what is found to those of `value`, one element; return what was changed."""
+        """Set these fields of what is found to those of the element `value`; return the changed elements."""
         ...
 
 
-class ElementQuery:
-    """`DatasetQuery` of elements of a fixed size: their owners find them."""
+class FixedQuery:
+    """`DatasetQuery` over fixed-size elements: their owners evaluate the query."""
 
     def __init__(
         self, dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
@@ -65,19 +65,19 @@ class ElementQuery:
         self._dataset = dataset
         self._chunks = chunks
         self._query = bind_query(text, dataset.dtype)
-        # With an initializer chunks that are not there have values, which their owners make.
-        self._takes_fill = bool(dataset.spec.arange) or self._query.takes(dataset.fill)
+        # With an initializer, owners generate the values of chunks that do not exist.
+        self._fits_fill = bool(dataset.spec.arange) or self._query.takes(dataset.fill)
         self._limit = limit
-        self._room = max(1, page_size // (dataset.dtype.itemsize + OFFSET_BYTES))
+        self._room = max(1, page_size // (dataset.dtype.itemsize + PLACE_BYTES))
 
     async def find(
         self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
     ) -> AsyncGenerator[Rows, None]:
-        """Yield what is found, page by page and in row-major order, with these fields; at most `limit`."""
+        """Yield what is found, page by page in row-major order, with these fields; at most `limit` elements."""
         left = self._limit
         stored = await self._stored(selection)
-        async for shares in self._pages(selection):
-            offsets, rows = await self._find(shares, stored, left, fields, places_only)
+        async for planned in self._pages(selection):
+            offsets, rows = await self._find(planned, stored, left, fields, places_only)
             if self._limit:
                 offsets, rows = offsets[:left], rows[:left]
                 left -= len(offsets)
@@ -88,79 +88,79 @@ class ElementQuery:
 
     async def _find(
         self,
-        shares: Sequence[PlannedChunk],
+        planned: Sequence[PlannedChunk],
         stored: set[Scaled] | None,
         limit: int,
         fields: Sequence[str],
         places_only: bool,
     ) -> Rows:
-        """Return what is found in some shares, in row-major order."""
-        asked = [share for share in shares if stored is None or share.scaled in stored]
+        """Return what is found in planned chunks, in row-major order."""
+        asked = [chunk for chunk in planned if stored is None or chunk.scaled in stored]
         in_order = len(asked) < 2 or len(self._dataset.extent) == 1
         replies = await self._chunks.find(
             asked, self._query.text, limit=limit, in_order=in_order, fields=fields, places_only=places_only
         )
-        found: dict[Scaled, Found | None] = dict(zip((share.scaled for share in asked), replies, strict=True))
-        pieces = [self._piece(share, found.get(share.scaled), limit, fields) for share in shares]
+        found: dict[Scaled, Found | None] = dict(zip((chunk.scaled for chunk in asked), replies, strict=True))
+        pieces = [self._rows(chunk, found.get(chunk.scaled), limit, fields) for chunk in planned]
         if places_only:
             pieces = [(offsets, rows[:0]) for offsets, rows in pieces]
         return await self._ordered(pieces, packed_type(self._dataset.dtype, fields))
 
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
-        """Set these fields of what is found to those of `value`, one element; return what was changed."""
-        if self._takes_fill and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
+        """Set these fields of what is found to those of the element `value`; return the changed elements."""
+        if self._fits_fill and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
             raise TooLarge(f"The query meets more than {MOST_CHUNKS} chunks; select less at a time.")
         changed = []
-        async for shares in self._pages(selection):
-            found = await self._chunks.update(shares, self._query.text, value, fields)
-            pieces = [self._piece(share, item, 0, ()) for share, item in zip(shares, found, strict=True)]
+        async for planned in self._pages(selection):
+            found = await self._chunks.update(planned, self._query.text, value, fields)
+            pieces = [self._rows(chunk, item, 0, ()) for chunk, item in zip(planned, found, strict=True)]
             changed.append(await self._ordered(pieces, self._dataset.dtype))
-        return joined(changed, self._dataset.dtype)
+        return join_rows(changed, self._dataset.dtype)
 
     async def _stored(self, selection: Selection) -> set[Scaled] | None:
-        """Return which chunks are stored, where a selection of many may meet as many that are not."""
+        """Return which chunks are stored, None if it is cheaper to ask for each; see `MANY_CHUNKS`."""
         few = count_chunks(selection, self._dataset.grid) <= MANY_CHUNKS
-        if not self._takes_fill or few or self._dataset.spec.arange:
+        if not self._fits_fill or few or self._dataset.spec.arange:
             return None
         return set(map(tuple, (await self._chunks.existing()).tolist()))
 
     async def _pages(self, selection: Selection) -> AsyncIterator[tuple[PlannedChunk, ...]]:
-        """Yield the shares of one piece of the selection after the other, in row-major order of the pieces."""
+        """Yield the planned chunks of one page of the selection after the other, in row-major order of pages."""
         assert isinstance(selection, Orthogonal | Points)
         selection, grid = ascending(selection), self._dataset.grid
-        if self._takes_fill or count_chunks(selection, grid) <= MANY_CHUNKS:
+        if self._fits_fill or count_chunks(selection, grid) <= MANY_CHUNKS:
             for page in _small_pages(selection, grid, self._room):
                 yield plan(page, grid)
-                await asyncio.sleep(0)  # others have their turn between
+                await asyncio.sleep(0)  # let other requests run
             return
-        for part, some in bands(selection, await self._chunks.existing(), grid, self._room):
-            shares = plan(part, grid, some)
-            if shares:
-                yield shares
+        for part, some in row_bands(selection, await self._chunks.existing(), grid, self._room):
+            planned = plan(part, grid, some)
+            if planned:
+                yield planned
             await asyncio.sleep(0)
 
-    def _piece(self, share: PlannedChunk, found: Found | None, limit: int, fields: Sequence[str]) -> Rows:
-        """Return what was found in a share; of a chunk that is not there all is fill value, and answers or not."""
+    def _rows(self, chunk: PlannedChunk, found: Found | None, limit: int, fields: Sequence[str]) -> Rows:
+        """Return what was found in a chunk; in one that does not exist, all elements have the fill value."""
         if found is not None:
             positions, rows = found.positions, found.values
         else:
-            size = share.selection.size * self._takes_fill
+            size = chunk.selection.size * self._fits_fill
             positions = np.arange(min(size, limit) if limit else size, dtype=np.uint32)
             rows = pick_fields(np.broadcast_to(self._dataset.fill, positions.shape), fields)
-        coords = coords_at(share.selection, positions)
-        coords += np.array(self._dataset.grid.origin(share.scaled), np.uint64)
+        coords = coords_at(chunk.selection, positions)
+        coords += np.array(self._dataset.grid.origin(chunk.scaled), np.uint64)
         return ravel(coords, self._dataset.extent), rows
 
     async def _ordered(self, pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:
-        if sum(len(offsets) for offsets, _ in pieces) <= INLINE:
+        if sum(len(offsets) for offsets, _ in pieces) <= INLINE_ROWS:
             return _sorted(pieces, dtype)
         return await asyncio.to_thread(_sorted, pieces, dtype)
 
 
 class VlenQuery:
-    """`DatasetQuery` of compounds with parts of variable length: on their fields of fixed size.
+    """`DatasetQuery` over compounds with variable-length members, by their fixed-size fields.
 
-    The elements are read and looked at here: their owners tell how many bytes they are, not what they hold.
+    The elements are read and the query is evaluated here.
     """
 
     def __init__(
@@ -170,8 +170,8 @@ class VlenQuery:
         self._dataset = dataset
         self._chunks = chunks
         self._query: Query = bind_query(text, dataset.dtype)
-        self._looked_at = VlenFields.named(dataset.spec.datatype.element, sorted(queried(text)))
-        self._takes_fill = bool(self._mask(dataset.fill.reshape((1,)))[0])
+        self._queried_fields = VlenFields.named(dataset.spec.datatype.element, sorted(queried(text)))
+        self._fits_fill = bool(self._mask(dataset.fill.reshape((1,)))[0])
         self._page_size = page_size
         self._limit = limit
 
@@ -199,15 +199,15 @@ class VlenQuery:
                     first += piece.size
 
     def _mask(self, array: VlenArray) -> NDArray[np.bool_]:
-        return self._query.mask(self._looked_at.columns(array))
+        return self._query.mask(self._queried_fields.columns(array))
 
     async def _parts(self, selection: Orthogonal | Points) -> AsyncIterator[Selection]:
-        """Yield the selection or, of many chunks, what lies in rows of chunks that are stored."""
+        """Yield the selection or, if it has many chunks, its parts in rows of stored chunks."""
         grid = self._dataset.grid
-        if self._takes_fill or count_chunks(selection, grid) <= MANY_CHUNKS:
+        if self._fits_fill or count_chunks(selection, grid) <= MANY_CHUNKS:
             yield selection
             return
-        for part, _ in bands(selection, await self._chunks.existing(), grid, prod(grid.chunk)):
+        for part, _ in row_bands(selection, await self._chunks.existing(), grid, prod(grid.chunk)):
             yield part
 
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
@@ -215,30 +215,30 @@ class VlenQuery:
 
 
 def unchangeable(dataset: Dataset) -> BadRequest:
-    """Return the error for a change by a query where elements have no fixed size."""
+    """Return the error for a change by a query of variable-length elements."""
     return BadRequest(
         f"Elements of {dataset.id} have no fixed size, so that no query changes them: read which they are "
         "(POST or GET with the query), and write those."
     )
 
 
-def query_of(
+def dataset_query(
     dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
 ) -> DatasetQuery:
-    """Return a query over one dataset's elements; `limit` 0 is none. `BadRequest` when it does not fit them."""
-    query = ElementQuery if dataset.arrays.is_exact else VlenQuery
+    """Return a query over the elements of a dataset; a `limit` of 0 is none. `BadRequest` if it does not fit them."""
+    query = FixedQuery if dataset.arrays.is_exact else VlenQuery
     return query(dataset, chunks, text, page_size, limit)
 
 
 def check_queryable(dataset: Dataset) -> None:
-    """Raise `BadRequest` for a dataset whose elements no query can number."""
+    """Raise `BadRequest` for a dataset that is scalar or has too many elements to number."""
     if not dataset.extent:
         raise BadRequest(f"{dataset.id} is scalar: it has one element, and no query.")
     check_countable(dataset.extent)
 
 
-def joined(pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:
-    """Return what was found as one; `dtype` is the elements' type, whatever they travelled as."""
+def join_rows(pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:
+    """Concatenate what was found; `dtype` is the type of the elements in the dataset."""
     offsets = np.concatenate([piece[0] for piece in pieces] or [np.zeros(0, np.uint64)])
     rows = np.empty(sum(len(piece[1]) for piece in pieces), dtype)
     first = 0
@@ -249,15 +249,15 @@ def joined(pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:
 
 
 def _sorted(pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:
-    offsets, rows = joined(pieces, dtype)
+    offsets, rows = join_rows(pieces, dtype)
     if (offsets[1:] > offsets[:-1]).all():
         return offsets, rows
-    order = np.argsort(offsets, kind="stable")  # merges the runs of the pieces
+    order = np.argsort(offsets, kind="stable")  # merges ordered runs
     return offsets[order], rows[order] if len(rows) else rows
 
 
 def _small_pages(selection: Selection, grid: Grid, room: int) -> Iterator[Selection]:
-    """Yield pages that have room, and do not meet too many chunks either."""
+    """Yield pages of at most `room` elements in at most `MANY_CHUNKS` chunks."""
     for page in pages(selection, grid, room):
         if count_chunks(page, grid) <= MANY_CHUNKS:
             yield page
@@ -265,13 +265,13 @@ def _small_pages(selection: Selection, grid: Grid, room: int) -> Iterator[Select
             yield from _small_pages(page, grid, page.size // 2)
 
 
-def bands(
+def row_bands(
     selection: Orthogonal | Points, existing: NDArray[np.uint64], grid: Grid, room: int
 ) -> Iterator[tuple[Selection, NDArray[np.uint64]]]:
-    """Yield pieces of the selection with the stored chunks they meet.
+    """Yield pieces of the selection, each with the stored chunks it overlaps.
 
-    A piece is a range of whole rows of chunks with at most `room` elements in the stored ones or, where a
-    single row has more, a page of it.
+    A piece is a range of whole rows of chunks with at most `room` elements in the stored ones or, if a single row
+    has more, a page of it.
     """
     rows, counts = np.unique(existing[:, 0], return_counts=True)
     order = np.argsort(existing[:, 0], kind="stable")

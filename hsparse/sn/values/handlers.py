@@ -1,13 +1,9 @@
-"""Handlers of `/datasets/{id}/value`, `/defined` and `/erase`: values read, written and erased.
+"""Handlers that read, write and erase values: `/datasets/{id}/value`, `/defined` and `/erase`.
 
 Tests: tests/sn/values/test_values.py, tests/sn/values/test_sparse.py, tests/sn/values/test_query_values.py.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import web
 
@@ -23,75 +19,42 @@ from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json, read_json_object
 from hsparse.sn.http.response import respond
 from hsparse.sn.records.dataset import Dataset, until_current
-from hsparse.sn.values.append import appended, grow, still_there
+from hsparse.sn.values.append import with_current_record
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead
-from hsparse.sn.values.media.json import JSON, parse_points
-from hsparse.sn.values.media.medium import ValueRead
-from hsparse.sn.values.media.registry import answering, sent
+from hsparse.sn.values.media.json import JSON
+from hsparse.sn.values.media.medium import ValueRead, WriteBody
+from hsparse.sn.values.media.registry import accepted_medium, body_medium
 from hsparse.sn.values.query_values import answer_query, change_by_query
-from hsparse.sn.values.request_selection import points_selection, select_selection
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
-    """What a request reads: `choose` gives the selection in an extent; `query` is None without one."""
-
-    choose: Callable[[tuple[int, ...]], Selection]
-    fields: str | None
-    query: str | None
-    limit: int
+from hsparse.sn.values.request_selection import ReadRequest, Resolve, points_selection, select_selection
 
 
 async def get_value(context: Context) -> web.StreamResponse:
-    """`GET /datasets/{id}/value`: values by `select` and `query`; with `sparse=1` the defined ones."""
+    """`GET /datasets/{id}/value`: read values by `select` and `query`; with `sparse=1` the defined ones."""
     select = context.arg("select")
-    return await _read(context, _request(context, {}, lambda extent: parse_select(select, extent)))
+    return await _read(context, ReadRequest.of(context, {}, lambda extent: parse_select(select, extent)))
 
 
 async def post_value(context: Context) -> web.StreamResponse:
-    """`POST /datasets/{id}/value`: values by points, or by a selection too long for a URL."""
-    read_points = sent(context.request).read_points
-    if read_points is not None:
-        return await _read(context, _request(context, {}, await read_points(context)))
-    body = await read_json_object(context)
-    return await _read(context, _request(context, body, parse_points(body)))
-
-
-def _request(
-    context: Context, body: dict[str, Any], choose: Callable[[tuple[int, ...]], Selection]
-) -> ReadRequest:
-    """Return what is read, by the keys of a body and else by parameters."""
-    fields, query = (body.get(key, context.arg(key)) for key in ("fields", "query"))
-    limit = body.get("Limit", context.number("Limit")) or 0
-    for name, value in (("fields", fields), ("query", query)):
-        if not (value is None or isinstance(value, str)):
-            raise BadRequest(f"{name} must be a string.")
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-        raise BadRequest("Limit must be a non-negative integer.")
-    if query and context.flag("sparse"):
-        raise BadRequest("A query finds elements by their values; leave out sparse.")
-    return ReadRequest(choose, fields, query or None, limit)
+    """`POST /datasets/{id}/value`: read values by points, or by a selection too long for a URL."""
+    return await _read(context, await body_medium(context.request).read_request(context))
 
 
 async def _read(context: Context, request: ReadRequest) -> web.StreamResponse:
-    """Answer with what is selected in the dataset's extent, whichever that is by then."""
+    """Answer with the values that are selected in the dataset's current extent."""
+    medium = accepted_medium(context.request)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        selection = request.choose(dataset.extent)
+        selection = request.resolve(dataset.extent)
         fields = parse_fields(request.fields, dataset.dtype)
-        wanted = ValueRead(context, dataset, selection, fields)
-        answer: web.StreamResponse
         if context.flag("sparse"):
             if fields:
                 raise BadRequest("Sparse values are whole elements; leave out fields.")
             dataset.require_sparse()
-            answer = await answering(context.request, "answer_defined")(wanted)
-        elif request.query is not None:
-            answer = await answer_query(context, dataset, selection, request.query, request.limit, fields)
-        else:
-            answer = await answering(context.request, "answer_values")(wanted)
-        return answer
+            return await medium.answer_defined(ValueRead(context, dataset, selection))
+        if request.query is not None:
+            return await answer_query(context, dataset, selection, request.query, request.limit, fields)
+        return await medium.answer_values(ValueRead(context, dataset, selection, fields))
 
     return await until_current(context, read)
 
@@ -101,40 +64,48 @@ async def put_value(context: Context) -> web.StreamResponse:
     if context.arg("query"):
         return await _put_by_query(context)
     drop_fill = context.flag("drop_fill")
-    body = await sent(context.request).read_body(context)
-    grown: Dataset | None = None
-
-    async def write(dataset: Dataset) -> None:
-        nonlocal grown
-        if drop_fill or body.sparse or context.flag("sparse"):
-            dataset.require_sparse()
-        if body.append is not None and grown is None:
-            expected = appended(dataset, body.append.count, body.append.dim)
-            checked = await resolve(expected)
-            grown = await grow(context, dataset, body.append.count, body.append.dim)
-            if grown.extent == expected.extent:
-                await write_into(grown, *checked)
-                return
-        target = dataset if grown is None else still_there(grown, dataset)
-        await write_into(target, *await resolve(target))
-
-    async def resolve(target: Dataset) -> tuple[Selection, Values]:
-        # Of variable length every element's end is to be found.
-        return await offload(target.arrays.work(body.work()), body.resolve, target)
-
-    async def write_into(target: Dataset, selection: Selection, values: Values) -> None:
-        fields = parse_fields(body.fields, target.dtype)
-        if fields and drop_fill:
-            raise BadRequest("drop_fill is about whole elements; leave out fields.")
-        chunks = ChunkFanout(context.service.owners, target)
-        await chunks.write(selection, values, drop_fill=drop_fill, fields=fields)
-
-    await until_current(context, write)
+    body = await body_medium(context.request).read_body(context)
+    await until_current(context, ValueWrite(context, body, drop_fill).apply)
     return respond({})
 
 
+class ValueWrite:
+    """One write of values. `apply` may be called again after a change of extent; the dataset grows once."""
+
+    def __init__(self, context: Context, body: WriteBody, drop_fill: bool) -> None:
+        self._context = context
+        self._body = body
+        self._drop_fill = drop_fill
+        self._grown: Dataset | None = None
+
+    async def apply(self, dataset: Dataset) -> None:
+        """Write to the dataset; `Moved` if its extent was shrunk meanwhile."""
+        body, context = self._body, self._context
+        if self._drop_fill or body.sparse or context.flag("sparse"):
+            dataset.require_sparse()
+        if body.append is not None and self._grown is None:
+            preview = body.append.preview(dataset)
+            resolved = await self._resolve(preview)
+            self._grown = await body.append.grow(context, dataset)
+            if self._grown.extent == preview.extent:
+                await self._write(self._grown, *resolved)
+                return
+        target = dataset if self._grown is None else with_current_record(self._grown, dataset)
+        await self._write(target, *await self._resolve(target))
+
+    async def _resolve(self, target: Dataset) -> tuple[Selection, Values]:
+        return await offload(target.arrays.work(self._body.work()), self._body.resolve, target)
+
+    async def _write(self, target: Dataset, selection: Selection, values: Values) -> None:
+        fields = parse_fields(self._body.fields, target.dtype)
+        if fields and self._drop_fill:
+            raise BadRequest("drop_fill is about whole elements; leave out fields.")
+        chunks = ChunkFanout(self._context.service.owners, target)
+        await chunks.write(selection, values, drop_fill=self._drop_fill, fields=fields)
+
+
 async def _put_by_query(context: Context) -> web.StreamResponse:
-    if sent(context.request) is not JSON:
+    if body_medium(context.request) is not JSON:
         raise BadRequest("A change by a query has a JSON body: the fields with their new values.")
     if any(context.arg(name) for name in ("append", "fields", "drop_fill", "sparse", "element_count")):
         raise BadRequest("A change by a query has at most select and Limit beside it.")
@@ -153,7 +124,7 @@ async def _put_by_query(context: Context) -> web.StreamResponse:
 async def get_defined(context: Context) -> web.StreamResponse:
     """`GET /datasets/{id}/defined`: which of the selected elements are defined, or how many.
 
-    Of a dense dataset all are, as H5Dget_defined has it.
+    In a dense dataset all elements are, as for H5Dget_defined.
     """
 
     async def read(dataset: Dataset) -> web.StreamResponse:
@@ -162,11 +133,11 @@ async def get_defined(context: Context) -> web.StreamResponse:
         if context.flag("count_only"):
             chunks = ChunkFanout(context.service.owners, dataset)
             return respond({"count": await chunks.count(selection) if sparse else selection.size})
-        found = await _defined_places(context, dataset, selection) if sparse else selection
-        if not sparse:
+        if sparse:
+            selection = await _defined_places(context, dataset, selection)
+        else:
             _check_listable(context, dataset, selection)
-        answer: web.StreamResponse = answering(context.request, "answer_places")(context, found)
-        return answer
+        return accepted_medium(context.request).answer_places(context, selection)
 
     return await until_current(context, read)
 
@@ -186,7 +157,7 @@ async def _defined_places(context: Context, dataset: Dataset, selection: Selecti
 
 
 def _check_listable(context: Context, dataset: Dataset, selection: Selection) -> None:
-    """Raise `TooLarge` for a selection that an answer can only tell by listing its many elements."""
+    """Raise `TooLarge` for a selection that an answer would list point by point, if the points are too many."""
     limit = context.service.settings.max_request_size
     if not _is_regular(selection) and selection.size * 8 * len(dataset.extent) > limit:
         raise TooLarge(
@@ -196,7 +167,7 @@ def _check_listable(context: Context, dataset: Dataset, selection: Selection) ->
 
 
 def _is_regular(selection: Selection) -> bool:
-    """Whether an answer tells the selection without listing its elements."""
+    """Say whether an answer describes the selection without listing its points."""
     return isinstance(selection, Orthogonal) and all(as_span(axis) is not None for axis in selection.axes)
 
 
@@ -208,25 +179,25 @@ async def delete_value(context: Context) -> web.StreamResponse:
 
 
 async def post_erase(context: Context) -> web.StreamResponse:
-    """`POST /datasets/{id}/erase`: the same, by points, a select string or an HDF5/JSON selection."""
+    """`POST /datasets/{id}/erase`: the same by points, a select string or an HDF5/JSON selection."""
     body = await read_json_object(context)
     if len(body) != 1 or not set(body) <= {"points", "select", "selection"}:
         raise BadRequest("The body must have one of points, select and selection.")
 
-    def choose(extent: tuple[int, ...]) -> Selection:
+    def resolve(extent: tuple[int, ...]) -> Selection:
         if "points" in body:
             return points_selection(body["points"], extent)
         if "select" in body:
             return select_selection(body["select"], extent)
         return parse_selection_json(body["selection"], extent)
 
-    return await _erase(context, choose)
+    return await _erase(context, resolve)
 
 
-async def _erase(context: Context, choose: Callable[[tuple[int, ...]], Selection]) -> web.StreamResponse:
+async def _erase(context: Context, resolve: Resolve) -> web.StreamResponse:
     async def erase(dataset: Dataset) -> None:
         dataset.require_sparse()
-        await ChunkFanout(context.service.owners, dataset).erase(choose(dataset.extent))
+        await ChunkFanout(context.service.owners, dataset).erase(resolve(dataset.extent))
 
     await until_current(context, erase)
     return respond({})

@@ -1,4 +1,4 @@
-"""Values by a query: reading the elements that answer it, and changing them."""
+"""Reading and changing the elements that a query finds."""
 
 from __future__ import annotations
 
@@ -20,34 +20,33 @@ from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.element_query import DatasetQuery, query_of, unchangeable
-from hsparse.sn.values.media.json import collected, limit_of, respond_values
+from hsparse.sn.values.element_query import DatasetQuery, dataset_query, unchangeable
+from hsparse.sn.values.media.json import collect_found, json_limit, respond_values
 from hsparse.sn.values.media.medium import FoundRead
-from hsparse.sn.values.media.registry import answering
+from hsparse.sn.values.media.registry import accepted_medium
 
 QUERY_PAGES = 4
-"""A streamed answer has one page on its way and looks for the next, with the places of what it finds."""
+"""Pages in memory of a streamed answer: one is sent while the next is found, each of values and places."""
 
 
 async def answer_query(
     context: Context, dataset: Dataset, selection: Selection, text: str, limit: int, fields: tuple[str, ...]
 ) -> web.StreamResponse:
-    """Answer with the selected elements that answer a query, in row-major order of the dataset."""
+    """Answer with the selected elements that a query finds, in row-major order of the dataset."""
     query = _query(context, dataset, text, limit)
     page_size = context.service.settings.page_size
-    medium = answering(context.request, "answer_found")
+    medium = accepted_medium(context.request)
     nbytes = min(dataset.arrays.expected(selection.size), QUERY_PAGES * page_size)
     async with context.service.answers.hold(nbytes), aclosing(query.find(selection, fields)) as found:
-        response: web.StreamResponse = await medium(FoundRead(context, dataset, found, fields))
-        return response
+        return await medium.answer_found(FoundRead(context, dataset, found, fields))
 
 
 async def change_by_query(
     context: Context, dataset: Dataset, selection: Selection, body: Any
 ) -> web.Response:
-    """Set what a body names in the selected elements that answer a query; answer which they were.
+    """Set the fields that a body names in the selected elements that a query finds; answer with these elements.
 
-    `indices` has their coordinates, `value` the elements as they are now, each behind its index.
+    `indices` has their coordinates, `value` the changed elements, each preceded by its index.
     """
     if not dataset.arrays.is_exact:
         raise unchangeable(dataset)
@@ -56,22 +55,22 @@ async def change_by_query(
     query = _query(context, dataset, text, limit)
     each = dataset.dtype.itemsize + 16 * len(dataset.extent)
     nbytes = selection.size * each
-    async with context.service.answers.hold(min(nbytes, limit_of(context))):
-        if limit or nbytes > limit_of(context):
-            # Known before anything is changed: how much the answer has, and which the first ones are.
+    async with context.service.answers.hold(min(nbytes, json_limit(context))):
+        if limit or nbytes > json_limit(context):
+            # The size of the answer, and which elements are the first, must be known before anything is changed.
             found = query.find(selection, places_only=True)
-            places, _ = await collected(context, dataset, found, dataset.arrays, each)
+            places, _ = await collect_found(context, dataset, found, dataset.arrays, each)
             selection = Points.trusted(dataset.extent, unravel(places, dataset.extent))
             query = _query(context, dataset, text, 0)
         offsets, rows = await query.update(selection, value, fields)
         coords = unravel(offsets, dataset.extent)
-        shown = _with_index(coords, rows)
-        arrays = FixedArrays(shown.dtype, shown[:0], Fixed(shown.dtype))
-        return await respond_values(context, {"indices": coords}, shown, arrays)
+        indexed = _with_index(coords, rows)
+        arrays = FixedArrays(indexed.dtype, indexed[:0], Fixed(indexed.dtype))
+        return await respond_values(context, {"indices": coords}, indexed, arrays)
 
 
 def update_value(body: Any, dataset: Dataset) -> tuple[tuple[str, ...], NDArray[Any]]:
-    """Return the fields that a body of new values names, and one element of these; () for the element itself."""
+    """Return the fields that a body of new values names, () for whole elements, and one element of these."""
     names = dataset.dtype.names
     known = names or ("value",)
     if not isinstance(body, dict) or not body or not set(body) <= set(known):
@@ -87,7 +86,7 @@ def update_value(body: Any, dataset: Dataset) -> tuple[tuple[str, ...], NDArray[
 
 
 def _element(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return one element; of an array type one value may stand for all."""
+    """Return one element; for an array type, one value may stand for all its members."""
     base, shape = dtype.subdtype or (dtype, ())
     try:
         return _fixed(value, dtype).reshape(shape)
@@ -105,11 +104,11 @@ def _fixed(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def _query(context: Context, dataset: Dataset, text: str, limit: int) -> DatasetQuery:
     chunks = ChunkFanout(context.service.owners, dataset)
-    return query_of(dataset, chunks, text, context.service.settings.page_size, limit)
+    return dataset_query(dataset, chunks, text, context.service.settings.page_size, limit)
 
 
 def _with_index(coords: NDArray[np.uint64], rows: NDArray[Any]) -> NDArray[Any]:
-    """Return elements with the index before the first field: a number, or all coordinates."""
+    """Return elements with their index as a first field: a number, or all coordinates."""
     rank = coords.shape[1]
     index = np.dtype(("<u8", (rank,)) if rank > 1 else "<u8")
     names = rows.dtype.names or ("",)

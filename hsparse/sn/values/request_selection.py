@@ -1,39 +1,67 @@
-"""Which elements a value request names: select strings, points, hyperslabs, and what is appended.
+"""The elements that a value request names: by select string, points or hyperslab, or by appending.
+
+Selections are resolved in the extent that the dataset has when it is read or written.
 
 Tests: tests/sn/test_value_selections.py, tests/sn/values/test_values.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hsparse.errors import BadRequest
-from hsparse.format.selections.axis import Span
-from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Selection
 from hsparse.sn.context import Context
-from hsparse.sn.values.media.medium import Append
+from hsparse.sn.values.append import Append
+
+Resolve: TypeAlias = Callable[[tuple[int, ...]], Selection]
+"""Returns a request's selection in an extent."""
 
 
 @dataclass(frozen=True, slots=True)
-class BodySelection:
-    """The elements that a write names, beside or in its body, before it is known which extent it meets."""
+class ReadRequest:
+    """What a request reads; `query` is None without one, a `limit` of 0 is none."""
+
+    resolve: Resolve
+    fields: str | None
+    query: str | None
+    limit: int
+
+    @classmethod
+    def of(cls, context: Context, body: dict[str, Any], resolve: Resolve) -> ReadRequest:
+        """Take fields, query and limit from the keys of a body, or else from the parameters."""
+        fields, query = (body.get(key, context.arg(key)) for key in ("fields", "query"))
+        limit = body.get("Limit", context.number("Limit")) or 0
+        for name, value in (("fields", fields), ("query", query)):
+            if not (value is None or isinstance(value, str)):
+                raise BadRequest(f"{name} must be a string.")
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+            raise BadRequest("Limit must be a non-negative integer.")
+        if query and context.flag("sparse"):
+            raise BadRequest("A query finds elements by their values; leave out sparse.")
+        return cls(resolve, fields, query or None, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSelection:
+    """The elements that a write names, in its body or by parameters."""
 
     append: Append | None
     select: Any
     points: Any
     hyperslab: dict[str, Any]
     count: Any
-    """How many elements the values are, 1 for all alike; None: as many as are selected."""
+    """The number of values in the body: 1 for all elements alike, None for as many as are selected."""
 
     @classmethod
-    def of(cls, context: Context, append: Append | None, body: dict[str, Any]) -> BodySelection:
-        """Return what the keys of a body say, and else the parameters."""
+    def of(cls, context: Context, append: Append | None, body: dict[str, Any]) -> WriteSelection:
+        """Take the selection from the keys of a body, or else from the parameters."""
         hyperslab: dict[str, Any] = {key: body[key] for key in ("start", "stop", "step") if key in body}
         select = body.get("select", context.arg("select"))
         if append is not None and (context.arg("select") or hyperslab or set(body) & {"select", "points"}):
@@ -42,9 +70,9 @@ class BodySelection:
         return cls(append, select, body.get("points"), hyperslab, count)
 
     def resolve(self, extent: tuple[int, ...]) -> Selection:
-        """Return the selection in an extent: that grown by what is appended."""
+        """Return the selection in an extent, which has grown already if the write appends."""
         if self.append is not None:
-            return _appended(extent, self.append)
+            return self.append.selection(extent)
         given = {"select": self.select, "points": self.points, "start/stop/step": self.hyperslab or None}
         named = [key for key, value in given.items() if value is not None]
         if len(named) > 1:
@@ -56,18 +84,8 @@ class BodySelection:
         return select_selection(self.select, extent)
 
 
-def parse_append(count: Any, dim: Any) -> Append | None:
-    """Return what is appended; `BadRequest` unless count and dimension are non-negative integers."""
-    if count is None or count is False:
-        return None
-    for name, value in (("append", count), ("append_dim", dim or 0)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise BadRequest(f"{name} must be a non-negative integer, not {value!r}.")
-    return Append(count, dim or 0)
-
-
 def wanted_count(count: Any, selection: Selection) -> int:
-    """Return how many elements a write's bytes are: as many as selected, or one for all."""
+    """Return the number of elements in the bytes of a write: as many as selected, or one for all."""
     wanted = selection.size if count is None else count
     if type(wanted) is not int or wanted not in (1, selection.size):
         raise BadRequest(
@@ -77,7 +95,7 @@ def wanted_count(count: Any, selection: Selection) -> int:
 
 
 def select_selection(select: Any, extent: tuple[int, ...]) -> Selection:
-    """Return the selection of a body's or a query's `select`: all when it is not given."""
+    """Return the selection of a `select` string: all elements without one."""
     if select is not None and not isinstance(select, str):
         raise BadRequest("select must be a string like '[0:10,5]'.")
     return parse_select(select, extent)
@@ -103,7 +121,7 @@ def binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:
 
 
 def stepped_selection(body: dict[str, Any], extent: tuple[int, ...]) -> Selection:
-    """Return the hyperslab of a body's `start`, `stop` and `step`, each a number a dimension or left out."""
+    """Return the hyperslab of `start`, `stop` and `step`; each has a number for each dimension or is left out."""
     rank = len(extent)
     start, stop, step = (
         _numbers(body.get(key), default, key)
@@ -122,9 +140,3 @@ def _numbers(value: Any, default: tuple[int, ...], key: str) -> tuple[int, ...]:
     if not all(isinstance(item, int) and not isinstance(item, bool) and item >= 0 for item in items):
         raise BadRequest(f"{key} must be a list of non-negative integers.")
     return tuple(items)
-
-
-def _appended(extent: tuple[int, ...], append: Append) -> Selection:
-    axes = [Span.range(0, length) for length in extent]
-    axes[append.dim] = Span.range(extent[append.dim] - append.count, extent[append.dim])
-    return Orthogonal(extent, tuple(axes))

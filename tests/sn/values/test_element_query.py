@@ -24,7 +24,7 @@ from hsparse.model.ids import new_id, new_root_id
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, ChunkFanout
-from hsparse.sn.values.element_query import ElementQuery
+from hsparse.sn.values.element_query import FixedQuery
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_message import FindElements
@@ -128,15 +128,15 @@ def test_what_is_found_is_what_numpy_finds(case: Any, text: str, limit: int) -> 
             model = await fill_in(chunks, about, places)
             expected = matches(model, selection, QUERIES[text](model))
             expected = expected[:limit] if limit else expected
-            found = await collect(ElementQuery(about, chunks, text, PAGE, limit), selection)
+            found = await collect(FixedQuery(about, chunks, text, PAGE, limit), selection)
             np.testing.assert_array_equal(found[0], expected)
             np.testing.assert_array_equal(found[1], model[tuple(expected.T.astype(int))])
-            some = await collect(ElementQuery(about, chunks, text, PAGE, limit), selection, ("b",))
+            some = await collect(FixedQuery(about, chunks, text, PAGE, limit), selection, ("b",))
             np.testing.assert_array_equal(some[1]["b"], found[1]["b"])
 
             everything = matches(model, selection, QUERIES[text](model))
             value = np.array((9.5,), [("b", "<f4")])
-            offsets, rows = await ElementQuery(about, chunks, text, PAGE).update(selection, value, ("b",))
+            offsets, rows = await FixedQuery(about, chunks, text, PAGE).update(selection, value, ("b",))
             np.testing.assert_array_equal(unravel(offsets, about.extent), everything)
             model["b"][tuple(everything.T.astype(int))] = 9.5
             np.testing.assert_array_equal(rows, model[tuple(everything.T.astype(int))])
@@ -145,7 +145,7 @@ def test_what_is_found_is_what_numpy_finds(case: Any, text: str, limit: int) -> 
     asyncio.run(check())
 
 
-async def collect(query: ElementQuery, selection: Selection, fields: tuple[str, ...] = ()) -> Any:
+async def collect(query: FixedQuery, selection: Selection, fields: tuple[str, ...] = ()) -> Any:
     pieces = [piece async for piece in query.find(selection, fields)]
     dtype = pieces[0][1].dtype if pieces else np.dtype([(name, ROW[name]) for name in fields] or ROW)
     offsets = np.concatenate([piece[0] for piece in pieces] or [np.zeros(0, np.uint64)])
@@ -168,7 +168,7 @@ async def test_many_chunks_of_which_few_are_stored(extent: tuple[int, ...], fill
         for text in QUERIES:
             for node in nodes.nodes.values():
                 node.finds.clear()
-            query = ElementQuery(about, ChunkFanout(nodes, about), text, 4096)
+            query = FixedQuery(about, ChunkFanout(nodes, about), text, 4096)
             coords, rows = await collect(query, whole)
             np.testing.assert_array_equal(coords, matches(model, whole, QUERIES[text](model)))
             np.testing.assert_array_equal(rows, model[tuple(coords.T.astype(int))])
@@ -188,7 +188,7 @@ async def test_a_band_of_chunks_larger_than_a_page() -> None:
         wide = dataset(extent, (64, 4), sparse=True)
         wide = Dataset(about.id, about.record, extent, about.spec, wide.grid, about.dtype, about.arrays)
         coords, rows = await collect(
-            ElementQuery(wide, ChunkFanout(nodes, wide), "a > 2", PAGE), Orthogonal.all(extent)
+            FixedQuery(wide, ChunkFanout(nodes, wide), "a > 2", PAGE), Orthogonal.all(extent)
         )
         np.testing.assert_array_equal(coords, np.argwhere(model["a"] > 2))
         np.testing.assert_array_equal(rows, model[model["a"] > 2])
@@ -204,7 +204,7 @@ async def test_a_limit_stops_early() -> None:
         await chunks.write(Orthogonal.all(about.extent), values)
     store.reset()
     async with owners(store) as nodes:
-        query = ElementQuery(about, ChunkFanout(nodes, about), "b >= 10", 1 << 20, limit=5)
+        query = FixedQuery(about, ChunkFanout(nodes, about), "b >= 10", 1 << 20, limit=5)
         coords, _ = await collect(query, Orthogonal.all(about.extent))
         assert coords[:, 0].tolist() == [10, 11, 12, 13, 14]
         assert store.gets <= 2 * FIRST_WAVE
@@ -214,7 +214,7 @@ async def test_one_message_an_owner_and_page() -> None:
     about = dataset((1000,), (10,), sparse=False)
     async with owners() as nodes:
         await collect(
-            ElementQuery(about, ChunkFanout(nodes, about), "a >= 0", 1 << 20), Orthogonal.all((1000,))
+            FixedQuery(about, ChunkFanout(nodes, about), "a >= 0", 1 << 20), Orthogonal.all((1000,))
         )
         assert [len(node.finds) for node in nodes.nodes.values()] == [1, 1]
 
@@ -223,9 +223,9 @@ async def test_what_cannot_be_asked() -> None:
     scalar = dataset((), (), sparse=False)
     async with owners() as nodes:
         with pytest.raises(BadRequest, match="scalar"):
-            ElementQuery(scalar, ChunkFanout(nodes, scalar), "a > 1", PAGE)
+            FixedQuery(scalar, ChunkFanout(nodes, scalar), "a > 1", PAGE)
         vast = dataset((2**40,), (1,), sparse=True)
         with pytest.raises(TooLarge):
-            await ElementQuery(vast, ChunkFanout(nodes, vast), "a == 0", PAGE).update(
+            await FixedQuery(vast, ChunkFanout(nodes, vast), "a == 0", PAGE).update(
                 Orthogonal.all(vast.extent), np.zeros((), ROW), ()
             )

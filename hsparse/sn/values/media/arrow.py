@@ -1,4 +1,6 @@
-"""Sparse values as an Arrow IPC stream: columns `dim_0 ... dim_{n-1}` and `value`.
+"""Sparse values as an Arrow IPC stream, `application/vnd.apache.arrow.stream`.
+
+The columns are `dim_0 ... dim_{n-1}` and `value`.
 
 Tests: tests/sn/values/media/test_arrow_reader.py, tests/sn/values/media/test_arrow_columns.py.
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import nanoarrow as na
@@ -27,6 +29,7 @@ from hsparse.sn.context import Context
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.defined_read import DefinedRead
 from hsparse.sn.values.media.arrow_columns import (
     ColumnForm,
@@ -39,14 +42,12 @@ from hsparse.sn.values.media.arrow_columns import (
 )
 from hsparse.sn.values.media.arrow_reader import Column, read_batches
 from hsparse.sn.values.media.binary import refuse_fields
-from hsparse.sn.values.media.medium import STREAM_PAGES, Append, Medium, ValueRead
-from hsparse.sn.values.request_selection import parse_append
+from hsparse.sn.values.media.json import JSON
+from hsparse.sn.values.media.medium import STREAM_PAGES, ValueRead
 
 VALUE = "value"
 Array = NDArray[Any]
-
-
-TYPES: dict[str, Any] = {
+NUMBER_TYPES: dict[str, Any] = {
     "i1": na.int8,
     "i2": na.int16,
     "i4": na.int32,
@@ -59,14 +60,14 @@ TYPES: dict[str, Any] = {
     "f4": na.float32,
     "f8": na.float64,
 }
-RUNS = {ColumnForm.UTF8: na.string, ColumnForm.BINARY: na.binary}
+BYTES_TYPES = {ColumnForm.UTF8: na.string, ColumnForm.BINARY: na.binary}
 
 
 class ArrowWriter:
-    """Makes a stream piece by piece: `batch` for each piece, then `end`.
+    """Encodes a stream batch by batch: call `batch` for each, then `end`.
 
-    Numbers are columns of their own type; anything else (compound, string, boolean) is a
-    fixed-size binary column of the elements' bytes. Of variable length, given as `element`, are the columns of
+    A column of numbers has their type. A column of other elements of fixed size (compound, string, boolean) is
+    fixed-size binary. For variable-length elements, described by `element`, see
     `hsparse.sn.values.media.arrow_columns`.
     """
 
@@ -74,8 +75,8 @@ class ArrowWriter:
         self._dim_types = [np.dtype("u4" if length <= 2**32 else "u8") for length in extent]
         self._is_number = is_number(dtype)
         self._element = element
-        value_type = _fixed_type(dtype) if element is None else _variable_type(element)
-        fields = {f"dim_{i}": _kind(kind) for i, kind in enumerate(self._dim_types)}
+        value_type = _fixed_type(dtype) if element is None else _vlen_type(element)
+        fields = {f"dim_{i}": _number_type(kind) for i, kind in enumerate(self._dim_types)}
         self._schema = na.c_schema(na.struct({**fields, VALUE: value_type}))
         self._value_schema = na.c_schema(value_type)
         self._dtype = dtype
@@ -84,67 +85,69 @@ class ArrowWriter:
         self._writer = ipc.StreamWriter.from_writable(self._sink)
 
     def batch(self, columns: Sequence[Array], values: Array | VlenArray) -> bytes:
-        """Return the bytes of one record batch: a column of coordinates a dimension, and the values."""
+        """Return the bytes of one record batch: a column of coordinates for each dimension, and the values."""
         children = [
-            na.c_array_from_buffers(_kind(kind), len(column), [None, np.ascontiguousarray(column, kind)])
+            na.c_array_from_buffers(
+                _number_type(kind), len(column), [None, np.ascontiguousarray(column, kind)]
+            )
             for column, kind in zip(columns, self._dim_types, strict=True)
         ]
         children.append(self._values(values))
         batch = na.c_array_from_buffers(self._schema, values.size, buffers=[None], children=children)
         self._writer.write_array(batch)
         self._started = True
-        return self._taken()
+        return self._drain()
 
     def end(self) -> bytes:
-        """Return the stream's last bytes; without any batch these are the schema and an empty one."""
+        """Return the last bytes of the stream; without any batch, the schema and an empty batch too."""
         head = b""
         if not self._started:
             none = np.zeros(0, self._dtype) if self._element is None else VlenArray.of([])
             head = self.batch([np.zeros(0, kind) for kind in self._dim_types], none)
         self._writer.close()
-        return head + self._taken()
+        return head + self._drain()
 
     def _values(self, values: Array | VlenArray) -> Any:
         if isinstance(values, VlenArray):
             assert self._element is not None
-            return _variable_column(self._value_schema, values, self._element)
+            return _vlen_column(self._value_schema, values, self._element)
         native = values.dtype.newbyteorder("=") if self._is_number else values.dtype
         data = np.ascontiguousarray(values, native).view(np.uint8)
         return na.c_array_from_buffers(self._value_schema, len(values), [None, data])
 
-    def _taken(self) -> bytes:
+    def _drain(self) -> bytes:
         data = self._sink.getvalue()
         self._sink.seek(0)
         self._sink.truncate()
         return data
 
 
-def _kind(dtype: np.dtype[Any]) -> Any:
-    return TYPES[dtype.str[1:]]()
+def _number_type(dtype: np.dtype[Any]) -> Any:
+    return NUMBER_TYPES[dtype.str[1:]]()
 
 
 def _fixed_type(dtype: np.dtype[Any]) -> Any:
-    return _kind(dtype) if is_number(dtype) else na.fixed_size_binary(dtype.itemsize)
+    return _number_type(dtype) if is_number(dtype) else na.fixed_size_binary(dtype.itemsize)
 
 
-def _variable_type(element: Element) -> Any:
+def _vlen_type(element: Element) -> Any:
     numbers = numbers_of(element)
-    return RUNS[column_form(element)]() if numbers is None else na.list_(_kind(numbers))
+    return BYTES_TYPES[column_form(element)]() if numbers is None else na.list_(_number_type(numbers))
 
 
-def _variable_column(schema: Any, values: VlenArray, element: Element) -> Any:
+def _vlen_column(schema: Any, values: VlenArray, element: Element) -> Any:
     offsets, data = vlen_buffers(values, element)
     numbers = numbers_of(element)
     if numbers is None:
         return na.c_array_from_buffers(schema, values.size, [None, offsets, data])
-    child = na.c_array_from_buffers(na.c_schema(_kind(numbers)), len(data), [None, data])
+    child = na.c_array_from_buffers(na.c_schema(_number_type(numbers)), len(data), [None, data])
     return na.c_array_from_buffers(schema, values.size, [None, offsets], children=[child])
 
 
 def read_arrow(data: bytes | bytearray, rank: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return `coords: (n, rank) uint64` and `values: (n,)` of `dtype` from a stream's bytes.
+    """Return `coords: (n, rank) uint64` and `values: (n,)` of `dtype` from the bytes of a stream.
 
-    `BadRequest` when it is no such stream, a column is missing, has nulls or does not fit the dataset.
+    `BadRequest` if they are no such stream, or a column is missing, has nulls or does not fit the dataset.
     """
     coords, values = [np.zeros((0, rank), np.uint64)], [np.zeros(0, dtype)]
     for length, columns in read_batches(data):
@@ -156,7 +159,7 @@ def read_arrow(data: bytes | bytearray, rank: int, dtype: np.dtype[Any]) -> tupl
 def read_vlen_arrow(
     data: bytes | bytearray, rank: int, element: Element
 ) -> tuple[NDArray[np.uint64], VlenArray]:
-    """Return the same of elements of variable length."""
+    """Return the same for variable-length elements."""
     coords, values = [np.zeros((0, rank), np.uint64)], [VlenArray.of([])]
     for length, columns in read_batches(data):
         coords.append(_coords(length, columns, rank))
@@ -165,9 +168,8 @@ def read_vlen_arrow(
 
 
 def _coords(length: int, columns: dict[str, Column], rank: int) -> NDArray[np.uint64]:
-    places = [_plain(columns, f"dim_{dim}") for dim in range(rank)]
     coords = np.empty((length, rank), np.uint64)
-    for dim, column in enumerate(places):
+    for dim, column in enumerate([_fixed_values(columns, f"dim_{dim}") for dim in range(rank)]):
         if column.dtype.kind not in "iu" or column.ndim != 1:
             raise BadRequest(f"Column dim_{dim} must hold integers, not {column.dtype}.")
         if column.dtype.kind == "i" and len(column) and column.min() < 0:
@@ -177,7 +179,7 @@ def _coords(length: int, columns: dict[str, Column], rank: int) -> NDArray[np.ui
 
 
 def _values(length: int, columns: dict[str, Column], dtype: np.dtype[Any]) -> Array:
-    values = _plain(columns, VALUE)
+    values = _fixed_values(columns, VALUE)
     if is_number(dtype):
         return as_numbers(values, dtype)
     if values.dtype != np.uint8 or values.shape != (length, dtype.itemsize):
@@ -185,7 +187,7 @@ def _values(length: int, columns: dict[str, Column], dtype: np.dtype[Any]) -> Ar
     return values.copy().reshape(-1).view(dtype)
 
 
-def _plain(columns: dict[str, Column], name: str) -> Array:
+def _fixed_values(columns: dict[str, Column], name: str) -> Array:
     column = _column(columns, name)
     if column.values is None or column.offsets is not None:
         raise BadRequest(f"Column {name!r} must hold numbers or fixed-size binary.")
@@ -205,7 +207,7 @@ def _column(columns: dict[str, Column], name: str) -> Column:
 
 
 async def answer_defined(read: ValueRead) -> web.StreamResponse:
-    """Answer with the defined elements as a stream, not limited in size."""
+    """Answer with the defined elements as a stream of any size."""
     context, page_size = read.context, read.context.service.settings.page_size
     async with context.service.answers.hold(STREAM_PAGES * page_size):
         return await respond_stream(context.request, ARROW_TYPE, _batches(read, page_size))
@@ -246,9 +248,9 @@ class ArrowBody:
 
 
 async def read_body(context: Context) -> ArrowBody:
-    """Read a write's body whole: one cut short applies nothing."""
+    """Read the body of a write."""
     append = parse_append(context.number("append"), context.number("append_dim"))
     return ArrowBody(await context.body(), append, context.arg("fields"))
 
 
-ARROW = Medium(ARROW_TYPE, read_body, answer_defined=answer_defined)
+ARROW = replace(JSON, name=ARROW_TYPE, read_body=read_body, answer_defined=answer_defined)

@@ -1,15 +1,15 @@
-"""Bytes of values: `application/octet-stream`.
+"""Values as bytes: `application/octet-stream`.
 
-All values of a selection are the elements in C order; defined elements, and bodies with `sparse=1`, are a structured
-chunk's bytes over the dataset's extent (`hsparse.format.structured.region`); a selection is an H5Sencode image.
+All values of a selection are the elements in C order. Defined elements, and bodies with `sparse=1`, are a structured
+chunk over the extent (`hsparse.format.structured.region`). A selection is its H5Sencode image.
 
 Tests: tests/sn/values/test_values.py, tests/sn/values/test_sparse.py, tests/sn/values/test_vlen_values.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, replace
 
 from aiohttp import web
 
@@ -24,17 +24,17 @@ from hsparse.sn.context import Context
 from hsparse.sn.http.request import BINARY_TYPE
 from hsparse.sn.http.stream import MAX_WHOLE_BODY, respond_stream
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.element_query import Rows
-from hsparse.sn.values.media.json import answer_found as answer_found_json
-from hsparse.sn.values.media.json import whole_defined
-from hsparse.sn.values.media.medium import STREAM_PAGES, Append, FoundRead, Medium, ValueRead
-from hsparse.sn.values.request_selection import BodySelection, binary_points, parse_append, wanted_count
+from hsparse.sn.values.media.json import JSON, answer_whole
+from hsparse.sn.values.media.medium import STREAM_PAGES, FoundRead, ValueRead
+from hsparse.sn.values.request_selection import ReadRequest, WriteSelection, binary_points, wanted_count
 
 # --- answers ----------------------------------------------------------------------------------------
 
 
 async def answer_values(read: ValueRead) -> web.StreamResponse:
-    """Answer with every selected value, the fill value where none was written; a large answer is streamed."""
+    """Answer with all selected values, the fill value for undefined elements; a large answer is streamed."""
     context, arrays, count = read.context, read.arrays, read.selection.size
     page_size = context.service.settings.page_size
     expected = min(MAX_WHOLE_BODY, page_size, arrays.expected(count))
@@ -45,23 +45,27 @@ async def answer_values(read: ValueRead) -> web.StreamResponse:
                 return web.Response(body=arrays.to_bytes(values), content_type=BINARY_TYPE)
     length = count * arrays.guessed_size if arrays.is_exact else None
     async with context.service.answers.hold(STREAM_PAGES * page_size):
-        return await respond_stream(context.request, BINARY_TYPE, _pages(read, arrays, page_size), length)
+        return await respond_stream(
+            context.request, BINARY_TYPE, _value_pages(read, arrays, page_size), length
+        )
 
 
-async def _pages(read: ValueRead, arrays: ValueArrays, page_size: int) -> AsyncGenerator[memoryview, None]:
+async def _value_pages(
+    read: ValueRead, arrays: ValueArrays, page_size: int
+) -> AsyncGenerator[memoryview, None]:
     async for values in read.chunks.pages(read.selection, read.fields, page_size):
         yield arrays.to_bytes(values)
 
 
 async def answer_defined(read: ValueRead) -> web.StreamResponse:
-    """Answer with the defined elements as structured-chunk bytes."""
+    """Answer with the defined elements as the bytes of a structured chunk."""
 
     async def answer(points: Selection, values: Values) -> web.Response:
         work = read.arrays.work(values.size)
         body = await offload(work, read.arrays.to_region, points, values)
         return web.Response(body=body, content_type=BINARY_TYPE)
 
-    return await whole_defined(read, read.context.service.settings.max_request_size, answer)
+    return await answer_whole(read, read.context.service.settings.max_request_size, answer)
 
 
 def answer_places(context: Context, selection: Selection) -> web.Response:
@@ -72,22 +76,22 @@ def answer_places(context: Context, selection: Selection) -> web.Response:
 async def answer_found(read: FoundRead) -> web.StreamResponse:
     """Answer with the elements that a query finds.
 
-    In JSON where it finds nothing (h5pyd fails on bytes of length zero), and of variable length: h5pyd cannot read
-    length-prefixed elements whose number it does not know before.
+    The answer is JSON if it finds none, because h5pyd fails on a body of length zero, and for variable-length
+    elements: h5pyd reads length-prefixed elements only if it knows their number before.
     """
     first = await anext(read.found, None) if read.arrays.is_exact else None
     if first is None:
-        return await answer_found_json(read)
+        return await JSON.answer_found(read)
     second = await anext(read.found, None)
     head = read.arrays.to_bytes(first[1])
     if second is None and len(head) <= MAX_WHOLE_BODY:
         return web.Response(body=head, content_type=BINARY_TYPE)
-    pieces = _found(first, second, read.found, read.arrays)
+    pieces = _found_pages(first, second, read.found, read.arrays)
     length = len(head) if second is None else None
     return await respond_stream(read.context.request, BINARY_TYPE, pieces, length)
 
 
-async def _found(
+async def _found_pages(
     first: Rows, second: Rows | None, rest: AsyncIterator[Rows], arrays: ValueArrays
 ) -> AsyncGenerator[memoryview, None]:
     yield arrays.to_bytes(first[1])
@@ -102,18 +106,18 @@ async def _found(
 
 @dataclass(frozen=True, slots=True)
 class BytesBody:
-    """`WriteBody` of the elements' bytes, in the order of what the parameters select."""
+    """`WriteBody` of the elements' bytes, in the order of the selection that parameters give."""
 
     data: bytes | bytearray
-    elements: BodySelection
+    selection: WriteSelection
     append: Append | None
     fields: str | None
     sparse: bool = False
 
     def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
         arrays = dataset.arrays.of_fields(parse_fields(self.fields, dataset.dtype))
-        selection = self.elements.resolve(dataset.extent)
-        count = wanted_count(self.elements.count, selection)
+        selection = self.selection.resolve(dataset.extent)
+        count = wanted_count(self.selection.count, selection)
         return selection, arrays.from_bytes(self.data, count, selection.shape)
 
     def work(self) -> int:
@@ -122,7 +126,7 @@ class BytesBody:
 
 @dataclass(frozen=True, slots=True)
 class RegionBody:
-    """`WriteBody` of structured-chunk bytes: an encoded selection of the extent, and the values."""
+    """`WriteBody` of a structured chunk over the extent: an encoded selection and the values."""
 
     data: bytes | bytearray
     append: Append | None
@@ -146,27 +150,34 @@ class RegionBody:
 
 
 def refuse_fields(fields: str | None, dataset: Dataset) -> None:
-    """Raise `BadRequest` for fields of what has its places with it."""
+    """Raise `BadRequest` if a sparse write names fields."""
     if parse_fields(fields, dataset.dtype):
         raise BadRequest("Sparse values are whole elements; leave out fields.")
 
 
 async def read_body(context: Context) -> BytesBody | RegionBody:
-    """Read a write's body whole: one cut short applies nothing."""
+    """Read the body of a write."""
     append = parse_append(context.number("append"), context.number("append_dim"))
     fields = context.arg("fields")
     if context.flag("sparse"):
         return RegionBody(await context.body(), append, fields)
-    elements = BodySelection.of(context, append, {})
-    return BytesBody(await context.body(), elements, append, fields)
+    selection = WriteSelection.of(context, append, {})
+    return BytesBody(await context.body(), selection, append, fields)
 
 
-async def read_points(context: Context) -> Callable[[tuple[int, ...]], Selection]:
+async def read_request(context: Context) -> ReadRequest:
     """Read the body of a read by points: little-endian u64 coordinates."""
     data = await context.body()
-    return lambda extent: binary_points(data, extent)
+    return ReadRequest.of(context, {}, lambda extent: binary_points(data, extent))
 
 
-BINARY = Medium(
-    BINARY_TYPE, read_body, answer_values, answer_defined, answer_places, answer_found, read_points
+BINARY = replace(
+    JSON,
+    name=BINARY_TYPE,
+    read_body=read_body,
+    read_request=read_request,
+    answer_values=answer_values,
+    answer_defined=answer_defined,
+    answer_places=answer_places,
+    answer_found=answer_found,
 )

@@ -26,19 +26,20 @@ from hsparse.sn.context import Context
 from hsparse.sn.http.request import ARROW_TYPE, JSON_TYPE, MOST_JSON, read_json_object
 from hsparse.sn.http.response import respond, respond_floats
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.defined_read import DefinedRead
 from hsparse.sn.values.element_query import Rows
-from hsparse.sn.values.media.medium import Append, FoundRead, Medium, ValueRead
+from hsparse.sn.values.media.medium import FoundRead, Medium, ValueRead
 from hsparse.sn.values.request_selection import (
-    BodySelection,
-    parse_append,
+    ReadRequest,
+    WriteSelection,
     points_selection,
     select_selection,
     stepped_selection,
     wanted_count,
 )
 
-JSON_KEYS = frozenset(
+WRITE_KEYS = frozenset(
     {
         "value",
         "value_base64",
@@ -53,25 +54,27 @@ JSON_KEYS = frozenset(
         "fields",
     }
 )
-SELECTING = (frozenset({"points"}), frozenset({"select"}), frozenset({"start", "stop", "step"}))
-"""The ways in which a read's body names elements."""
-BESIDE = frozenset({"fields", "query", "Limit", "nonstrict", "ignore_nan", "reduce_dim", "domain", "bucket"})
-"""What may be there too: h5pyd sends its parameters in the body when the selection is long."""
-POST_KEYS = BESIDE.union(*SELECTING)
+SELECTION_KEYS = (frozenset({"points"}), frozenset({"select"}), frozenset({"start", "stop", "step"}))
+"""The keys of each way in which the body of a read names elements."""
+PARAMETER_KEYS = frozenset(
+    {"fields", "query", "Limit", "nonstrict", "ignore_nan", "reduce_dim", "domain", "bucket"}
+)
+"""Parameters that may be in the body of a read: h5pyd sends them there when the selection is long."""
+READ_KEYS = PARAMETER_KEYS.union(*SELECTION_KEYS)
 
 
 # --- answers ----------------------------------------------------------------------------------------
 
 
-def limit_of(context: Context) -> int:
-    """Return how many bytes of values an answer in JSON may have."""
+def json_limit(context: Context) -> int:
+    """Return the most bytes of values in a JSON answer."""
     return min(context.service.settings.max_request_size, MOST_JSON)
 
 
 async def answer_values(read: ValueRead) -> web.StreamResponse:
-    """Answer with every selected value, the fill value where none was written."""
+    """Answer with all selected values, the fill value for undefined elements."""
     context, arrays, count = read.context, read.arrays, read.selection.size
-    limit = limit_of(context)
+    limit = json_limit(context)
     rooms = sorted({min(limit, arrays.expected(count)), limit})
     for room in rooms if arrays.least(count) <= limit else ():
         async with context.service.answers.hold(room):
@@ -88,24 +91,25 @@ async def answer_values(read: ValueRead) -> web.StreamResponse:
 
 
 async def answer_defined(read: ValueRead) -> web.StreamResponse:
-    """Answer with the defined elements: a selection, and the values in its order."""
+    """Answer with the defined elements: a selection, and values in its order."""
     context, arrays = read.context, read.arrays
-    limit = context.service.settings.max_request_size if arrays.is_exact else limit_of(context)
-    return await whole_defined(
+    limit = context.service.settings.max_request_size if arrays.is_exact else json_limit(context)
+    return await answer_whole(
         read,
         limit,
         lambda points, values: respond_values(context, {"selection": selection_json(points)}, values, arrays),
     )
 
 
-async def whole_defined(
+async def answer_whole(
     read: ValueRead, limit: int, answer: Callable[[Selection, Values], Any]
 ) -> web.StreamResponse:
-    """Answer with all defined elements at once; `TooLarge` where they have more than `limit` bytes."""
+    """Answer with all defined elements at once; `TooLarge` if they have more than `limit` bytes."""
     context, settings = read.context, read.context.service.settings
-    room = DefinedRead(read.dataset, read.chunks, settings.page_size).bound(read.selection, limit)
+    chunks = read.chunks
+    room = DefinedRead(read.dataset, chunks, settings.page_size).bound(read.selection, limit)
     for nbytes in sorted({room, limit}):
-        defined = DefinedRead(read.dataset, read.chunks, min(settings.page_size, max(1, nbytes)))
+        defined = DefinedRead(read.dataset, chunks, min(settings.page_size, max(1, nbytes)))
         async with context.service.answers.hold(nbytes):
             found = await defined.whole(read.selection, nbytes)
             if found is not None:
@@ -123,21 +127,21 @@ def answer_places(context: Context, selection: Selection) -> web.StreamResponse:
 
 
 async def answer_found(read: FoundRead) -> web.StreamResponse:
-    """Answer with what a query finds: indices, and the elements."""
-    offsets, values = await collected(read.context, read.dataset, read.found, read.arrays)
+    """Answer with what a query finds: indices and elements."""
+    offsets, values = await collect_found(read.context, read.dataset, read.found, read.arrays)
     extent = read.dataset.extent
     index = offsets if len(extent) == 1 else unravel(offsets, extent)
     return await respond_values(read.context, {"status": 200, "index": index}, values, read.arrays)
 
 
-async def collected(
+async def collect_found(
     context: Context, dataset: Dataset, found: AsyncIterator[Rows], arrays: ValueArrays, each: int = 0
 ) -> Rows:
-    """Return all that a query finds; `TooLarge` when it is too much for an answer in JSON.
+    """Return all elements that a query finds; `TooLarge` if they are too many for a JSON answer.
 
-    `each` are the bytes of an element in the answer, where they are known.
+    `each` is the number of bytes of an element in the answer, 0 if it is not known.
     """
-    limit, rank = limit_of(context), len(dataset.extent)
+    limit, rank = json_limit(context), len(dataset.extent)
     offsets: list[Any] = []
     values: list[Values] = []
     nbytes = 0
@@ -159,13 +163,13 @@ async def collected(
 async def respond_values(
     context: Context, answer: dict[str, Any], values: Values, arrays: ValueArrays
 ) -> web.Response:
-    """Answer with `answer` and, under `value`, the values.
+    """Answer with `answer` and the values, under the key `value`.
 
-    Floats that are not finite are `NaN` and `Infinity`, as Python writes and reads them; with `ignore_nan` in the
-    request they are null, as JSON has it.
+    Floats that are not finite are `NaN` and `Infinity`, as Python writes and reads them; with the parameter
+    `ignore_nan` they are null, which is valid JSON.
     """
-    shown, has_floats = await offload(arrays.work(values.size), arrays.to_json, values)
-    answer = answer | {"value": shown}
+    items, has_floats = await offload(arrays.work(values.size), arrays.to_json, values)
+    answer = answer | {"value": items}
     return respond_floats(answer) if has_floats and not context.flag("ignore_nan") else respond(answer)
 
 
@@ -174,23 +178,23 @@ async def respond_values(
 
 @dataclass(frozen=True, slots=True)
 class JsonBody:
-    """`WriteBody` of JSON: the elements that it names, and their values or bytes in base64."""
+    """`WriteBody` in JSON: a selection, and the values or their bytes in base64."""
 
     body: dict[str, Any]
-    elements: BodySelection
+    selection: WriteSelection
     append: Append | None
     fields: str | None
     sparse: bool = False
 
     def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
         arrays = dataset.arrays.of_fields(parse_fields(self.fields, dataset.dtype))
-        selection = self.elements.resolve(dataset.extent)
+        selection = self.selection.resolve(dataset.extent)
         if "value_base64" in self.body:
             try:
                 data = base64.b64decode(self.body["value_base64"], validate=True)
             except (binascii.Error, TypeError, ValueError) as error:
                 raise BadRequest("value_base64 is not base64 text.") from error
-            count = wanted_count(self.elements.count, selection)
+            count = wanted_count(self.selection.count, selection)
             return selection, arrays.from_bytes(data, count, selection.shape)
         if "value" not in self.body:
             raise BadRequest("The body has neither value nor value_base64.")
@@ -201,37 +205,38 @@ class JsonBody:
 
 
 async def read_body(context: Context) -> JsonBody:
-    """Read a write's body whole: one cut short applies nothing."""
+    """Read the body of a write."""
     body = await read_json_object(context)
-    unknown = set(body) - JSON_KEYS
+    unknown = set(body) - WRITE_KEYS
     if unknown:
-        known = ", ".join(sorted(JSON_KEYS))
+        known = ", ".join(sorted(WRITE_KEYS))
         raise BadRequest(f"Unknown key {min(unknown)!r} in the body; known are {known}.")
     count, dim = (body.get(key, context.number(key)) for key in ("append", "append_dim"))
     fields = body.get("fields", context.arg("fields"))
     if not (fields is None or isinstance(fields, str)):
         raise BadRequest("fields must be a string like 'a:b'.")
     append = parse_append(count, dim)
-    return JsonBody(body, BodySelection.of(context, append, body), append, fields)
+    return JsonBody(body, WriteSelection.of(context, append, body), append, fields)
 
 
-def parse_points(body: dict[str, Any]) -> Callable[[tuple[int, ...]], Selection]:
-    """Return what the body of a read selects in an extent: by points, select string or hyperslab."""
-    ways = [keys for keys in SELECTING if keys & set(body)]
-    if set(body) - POST_KEYS or len(ways) != 1:
+async def read_request(context: Context) -> ReadRequest:
+    """Read the body of a read: points, a select string or a hyperslab, with parameters."""
+    body = await read_json_object(context)
+    ways = [keys for keys in SELECTION_KEYS if keys & set(body)]
+    if set(body) - READ_KEYS or len(ways) != 1:
         raise BadRequest(
             "The body must have one of points, select, and start with stop, and beside it at most step, fields, "
             "query and Limit."
         )
 
-    def choose(extent: tuple[int, ...]) -> Selection:
+    def resolve(extent: tuple[int, ...]) -> Selection:
         if "points" in body:
             return points_selection(body["points"], extent)
         if "select" in body:
             return select_selection(body["select"], extent)
         return stepped_selection(body, extent)
 
-    return choose
+    return ReadRequest.of(context, body, resolve)
 
 
-JSON = Medium(JSON_TYPE, read_body, answer_values, answer_defined, answer_places, answer_found)
+JSON = Medium(JSON_TYPE, read_body, read_request, answer_values, answer_defined, answer_places, answer_found)

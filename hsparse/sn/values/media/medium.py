@@ -1,10 +1,13 @@
-"""What a media type of values is: how answers are encoded, and how bodies are decoded."""
+"""The interface of a media type of values: functions that encode answers and decode bodies.
+
+Tests: tests/sn/values/media/test_registry.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from aiohttp import web
 
@@ -13,16 +16,18 @@ from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.append import Append
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.element_query import Rows
+from hsparse.sn.values.request_selection import ReadRequest
 
 STREAM_PAGES = 2
-"""A streamed answer has one page on its way and makes the next."""
+"""Pages in memory of a streamed answer: one is sent while the next is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueRead:
-    """A read of values that is to be answered: of a selection of a dataset, or of some fields there."""
+    """A read of values: of a selection of a dataset, or of some fields there."""
 
     context: Context
     dataset: Dataset
@@ -35,13 +40,13 @@ class ValueRead:
 
     @property
     def arrays(self) -> ValueArrays:
-        """What is done with the values that are read."""
+        """The array operations for the values, of the fields alone."""
         return self.dataset.arrays.of_fields(self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRead:
-    """What a query finds, page by page in row-major order, to be answered."""
+    """What a query finds: `found` yields pages in row-major order."""
 
     context: Context
     dataset: Dataset
@@ -53,61 +58,57 @@ class FoundRead:
         return self.dataset.arrays.of_fields(self.fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Grow dimension `dim` by `count`, then write there."""
-
-    count: int
-    dim: int
-
-
 class WriteBody(Protocol):
-    """A write as sent, before it is known which extent it meets."""
+    """The decoded body of a write. Its selection is resolved later, in the extent that the dataset has then."""
 
     @property
     def append(self) -> Append | None:
-        """What the dataset is to grow by first."""
+        """How the dataset grows first, None if it does not."""
         ...
 
     @property
     def fields(self) -> str | None:
-        """The fields that the values have alone, as the request names them."""
+        """The fields that the values have, as the request names them; None for whole elements."""
         ...
 
     @property
     def sparse(self) -> bool:
-        """Whether it has the places of its elements with it, which only sparse datasets take."""
+        """Whether the body has the places of its elements, which only a sparse dataset accepts."""
         ...
 
     def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
-        """Return the selection that the write names in the dataset's extent, and its values.
+        """Return the write's selection in the dataset's extent, and its values.
 
-        The values have the selection's shape, or are one for all. `BadRequest` says what does not fit.
+        The values have the selection's shape, or are one for all. `BadRequest` if the body does not fit the dataset.
         """
         ...
 
     def work(self) -> int:
-        """Return about how many variable-length elements `resolve` looks at one by one."""
+        """Return about how many variable-length elements `resolve` scans one by one."""
         ...
 
 
-Answer = Awaitable[web.StreamResponse]
+PendingAnswer: TypeAlias = Awaitable[web.StreamResponse]
 
 
 @dataclass(frozen=True, slots=True)
 class Medium:
-    """A media type; an operation that it has no form for is None, and answered in JSON."""
+    """A media type of values.
+
+    A medium that lacks a form for some operation has JSON's: it is made by `dataclasses.replace(JSON, name=..., ...)`.
+    """
 
     name: str
-    """As `Accept` and `Content-Type` have it."""
+    """As in `Accept` and `Content-Type`."""
     read_body: Callable[[Context], Awaitable[WriteBody]]
-    answer_values: Callable[[ValueRead], Answer] | None = None
-    """All values of a selection."""
-    answer_defined: Callable[[ValueRead], Answer] | None = None
-    """The defined elements of a selection: places and values."""
-    answer_places: Callable[[Context, Selection], web.StreamResponse] | None = None
-    """A selection."""
-    answer_found: Callable[[FoundRead], Answer] | None = None
-    """What a query finds."""
-    read_points: Callable[[Context], Awaitable[Callable[[tuple[int, ...]], Selection]]] | None = None
-    """The body of a read by points, as a selection of an extent."""
+    """Read the body of a write whole; a body that is cut short changes nothing."""
+    read_request: Callable[[Context], Awaitable[ReadRequest]]
+    """Read the body of a POST that names what to read."""
+    answer_values: Callable[[ValueRead], PendingAnswer]
+    """Answer with all values of a selection, the fill value for undefined elements."""
+    answer_defined: Callable[[ValueRead], PendingAnswer]
+    """Answer with the defined elements of a selection: places and values."""
+    answer_places: Callable[[Context, Selection], web.StreamResponse]
+    """Answer with a selection."""
+    answer_found: Callable[[FoundRead], PendingAnswer]
+    """Answer with the elements that a query finds."""
