@@ -1,0 +1,200 @@
+"""The registry of media: every medium answers every operation, and a new one is a module and a row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from aiohttp import web
+
+from hsparse.errors import BadRequest
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.selection import Points, Selection
+from hsparse.model.json_values import Values
+from hsparse.sn.context import Context
+from hsparse.sn.http.request import ARROW_TYPE, BINARY_TYPE, JSON_TYPE
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.append import Append
+from hsparse.sn.values.media.json import JSON
+from hsparse.sn.values.media.medium import FoundRead, ValueRead
+from hsparse.sn.values.media.registry import MEDIA
+from hsparse.sn.values.request_selection import ReadRequest
+from tests.sn.value_client import create, read, sparse, value_client
+from tests.support.rest_client import RestClient
+
+CSV_TYPE = "text/csv"
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RestClient]:
+    async with value_client() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def path(client: RestClient) -> str:
+    """A sparse dataset of 4 x 5 with three defined elements."""
+    path = await create(client, [4, 5], "H5T_STD_I32LE", layout=sparse(2, 2))
+    body = {"points": [[0, 1], [1, 4], [3, 0]], "value": [10, 20, 30]}
+    assert (await client("PUT", f"{path}/value", body)).status == 200
+    return path
+
+
+FORMS = {
+    JSON_TYPE: dict.fromkeys(("values", "defined", "places", "found"), JSON_TYPE),
+    BINARY_TYPE: dict.fromkeys(("values", "defined", "places", "found"), BINARY_TYPE),
+    ARROW_TYPE: {"values": JSON_TYPE, "defined": ARROW_TYPE, "places": JSON_TYPE, "found": JSON_TYPE},
+}
+"""The media types of answers, by the medium that is accepted and the operation."""
+OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "values": ("value", {}),
+    "defined": ("value", {"sparse": 1}),
+    "places": ("defined", {}),
+    "found": ("value", {"query": "_ > 15"}),
+}
+
+
+def test_every_medium_is_listed_by_its_name() -> None:
+    assert {name: medium.name for name, medium in MEDIA.items()} == {name: name for name in FORMS}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("name", FORMS)
+async def test_an_operation_is_answered_in_the_medium_or_in_json(
+    client: RestClient, path: str, name: str, operation: str
+) -> None:
+    end, params = OPERATIONS[operation]
+    reply = await client("GET", f"{path}/{end}", accept=name, **params)
+    assert reply.status == 200, reply.body
+    form = FORMS[name][operation]
+    assert reply.headers["Content-Type"].partition(";")[0] == form
+    if form == JSON_TYPE:
+        assert reply.body == (await client("GET", f"{path}/{end}", accept=JSON_TYPE, **params)).body
+
+
+@pytest.mark.parametrize("name", [JSON_TYPE, ARROW_TYPE])
+async def test_a_read_by_points_is_json_unless_the_medium_has_a_form_for_it(
+    client: RestClient, path: str, name: str
+) -> None:
+    reply = await client("POST", f"{path}/value", {"points": [[1, 4]]}, headers={"Content-Type": name})
+    assert reply["value"] == [20]
+
+
+@pytest.mark.parametrize(
+    "accept", ["text/plain", f"text/plain, {BINARY_TYPE};q=0.5", f"{BINARY_TYPE}, {JSON_TYPE}", "*/*", ""]
+)
+async def test_the_first_known_type_that_accept_names_is_taken(
+    client: RestClient, path: str, accept: str
+) -> None:
+    reply = await client("GET", f"{path}/value", accept=accept)
+    wanted = BINARY_TYPE if BINARY_TYPE in accept else JSON_TYPE
+    assert reply.headers["Content-Type"].partition(";")[0] == wanted
+
+
+# --- a new medium ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CsvBody:
+    """`WriteBody` of lines: the coordinates of an element, and its value."""
+
+    text: str
+    append: Append | None = None
+    fields: str | None = None
+    sparse: bool = True
+
+    def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
+        try:
+            rows = np.array([[int(cell) for cell in row] for row in csv.reader(io.StringIO(self.text))])
+        except ValueError as error:
+            raise BadRequest("The body is not CSV of integers.") from error
+        return Points(dataset.extent, rows[:, :-1]), rows[:, -1].astype(dataset.dtype)
+
+    def work(self) -> int:
+        return 0
+
+
+async def read_csv(context: Context) -> CsvBody:
+    return CsvBody((await context.body()).decode())
+
+
+async def read_csv_request(context: Context) -> ReadRequest:
+    """The body is a select string."""
+    select = (await context.body()).decode()
+    return ReadRequest.of(context, {}, lambda extent: parse_select(select, extent))
+
+
+def csv_response(rows: Any) -> web.Response:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return web.Response(text=text.getvalue(), content_type=CSV_TYPE)
+
+
+async def answer_values(read: ValueRead) -> web.StreamResponse:
+    values = await read.chunks.read(read.selection, read.fields)
+    return csv_response(read.arrays.to_json(values)[0])
+
+
+async def answer_found(read: FoundRead) -> web.StreamResponse:
+    return csv_response([pair async for found in read.found for pair in zip(*found, strict=True)])
+
+
+CSV = replace(
+    JSON,
+    name=CSV_TYPE,
+    read_body=read_csv,
+    read_request=read_csv_request,
+    answer_values=answer_values,
+    answer_found=answer_found,
+)
+
+
+@pytest.fixture
+def csv_medium(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MEDIA, CSV.name, CSV)
+
+
+@pytest.mark.usefixtures("csv_medium")
+class TestNewMedium:
+    async def test_get_answers_in_it(self, client: RestClient, path: str) -> None:
+        reply = await client("GET", f"{path}/value", accept=CSV_TYPE, select="[0:2,1:5]")
+        assert reply.headers["Content-Type"].partition(";")[0] == CSV_TYPE
+        assert reply.body == b"10,0,0,0\n0,0,0,20\n"
+
+    async def test_a_query_answers_in_it(self, client: RestClient, path: str) -> None:
+        reply = await client("GET", f"{path}/value", accept=CSV_TYPE, query="_ > 15")
+        assert reply.body == b"9,20\n15,30\n"
+
+    async def test_put_reads_a_body_in_it(self, client: RestClient, path: str) -> None:
+        headers = {"Content-Type": CSV_TYPE}
+        assert (await client("PUT", f"{path}/value", b"2,2,7\n0,1,8\n", headers=headers)).status == 200
+        expected = np.zeros((4, 5), np.int32)
+        expected[[0, 1, 3, 2], [1, 4, 0, 2]] = [8, 20, 30, 7]
+        assert (await read(client, path, "<i4", (4, 5)) == expected).all()
+        assert (await client("GET", f"{path}/defined", count_only=1))["count"] == 4
+
+    async def test_a_body_that_is_wrong_changes_nothing(self, client: RestClient, path: str) -> None:
+        reply = await client("PUT", f"{path}/value", b"2,2,x\n", headers={"Content-Type": CSV_TYPE})
+        assert reply.status == 400
+        assert (await client("GET", f"{path}/defined", count_only=1))["count"] == 3
+
+    async def test_a_sparse_body_needs_a_sparse_dataset(self, client: RestClient) -> None:
+        dense = await create(client, [4], "H5T_STD_I32LE")
+        reply = await client("PUT", f"{dense}/value", b"2,7\n", headers={"Content-Type": CSV_TYPE})
+        assert reply.status == 400
+        assert "not sparse" in reply["error"]["message"]
+
+    async def test_post_reads_a_selection_in_it(self, client: RestClient, path: str) -> None:
+        headers = {"Content-Type": CSV_TYPE}
+        reply = await client("POST", f"{path}/value", b"[0:1,0:3]", headers=headers, accept=CSV_TYPE)
+        assert reply.body == b"0,10,0\n"
+
+    async def test_what_it_has_no_form_for_is_json(self, client: RestClient, path: str) -> None:
+        for end, params in (("value", {"sparse": 1}), ("defined", {})):
+            reply = await client("GET", f"{path}/{end}", accept=CSV_TYPE, **params)
+            assert reply.body == (await client("GET", f"{path}/{end}", **params)).body
