@@ -1,6 +1,7 @@
-"""Chunk queries of file-backed datasets: where each chunk is in which file, and how much of a dataset is in files.
+"""Chunk queries of file-backed datasets: the file and offset of each chunk, and the number and bytes of chunks.
 
-They are the file's own chunks, not those that reads put together of several; contiguous data counts as one.
+These are the chunks of the file, which may be smaller than those that reads are planned by. Contiguous data is one
+chunk.
 
 Tests: tests/sn/file_backed/test_chunk_info.py, tests/sn/file_backed/test_chunk_counts.py.
 """
@@ -28,45 +29,46 @@ from hsparse.sn.records.stored_chunks import ChunkOrder, ChunkQuery, Json, Scale
 from hsparse.wire.message import Record
 
 OFFSET, SIZE, MASK = range(3)
+"""Columns of the entries that `FileBackedElements.places` returns."""
 
 
 class FileBackedChunkInfo:
-    """The chunks in files of one dataset, see `StoredChunks`."""
+    """`StoredChunks` of a file-backed dataset."""
 
     def __init__(self, owners: Owners, dataset: Dataset, bucket: str, read_table: ReadTable) -> None:
         self._elements = FileBackedElements(owners, dataset, read_table)
         self._dataset = dataset
         self._bucket = bucket
-        # A dimension of no elements has no chunks, but a chunk has some in each.
+        # In a dimension without elements there are no chunks, but a chunk still has at least one element there.
         self.grid = Grid(dataset.extent, tuple(max(1, dim) for dim in self._elements.piece_dims))
 
     async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
-        coords = await self._met(wanted.selection)
+        coords = await self._overlapping(wanted.selection)
         if wanted.order is ChunkOrder.ADDR:
             coords, entries, keys = await self._places(coords)
             order = np.lexsort((entries[:, OFFSET], np.unique(keys, return_inverse=True)[1]))
         else:
             order = np.argsort(row_names(coords.astype(np.uint64)), kind="stable")
         coords = coords[order]
-        first = wanted.skip + self._behind(coords, wanted)
+        first = wanted.skip + self._start_of_page(coords, wanted)
         page = coords[first : first + wanted.limit]
         marker = tuple(page[-1].tolist()) if len(coords) > first + wanted.limit else ()
-        return await self._shown(page), marker
+        return await self._chunks_json(page), marker
 
     async def count(self, selection: Selection | None) -> int:
-        coords, _, _ = await self._places(await self._met(selection))
+        coords, _, _ = await self._places(await self._overlapping(selection))
         return len(coords)
 
     async def find(self, scaled: Scaled) -> Json | None:
-        shown = await self._shown(np.array([scaled], np.int64))
-        return shown[0] if shown else None
+        found = await self._chunks_json(np.array([scaled], np.int64))
+        return found[0] if found else None
 
     async def scaled(self) -> NDArray[np.uint64]:
         coords, _, _ = await self._places(await self._elements.pieces())
         return coords.astype(np.uint64)
 
     async def locate(self, scaled: Scaled) -> tuple[BackingFile, int, int, int] | None:
-        """Return the file a chunk is in, its offset there, size and filter mask; None where there is none."""
+        """Return the file of a chunk, its offset there, size and filter mask; None if the chunk does not exist."""
         entries, uris = await self._elements.places(np.array([scaled], np.int64))
         offset, size, mask = entries[0].tolist()
         if not size:
@@ -74,22 +76,22 @@ class FileBackedChunkInfo:
         file = backing_file(self._dataset) if uris is None else BackingFile(uris[0])
         return file, offset, size, mask
 
-    async def _met(self, selection: Selection | None) -> NDArray[np.int64]:
+    async def _overlapping(self, selection: Selection | None) -> NDArray[np.int64]:
         coords = await self._elements.pieces()
         return coords if selection is None else coords[met(selection, self.grid, coords.astype(np.uint64))]
 
     async def _places(
         self, coords: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
-        """Return those of the pieces that there are: coordinates, offset, size and mask, and files' keys."""
+        """Return the pieces that exist: coordinates, entries (offset, size, mask), and the keys of their files."""
         entries, uris = await self._elements.places(coords)
         there = entries[:, SIZE] > 0
         found = [backing_file(self._dataset).uri] * len(coords) if uris is None else uris
         known = {uri: file_key(uri, self._bucket) for uri in set(compress(found, there.tolist()))}
         return coords[there], entries[there], [known[uri] for uri in compress(found, there.tolist())]
 
-    def _behind(self, coords: NDArray[np.int64], wanted: ChunkQuery) -> int:
-        """Return the place behind the chunk that the iteration goes on after."""
+    def _start_of_page(self, coords: NDArray[np.int64], wanted: ChunkQuery) -> int:
+        """Return the index after the chunk `wanted.after`, 0 without one."""
         if not wanted.after:
             return 0
         if wanted.order is not ChunkOrder.ADDR:
@@ -100,7 +102,7 @@ class FileBackedChunkInfo:
             raise NotFound(f"There is no chunk {chunk_name(wanted.after)} to continue after (marker).")
         return int(found[0]) + 1
 
-    async def _shown(self, coords: NDArray[np.int64]) -> list[Json]:
+    async def _chunks_json(self, coords: NDArray[np.int64]) -> list[Json]:
         coords, entries, keys = await self._places(coords)
         return [
             chunk_place(self.grid, scaled)
@@ -117,11 +119,11 @@ UNREADABLE = (
     ErrorKind.UNSUPPORTED,
     ErrorKind.TOO_LARGE,
 )
-"""What is wrong with a chunk table is told by a read; here it counts as having none."""
+"""Errors of a chunk table that count as a table without chunks; a read reports them."""
 
 
 async def file_backed_counts(owners: Owners, record: Record, read_table: ReadTable) -> Record:
-    """Return `linked_bytes`, as they are in files, and `num_linked_chunks`, as the files have them."""
+    """Return `linked_bytes` and `num_linked_chunks`: stored bytes and chunks of the dataset in files."""
     layout = file_backed_layout(record)
     if layout is None:
         return {"linked_bytes": 0, "num_linked_chunks": 0}

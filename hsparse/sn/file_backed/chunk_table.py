@@ -1,4 +1,4 @@
-"""Chunk tables: datasets whose elements say where the pieces of another dataset are in files."""
+"""Chunk tables: datasets whose elements give the places in files of the pieces of another dataset."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.message import Record
 
-MASK = "filter_mask"
-BLOCK = 1 << 18
-"""Entries read at a time."""
-MOST_ENTRIES = 1 << 24
-"""Entries of a table that is read whole: 100 000 chunks are common, more than these are nobody's."""
+MASK_FIELD = "filter_mask"
+BLOCK_ENTRIES = 1 << 18
+"""Entries that are read at a time."""
+MOST_TABLE_ENTRIES = 1 << 24
+"""The most entries of a table that is read whole; 100 000 chunks are common."""
 MOST_FOUND = 1 << 20
-"""Entries with a piece, of a table read whole."""
-MOST_BYTES = 4096
-"""Bytes of an element: two numbers, a mask and a URI."""
+"""The most entries with a piece in a table that is read whole."""
+MOST_ENTRY_BYTES = 4096
+"""The most bytes of an entry: two numbers, a mask and a URI."""
 ReadTable = Callable[[Dataset, Selection], Awaitable[NDArray[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
-    """The names of a table's fields. `uri` is None where the layout names the one file."""
+class TableFields:
+    """The names of the fields of a table. `uri` is None if the layout names the one file."""
 
     offset: str
     size: str
@@ -40,7 +40,7 @@ class Fields:
 
 
 class ChunkTable:
-    """One dataset's chunk table; its own chunks are with their owners, and read as any dataset's."""
+    """The chunk table of a dataset, which `read` reads like any dataset."""
 
     def __init__(self, table: Dataset, layout: Record, rank: int, read: ReadTable) -> None:
         self._table = table
@@ -49,14 +49,14 @@ class ChunkTable:
 
     @classmethod
     async def open(cls, owners: Owners, dataset: Dataset, read: ReadTable) -> ChunkTable:
-        """Return the table that the layout of `dataset` names; `NotFound` when there is none."""
+        """Return the table that the layout of `dataset` names; `NotFound` if it does not exist."""
         layout = file_backed_layout(dataset.record) or {}
         return cls(Dataset.of(await owners.record(layout["chunk_table"])), layout, len(dataset.extent), read)
 
     async def entries(self, coords: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str] | None]:
         """Return offset, size and filter mask of the pieces at `coords`, (n, 3), and the URIs of their files.
 
-        A size of 0 says that there is no piece. No URIs: the layout names the one file.
+        A size of 0 means that there is no piece. The URIs are None if the layout names the one file.
         """
         table = self._table
         found = np.zeros((len(coords), 3), np.int64)
@@ -74,11 +74,11 @@ class ChunkTable:
         found[inside] = self._numbers(values)
         if uris is not None:
             for row, uri in zip(inside.tolist(), values[self._fields.uri].tolist(), strict=True):
-                uris[row] = self._text(uri, there=bool(found[row, 1]))
+                uris[row] = self._uri_text(uri) if found[row, 1] else ""
         return found, uris
 
     async def coords(self) -> NDArray[np.int64]:
-        """Return the coordinates of the pieces that there are, (n, rank)."""
+        """Return the coordinates of the pieces that exist, (n, rank)."""
         found = [np.zeros((0, len(self._table.extent)), np.int64)]
         async for first, entries in self._blocks():
             places = np.argwhere(entries[..., 1] > 0)
@@ -91,7 +91,7 @@ class ChunkTable:
         return np.concatenate(found)
 
     async def totals(self) -> tuple[int, int]:
-        """Return how many pieces there are, and their bytes."""
+        """Return the number of pieces that exist, and their bytes."""
         count = size = 0
         async for _, entries in self._blocks():
             count += int(np.count_nonzero(entries[..., 1]))
@@ -99,14 +99,14 @@ class ChunkTable:
         return count, size
 
     async def _blocks(self) -> AsyncIterator[tuple[int, NDArray[np.int64]]]:
-        """Give the table in blocks of whole rows: the first row, and offset, size and mask, (..., 3)."""
+        """Yield the table in blocks of whole rows: the first row, and offset, size and mask, (..., 3)."""
         table = self._table
-        if prod(table.extent) > MOST_ENTRIES:
+        if prod(table.extent) > MOST_TABLE_ENTRIES:
             raise TooLarge(
-                f"The chunk table {table.id} has {prod(table.extent)} entries; the limit is {MOST_ENTRIES}: "
+                f"The chunk table {table.id} has {prod(table.extent)} entries; the limit is {MOST_TABLE_ENTRIES}: "
                 "select less at a time."
             )
-        rows = max(1, BLOCK // max(1, prod(table.extent[1:])))
+        rows = max(1, BLOCK_ENTRIES // max(1, prod(table.extent[1:])))
         for first in range(0, table.extent[0], rows):
             start = (first, *(0,) * (len(table.extent) - 1))
             stop = (min(table.extent[0], first + rows), *table.extent[1:])
@@ -123,10 +123,8 @@ class ChunkTable:
             raise Conflict(f"The chunk table {self._table.id} has a negative offset or size.")
         return found
 
-    def _text(self, uri: Any, *, there: bool) -> str:
-        """Return a URI as text; of an entry without a piece it does not count."""
-        if not there:
-            return ""
+    def _uri_text(self, uri: Any) -> str:
+        """Return the URI of an entry with a piece; `Conflict` if it is no text."""
         try:
             text = uri.decode() if isinstance(uri, bytes) else uri
         except UnicodeDecodeError as error:
@@ -136,8 +134,8 @@ class ChunkTable:
         return text
 
 
-def check_table(table: Dataset, layout: Record, rank: int) -> Fields:
-    """Return the fields of a table; `BadRequest` when it cannot be that of a layout with `rank` dimensions."""
+def check_table(table: Dataset, layout: Record, rank: int) -> TableFields:
+    """Return the fields of a table; `BadRequest` if it cannot be the table of a layout with `rank` dimensions."""
     if file_backed_layout(table.record) is not None or table.spec.sparse:
         raise BadRequest(f"The chunk table {table.id} must have dense chunks of its own.")
     if not table.arrays.is_exact:
@@ -149,16 +147,16 @@ def check_table(table: Dataset, layout: Record, rank: int) -> Fields:
         raise BadRequest(
             f"The chunk table {table.id} has {len(table.extent)} dimensions; the dataset has {rank}."
         )
-    if table.dtype.itemsize > MOST_BYTES:
+    if table.dtype.itemsize > MOST_ENTRY_BYTES:
         raise BadRequest(
             f"An element of the chunk table {table.id} has {table.dtype.itemsize} bytes; the limit is "
-            f"{MOST_BYTES}."
+            f"{MOST_ENTRY_BYTES}."
         )
     return _fields(table, layout)
 
 
-def _fields(table: Dataset, layout: Record) -> Fields:
-    """Find the fields: the first two are offset and size; a file's URI counts when the layout names no file."""
+def _fields(table: Dataset, layout: Record) -> TableFields:
+    """Find the fields: the first two are offset and size; a URI is needed only if the layout names no file."""
     dtype = table.dtype
     names = dtype.names or ()
     numbers = {name for name in names if dtype[name].kind in "iu" and dtype[name].shape == ()}
@@ -173,4 +171,4 @@ def _fields(table: Dataset, layout: Record) -> Fields:
             raise BadRequest(
                 f"Neither the layout nor the chunk table {table.id} names a file; give file_uri."
             )
-    return Fields(names[0], names[1], MASK if MASK in numbers else None, uri)
+    return TableFields(names[0], names[1], MASK_FIELD if MASK_FIELD in numbers else None, uri)

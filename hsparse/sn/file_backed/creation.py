@@ -1,4 +1,4 @@
-"""Linking a new dataset to a file in the store: is the file there, and may the principal have it read?"""
+"""Checks at the creation of a file-backed dataset: the file exists, and the principal may read it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from hsparse.wire.file_backed_message import InspectFile
 from hsparse.wire.message import Record
 
 LOCATOR = "chunklocator"
+"""HSDS's initializer that fills a chunk table from the file."""
 
 
 async def check_backing_file(context: Context, record: Record) -> None:
-    """Check what a new dataset's record is linked to, and note in it what the file is like.
+    """Check the backing file that the record of a new dataset names, and put the file's etag and head into it.
 
-    The file must be there. Its data becomes readable by all who may read the domain, so the principal must have
-    the right to read where it is.
+    The file must exist. All who may read the domain can then read its data, so the principal must have the right to
+    read the folder of the file.
     """
     layout = file_backed_layout(record)
     if layout is None:
@@ -30,7 +31,7 @@ async def check_backing_file(context: Context, record: Record) -> None:
     if layout["class"] == CHUNKED_REF_INDIRECT:
         id = check_member(layout["chunk_table"], context.domain, "datasets")
         outcome = (await owners.read(id))[0]
-        # h5pyd 1.0 creates a table and what refers to it with one request: a missing one is found by the read.
+        # h5pyd 1.0 creates a table and its dataset in one request: a read reports a table that does not exist.
         if outcome.failure is None:
             check_table(Dataset.of(outcome.unwrap()), layout, len(record["shape"]["dims"]))
     uri = layout.get("file_uri")
@@ -41,7 +42,7 @@ async def check_backing_file(context: Context, record: Record) -> None:
 
 
 def refuse_locator(properties: Record) -> None:
-    """Raise `Unsupported` for a chunk table that the server is to fill from the file."""
+    """Raise `Unsupported` for a chunk table that the server would have to fill from the file."""
     initializer = properties.get("initializer")
     name = initializer[0] if isinstance(initializer, list) and initializer else initializer
     if name == LOCATOR:
@@ -52,6 +53,6 @@ def refuse_locator(properties: Record) -> None:
 
 
 def refuse_values(record: Record) -> None:
-    """Raise `BadRequest` for values that a linked dataset is to be created with."""
+    """Raise `BadRequest` if a file-backed dataset is created with values."""
     if file_backed_layout(record) is not None:
         raise BadRequest("A dataset whose data stays in a file cannot be given values; leave them out.")

@@ -1,6 +1,6 @@
-"""The elements of a file-backed dataset: where each chunk's pieces are in which file, and one message to each owner.
+"""The elements of a file-backed dataset: locate the pieces of chunks in files, and send one message to each owner.
 
-Chunks that lie close together in a file have one owner, so that it can read them in one request.
+Chunks that are close together in a file have one owner, which can read them in one request.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.file_backed_message import ReadFileBacked
 
 MOST_PIECES = 1 << 20
-"""The most pieces one read may meet: of each, the place in its file is in memory."""
+"""The most pieces of one read: the place of each is in memory."""
 MOST_FILES = 10_000
 
 
 class FileBackedElements:
-    """`ElementSource` of one dataset whose data stays in a file."""
+    """`ElementSource` of a dataset whose data stays in HDF5 files."""
 
     def __init__(self, owners: Owners, dataset: Dataset, read_table: ReadTable) -> None:
         layout = file_backed_layout(dataset.record)
@@ -47,7 +47,7 @@ class FileBackedElements:
     async def read(
         self, planned: Sequence[PlannedChunk], fields: tuple[str, ...] = (), limit: int = 0
     ) -> list[Values | int | None]:
-        """Return what each planned chunk selects, None where there is nothing in the file."""
+        """Return the values of each planned chunk, None if the file has no piece of it."""
         found = await self._read(planned)
         return [None if values is None else pick_fields(values, fields) for values in found]
 
@@ -61,7 +61,7 @@ class FileBackedElements:
         fields: tuple[str, ...],
         places_only: bool,
     ) -> list[Found | None]:
-        """Return what a query finds; the owners of the pieces read them, and the search is done here."""
+        """Return what a query finds; owners read the pieces, and the query is evaluated here."""
         search = Search(bind_query(query, self._dataset.dtype), limit, fields, places_only)
         found = await self._read(planned)
         return [None if values is None else search.among(values) for values in found]
@@ -71,7 +71,7 @@ class FileBackedElements:
         result: list[NDArray[Any] | None] = [None] * count
         if not count:
             return result
-        pieces, files = await self._locate(np.array([share.scaled for share in planned], np.int64))
+        pieces, files = await self._locate(np.array([chunk.scaled for chunk in planned], np.int64))
         there = np.flatnonzero(pieces.counts(count)).tolist()
         first, offset = pieces.firsts(count)
         regions = list(zip(first.tolist(), (offset // np.uint64(LONGEST)).tolist(), strict=True))
@@ -97,21 +97,21 @@ class FileBackedElements:
         if self._layout["class"] == CONTIGUOUS_REF:
             if prod(counts) > MOST_PIECES:
                 raise TooLarge(f"The selection meets more than {MOST_PIECES} chunks; select less at a time.")
-            return _all_places(counts).astype(np.uint64)
+            return _grid_coords(counts).astype(np.uint64)
         found = await self.pieces()
         return np.unique(found // self._factors(), axis=0).astype(np.uint64).reshape(-1, len(counts))
 
-    # --- what the file has ------------------------------------------------------------------------
+    # --- pieces of the file -------------------------------------------------------------------------
 
     @property
     def piece_dims(self) -> tuple[int, ...]:
-        """The dimensions of a piece: of the file's chunks or, where it has none, of all there is."""
+        """The dimensions of a piece: of the chunks of the file or, for contiguous data, of the extent."""
         return self._dataset.extent if self._layout["class"] == CONTIGUOUS_REF else self._piece
 
     async def pieces(self) -> NDArray[np.int64]:
-        """Return the coordinates of the pieces inside the extent, (n, rank), counted in pieces; in any order.
+        """Return the coordinates of the pieces inside the extent, (n, rank), in units of pieces, in any order.
 
-        What is contiguous in a file is one piece.
+        Contiguous data is one piece.
         """
         if self._layout["class"] == CONTIGUOUS_REF:
             there = self._layout["size"] > 0 and prod(self._dataset.extent) > 0
@@ -125,8 +125,8 @@ class FileBackedElements:
     async def places(self, coords: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str] | None]:
         """Return offset, size and filter mask of the pieces at `coords`, (n, 3), and the URIs of their files.
 
-        A size of 0 says that there is no piece. No URIs: all are in the one file of the layout. The reader's right to
-        files that a chunk table names is looked at.
+        A size of 0 means that there is no piece. The URIs are None if all are in the one file of the layout.
+        `Forbidden` without the right to read a file that a chunk table names.
         """
         if self._layout["class"] == CONTIGUOUS_REF:
             here = [self._layout["offset"], self._layout["size"], 0]
@@ -138,7 +138,7 @@ class FileBackedElements:
             await self._files([uri for uri in uris if uri])
         return entries, uris
 
-    # --- where pieces are -------------------------------------------------------------------------
+    # --- places of pieces -------------------------------------------------------------------------
 
     async def _locate(self, scaled: NDArray[np.int64]) -> tuple[Pieces, tuple[BackingFile, ...]]:
         """Return the pieces of the chunks at `scaled`, (k, rank), and the files they are in."""
@@ -149,7 +149,7 @@ class FileBackedElements:
             raise TooLarge(
                 f"The selection meets more than {MOST_PIECES} chunks of the file; select less at a time."
             )
-        places = _all_places(factors.tolist())
+        places = _grid_coords(factors.tolist())
         coords = (scaled[:, None, :] * factors + places).reshape(-1, scaled.shape[1])
         rows = np.flatnonzero((coords < np.array(self._pieces_grid().counts)).all(axis=1))
         if self._layout["class"] == CHUNKED_REF:
@@ -174,9 +174,9 @@ class FileBackedElements:
         return pieces, files
 
     async def _files(self, uris: list[str]) -> tuple[NDArray[np.uint32], tuple[BackingFile, ...]]:
-        """Return which file each of `uris` is, and the files; the reader must have the right to read them.
+        """Return the number of the file of each URI, and the files; check the right to read them.
 
-        Whoever filled the table named them, so nobody has looked at them or at the rights to them before.
+        The rights were not checked before: the writers of the table named the files.
         """
         files = list(dict.fromkeys(uris))
         if len(files) > MOST_FILES:
@@ -188,7 +188,7 @@ class FileBackedElements:
         return np.array([number[uri] for uri in uris], np.uint32), tuple(map(BackingFile, files))
 
     def _slabs(self, scaled: NDArray[np.int64]) -> Pieces:
-        """Return the one range of each chunk of a contiguous dataset; nothing when it was not allocated."""
+        """Return the one range of each chunk of a contiguous dataset; no pieces if it was never allocated."""
         extent = np.array(self._dataset.extent, np.int64)
         origins = scaled * np.array(self._dataset.spec.dims, np.int64)
         strides = np.append(np.cumprod(extent[:0:-1])[::-1], 1)
@@ -209,7 +209,7 @@ class FileBackedElements:
         )
 
     def _listed(self, coords: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return offset, size and filter mask of pieces that the record lists, (n, 3); size 0: not there."""
+        """Return offset, size and filter mask of pieces that the record lists, (n, 3); a size of 0 is no piece."""
         chunks = self._layout["chunks"]
         found = np.zeros((len(coords), 3), np.int64)
         if len(coords) <= len(chunks):
@@ -247,7 +247,7 @@ class FileBackedElements:
 
 
 def backing_file(dataset: Dataset) -> BackingFile:
-    """Return the file a dataset is linked to, as it was when that was done, where that is known."""
+    """Return the backing file that the layout of a dataset names, with its etag and head at creation if known."""
     layout = file_backed_layout(dataset.record) or {}
     known = dataset.record.get("linkedFile") or {}
     uri = layout.get("file_uri")
@@ -256,6 +256,6 @@ def backing_file(dataset: Dataset) -> BackingFile:
     return BackingFile(uri, known.get("etag", ""), known.get("head", 0))
 
 
-def _all_places(counts: Sequence[int]) -> NDArray[np.int64]:
-    """Return the coordinates of all places of a grid, (n, rank), in row-major order."""
+def _grid_coords(counts: Sequence[int]) -> NDArray[np.int64]:
+    """Return all coordinates in a grid, (n, rank), in row-major order."""
     return np.indices(tuple(counts), np.int64).reshape(len(counts), -1).T

@@ -36,7 +36,7 @@ from hsparse.sn.values.media.arrow_columns import (
     as_numbers,
     column_form,
     is_number,
-    numbers_of,
+    list_item_type,
     vlen_buffers,
     vlen_values,
 )
@@ -131,13 +131,13 @@ def _fixed_type(dtype: np.dtype[Any]) -> Any:
 
 
 def _vlen_type(element: Element) -> Any:
-    numbers = numbers_of(element)
+    numbers = list_item_type(element)
     return BYTES_TYPES[column_form(element)]() if numbers is None else na.list_(_number_type(numbers))
 
 
 def _vlen_column(schema: Any, values: VlenArray, element: Element) -> Any:
     offsets, data = vlen_buffers(values, element)
-    numbers = numbers_of(element)
+    numbers = list_item_type(element)
     if numbers is None:
         return na.c_array_from_buffers(schema, values.size, [None, offsets, data])
     child = na.c_array_from_buffers(na.c_schema(_number_type(numbers)), len(data), [None, data])

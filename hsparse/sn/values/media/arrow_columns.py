@@ -1,9 +1,7 @@
-"""Numbers that Arrow has, and numbers of one type as another.
+"""Columns of an Arrow stream: conversion of numbers, and the forms of variable-length elements.
 
-Elements of variable length as Arrow columns.
-
-A string is a `utf8` or, where its character set is ASCII, a `binary` element; a sequence of numbers a `list`.
-Anything else is a `binary` element with the bytes of its length-prefixed form.
+A UTF-8 string is a `utf8` element, an ASCII string a `binary` element, and a sequence of numbers a `list`. Any other
+variable-length element is a `binary` element: the bytes of its length-prefixed form.
 """
 
 from __future__ import annotations
@@ -24,12 +22,12 @@ NUMBERS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4",
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
-    """Say whether Arrow has numbers of the type, in the machine's byte order."""
+    """Say whether Arrow has a type for such numbers; it stores them in the machine's byte order."""
     return dtype.names is None and dtype.subdtype is None and dtype.str[1:] in NUMBERS
 
 
 def as_numbers(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a column's numbers as a dataset's, in the machine's byte order; `BadRequest` where they do not fit."""
+    """Cast the numbers of a column to `dtype`, in the machine's byte order; `BadRequest` if one does not fit."""
     if values.ndim != 1 or not np.can_cast(values.dtype, dtype, "same_kind"):
         raise BadRequest(f"Column value has the type {values.dtype}, which does not fit {dtype}.")
     cast = values.astype(dtype.newbyteorder("="))
@@ -39,7 +37,7 @@ def as_numbers(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 class ColumnForm(Enum):
-    """What a column's elements are."""
+    """The Arrow type of a column of variable-length elements."""
 
     UTF8 = "utf8"
     BINARY = "binary"
@@ -47,24 +45,24 @@ class ColumnForm(Enum):
 
 
 def column_form(element: Element) -> ColumnForm:
-    """Return what a column of such elements holds."""
+    """Return the form of a column of such elements."""
     if isinstance(element, VlenString):
         return ColumnForm.UTF8 if dict(element.dtype.metadata or {}).get("vlen") is str else ColumnForm.BINARY
-    return ColumnForm.BINARY if numbers_of(element) is None else ColumnForm.LIST
+    return ColumnForm.BINARY if list_item_type(element) is None else ColumnForm.LIST
 
 
-def numbers_of(element: Element) -> np.dtype[Any] | None:
-    """Return the type of the numbers of which elements are sequences, None for other elements."""
+def list_item_type(element: Element) -> np.dtype[Any] | None:
+    """Return the type of the numbers in an element that is a sequence of them, None for other elements."""
     base = element.base if isinstance(element, VlenSequence) else None
     return base.dtype if isinstance(base, Fixed) and is_number(base.dtype) else None
 
 
 def vlen_buffers(values: VlenArray, element: Element) -> tuple[NDArray[np.int32], NDArray[Any]]:
-    """Return the offsets, (n + 1,), of elements, (n,), in a column's bytes or numbers, and these.
+    """Return the buffers of a column: `offsets: (n + 1,)`, and the bytes or numbers of its n elements.
 
-    `BadRequest` for text that is no UTF-8 where it must be.
+    `BadRequest` if a UTF-8 string is not valid UTF-8.
     """
-    numbers = numbers_of(element)
+    numbers = list_item_type(element)
     if numbers is None and not isinstance(element, VlenString):
         return values.offsets.astype(np.int32), values.heap
     data, sizes = strip_prefixes(values)
@@ -77,14 +75,14 @@ def vlen_buffers(values: VlenArray, element: Element) -> tuple[NDArray[np.int32]
 
 
 def vlen_values(column: Column, element: Element) -> VlenArray:
-    """Return a column as elements, (n,); `BadRequest` when it does not fit them."""
+    """Return the elements of a column, (n,); `BadRequest` if it does not fit their type."""
     if column.values is None or column.offsets is None:
         raise BadRequest(
             "Column value must hold strings, binary elements or lists, as the type of the dataset is."
         )
     first, last = int(column.offsets[0]), int(column.offsets[-1])
     data, sizes = column.values[first:last], np.diff(column.offsets)
-    numbers = numbers_of(element)
+    numbers = list_item_type(element)
     if numbers is not None:
         if not column.is_list:
             raise BadRequest(f"Column value must hold lists of {numbers}.")
@@ -105,12 +103,12 @@ def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int32]:
 
 
 def _check_utf8(data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> None:
-    """Raise `BadRequest` unless each string is UTF-8: all of it, and none begins inside a character."""
-    begins = offsets[:-1][offsets[:-1] < len(data)]
+    """Raise `BadRequest` unless all bytes are UTF-8 and no string begins inside a character."""
+    starts = offsets[:-1][offsets[:-1] < len(data)]
     try:
         str(data.data, "utf-8")
-        whole = not (data[begins] >> 6 == 0b10).any()
+        valid = not (data[starts] >> 6 == 0b10).any()
     except UnicodeDecodeError:
-        whole = False
-    if not whole:
+        valid = False
+    if not valid:
         raise BadRequest("A string is not UTF-8, which Arrow needs: ask for application/octet-stream.")

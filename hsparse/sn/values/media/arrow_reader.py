@@ -1,8 +1,7 @@
 """Reading an Arrow IPC stream ("Arrow Columnar Format", Serialization and Interprocess Communication).
 
-Bytes from anyone are read here, so nothing in them is believed: every offset and length is checked against
-the bytes there are. Columns of a fixed width, of strings and binary elements, and lists of numbers are given; other
-flat columns are stepped over.
+The bytes are not trusted: every offset and length is checked against the bytes that are there. Columns of a fixed
+width, of strings and binary elements, and lists of numbers are read; other flat columns are skipped.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ from hsparse.errors import BadRequest
 
 CONTINUATION = 0xFFFFFFFF
 SCHEMA, RECORD_BATCH = 1, 3
-"""Message.fbs: the kinds of `MessageHeader` a stream without dictionaries has."""
+"""Message.fbs: the members of `MessageHeader` in a stream without dictionaries."""
 INT, FLOAT, FIXED_SIZE_BINARY = 2, 3, 15
-RUNS = {4: "<i4", 5: "<i4", 19: "<i8", 20: "<i8"}
-"""Binary, utf8 and their large forms: elements are runs of bytes, their offsets of this type."""
-LISTS = {12: "<i4", 21: "<i8"}
-"""Schema.fbs: the members of `Type` that are read."""
+BYTES_OFFSETS = {4: "<i4", 5: "<i4", 19: "<i8", 20: "<i8"}
+"""Binary, utf8 and their large forms, with the type of their offsets."""
+LIST_OFFSETS = {12: "<i4", 21: "<i8"}
+"""Lists and large lists, with the type of their offsets. All are members of `Type` in Schema.fbs."""
 BUFFERS = {1: 0, 2: 2, 3: 2, 4: 3, 5: 3, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 2, 15: 2, 18: 2, 19: 3, 20: 3} | {
     12: 2,
     21: 2,
 }
-"""How many buffers a column of each `Type` that can be read or stepped over has, a list's child not counted."""
+"""The number of buffers of a column, by its `Type`, if that can be read or skipped; without those of a list's child."""
 MAX_FIELDS = 1024
 MAX_NAME = 1024
-"""Offsets may meet: without limits a small schema has many fields that share one long name."""
+"""Offsets may coincide: without limits a small schema could have many fields with the same long name."""
 FLOATS = ("<f2", "<f4", "<f8")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of one batch: (n,) numbers, (n, width) bytes, or None for a type that is not read.
+    """A column of one batch: `values` are (n,) numbers, (n, width) bytes, or None for a type that is not read.
 
     With `offsets: (n + 1,) int64`, ascending, element i is `values[offsets[i]:offsets[i + 1]]`: bytes, or a list of
     numbers.
@@ -58,13 +57,13 @@ class _Field:
     width: int
     """Bytes of a fixed-size binary element, 0 for numbers."""
     offset: np.dtype[Any] | None = None
-    """The type of offsets, where elements have no fixed width."""
+    """The type of the offsets of elements without a fixed width."""
     child: _Field | None = None
-    """What a list is of."""
+    """The items of a list."""
 
 
 def read_batches(data: bytes | bytearray) -> Iterator[tuple[int, dict[str, Column]]]:
-    """Yield each record batch: its length, and views of its columns by name; `BadRequest` if it is none."""
+    """Yield the length and the columns, by name, of each record batch; `BadRequest` if the bytes are no stream."""
     try:
         yield from _batches(memoryview(data).cast("B"))
     except (struct.error, IndexError, ValueError, OverflowError) as error:
@@ -109,37 +108,37 @@ def _fields(schema: _Table) -> list[_Field]:
 
 def _field(data: memoryview, place: int, depth: int = 0) -> _Field:
     table = _Table(data, place)
-    name, kind, of_kind = table.text(0), table.number(2, "<B", 0), table.table(3)
+    name, kind, type_table = table.text(0), table.number(2, "<B", 0), table.table(3)
     children = table.tables(5)
     if (
         kind not in BUFFERS
         or table.table(4) is not None
-        or len(children) != (kind in LISTS)
-        or depth > (kind not in LISTS)
+        or len(children) != (kind in LIST_OFFSETS)
+        or depth > (kind not in LIST_OFFSETS)
     ):
         raise ValueError(f"column {name!r} is nested or has a dictionary, which is not supported")
-    if kind in LISTS:
+    if kind in LIST_OFFSETS:
         child = _field(data, children[0], depth + 1)
-        return _Field(name, BUFFERS[kind], None, 0, np.dtype(LISTS[kind]), child)
-    if kind in RUNS:
-        return _Field(name, BUFFERS[kind], np.dtype(np.uint8), 0, np.dtype(RUNS[kind]))
-    return _fixed_field(name, kind, of_kind)
+        return _Field(name, BUFFERS[kind], None, 0, np.dtype(LIST_OFFSETS[kind]), child)
+    if kind in BYTES_OFFSETS:
+        return _Field(name, BUFFERS[kind], np.dtype(np.uint8), 0, np.dtype(BYTES_OFFSETS[kind]))
+    return _fixed_field(name, kind, type_table)
 
 
-def _fixed_field(name: str, kind: int, of_kind: _Table | None) -> _Field:
+def _fixed_field(name: str, kind: int, type_table: _Table | None) -> _Field:
     dtype, width = None, 0
-    if kind == INT and of_kind is not None:
-        bits, signed = of_kind.number(0, "<i", 0), of_kind.number(1, "<B", 0)
+    if kind == INT and type_table is not None:
+        bits, signed = type_table.number(0, "<i", 0), type_table.number(1, "<B", 0)
         if bits not in (8, 16, 32, 64):
             raise ValueError(f"column {name!r} has integers of {bits} bits")
         dtype = np.dtype(f"<{'i' if signed else 'u'}{bits // 8}")
-    elif kind == FLOAT and of_kind is not None:
-        precision = of_kind.number(0, "<h", 0)
+    elif kind == FLOAT and type_table is not None:
+        precision = type_table.number(0, "<h", 0)
         if not 0 <= precision < len(FLOATS):
             raise ValueError(f"column {name!r} has floats of precision {precision}")
         dtype = np.dtype(FLOATS[precision])
-    elif kind == FIXED_SIZE_BINARY and of_kind is not None:
-        dtype, width = np.dtype(np.uint8), of_kind.number(0, "<i", 0)
+    elif kind == FIXED_SIZE_BINARY and type_table is not None:
+        dtype, width = np.dtype(np.uint8), type_table.number(0, "<i", 0)
         if width <= 0:
             raise ValueError(f"column {name!r} has elements of {width} bytes")
     return _Field(name, BUFFERS[kind], dtype, width)
@@ -153,10 +152,10 @@ def _batch(header: _Table, fields: list[_Field], body: memoryview) -> tuple[int,
     flat = [one for field in fields for one in (field, field.child) if one is not None]
     if len(nodes) != len(flat) or len(buffers) != sum(field.buffers for field in flat):
         raise ValueError("a record batch does not have the columns of the schema")
-    parts = _Parts(body, iter(nodes), iter(buffers))
+    reader = _BatchReader(body, iter(nodes), iter(buffers))
     columns: dict[str, Column] = {}
     for field in fields:
-        count, column = parts.column(field)
+        count, column = reader.column(field)
         if count != length:
             raise ValueError(f"column {field.name!r} has {count} elements of {length}")
         columns.setdefault(field.name, column)
@@ -164,15 +163,15 @@ def _batch(header: _Table, fields: list[_Field], body: memoryview) -> tuple[int,
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
-    """What is left of a batch's nodes (length, nulls) and buffers (offset, length), in the order of columns."""
+class _BatchReader:
+    """The nodes (length, nulls) and buffers (offset, length) of a batch that no column has taken yet, in order."""
 
     body: memoryview
     nodes: Iterator[tuple[int, int]]
     buffers: Iterator[tuple[int, int]]
 
     def column(self, field: _Field) -> tuple[int, Column]:
-        """Take a column's nodes and buffers, and return its length and what it holds."""
+        """Consume the nodes and buffers of a column; return its length and the column."""
         count, nulls = next(self.nodes)
         some = [next(self.buffers) for _ in range(field.buffers)]
         if count < 0:
@@ -193,7 +192,7 @@ class _Parts:
     def _offsets(self, field: _Field, buffer: tuple[int, int], count: int, end: int) -> NDArray[np.int64]:
         """Return checked offsets into `end` elements or bytes."""
         assert field.offset is not None
-        if not count and not buffer[1]:  # as it may be of a column without elements
+        if not count and not buffer[1]:  # allowed for a column without elements
             return np.zeros(1, np.int64)
         offsets = self._numbers(field, buffer, count + 1, field.offset).astype(np.int64)
         if int(offsets[0]) < 0 or int(offsets[-1]) > end or (offsets[1:] < offsets[:-1]).any():
@@ -214,7 +213,7 @@ class _Parts:
 
 
 class _Table:
-    """A table in a buffer: its fields are found through a vtable, each absent or at an offset."""
+    """A table in a buffer. A vtable has the offset of each field, or 0 if the field is absent."""
 
     def __init__(self, data: memoryview, place: int) -> None:
         self.data = data
@@ -251,7 +250,7 @@ class _Table:
         return bytes(_part(self.data, at + 4, length)).decode()
 
     def tables(self, field: int) -> list[int]:
-        """Return the places of a vector's tables."""
+        """Return the offsets of the tables in a vector."""
         at = self._target(field)
         if at is None:
             return []
@@ -260,7 +259,7 @@ class _Table:
         return [at + 4 + 4 * i + offset for i, offset in enumerate(offsets)]
 
     def pairs(self, field: int) -> list[tuple[int, int]]:
-        """Return a vector's structs of two int64."""
+        """Return the structs of two int64 in a vector."""
         at = self._target(field)
         if at is None:
             return []
@@ -273,7 +272,7 @@ def _root(data: memoryview) -> _Table:
 
 
 def _unpack(kind: str, data: memoryview, at: int) -> tuple[Any, ...]:
-    if at < 0:  # which struct would take from the end
+    if at < 0:  # struct would count it from the end
         raise ValueError("an offset is negative")
     return struct.unpack_from(kind, data, at)
 
