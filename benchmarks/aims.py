@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.report import OURS, Metric, Report, number
+from benchmarks.report import OURS, MeasuredMetric, Report, number
 
 SPARSE = frozenset({"lcls-points", "lcls-roi", "uniform", "single-cell"})
 HSDS = ("HSDS", "HSDS flushed")
@@ -17,7 +17,7 @@ class Aim:
     peer: str | None
     value: float
 
-    def verdict(self, metric: Metric, report: Report) -> str | None:
+    def verdict(self, metric: MeasuredMetric, report: Report) -> str | None:
         """Return `met` or `missed` with the figure, None when a side was not measured."""
         if self.peer is not None:
             ratio = report.ratio(metric, self.peer)
@@ -34,7 +34,7 @@ class Aim:
         return f"{sign} {number(self.value)} {metric.unit}: {word} ({number(ours.median)})"
 
 
-def aims(metric: Metric) -> tuple[Aim, ...]:
+def aims(metric: MeasuredMetric) -> tuple[Aim, ...]:
     """Return the aims that a metric is held to; none for most."""
     if metric.workload in SPARSE:
         return _sparse(metric)
@@ -54,7 +54,7 @@ def aims(metric: Metric) -> tuple[Aim, ...]:
     return ()
 
 
-def _sparse(metric: Metric) -> tuple[Aim, ...]:
+def _sparse(metric: MeasuredMetric) -> tuple[Aim, ...]:
     if metric.name == "write":
         ahead = tuple(Aim(peer, 50) for peer in HSDS) if metric.workload == "lcls-points" else ()
         return (Aim("TileDB", 1), *ahead)
@@ -69,7 +69,7 @@ def _sparse(metric: Metric) -> tuple[Aim, ...]:
     return ()
 
 
-def _files(metric: Metric) -> tuple[Aim, ...]:
+def _files(metric: MeasuredMetric) -> tuple[Aim, ...]:
     if metric.unit == "requests":
         return (Aim(None, 10),)
     return (Aim("bare", 0.5),) if metric.name.startswith("read over HTTP") else (Aim(None, 200),)

@@ -11,7 +11,7 @@ from nanoarrow import c_array_from_buffers, ipc
 from nanoarrow.c_array_stream import c_array_stream
 from numpy.typing import NDArray
 
-from benchmarks.workloads.points import Points
+from benchmarks.workloads.points import PointData
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 TYPES = {
@@ -23,7 +23,7 @@ TYPES = {
 }
 
 
-def encode(points: Points) -> bytes:
+def encode(points: PointData) -> bytes:
     """Return one record batch of all points."""
     columns: dict[str, NDArray[Any]] = {f"dim_{index}": column for index, column in enumerate(points.coords)}
     columns["value"] = points.values
@@ -38,14 +38,14 @@ def encode(points: Points) -> bytes:
     return out.getvalue()
 
 
-def decode(stream: bytes) -> Points:
+def decode(stream: bytes) -> PointData:
     """Return the points of a stream; the columns of a single batch are views of `stream`."""
     with ipc.InputStream.from_readable(stream) as source, c_array_stream(source) as arrays:
         names = [child.name for child in arrays.get_schema().children]
         batches = list(arrays)
     columns = [_column([batch.child(index) for batch in batches]) for index in range(len(names))]
     value = names.index("value")
-    return Points(tuple(column for index, column in enumerate(columns) if index != value), columns[value])
+    return PointData(tuple(column for index, column in enumerate(columns) if index != value), columns[value])
 
 
 def _column(pieces: list[Any]) -> NDArray[Any]:

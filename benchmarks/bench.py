@@ -13,7 +13,7 @@ from benchmarks.peers.server import Server
 from benchmarks.peers.tiledb import Worker
 from benchmarks.report import Report
 
-Turn = Callable[[], Awaitable[None]]
+Measurement = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Bench:
                     "again after a pause, as stock clients do, and the pauses count."
                 )
 
-    async def in_turn(self, what: str, turns: dict[str, Turn]) -> None:
+    async def in_turn(self, what: str, turns: dict[str, Measurement]) -> None:
         """Give each side its turn, `repeats` times, another one first each time.
 
         What a side left for the kernel to write is written before the next one begins.

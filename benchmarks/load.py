@@ -27,10 +27,10 @@ class Load:
         return float(np.percentile(self.latencies, percent)) * 1e3
 
 
-Job = Callable[[int], Awaitable[object]]
+Action = Callable[[int], Awaitable[object]]
 
 
-async def drive(job: Job, count: int, clients: int = 1) -> Load:
+async def drive(job: Action, count: int, clients: int = 1) -> Load:
     """Run `job(0) ... job(count - 1)` with `clients` of them in flight; what they return is dropped."""
     numbers = iter(range(count))
     latencies: list[float] = []

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.bench import Bench
 from benchmarks.failure import Failed
 from benchmarks.peers import hsparse
-from benchmarks.report import Metric
+from benchmarks.report import MeasuredMetric
 from benchmarks.rest import BINARY, Rest
 from benchmarks.trials.check import WrongAnswer
 
@@ -73,9 +73,9 @@ async def run(bench: Bench) -> None:
         seconds = await drain(rest, dataset, rows)
         reading = sum(high_marks(leader).values())
     for name, peak in (("written", writing), ("read in one answer", reading)):
-        metric = Metric("memory", f"{size:.0f} MiB {name}: most resident", "MiB", higher=False)
+        metric = MeasuredMetric("memory", f"{size:.0f} MiB {name}: most resident", "MiB", higher=False)
         bench.report.add(metric, "hsparse", peak / 2**20)
-    rate = Metric("memory", f"{size:.0f} MiB read in one answer: rate", "MiB/s", higher=True)
+    rate = MeasuredMetric("memory", f"{size:.0f} MiB read in one answer: rate", "MiB/s", higher=True)
     bench.report.add(rate, "hsparse", size / seconds)
     if reading > LIMIT:
         raise TooMuchMemory(f"The server held {reading >> 20} MiB; the limit is {LIMIT >> 20} MiB.")

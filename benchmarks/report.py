@@ -16,7 +16,7 @@ def number(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class MeasuredMetric:
     """A quantity of a workload; `higher` says that more of it is better."""
 
     workload: str
@@ -42,11 +42,11 @@ class Spread:
 class Report:
     """Every sample of a run, in the order of the repeats, and remarks on what a peer could not do."""
 
-    samples: dict[Metric, dict[str, list[float]]] = field(default_factory=dict)
+    samples: dict[MeasuredMetric, dict[str, list[float]]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
-    def add(self, metric: Metric, side: str, value: float) -> None:
+    def add(self, metric: MeasuredMetric, side: str, value: float) -> None:
         """Add one repeat's value."""
         if side not in SIDES:
             raise ValueError(f"{side!r} is no side; there are {', '.join(SIDES)}.")
@@ -57,12 +57,12 @@ class Report:
         if text not in self.remarks:
             self.remarks.append(text)
 
-    def spread(self, metric: Metric, side: str) -> Spread | None:
+    def spread(self, metric: MeasuredMetric, side: str) -> Spread | None:
         """Return a side's figure, None where the side was not measured."""
         samples = self.samples.get(metric, {}).get(side)
         return Spread.of(samples) if samples else None
 
-    def ratio(self, metric: Metric, peer: str) -> Spread | None:
+    def ratio(self, metric: MeasuredMetric, peer: str) -> Spread | None:
         """Return how many times better hsparse is than `peer`, of the samples taken in the same turn."""
         sides = self.samples.get(metric, {})
         ours, theirs = sides.get(OURS), sides.get(peer)

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks import arrow
 from benchmarks.failure import Failed
 from benchmarks.workloads.case import Box
-from benchmarks.workloads.points import Points
+from benchmarks.workloads.points import PointData
 
 BINARY = "application/octet-stream"
 JSON = "application/json"
@@ -152,7 +152,7 @@ class Rest:
         """Write points, an Arrow IPC stream as `arrow.encode` makes it."""
         await self.send("PUT", f"/datasets/{dataset}/value", stream, content=arrow.MEDIA_TYPE)
 
-    async def read_points(self, dataset: str, box: Box | None = None) -> Points:
+    async def read_points(self, dataset: str, box: Box | None = None) -> PointData:
         """Read the defined elements of `box`, or of all."""
         params = {"sparse": "1"} | ({"select": select(box)} if box else {})
         data = await self.send("GET", f"/datasets/{dataset}/value", params=params, accept=arrow.MEDIA_TYPE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from benchmarks.aims import aims
-from benchmarks.report import OURS, SIDES, Metric, Report, Spread, number
+from benchmarks.report import OURS, SIDES, MeasuredMetric, Report, Spread, number
 
 NOTES = (
     "Each figure is the median over the repeats (min..max). A ratio says how many times better hsparse is "
@@ -45,7 +45,7 @@ def markdown(report: Report, facts: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(report: Report, metrics: list[Metric]) -> Iterable[str]:
+def _table(report: Report, metrics: list[MeasuredMetric]) -> Iterable[str]:
     sides = [side for side in SIDES if any(side in report.samples[metric] for metric in metrics)]
     peers = [side for side in sides if side != OURS]
     titles = ["metric", *(f"ratio to {peer}" for peer in peers), *sides, "aims"]

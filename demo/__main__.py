@@ -18,7 +18,7 @@ from rich.console import Console
 
 from demo.cells import Cells, load_cells
 from demo.frames import Frames
-from demo.story import Stored, Story, report
+from demo.story import StoredSize, Story, report
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.clock import SystemClock
@@ -95,7 +95,7 @@ def tell(story: Story, root: Path, frames: int, every: int) -> None:
     )
 
 
-def _cells(connection: Connection, story: Story) -> tuple[Cells, list[Stored]]:
+def _cells(connection: Connection, story: Story) -> tuple[Cells, list[StoredSize]]:
     story.chapter("Single cells: a sparse matrix that HDF5 understands")
     cells, lines = load_cells(connection, CELLS_DOMAIN, story)
     cells.question()
@@ -103,7 +103,7 @@ def _cells(connection: Connection, story: Story) -> tuple[Cells, list[Stored]]:
     return cells, lines
 
 
-def _frames(connection: Connection, count: int, every: int, story: Story) -> tuple[Frames, list[Stored]]:
+def _frames(connection: Connection, count: int, every: int, story: Story) -> tuple[Frames, list[StoredSize]]:
     story.chapter("A detector: a stream of which little is worth keeping")
     story.say(
         "An X-ray detector sends images of 1 megapixel. Of each only a region of interest (about 10 %) or a list of "

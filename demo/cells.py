@@ -13,7 +13,7 @@ from h5json.hdf5dtype import createDataType
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from demo.story import Elements, Stored, Story
+from demo.story import PointElements, StoredSize, Story
 from hsparse.cli.main import parse_arguments
 from hsparse.client.connection import Connection, Json
 from hsparse.client.sparse_dataset import SparseDataset
@@ -91,7 +91,7 @@ class Cells:
         self.story.same_elements(what, dataset.read(), elements(self.wanted))
 
 
-def load_cells(connection: Connection, domain: str, story: Story) -> tuple[Cells, list[Stored]]:
+def load_cells(connection: Connection, domain: str, story: Story) -> tuple[Cells, list[StoredSize]]:
     """Import the file into `domain`, the connection's, and check all that is there; the matrix is a sparse dataset."""
     with h5py.File(FILE) as file:
         matrix = read_csr(file[MATRIX])
@@ -114,7 +114,7 @@ def load_cells(connection: Connection, domain: str, story: Story) -> tuple[Cells
         )
         _check_attributes(connection, f"/datasets/{dataset.id}", file[MATRIX], story)
         dense = matrix.dtype.itemsize * cells * genes
-        stored = Stored(MATRIX, matrix.nnz, dataset.storage()[1], dense, None, read)
+        stored = StoredSize(MATRIX, matrix.nnz, dataset.storage()[1], dense, None, read)
         names = [name.decode() for name in file["raw.var"]["index"]]
         return Cells(dataset, matrix, names, story), [stored, _check_rest(connection, file, story)]
 
@@ -129,7 +129,7 @@ def _import(url: str, domain: str) -> float:
     return clock.monotonic() - started
 
 
-def _check_rest(connection: Connection, file: h5py.File, story: Story) -> Stored:
+def _check_rest(connection: Connection, file: h5py.File, story: Story) -> StoredSize:
     """Compare everything but the matrix with what h5py reads; return what is stored of it."""
     points = nbytes = stored = datasets = 0
     others = [("/", file), *_objects(file)]
@@ -147,7 +147,7 @@ def _check_rest(connection: Connection, file: h5py.File, story: Story) -> Stored
         f"everything else, {datasets} datasets (compounds, strings, booleans) in {len(others) - datasets - 1} "
         "groups, as h5py reads it"
     )
-    return Stored("rest of the file", points, stored, nbytes, None)
+    return StoredSize("rest of the file", points, stored, nbytes, None)
 
 
 def _is_matrix(item: h5py.Group | h5py.Dataset) -> bool:
@@ -204,7 +204,7 @@ def read_csr(group: h5py.Group) -> csr_array:
     return matrix
 
 
-def elements(matrix: csr_array) -> Elements:
+def elements(matrix: csr_array) -> PointElements:
     """Return the stored elements: (nnz, 2) places, row-major, and (nnz,) values."""
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     return np.stack((rows, matrix.indices), axis=1), matrix.data

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from demo.story import Elements, Stored, Story
+from demo.story import PointElements, StoredSize, Story
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.clock import SystemClock
@@ -123,7 +123,7 @@ class Frames:
         self._seconds[FULL] += clock.monotonic() - started
         self._points[FULL] += one.image.size
 
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[StoredSize]:
         """Read back what was found in each frame, check it, and return what is stored."""
         clock, seconds = SystemClock(), 0.0
         for index in range(self.count):
@@ -135,7 +135,7 @@ class Frames:
         self.story.right(f"{self._points[FOUND]:,} points read back, frame by frame, places and values")
         dense = 2 * SIDE * SIDE * self.count
         return [
-            Stored(name, self._points[name], dataset.storage()[1], dense, self._seconds[name], read)
+            StoredSize(name, self._points[name], dataset.storage()[1], dense, self._seconds[name], read)
             for name, dataset, read in ((FOUND, self.found, seconds), (FULL, self.full, None))
         ]
 
@@ -199,7 +199,7 @@ class Frames:
             points += len(wanted[1])
         self.story.right(f"{FOUND}: every point in frames 0 to {self.count - 1}, {points:,}")
 
-    def wanted(self, start: int, stop: int, window: tuple[slice, slice] = WHOLE) -> Elements:
+    def wanted(self, start: int, stop: int, window: tuple[slice, slice] = WHOLE) -> PointElements:
         """Return what should be defined in a window of some frames: (n, 3) places, row-major, (n,) values."""
         parts = [frame(index).elements() for index in range(start, stop)]
         places = np.concatenate([part[0] for part in parts])

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from hsparse.errors import HsparseError
 
-Elements: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
+PointElements: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
 """Places, (n, rank), and values, (n,)."""
 
 
@@ -55,7 +55,7 @@ class Story:
         self.require(what, got, wanted)
         self.right(what)
 
-    def require_elements(self, what: str, got: Elements, wanted: Elements) -> None:
+    def require_elements(self, what: str, got: PointElements, wanted: PointElements) -> None:
         """Check places and values against those of `wanted`, which are row-major, as `require` does.
 
         What was got may come in any order: servers answer chunk by chunk.
@@ -65,7 +65,7 @@ class Story:
         self.require(f"{what}: places", places, wanted[0])
         self.require(f"{what}: values", values, wanted[1])
 
-    def same_elements(self, what: str, got: Elements, wanted: Elements) -> None:
+    def same_elements(self, what: str, got: PointElements, wanted: PointElements) -> None:
         """Check, see `require_elements`, and tell."""
         self.require_elements(what, got, wanted)
         self.right(what)
@@ -84,7 +84,7 @@ class Story:
         self.console.print(f"[bold red]wrong[/]  [red]{escape(error.message)}[/]", soft_wrap=True)
 
 
-def ordered(coords: NDArray[Any], values: NDArray[Any]) -> Elements:
+def ordered(coords: NDArray[Any], values: NDArray[Any]) -> PointElements:
     """Return elements in row-major order."""
     order = np.lexsort(coords.T[::-1])
     return coords[order], values[order]
@@ -106,7 +106,7 @@ TITLE = "What was stored, as loaded; written and read in millions of points a se
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredSize:
     """A dataset as loaded: defined elements, bytes in the store and if it were dense, seconds of requests.
 
     `read_seconds` is for reading back all its elements with their places; None where it was not measured, as
@@ -121,7 +121,7 @@ class Stored:
     read_seconds: float | None = None
 
 
-def report(lines: list[Stored]) -> Table:
+def report(lines: list[StoredSize]) -> Table:
     """Return the table, one row a dataset and their sum."""
     table = Table(title=TITLE, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("dataset", no_wrap=True)

@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 
 from benchmarks import arrow
-from benchmarks.bench import Bench, Turn
+from benchmarks.bench import Bench, Measurement
 from benchmarks.load import drive
 from benchmarks.peers.server import Server
 from benchmarks.peers.tiledb import Worker
-from benchmarks.report import Metric
+from benchmarks.report import MeasuredMetric
 from benchmarks.rest import Rest
 from benchmarks.trials import layout
 from benchmarks.trials.check import check_array, check_points
@@ -51,7 +51,7 @@ class AppendTrial:
         )
         async with self.bench.sides(f"{self.case.name}-append", "hsparse", "hsds", "tiledb") as sides:
             for manner in MANNERS:
-                turns: dict[str, Turn] = {}
+                turns: dict[str, Measurement] = {}
                 if (ours := sides.hsparse) is not None:
                     turns["hsparse"] = partial(self.server, ours, manner)
                 if (theirs := sides.hsds) is not None:
@@ -62,10 +62,10 @@ class AppendTrial:
 
     def add(self, side: str, manner: Manner, seconds: float, latencies: list[float]) -> None:
         """Add a sample of the rate and of the slowest answers."""
-        rate = Metric(self.case.name, manner.name, "frames/s", higher=True)
+        rate = MeasuredMetric(self.case.name, manner.name, "frames/s", higher=True)
         self.bench.report.add(rate, side, self.case.extent[0] / seconds)
         if side != "HSDS flushed":
-            slow = Metric(self.case.name, f"{manner.name}, p99", "ms", higher=False)
+            slow = MeasuredMetric(self.case.name, f"{manner.name}, p99", "ms", higher=False)
             self.bench.report.add(slow, side, float(np.percentile(latencies, 99)) * 1e3)
 
     async def server(self, server: Server, manner: Manner) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.failure import Failed
-from benchmarks.workloads.points import Points
+from benchmarks.workloads.points import PointData
 
 
 class WrongAnswer(Failed):
     """A side returned other data than it was given."""
 
 
-def check_points(what: str, count: int, total: float, expected: Points) -> None:
+def check_points(what: str, count: int, total: float, expected: PointData) -> None:
     """Raise `WrongAnswer` unless an answer has the count and the sum of `expected`."""
     if count != len(expected) or not math.isclose(
         total, expected.total(), rel_tol=1e-9, abs_tol=1e-6 * max(1, count)

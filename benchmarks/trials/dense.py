@@ -9,10 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.bench import Bench, Turn
+from benchmarks.bench import Bench, Measurement
 from benchmarks.load import Load, drive
 from benchmarks.peers.server import Server
-from benchmarks.report import OURS, Metric
+from benchmarks.report import OURS, MeasuredMetric
 from benchmarks.rest import BINARY, Rest
 from benchmarks.trials.check import check_array
 from benchmarks.workloads.case import Box
@@ -33,7 +33,7 @@ class DenseTrial:
     async def run(self) -> None:
         """Take all samples."""
         async with self.bench.sides("dense", "hsparse", "hsds", "bare") as sides:
-            turns: dict[str, Turn] = {}
+            turns: dict[str, Measurement] = {}
             if (ours := sides.hsparse) is not None:
                 turns["hsparse"] = partial(self.server, ours)
             if (theirs := sides.hsds) is not None:
@@ -48,7 +48,7 @@ class DenseTrial:
 
     def add(self, side: str, name: str, unit: str, value: float) -> None:
         """Add a sample."""
-        self.bench.report.add(Metric("dense", name, unit, higher=unit == "MiB/s"), side, value)
+        self.bench.report.add(MeasuredMetric("dense", name, unit, higher=unit == "MiB/s"), side, value)
 
     def add_rate(self, side: str, name: str, seconds: float) -> None:
         self.add(side, name, "MiB/s", self.case.values.nbytes / 2**20 / seconds)

@@ -15,10 +15,10 @@ import fsspec
 import h5py
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.bench import Bench, Sides, Turn
+from benchmarks.bench import Bench, Measurement, Sides
 from benchmarks.child import run
 from benchmarks.peers.server import Server
-from benchmarks.report import Metric
+from benchmarks.report import MeasuredMetric
 from benchmarks.rest import Rest
 from benchmarks.trials.check import check_array
 from benchmarks.workloads.files import FileCase
@@ -88,7 +88,10 @@ class FilesTrial:
             if raw is not None and raw > 1.1 * size:
                 self.add_rate("hsparse", f"import, {name}, raw", raw, seconds)
 
-        turns: dict[str, Turn] = {"hsparse": ours, "copy": partial(self.copy, f"import, {name}", source)}
+        turns: dict[str, Measurement] = {
+            "hsparse": ours,
+            "copy": partial(self.copy, f"import, {name}", source),
+        }
         await self.bench.in_turn(f"files: import, {name}", turns)
         return made[-1]
 
@@ -100,7 +103,10 @@ class FilesTrial:
             seconds = await self.command("export", domain, target, server, "--force", "--layout", layout)
             self.add_rate("hsparse", f"export, {name}", nbytes(target), seconds)
 
-        turns: dict[str, Turn] = {"hsparse": ours, "copy": partial(self.copy, f"export, {name}", target)}
+        turns: dict[str, Measurement] = {
+            "hsparse": ours,
+            "copy": partial(self.copy, f"export, {name}", target),
+        }
         await self.bench.in_turn(f"files: export, {name}", turns)
         return target
 
@@ -117,7 +123,7 @@ class FilesTrial:
                 seconds = time.perf_counter() - began
             self.add_rate(side.name, f"read over HTTP, {name}", size, seconds)
 
-        turns: dict[str, Turn] = {
+        turns: dict[str, Measurement] = {
             "hsparse": partial(read, server, f"{virtual(domain)}?layout={layout}"),
             "bare": partial(read, bare, f"/static/{target.name}"),
         }
@@ -132,7 +138,7 @@ class FilesTrial:
             await run(argv, self.path("opened.log"))
             count = await answered(rest) - before
         self.bench.report.add(
-            Metric(WORKLOAD, f"{REQUESTS}, {name}", "requests", higher=False), "hsparse", count
+            MeasuredMetric(WORKLOAD, f"{REQUESTS}, {name}", "requests", higher=False), "hsparse", count
         )
 
     async def command(self, name: str, source: object, target: object, server: Server, *flags: str) -> float:
@@ -157,7 +163,9 @@ class FilesTrial:
 
     def add_rate(self, side: str, name: str, nbytes: int, seconds: float) -> None:
         """Add a sample of a rate."""
-        self.bench.report.add(Metric(WORKLOAD, name, "MB/s", higher=True), side, nbytes / 1e6 / seconds)
+        self.bench.report.add(
+            MeasuredMetric(WORKLOAD, name, "MB/s", higher=True), side, nbytes / 1e6 / seconds
+        )
 
     def check(self, name: str, source: Path, target: Path) -> None:
         """Compare some rows of what was imported with what was exported."""

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks.bench import Bench, Turn
+from benchmarks.bench import Bench, Measurement
 from benchmarks.load import Load, drive
 from benchmarks.peers.server import Server
-from benchmarks.report import Metric
+from benchmarks.report import MeasuredMetric
 from benchmarks.rest import Rest, encode
 from benchmarks.trials.check import WrongAnswer
 from benchmarks.workloads.metadata import MetadataCase
@@ -36,7 +36,7 @@ class MetadataTrial:
     async def run(self) -> None:
         """Take all samples."""
         async with self.bench.sides("metadata", "hsparse", "hsds", "bare") as sides:
-            turns: dict[str, Turn] = {}
+            turns: dict[str, Measurement] = {}
             if (ours := sides.hsparse) is not None:
                 turns["hsparse"] = partial(self.server, ours)
             if (theirs := sides.hsds) is not None:
@@ -48,7 +48,7 @@ class MetadataTrial:
     def add(self, side: str, kind: str, clients: int, load: Load) -> None:
         """Add a sample of requests a second."""
         name = f"{kind}, {clients} client{'s' * (clients > 1)}"
-        self.bench.report.add(Metric("metadata", name, "requests/s", higher=True), side, load.rate)
+        self.bench.report.add(MeasuredMetric("metadata", name, "requests/s", higher=True), side, load.rate)
 
     def count(self, kind: str) -> int:
         """Return how many requests of a kind a sample has."""

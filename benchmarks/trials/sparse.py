@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 
 from benchmarks import arrow
-from benchmarks.bench import Bench, Turn
+from benchmarks.bench import Bench, Measurement
 from benchmarks.load import drive
 from benchmarks.peers.server import Server
 from benchmarks.peers.tiledb import Worker
-from benchmarks.report import Metric
+from benchmarks.report import MeasuredMetric
 from benchmarks.trials import layout
 from benchmarks.trials.check import check_array, check_points
 from benchmarks.workloads.case import Box, SparseCase
@@ -40,7 +40,7 @@ class SparseTrial:
         else:
             wanted.append("hsds")
         async with self.bench.sides(case.name, *wanted) as sides:
-            turns: dict[str, Turn] = {}
+            turns: dict[str, Measurement] = {}
             if (ours := sides.hsparse) is not None:
                 turns["hsparse"] = partial(self.hsparse, ours)
             if (theirs := sides.hsds) is not None:
@@ -51,7 +51,7 @@ class SparseTrial:
 
     def add(self, side: str, name: str, unit: str, value: float, *, higher: bool = False) -> None:
         """Add a sample."""
-        self.bench.report.add(Metric(self.case.name, name, unit, higher), side, value)
+        self.bench.report.add(MeasuredMetric(self.case.name, name, unit, higher), side, value)
 
     def add_write(self, side: str, seconds: float) -> None:
         self.add(side, "write", "million points/s", len(self.case.points) / seconds / 1e6, higher=True)

@@ -8,7 +8,7 @@ from benchmarks import arrow
 from benchmarks.bench import Bench
 from benchmarks.peers.server import Server
 from benchmarks.peers.tiledb import Worker
-from benchmarks.report import Metric
+from benchmarks.report import MeasuredMetric
 from benchmarks.trials import layout
 from benchmarks.workloads.case import SparseCase
 from benchmarks.workloads.points import dense_rows
@@ -42,7 +42,7 @@ class StoredTrial:
 
     def add(self, side: str, name: str, value: float) -> None:
         """Add a sample."""
-        self.bench.report.add(Metric("rfc-table", name, "bytes", higher=False), side, value)
+        self.bench.report.add(MeasuredMetric("rfc-table", name, "bytes", higher=False), side, value)
 
     async def server(self, server: Server, case: SparseCase) -> None:
         """Write the chunk, wait until it is stored, and count."""

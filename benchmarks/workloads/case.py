@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.workloads.points import Points
+from benchmarks.workloads.points import PointData
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -22,7 +22,7 @@ class SparseCase:
     name: str
     extent: tuple[int, ...]
     chunk: tuple[int, ...]
-    points: Points
+    points: PointData
     block: int
     boxes: tuple[Box, ...]
     dense_chunk: tuple[int, ...] | None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
-class Points:
+class PointData:
     """Distinct elements of an array: `coords`, one `(n,) uint64` column a dimension, and `values: (n,)`."""
 
     coords: tuple[NDArray[np.uint64], ...]
@@ -20,16 +20,16 @@ class Points:
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, index: slice | NDArray[Any]) -> Points:
+    def take(self, index: slice | NDArray[Any]) -> PointData:
         """Return the points at `index`: positions, a mask or a slice."""
-        return Points(tuple(column[index] for column in self.coords), self.values[index])
+        return PointData(tuple(column[index] for column in self.coords), self.values[index])
 
-    def rows(self, start: int, stop: int) -> Points:
+    def rows(self, start: int, stop: int) -> PointData:
         """Return the points with `start <= dim_0 < stop`; the first column must ascend."""
         low, high = np.searchsorted(self.coords[0], np.array([start, stop], dtype=np.uint64))
         return self.take(slice(int(low), int(high)))
 
-    def inside(self, start: Sequence[int], stop: Sequence[int]) -> Points:
+    def inside(self, start: Sequence[int], stop: Sequence[int]) -> PointData:
         """Return the points of the box `start <= coordinate < stop`; the first column must ascend."""
         band = self.rows(start[0], stop[0])
         mask = np.ones(len(band), dtype=bool)
@@ -42,13 +42,13 @@ class Points:
         return float(self.values.sum(dtype=np.float64))
 
 
-def from_offsets(offsets: NDArray[Any], extent: Sequence[int], values: NDArray[Any]) -> Points:
+def from_offsets(offsets: NDArray[Any], extent: Sequence[int], values: NDArray[Any]) -> PointData:
     """Return the points at ascending, distinct row-major `offsets: (n,)` of an array of `extent`."""
     columns = np.unravel_index(offsets, tuple(extent))
-    return Points(tuple(column.astype(np.uint64) for column in columns), values)
+    return PointData(tuple(column.astype(np.uint64) for column in columns), values)
 
 
-def dense_rows(points: Points, extent: Sequence[int], start: int, stop: int) -> NDArray[Any]:
+def dense_rows(points: PointData, extent: Sequence[int], start: int, stop: int) -> NDArray[Any]:
     """Return rows `start <= dim_0 < stop` as a dense array: 0 where nothing is defined."""
     band = points.rows(start, stop)
     out = np.zeros((stop - start, *extent[1:]), dtype=points.values.dtype)

@@ -24,7 +24,7 @@ from hsparse.sn.data_nodes import Owners, RemoteNode
 from hsparse.sn.jobs.job_process import JobCommand
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
-from hsparse.sn.server import Runner
+from hsparse.sn.server import ServerRunner
 from hsparse.sn.service import Service
 from hsparse.storage.conditional_put import SingleWriter, probe
 from hsparse.storage.object_store import ObjectStore
@@ -119,7 +119,7 @@ def loopback(url: str) -> str:
 @asynccontextmanager
 async def listening(app: web.Application, settings: Settings) -> AsyncIterator[str]:
     """Serve `app` while the context lasts; gives its URL. Leaving waits for requests in flight."""
-    runner = Runner(app, shutdown_timeout=DRAIN_SECONDS, auto_decompress=False)
+    runner = ServerRunner(app, shutdown_timeout=DRAIN_SECONDS, auto_decompress=False)
     await runner.setup()
     try:
         listen_fd, host, port = settings.cluster.listen_fd, settings.server.host, settings.server.port

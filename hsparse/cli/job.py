@@ -26,7 +26,7 @@ Have a server import or export a file by itself, where it allows that (its setti
   hsparse job list
   hsparse job wait j-...
 """
-Command = Callable[[argparse.Namespace, RetryingClient, Connection], int]
+JobAction = Callable[[argparse.Namespace, RetryingClient, Connection], int]
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
     server = RetryingClient(connect)
     try:
-        command: Command = args.job_command
+        command: JobAction = args.job_command
         return command(args, server, connect())
     finally:
         for connection in connections:
@@ -78,7 +78,7 @@ def _command(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
     text: str,
-    command: Command,
+    command: JobAction,
     *arguments: str,
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")

@@ -18,7 +18,7 @@ from hsparse.errors import HsparseError, Misconfigured
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OptionalModule:
     """A module, and the extra of the package that has what it needs, None where the base install has it."""
 
     module: str
@@ -38,14 +38,14 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Command(Part):
+class Command(OptionalModule):
     """A command: its module has `add_arguments(parser, command)`, and what is parsed carries `run`.
 
     `parts` are what the module loads by a name of its own: `args.load_part(name)`.
     """
 
     help: str = ""
-    parts: Mapping[str, Part] = field(default_factory=dict)
+    parts: Mapping[str, OptionalModule] = field(default_factory=dict)
 
     def load_part(self, name: str) -> Any:
         """Import the part of that name, as `load` does."""
@@ -61,17 +61,17 @@ COMMANDS = {
     "export": Command(
         "hsparse.cli.exporter.command",
         help="write a domain of a running server as an HDF5 file",
-        parts={"s3": Part("hsparse.cli.exporter.s3_export", "s3")},
+        parts={"s3": OptionalModule("hsparse.cli.exporter.s3_export", "s3")},
     ),
     "map": Command(
         "hsparse.cli.domain_map",
         help="write where the chunks of a domain are",
-        parts={"parquet": Part("hsparse.cli.parquet_references", "parquet")},
+        parts={"parquet": OptionalModule("hsparse.cli.parquet_references", "parquet")},
     ),
     "import": Command(
         "hsparse.cli.importer.command",
         help="import an HDF5 file or a sparse matrix into a domain",
-        parts={"s3": Part("hsparse.cli.importer.s3_source", "s3")},
+        parts={"s3": OptionalModule("hsparse.cli.importer.s3_source", "s3")},
     ),
     "job": Command("hsparse.cli.job", help="have a server import or export a file by itself"),
 }

@@ -21,7 +21,7 @@ DOMAIN_HEADER = "X-Hdf-Domain"
 ATTEMPTS = 5
 """How often in a row a connection may break without a byte having come."""
 ETAG = re.compile(r'"([\w-]{1,100})"')
-Progress = Callable[[int, int], None]
+ReportProgress = Callable[[int, int], None]
 """Is told how many bytes there are, and of how many."""
 
 
@@ -41,7 +41,7 @@ class DomainFile:
         self._path = f"/files{domain.removesuffix(SUFFIX)}{SUFFIX}"
         self._asked: dict[str, Any] = form.params
 
-    def fetch(self, target: Path, progress: Progress, *, replace: bool = False) -> int:
+    def fetch(self, target: Path, progress: ReportProgress, *, replace: bool = False) -> int:
         """Write the file to `target` and return its size in bytes.
 
         Until it is whole it is called as `target` with the etag and `.part` behind; one of the same state is continued,

@@ -18,7 +18,7 @@ PATIENCE = 300.0
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 """Seconds between two tries."""
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class RetryingClient:
@@ -44,7 +44,7 @@ class RetryingClient:
         """Send a request as `Connection.json` does, again as `ask` says."""
         return self.ask(lambda connection: connection.json(method, path, body, **params))
 
-    def ask(self, send: Callable[[Connection], Answer]) -> Answer:
+    def ask(self, send: Callable[[Connection], Result]) -> Result:
         """Return what `send` does; it is called again for `PATIENCE` while the server is busy.
 
         While the server is away it is called `TRIES` times. Raises what `send` does, and `HsparseError` after `stop`.

@@ -19,7 +19,7 @@ MAX_LINE = 16 * 1024
 """Bytes of a request line: selections may be long."""
 
 
-class Protocol(web.RequestHandler):
+class HttpConnection(web.RequestHandler):
     """A connection. What is not HTTP is refused in JSON, and logged without its bytes: they may be secrets."""
 
     __slots__ = ()
@@ -46,11 +46,11 @@ class Protocol(web.RequestHandler):
 
 
 class _Server(web.Server):
-    def __call__(self) -> Protocol:
-        return Protocol(self, loop=self._loop, **self._kwargs)
+    def __call__(self) -> HttpConnection:
+        return HttpConnection(self, loop=self._loop, **self._kwargs)
 
 
-class Runner(web.AppRunner):
+class ServerRunner(web.AppRunner):
     """Runs an application with connections of ours."""
 
     def __init__(self, app: web.Application, **kwargs: Any) -> None:

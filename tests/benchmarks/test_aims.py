@@ -1,15 +1,15 @@
 """An aim is met or missed; what was not measured is neither."""
 
 from benchmarks.aims import Aim, aims
-from benchmarks.report import Metric, Report
+from benchmarks.report import MeasuredMetric, Report
 from benchmarks.trials.dense import MANY
 
-WRITE = Metric("lcls-points", "write", "million points/s", higher=True)
-STORED = Metric("uniform", "stored", "bytes/point", higher=False)
-SLOW = Metric("lcls-points", "append 1 a request, 16 clients, p99", "ms", higher=False)
+WRITE = MeasuredMetric("lcls-points", "write", "million points/s", higher=True)
+STORED = MeasuredMetric("uniform", "stored", "bytes/point", higher=False)
+SLOW = MeasuredMetric("lcls-points", "append 1 a request, 16 clients, p99", "ms", higher=False)
 
 
-def verdicts(metric: Metric, **sides: float) -> list[str]:
+def verdicts(metric: MeasuredMetric, **sides: float) -> list[str]:
     report = Report()
     for side, value in sides.items():
         report.add(metric, side, value)
@@ -28,7 +28,7 @@ def test_a_loss_is_said_as_plainly_as_a_win() -> None:
 def test_a_bound_is_held_in_its_unit() -> None:
     assert verdicts(SLOW, hsparse=249) == ["at most 250 ms: met (249)"]
     assert verdicts(SLOW, hsparse=251) == ["at most 250 ms: MISSED (251)"]
-    rate = Metric("lcls-points", "append 1 a request, 16 clients", "frames/s", higher=True)
+    rate = MeasuredMetric("lcls-points", "append 1 a request, 16 clients", "frames/s", higher=True)
     assert verdicts(rate, hsparse=999) == ["at least 1,000 frames/s: MISSED (999)"]
 
 
@@ -38,15 +38,15 @@ def test_nothing_is_claimed_without_our_own_figure() -> None:
 
 
 def test_every_published_aim_is_held_to() -> None:
-    metadata = Metric("metadata", "attribute PUT, 1 client", "requests/s", higher=True)
-    dense = Metric("dense", "write, 16 MiB requests", "MiB/s", higher=True)
-    points = Metric("dense", MANY, "ms", higher=False)
-    read = Metric("single-cell", "read all", "s", higher=False)
-    table = Metric("rfc-table", "random points, 10 %: encoded selection", "bytes", higher=False)
-    memory = Metric("memory", "2048 MiB read in one answer: most resident", "MiB", higher=False)
-    imported = Metric("files", "import, contiguous", "MB/s", higher=True)
-    virtual = Metric("files", "read over HTTP, contiguous", "MB/s", higher=True)
-    opened = Metric("files", "h5py over fsspec opens it", "requests", higher=False)
+    metadata = MeasuredMetric("metadata", "attribute PUT, 1 client", "requests/s", higher=True)
+    dense = MeasuredMetric("dense", "write, 16 MiB requests", "MiB/s", higher=True)
+    points = MeasuredMetric("dense", MANY, "ms", higher=False)
+    read = MeasuredMetric("single-cell", "read all", "s", higher=False)
+    table = MeasuredMetric("rfc-table", "random points, 10 %: encoded selection", "bytes", higher=False)
+    memory = MeasuredMetric("memory", "2048 MiB read in one answer: most resident", "MiB", higher=False)
+    imported = MeasuredMetric("files", "import, contiguous", "MB/s", higher=True)
+    virtual = MeasuredMetric("files", "read over HTTP, contiguous", "MB/s", higher=True)
+    opened = MeasuredMetric("files", "h5py over fsspec opens it", "requests", higher=False)
     assert aims(imported) == (Aim(None, 200),)
     assert aims(virtual) == (Aim("bare", 0.5),)
     assert aims(opened) == (Aim(None, 10),)

@@ -11,14 +11,14 @@ from nanoarrow import c_array_from_buffers, ipc
 from nanoarrow.c_array_stream import CArrayStream
 
 from benchmarks import arrow
-from benchmarks.workloads.points import Points
+from benchmarks.workloads.points import PointData
 
 
 @given(st.integers(1, 4), st.integers(0, 50), st.sampled_from(sorted(arrow.TYPES)))
 def test_what_is_encoded_decodes_to_the_same_columns(rank: int, count: int, dtype: str) -> None:
     rng = np.random.default_rng(count)
     coords = tuple(rng.integers(0, 2**40, count).astype(np.uint64) for _ in range(rank))
-    points = Points(coords, rng.integers(0, 200, count).astype(dtype))
+    points = PointData(coords, rng.integers(0, 200, count).astype(dtype))
     found = arrow.decode(arrow.encode(points))
     assert len(found.coords) == rank
     assert found.values.dtype == points.values.dtype
@@ -45,6 +45,6 @@ def test_columns_of_several_batches_are_joined() -> None:
 
 
 def test_a_stream_without_values_is_refused() -> None:
-    stream = arrow.encode(Points((), np.arange(3, dtype=np.uint8))).replace(b"value", b"valve")
+    stream = arrow.encode(PointData((), np.arange(3, dtype=np.uint8))).replace(b"value", b"valve")
     with pytest.raises(ValueError, match="value"):
         arrow.decode(stream)

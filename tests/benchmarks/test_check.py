@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from benchmarks.trials.check import WrongAnswer, check_array, check_points
-from benchmarks.workloads.points import Points
+from benchmarks.workloads.points import PointData
 
-POINTS = Points((np.arange(3, dtype=np.uint64),), np.array([0.1, 0.2, 0.3]))
+POINTS = PointData((np.arange(3, dtype=np.uint64),), np.array([0.1, 0.2, 0.3]))
 
 
 def test_the_same_points_in_another_order_pass() -> None:

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import __main__ as main
 from benchmarks.bench import Bench
 from benchmarks.failure import Failed
-from benchmarks.report import Metric, Report
+from benchmarks.report import MeasuredMetric, Report
 
 
 def test_all_workloads_and_peers_by_default() -> None:
@@ -53,7 +53,7 @@ async def test_a_workload_that_fails_is_reported_and_the_next_one_runs(
         raise ExceptionGroup("two clients", [Failed("no answer"), Failed("no answer")])
 
     async def sound(bench: Bench) -> None:
-        bench.report.add(Metric("dense", "write", "MiB/s", higher=True), "hsparse", 1.0)
+        bench.report.add(MeasuredMetric("dense", "write", "MiB/s", higher=True), "hsparse", 1.0)
 
     monkeypatch.setattr(main, "WORKLOADS", {"broken": broken, "sound": sound})
     monkeypatch.setattr(main, "FOLDER", tmp_path)

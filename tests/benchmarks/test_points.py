@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.workloads.points import Points, dense_rows, from_offsets
+from benchmarks.workloads.points import PointData, dense_rows, from_offsets
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Points, tuple[int, ...], np.ndarray]:
+def cases(draw: st.DrawFn) -> tuple[PointData, tuple[int, ...], np.ndarray]:
     extent = tuple(draw(st.lists(st.integers(1, 7), min_size=1, max_size=3)))
     size = int(np.prod(extent))
     offsets = np.array(sorted(draw(st.sets(st.integers(0, size - 1)))), dtype=np.int64)

@@ -17,7 +17,7 @@ from benchmarks.publish import (
     rows,
     summary,
 )
-from benchmarks.report import Metric, Report
+from benchmarks.report import MeasuredMetric, Report
 from benchmarks.table import markdown
 
 
@@ -25,8 +25,8 @@ def reported() -> str:
     report = Report()
     for side, samples in {"hsparse": [1200.0, 2400.0, 3600.0], "HSDS": [2400.0, 2400.0, 2400.0]}.items():
         for sample in samples:
-            report.add(Metric("dense", "write, p50", "MiB/s", higher=True), side, sample)
-            report.add(Metric("dense", "write", "s", higher=False), side, sample)
+            report.add(MeasuredMetric("dense", "write, p50", "MiB/s", higher=True), side, sample)
+            report.add(MeasuredMetric("dense", "write", "s", higher=False), side, sample)
     return markdown(report, {"versions": "hsparse 1", "machine": "a machine", "repeats": "3"})
 
 

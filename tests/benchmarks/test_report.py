@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.report import Metric, Report
+from benchmarks.report import MeasuredMetric, Report
 
-RATE = Metric("dense", "write, 16 MiB requests", "MiB/s", higher=True)
-DELAY = Metric("dense", "1 MiB hyperslab read, p50", "ms", higher=False)
+RATE = MeasuredMetric("dense", "write, 16 MiB requests", "MiB/s", higher=True)
+DELAY = MeasuredMetric("dense", "1 MiB hyperslab read, p50", "ms", higher=False)
 SAMPLES = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=7)
 
 
-def filled(metric: Metric, ours: list[float], theirs: list[float]) -> Report:
+def filled(metric: MeasuredMetric, ours: list[float], theirs: list[float]) -> Report:
     report = Report()
     for side, samples in (("hsparse", ours), ("HSDS", theirs)):
         for sample in samples:

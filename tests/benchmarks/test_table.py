@@ -1,16 +1,16 @@
 """The Markdown: every figure, every side, losses like wins."""
 
-from benchmarks.report import Metric, Report, Spread
+from benchmarks.report import MeasuredMetric, Report, Spread
 from benchmarks.table import cell, markdown, number
 
 
 def test_a_report_becomes_a_table_a_workload() -> None:
     report = Report()
-    rate = Metric("lcls-points", "write", "million points/s", higher=True)
+    rate = MeasuredMetric("lcls-points", "write", "million points/s", higher=True)
     for ours, theirs in ((1.0, 4.0), (2.0, 4.0), (3.0, 4.0)):
         report.add(rate, "hsparse", ours)
         report.add(rate, "TileDB", theirs)
-    report.add(Metric("rfc-table", "random points, 10 %", "bytes", higher=False), "hsparse", 123456)
+    report.add(MeasuredMetric("rfc-table", "random points, 10 %", "bytes", higher=False), "hsparse", 123456)
     report.remark("a remark")
     report.failures.append("a failure")
     text = markdown(report, {"kernel": "Linux 1"})
@@ -31,7 +31,7 @@ def test_a_report_becomes_a_table_a_workload() -> None:
 def test_every_row_has_as_many_cells_as_its_head() -> None:
     report = Report()
     for name, side in (("a", "hsparse"), ("b", "HSDS"), ("b", "HSDS flushed"), ("c", "bare")):
-        report.add(Metric("dense", name, "MiB/s", higher=True), side, 1)
+        report.add(MeasuredMetric("dense", name, "MiB/s", higher=True), side, 1)
     rows = [line for line in markdown(report, {}).splitlines() if line.startswith("|")]
     assert len(rows) == 5
     assert len({row.count("|") for row in rows}) == 1

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hsparse.cli.main import COMMANDS, Part, main, make_parser
+from hsparse.cli.main import COMMANDS, OptionalModule, main, make_parser
 from hsparse.errors import Misconfigured
 
 RUN = """
@@ -67,7 +67,7 @@ def test_an_unknown_command_is_told_which_there_are(capsys: pytest.CaptureFixtur
 
 def test_what_is_missing_names_the_extra_where_one_has_it() -> None:
     with pytest.raises(Misconfigured, match=r'needs no_such_module.*pip install "hsparse\[server\]"'):
-        Part("no_such_module.part", "server").load()
-    for part in (Part("no_such_module"), Part("hsparse.no_such_module", "server")):
+        OptionalModule("no_such_module.part", "server").load()
+    for part in (OptionalModule("no_such_module"), OptionalModule("hsparse.no_such_module", "server")):
         with pytest.raises(ModuleNotFoundError):
             part.load()

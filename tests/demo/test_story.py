@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from demo.story import Stored, Story, WrongAnswer, ordered, report
+from demo.story import StoredSize, Story, WrongAnswer, ordered, report
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_elements_are_the_same_in_any_order(story: Story) -> None:
         story.same_places("x", wanted[0][[0, 1, 1]], wanted[0])
 
 
-def shown(lines: list[Stored]) -> list[list[str]]:
+def shown(lines: list[StoredSize]) -> list[list[str]]:
     file = io.StringIO()
     Console(file=file, width=80).print(report(lines))
     return [words for line in file.getvalue().splitlines() if (words := line.split())]
@@ -98,8 +98,8 @@ def shown(lines: list[Stored]) -> list[list[str]]:
 
 def test_a_row_a_dataset_and_their_sum() -> None:
     lines = [
-        Stored("/a", 4_000_000, 1_000_000, 20_000_000, 2.0, 0.5),
-        Stored("/b", 1_000_000, 9_000_000, 10_000_000, 0.25),
+        StoredSize("/a", 4_000_000, 1_000_000, 20_000_000, 2.0, 0.5),
+        StoredSize("/b", 1_000_000, 9_000_000, 10_000_000, 0.25),
     ]
     rows = {words[0]: words[1:] for words in shown(lines)}
     assert rows["/a"] == ["4,000,000", "20.00", "1.00", "0.25", "2.00", "8.00"]
@@ -108,10 +108,10 @@ def test_a_row_a_dataset_and_their_sum() -> None:
 
 
 def test_nothing_at_all_is_no_failure() -> None:
-    rows = {words[0]: words[1:] for words in shown([Stored("/empty", 0, 0, 0, 0.0, 0.0)])}
+    rows = {words[0]: words[1:] for words in shown([StoredSize("/empty", 0, 0, 0, 0.0, 0.0)])}
     assert rows["/empty"] == ["0", "0.00", "0.00", "0.00", "0.00", "0.00"]
 
 
 def test_it_fits_a_terminal_of_80_columns() -> None:
-    lines = [Stored("rest of the file", 99_999_999, 10**8, 10**9, 1.0, 1.0)]
+    lines = [StoredSize("rest of the file", 99_999_999, 10**8, 10**9, 1.0, 1.0)]
     assert not any("…" in word for words in shown(lines) for word in words)

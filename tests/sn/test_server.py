@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from hsparse.sn.server import MAX_HEADER, Runner
+from hsparse.sn.server import MAX_HEADER, ServerRunner
 
 SECRET = "sesame" * 4
 
@@ -24,7 +24,7 @@ async def hello(request: web.Request) -> web.Response:
 async def port() -> AsyncIterator[int]:
     app = web.Application()
     app.router.add_get("/", hello)
-    runner = Runner(app)
+    runner = ServerRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     yield runner.addresses[0][1]

@@ -16,7 +16,7 @@ from hsparse.errors import PreconditionFailed
 from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.storage.s3.multipart_upload import CopySource
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 class FileReads:
@@ -55,7 +55,7 @@ class FileReads:
             return []
         return await self._ask(lambda one: self._chunks(one, self._domain, etag, least))
 
-    async def _ask(self, send: Callable[[Connection], Found]) -> Found:
+    async def _ask(self, send: Callable[[Connection], Result]) -> Result:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._server.ask, send)
 

@@ -81,7 +81,7 @@ def refiltered(key: Key, data: FileData, choice: FilterChoice) -> RefilteredData
     """
     dataset = data.dataset
     if isinstance(dataset.layout, ChunkedLayout):
-        return StoredChunks(key, data, choice)
+        return CopiedChunks(key, data, choice)
     if not isinstance(dataset.layout, ContiguousLayout):
         raise Unsupported(
             f"A layout of {type(dataset.layout).__name__} cannot be written with other filters."
@@ -168,7 +168,7 @@ class _Chunks(RefilteredDataset):
         return self._index.encode(address_of(self._place), records)
 
 
-class StoredChunks(_Chunks):
+class CopiedChunks(_Chunks):
     """The chunks of a dataset that has some."""
 
     def __init__(self, key: Key, data: FileData, choice: FilterChoice) -> None:
@@ -208,7 +208,7 @@ class NewChunks(_Chunks):
     """Chunks of data that is in one piece: each is one range of it."""
 
     def __init__(self, key: Key, data: FileData, choice: FilterChoice) -> None:
-        dims = chunk_dims(data.dims, data.size)
+        dims = default_chunk_dims(data.dims, data.size)
         self._grid = Grid(data.dims, dims)
         places = np.unravel_index(np.arange(self._grid.size), self._grid.counts)
         super().__init__(key, data, dims, np.stack(places, 1).astype(np.uint64), choice)
@@ -228,7 +228,7 @@ class NewChunks(_Chunks):
         self.put(target, row, raw + bytes(self.nbytes - size))
 
 
-def chunk_dims(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
+def default_chunk_dims(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
     """Return dimensions of chunks of about `NEW_CHUNK` bytes, of elements of `size`: each is one run of elements."""
     left, found = max(1, NEW_CHUNK // size), []
     for length in reversed(dims):

@@ -45,7 +45,7 @@ THREADS = 8
 """How much is fetched and filtered at once."""
 ROOT = "g-00000000-00000000-0000-000000-000000"
 """The id that the root group has here: ids lead from references to objects, and are in no file."""
-Progress = Callable[[int, int], None]
+ReportProgress = Callable[[int, int], None]
 
 
 class RefilteredFile:
@@ -63,7 +63,7 @@ class RefilteredFile:
         self._places: dict[Key, int] = {}
         self._plan = self._plan_all()
 
-    def write(self, descriptor: int, progress: Progress) -> int:
+    def write(self, descriptor: int, progress: ReportProgress) -> int:
         """Write the file to an open one that is empty, and return its size in bytes."""
         area = DataArea(descriptor, self._plan.size)
         self._transport(area, progress)
@@ -79,7 +79,7 @@ class RefilteredFile:
         indexes = (piece for one in self._datasets.values() for piece in one.pieces)
         return plan_file(objects, self._root, [*self._heap.pieces(), *indexes])
 
-    def _transport(self, area: DataArea, progress: Progress) -> None:
+    def _transport(self, area: DataArea, progress: ReportProgress) -> None:
         """Read, filter and write all data, in several threads."""
         target = Target(area, self._relocation, self._address_of, self._places)
         lock, left = Lock(), self._source.size
@@ -171,7 +171,7 @@ class RefilteredFile:
 
 
 def export_filtered(
-    source: Source, choice: FilterChoice, target: Path, progress: Progress, *, replace: bool = False
+    source: Source, choice: FilterChoice, target: Path, progress: ReportProgress, *, replace: bool = False
 ) -> int:
     """Write the file to `target` and return its size in bytes.
 

@@ -16,7 +16,7 @@ from hsparse.cli.exporter.part_plan import LIMITS, FileChunk, FilePart, plan_par
 from hsparse.cli.exporter.pending_export import PendingExport, forget, plan_digest
 from hsparse.cli.file_arguments import DEADLINE, S3Url
 from hsparse.cli.progress import print_message, show_progress
-from hsparse.client.domain_file import Progress
+from hsparse.client.domain_file import ReportProgress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.storage.s3.multipart_upload import Part, S3Upload, find_marked
@@ -48,7 +48,7 @@ class S3Export:
         *,
         replace: bool,
         resume: bool,
-        progress: Progress,
+        progress: ReportProgress,
         say: Callable[[str], None],
     ) -> None:
         self._reads = reads
@@ -201,7 +201,7 @@ def run(args: argparse.Namespace, form: FileForm) -> int:
     """Run `hsparse export` with these arguments, to a file of that form; raises what stops it."""
     url, connect = S3Url.parse(args.file), connector(args)
 
-    async def export(update: Progress) -> int:
+    async def export(update: ReportProgress) -> int:
         store = S3Store(url.bucket, endpoint=args.s3_endpoint, region=args.s3_region, deadline=DEADLINE)
         async with store:
             reads = FileReads(connect, args.domain, form, SENT_AT_ONCE)

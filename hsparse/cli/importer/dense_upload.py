@@ -70,7 +70,7 @@ class DenseUpload:
         nbytes = self._spec.datatype.guessed_size * prod(self._spec.dims)
         skipped = stored if self._is_undivided else set()
         if data.records is None:
-            for first, last in bands(grid.counts, nbytes):
+            for first, last in box_bands(grid.counts, nbytes):
                 chunks = product(*map(range, first, last))
                 if any(scaled not in skipped for scaled in chunks):
                     work = partial(self._send_band, grid.origin(first), grid.origin(last))
@@ -143,7 +143,7 @@ class DenseUpload:
         return False
 
 
-def bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
+def box_bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
     """Yield boxes of chunks, each by its first chunk's scaled coordinates and those past its last, which cover a grid.
 
     Chunks have `nbytes`; `counts` says how many there are in each dimension. A box has all of the last dimensions and

@@ -61,13 +61,13 @@ def check_names(stored: ParsedObject) -> None:
     """Raise `Unsupported` for the name of a link or an attribute that JSON has no text for."""
     names = [*(link.name for link in stored.links), *(one.name for one in stored.attributes)]
     for name in names:
-        if not is_text(name):
+        if not is_utf8_name(name):
             raise Unsupported(
                 f"The name {encode_name(name)!r} is no UTF-8: rename what has it (H5Lmove, H5Arename)."
             )
 
 
-def is_text(name: str) -> bool:
+def is_utf8_name(name: str) -> bool:
     """Say whether a name was UTF-8 in the file; bytes that are none are there as surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 

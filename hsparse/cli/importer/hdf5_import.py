@@ -47,7 +47,7 @@ KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class NewObject:
     """What creates the object at `path`, what sends a dataset's values, and the links of a group that are left."""
 
     path: str
@@ -99,9 +99,9 @@ class Hdf5Import:
         while some := list(islice(objects, OBJECTS)):
             yield some
 
-    def _create(self, collection: str, drafts: Iterator[Draft]) -> Iterator[tuple[Draft, Json, bool]]:
+    def _create(self, collection: str, drafts: Iterator[NewObject]) -> Iterator[tuple[NewObject, Json, bool]]:
         """Create objects; yield each, what the server has of it, and whether it was there."""
-        some: list[Draft] = []
+        some: list[NewObject] = []
         nbytes = 0
         for draft in drafts:
             size = _nbytes(draft.body)
@@ -112,7 +112,9 @@ class Hdf5Import:
             nbytes += size
         yield from self._create_together(collection, some)
 
-    def _create_together(self, collection: str, some: list[Draft]) -> Iterator[tuple[Draft, Json, bool]]:
+    def _create_together(
+        self, collection: str, some: list[NewObject]
+    ) -> Iterator[tuple[NewObject, Json, bool]]:
         """Create objects by one request; where it fails, or some may be there, one by one: so it is told which."""
         if len(some) > 1 and not self._resumed:
             try:
@@ -136,14 +138,14 @@ class Hdf5Import:
         for _ in self._create("datatypes", map(self._type, some)):
             pass
 
-    def _type(self, one: FileObject) -> Draft:
+    def _type(self, one: FileObject) -> NewObject:
         with path_in_errors(one.path):
             stored = self._objects.read(one)
             assert stored.type is not None
             check_readable(stored.type)
             # Its attributes may be of types that are not there yet.
             body = common_body(self._objects, stored, one.path, attributes=False) | {"type": stored.type.item}
-            return Draft(one.path, body)
+            return NewObject(one.path, body)
 
     def _complete_types(self, some: list[FileObject]) -> None:
         for one in some:
@@ -162,7 +164,7 @@ class Hdf5Import:
             uploads.append(draft.make(record, there))
         return uploads
 
-    def _dataset(self, one: FileObject) -> Draft:
+    def _dataset(self, one: FileObject) -> NewObject:
         with path_in_errors(one.path):
             stored = self._objects.read(one)
             dataset = stored.dataset
@@ -172,11 +174,11 @@ class Hdf5Import:
                 structured = StructuredData(self._objects, stored)
                 reader = partial(StructuredData, self._objects, stored)
                 make = partial(self._upload, StructuredUpload, one.path, dataset, _kept(structured), reader)
-                return Draft(one.path, structured.body(one.path), make)
+                return NewObject(one.path, structured.body(one.path), make)
             data = FileData(self._objects, dataset)
             body = dataset_body(self._objects, stored, one.path)
             if not data.is_allocated:
-                return Draft(one.path, body)
+                return NewObject(one.path, body)
             make = partial(
                 self._upload,
                 DenseUpload,
@@ -185,7 +187,7 @@ class Hdf5Import:
                 _kept(data),
                 partial(FileData, self._objects, dataset),
             )
-            return Draft(one.path, body | _inline(data), make)
+            return NewObject(one.path, body | _inline(data), make)
 
     def _upload(
         self,
@@ -233,11 +235,11 @@ class Hdf5Import:
                 for links in self._links(by_path[draft.path]) if was_there else draft.links or ():
                     self._server.json("PUT", f"/groups/{record['id']}/links", {"links": links})
 
-    def _group(self, one: FileObject) -> Draft:
+    def _group(self, one: FileObject) -> NewObject:
         with path_in_errors(one.path):
             body = common_body(self._objects, self._objects.read(one), one.path)
             links = self._links(one)
-            return Draft(one.path, body | {"links": next(links, {})}, links=links)
+            return NewObject(one.path, body | {"links": next(links, {})}, links=links)
 
     def _complete_root(self, root: FileObject) -> None:
         with path_in_errors(root.path):

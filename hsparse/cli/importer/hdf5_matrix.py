@@ -17,11 +17,11 @@ from hsparse.cli.importer.object_body import fill_body, type_body
 from hsparse.cli.importer.sparse_matrix import (
     BATCH,
     LARGEST_BATCH,
-    Elements,
     Matrix,
+    MatrixElements,
     check_pointers,
     chunk_of,
-    columns,
+    coordinate_columns,
     row_of,
 )
 from hsparse.errors import Corrupt, Unsupported
@@ -116,7 +116,7 @@ def _batches(
     indices: list[FileData],
     pointers: NDArray[np.int64] | None,
     cuts: list[int],
-) -> Iterator[tuple[int, Callable[[], Elements]]]:
+) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
     for begin, end in pairwise(cuts):
         nbytes = (end - begin) * (data.size + sum(one.size for one in indices))
         yield nbytes, partial(_read, form, data, indices, pointers, begin, end)
@@ -129,10 +129,10 @@ def _read(
     pointers: NDArray[np.int64] | None,
     begin: int,
     end: int,
-) -> Elements:
+) -> MatrixElements:
     values = np.asarray(data.read((0,), (1,)) if form.iso else data.read((begin,), (end,)))
     if form.iso:
         values = np.repeat(values, end - begin)
     found = [np.asarray(one.read((begin,), (end,))) for one in indices]
     first = found[0] if pointers is None else row_of(pointers, begin, end)
-    return columns(first, found[-1], form.kind), values
+    return coordinate_columns(first, found[-1], form.kind), values

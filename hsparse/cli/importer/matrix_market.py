@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.cli.importer.source import Source
-from hsparse.cli.importer.sparse_matrix import Elements, Matrix
+from hsparse.cli.importer.sparse_matrix import Matrix, MatrixElements
 from hsparse.errors import Corrupt, Unsupported
 
 PIECE = 8 * 1024 * 1024
@@ -89,7 +89,7 @@ def _read_header(path: str, file: IO[bytes]) -> _Header:
     return _Header(words[3], words[4], rows, columns, entries)
 
 
-def _batches(source: Source) -> Iterator[tuple[int, Callable[[], Elements]]]:
+def _batches(source: Source) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
     """Yield the pieces of the file; `Corrupt` where there are not as many entries as the header says."""
     path = source.name
     with _open(source) as file:
@@ -119,7 +119,7 @@ def _batches(source: Source) -> Iterator[tuple[int, Callable[[], Elements]]]:
                 return
 
 
-def _parse(path: str, header: _Header, tokens: list[bytes], before: int) -> Elements:
+def _parse(path: str, header: _Header, tokens: list[bytes], before: int) -> MatrixElements:
     dtype, _, numbers = FIELDS[header.field]
     table = np.array(tokens).reshape(-1, 2 + numbers)
     try:
@@ -141,7 +141,7 @@ def _parse(path: str, header: _Header, tokens: list[bytes], before: int) -> Elem
     return _mirrored(header.symmetry, places.astype(np.uint64), values)
 
 
-def _mirrored(symmetry: str, places: NDArray[np.uint64], values: NDArray[Any]) -> Elements:
+def _mirrored(symmetry: str, places: NDArray[np.uint64], values: NDArray[Any]) -> MatrixElements:
     """Return the entries and, of a symmetric matrix, those that follow from them."""
     if symmetry == "general":
         return places, values

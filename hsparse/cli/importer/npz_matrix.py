@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from hsparse.cli.importer.matrix_market import COMPLEX
 from hsparse.cli.importer.source import Source
-from hsparse.cli.importer.sparse_matrix import BATCH, Elements, Matrix, check_pointers, columns, row_of
+from hsparse.cli.importer.sparse_matrix import (
+    BATCH,
+    Matrix,
+    MatrixElements,
+    check_pointers,
+    coordinate_columns,
+    row_of,
+)
 from hsparse.client.datatype import type_item
 from hsparse.errors import Corrupt, Unsupported
 
@@ -71,13 +78,15 @@ def _item(dtype: np.dtype[Any]) -> Any:
     return COMPLEX | {"fields": [{"name": part, "type": name} for part in "ri"]}
 
 
-def _batches(coords: NDArray[Any], values: NDArray[Any]) -> Iterator[tuple[int, Callable[[], Elements]]]:
+def _batches(
+    coords: NDArray[Any], values: NDArray[Any]
+) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
     for at in range(0, len(values), BATCH):
         part = values[at : at + BATCH]
         yield part.nbytes, partial(_take, coords[at : at + BATCH], part)
 
 
-def _take(coords: NDArray[Any], values: NDArray[Any]) -> Elements:
+def _take(coords: NDArray[Any], values: NDArray[Any]) -> MatrixElements:
     return np.ascontiguousarray(coords, np.uint64), values
 
 
@@ -92,7 +101,7 @@ def _from_scipy(path: str, arrays: Arrays, shape: tuple[int, ...]) -> tuple[NDAr
         return np.stack([arrays[name] for name in names], axis=1), data
     if kind in ("csr", "csc"):
         lines = _lines(arrays, shape[kind == "csc"], len(data))
-        return columns(lines, arrays["indices"], kind), data
+        return coordinate_columns(lines, arrays["indices"], kind), data
     if kind == "bsr":
         return _from_bsr(arrays, shape)
     if kind == "dia":

@@ -25,7 +25,7 @@ from hsparse.format.hdf5.reads import ByteRange, Reads, run_reads
 
 PIECE = 4 * 1024 * 1024
 """Bytes that are fetched at once where a file is read from front to back."""
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 class Source(ABC):
@@ -62,7 +62,7 @@ class Source(ABC):
         """Return the file to be read from its begin on, in pieces of `PIECE` bytes; closing it leaves the source."""
         return BufferedReader(_Reader(self), PIECE)
 
-    def run(self, reads: Reads[Found]) -> Found:
+    def run(self, reads: Reads[Result]) -> Result:
         """Run a reader to its end."""
         return run_reads(reads, self.fetch)
 

@@ -19,7 +19,7 @@ from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
 
-Elements = tuple[NDArray[np.uint64], NDArray[Any]]
+MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
 """Coordinates, (n, rank), and values, (n,)."""
 Json = dict[str, Any]
 BATCH = 1 << 19
@@ -45,7 +45,7 @@ class Matrix:
     item: Any
     itemsize: int
     count: int
-    batches: Iterator[tuple[int, Callable[[], Elements]]]
+    batches: Iterator[tuple[int, Callable[[], MatrixElements]]]
     fill: Any = None
     most: int = BATCH
 
@@ -115,7 +115,7 @@ class MatrixUpload:
                 "add them up first (sum_duplicates)."
             )
 
-    def _send(self, nbytes: int, read: Callable[[], Elements]) -> None:
+    def _send(self, nbytes: int, read: Callable[[], MatrixElements]) -> None:
         with path_in_errors(self._path):
             coords, values = read()
             step = LARGEST_BATCH if LARGEST_BATCH * self._row <= LARGEST_BODY else BATCH
@@ -144,7 +144,7 @@ def check_pointers(pointers: NDArray[np.int64], lines: int, count: int) -> None:
         )
 
 
-def columns(first: NDArray[Any], second: NDArray[Any], kind: str) -> NDArray[np.uint64]:
+def coordinate_columns(first: NDArray[Any], second: NDArray[Any], kind: str) -> NDArray[np.uint64]:
     """Return coordinates, (n, 2): of csc the lines are columns. `Corrupt` for what is negative."""
     pair = (second, first) if kind == "csc" else (first, second)
     if len(first) and min(int(first.min()), int(second.min())) < 0:

@@ -33,7 +33,7 @@ MALFORMED = "The bearer token is not a signed JSON Web Token; get one from the i
 WRONG_SIGNATURE = "The bearer token's signature is not one of the issuer's."
 
 
-class Registry(jws.JWSRegistry):
+class SignatureRegistry(jws.JWSRegistry):
     """Limits of a token's parts, in bytes; unknown headers are allowed."""
 
     max_header_length = MAX_HEADER
@@ -105,7 +105,7 @@ def read_header(token: str) -> TokenHeader:
 
 def verified_claims(token: str, header: TokenHeader, keys: tuple[SigningKey, ...]) -> dict[str, Any]:
     """Return a token's claims once one of `keys` proves its signature; `Unauthenticated` when none does."""
-    registry = Registry(algorithms=[header.algorithm], strict_check_header=False)
+    registry = SignatureRegistry(algorithms=[header.algorithm], strict_check_header=False)
     for key in keys:
         try:
             found = jws.deserialize_compact(token.encode(), key.key, registry=registry)

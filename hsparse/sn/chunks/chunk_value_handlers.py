@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, NotFound, TooLarge
 from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED
 from hsparse.model.ids import chunk_key, chunk_name
-from hsparse.sn.chunks.handlers import requested_chunk, stored_chunks_of
+from hsparse.sn.chunks.handlers import requested_chunk, stored_chunks
 from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_info import FileBackedChunkInfo
 from hsparse.sn.http.request import BINARY_TYPE
@@ -29,7 +29,7 @@ async def get_chunk_value(context: Context) -> web.StreamResponse:
     """`GET /datasets/{id}/chunks/{chunk}/value`: a chunk's bytes, sections and filter masks in headers."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        chunks = stored_chunks_of(context, dataset)
+        chunks = stored_chunks(context, dataset)
         scaled = requested_chunk(context, dataset, chunks.grid)
         if isinstance(chunks, FileBackedChunkInfo):
             return await _answer_piece(context, chunks, dataset, scaled)

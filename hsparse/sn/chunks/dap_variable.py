@@ -18,7 +18,7 @@ from hsparse.model.attribute import attribute_value_json
 from hsparse.model.datatype import parse_type
 
 Json = dict[str, Any]
-KINDS = {"i": "Int", "u": "UInt", "f": "Float"}
+DAP_TYPES = {"i": "Int", "u": "UInt", "f": "Float"}
 SIZES = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (4, 8)}
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that no XML 1.0 document can have."""
@@ -57,7 +57,7 @@ def dap_type(dtype: np.dtype[Any]) -> str:
         return "Int8"
     if dtype.itemsize not in SIZES.get(dtype.kind, ()):
         raise Unsupported(f"DAP4 has no type for elements like {dtype}, or DMR++ no way to refer to them.")
-    return f"{KINDS[dtype.kind]}{8 * dtype.itemsize}"
+    return f"{DAP_TYPES[dtype.kind]}{8 * dtype.itemsize}"
 
 
 def dap_attribute(stored: Json) -> tuple[str, list[str]]:

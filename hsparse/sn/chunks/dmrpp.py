@@ -32,7 +32,7 @@ from hsparse.sn.records.object_path import hard_links
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, defined_chunks, refuse_filter_mask
 from hsparse.wire.message import Record
 
-MEDIA = "application/xml"
+DMRPP_TYPE = "application/xml"
 LEFT_OUT = "hsparse_left_out"
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 NAMESPACES = (
@@ -40,7 +40,7 @@ NAMESPACES = (
     'dapVersion="4.0" dmrVersion="1.0"'
 )
 Text = AsyncGenerator[bytes, None]
-Dims = list[tuple[str, int]]
+Dimensions = list[tuple[str, int]]
 """The path of a dimension that several may have, empty for one of its own, and its size."""
 
 
@@ -69,7 +69,7 @@ class Dmrpp:
 
     async def dataset(self, dataset: Dataset) -> Text:
         """Yield the document of one dataset, which is called by its id; `Unsupported` where DMR++ cannot have it."""
-        sizes: Dims = [("", size) for size in dataset.extent]
+        sizes: Dimensions = [("", size) for size in dataset.extent]
         variable = self._variable(dataset.id, dataset.record, sizes)
         async with aclosing(variable):
             first = await anext(variable)
@@ -148,7 +148,7 @@ class Dmrpp:
 
     async def _dimensions(
         self, group: tuple[str, ...], record: Record, owners: Owners
-    ) -> tuple[dict[str, Dims], dict[str, int]]:
+    ) -> tuple[dict[str, Dimensions], dict[str, int]]:
         """Return the dimensions of each dataset in a group, and the sizes of those that the group declares.
 
         Dimension scales are declared where they are; a dimension without one is called after the dataset.
@@ -168,7 +168,7 @@ class Dmrpp:
                     self._scales.setdefault(dataset["id"], _Scale(group, title, dims[0]))
                     own[title] = dims[0]
         declared = dict(own)
-        found: dict[str, Dims] = {title: [] for title in shapes}
+        found: dict[str, Dimensions] = {title: [] for title in shapes}
         for title, (dims, scales) in shapes.items():
             for number, (size, scale) in enumerate(zip(dims, scales, strict=True)):
                 path = self._shared(group, scale, size, title if title in own else "")
@@ -189,7 +189,7 @@ class Dmrpp:
 
     # --- variables ----------------------------------------------------------------------------------
 
-    async def _variable(self, name: str, record: Record, dims: Dims | None) -> Text:
+    async def _variable(self, name: str, record: Record, dims: Dimensions | None) -> Text:
         """Yield a variable; `Unsupported`, before anything is yielded, where DMR++ cannot have it."""
         dataset, chunks = self._open(record)
         variable = self._described(dataset)
@@ -210,7 +210,7 @@ class Dmrpp:
             yield f"</dmrpp:chunks>\n</{variable.type}>\n".encode()
 
     @staticmethod
-    def _head(variable: DapVariable, title: str, dims: Dims, record: Record) -> bytes:
+    def _head(variable: DapVariable, title: str, dims: Dimensions, record: Record) -> bytes:
         """Return the beginning of a variable's element: its dimensions and attributes."""
         text = "".join(
             f'<Dim name="{xml_text(path)}"/>\n' if path else f'<Dim size="{size}"/>\n' for path, size in dims

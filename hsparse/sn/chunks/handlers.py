@@ -30,10 +30,10 @@ from hsparse.sn.http.response import respond
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import (
+    ChunkObjectInfo,
     ChunkOrder,
     ChunkQuery,
     Json,
-    OwnChunks,
     Scaled,
     SignedChunks,
     StoredChunks,
@@ -50,9 +50,9 @@ MAX_NUMBERED_CHUNKS = 2**32
 """Chunks of a grid whose row-major numbers fit into 32 bits: adjacent ones are joined into one block."""
 
 
-def chunks_of(context: Context, dataset: Dataset) -> StoredChunks:
+def listed_chunks(context: Context, dataset: Dataset) -> StoredChunks:
     """Return the stored chunks of a dataset, in objects of its own or in files; with `urls` each with its URL."""
-    chunks = stored_chunks_of(context, dataset)
+    chunks = stored_chunks(context, dataset)
     seconds = url_seconds(context)
     if seconds is None:
         return chunks
@@ -62,12 +62,12 @@ def chunks_of(context: Context, dataset: Dataset) -> StoredChunks:
     return SignedChunks(chunks, owners, seconds, rights)
 
 
-def stored_chunks_of(context: Context, dataset: Dataset) -> OwnChunks | FileBackedChunkInfo:
+def stored_chunks(context: Context, dataset: Dataset) -> ChunkObjectInfo | FileBackedChunkInfo:
     """Return the stored chunks of a dataset without URLs."""
     owners, bucket = context.service.owners, context.service.settings.bucket
     if is_file_backed(dataset.record):
         return FileBackedChunkInfo(owners, dataset, bucket, table_reader(owners))
-    return OwnChunks(owners, dataset, bucket)
+    return ChunkObjectInfo(owners, dataset, bucket)
 
 
 def url_seconds(context: Context) -> int | None:
@@ -87,7 +87,7 @@ async def get_chunks(context: Context) -> web.StreamResponse:
         raise BadRequest(f"limit must be 1 to {MAX_LIMIT}, not {limit}.")
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        chunks = chunks_of(context, dataset)
+        chunks = listed_chunks(context, dataset)
         select, marker = context.arg("select"), context.arg("marker")
         selection: Selection | None = None if not select else parse_select(select, dataset.extent)
         if context.flag("count_only"):
@@ -113,7 +113,7 @@ async def get_chunk(context: Context) -> web.StreamResponse:
     """`GET /datasets/{id}/chunks/{chunk}`: one chunk by its scaled coordinates; of size 0 where none is stored."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        chunks = chunks_of(context, dataset)
+        chunks = listed_chunks(context, dataset)
         scaled = requested_chunk(context, dataset, chunks.grid)
         found = await chunks.find(scaled)
         return respond(
@@ -127,7 +127,7 @@ async def get_chunk_selection(context: Context) -> web.StreamResponse:
     """`GET /datasets/{id}/chunks/selection`: what is in stored chunks, as hyperslabs."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        chunks = chunks_of(context, dataset)
+        chunks = listed_chunks(context, dataset)
         selection = covered_selection(chunks.grid, await chunks.scaled())
         if isinstance(selection, Boxes):
             check_json(context, selection.starts.nbytes + selection.stops.nbytes)

@@ -28,7 +28,7 @@ Members = AsyncGenerator[bytes, None]
 OpenDataset = Callable[[Record], tuple[Dataset, ChunkPages]]
 
 
-class References:
+class KerchunkReferences:
     """References to objects whose URLs are `base` and a key, or with `file` to the file whose URL is `base`."""
 
     def __init__(self, base: str, file: FileAddresses | None = None) -> None:

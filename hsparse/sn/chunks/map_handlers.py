@@ -24,8 +24,8 @@ from hsparse.model.datatype import type_json
 from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
 from hsparse.sn.chunks import dmrpp
 from hsparse.sn.chunks.dmrpp import Dmrpp
-from hsparse.sn.chunks.handlers import chunks_of, url_seconds
-from hsparse.sn.chunks.kerchunk import OpenDataset, References
+from hsparse.sn.chunks.handlers import listed_chunks, url_seconds
+from hsparse.sn.chunks.kerchunk import KerchunkReferences, OpenDataset
 from hsparse.sn.chunks.mapped_object import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_addresses import FileAddresses
@@ -36,7 +36,7 @@ from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, map_query
 from hsparse.wire.message import Record
 
-VERSION = 1
+MAP_VERSION = 1
 FORMATS = ("json", "kerchunk", "dmrpp")
 ADDRESSES = ("objects", "file")
 
@@ -49,7 +49,7 @@ async def get_dataset_map(context: Context) -> web.StreamResponse:
         file = await _file(context)
         if context.arg("format") == "dmrpp":
             document = _dmrpp(context, file).dataset(dataset)
-            return await respond_parts(context, document, dmrpp.MEDIA)
+            return await respond_parts(context, document, dmrpp.DMRPP_TYPE)
         chunks = _chunks(context, dataset, file)
         references = _references(context, file)
         if references is not None:
@@ -72,13 +72,13 @@ async def get_map(context: Context) -> web.StreamResponse:
         name = context.domain.path.rpartition("/")[2]
         groups = nested_groups(context.service.owners, root)
         document = _dmrpp(context, file).domain(name, context.service.owners, groups)
-        return await respond_parts(context, document, dmrpp.MEDIA)
+        return await respond_parts(context, document, dmrpp.DMRPP_TYPE)
     open_dataset = _opening(context, file)
     objects = mapped_objects(context.service.owners, root)
     references = _references(context, file)
     if references is not None:
         return await respond_parts(context, references.domain(objects, open_dataset))
-    head = {"version": VERSION, "domain": context.domain.path, "root": root}
+    head = {"version": MAP_VERSION, "domain": context.domain.path, "root": root}
     return await respond_parts(context, _domain(head, objects, open_dataset, file))
 
 
@@ -93,7 +93,7 @@ def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
     kind = {"class": STRUCTURED, "flags": flags} if spec.structured else {"class": CHUNKED}
     names = SECTIONS[: len(spec.filters)] if spec.structured else ("",)
     found: Json = {
-        "version": VERSION,
+        "version": MAP_VERSION,
         "id": dataset.id,
         "type": type_json(dataset.record["type"]),
         "shape": shape_json(dataset.record["shape"]),
@@ -179,7 +179,7 @@ def _opening(context: Context, file: FileAddresses | None) -> OpenDataset:
 
 
 def _chunks(context: Context, dataset: Dataset, file: FileAddresses | None) -> ChunkPages:
-    chunks = chunks_of(context, dataset)
+    chunks = listed_chunks(context, dataset)
     return chunks if file is None else file.chunks(dataset, chunks)
 
 
@@ -198,11 +198,11 @@ async def _file(context: Context) -> FileAddresses | None:
     return await FileAddresses.of(context) if context.arg("addresses") == "file" else None
 
 
-def _references(context: Context, file: FileAddresses | None) -> References | None:
+def _references(context: Context, file: FileAddresses | None) -> KerchunkReferences | None:
     """Return the writer of kerchunk references, None for a map in JSON."""
     if context.arg("format") != "kerchunk":
         return None
-    return References(_base(context, file), file)
+    return KerchunkReferences(_base(context, file), file)
 
 
 def _check_request(context: Context) -> None:

@@ -18,7 +18,7 @@ Json = dict[str, Any]
 GROUP: Json = {"zarr_format": 2}
 PLAIN = ("H5T_INTEGER", "H5T_FLOAT", "H5T_STRING", "H5T_ENUM", "H5T_BITFIELD")
 """The classes of attributes that zarr has too."""
-OWN = (
+ZARR_KEYS = (
     "CLASS",
     "NAME",
     "DIMENSION_LIST",
@@ -72,7 +72,12 @@ def plain_attributes(record: Json) -> Iterator[tuple[str, Json]]:
     """Yield names and stored forms of a record's attributes of plain types that have a value and are the user's."""
     for name, stored in (record.get("attributes") or {}).items():
         kind = stored["type"].get("class") if isinstance(stored["type"], dict) else None
-        if kind in PLAIN and name not in OWN and "encoding" not in stored and stored.get("value") is not None:
+        if (
+            kind in PLAIN
+            and name not in ZARR_KEYS
+            and "encoding" not in stored
+            and stored.get("value") is not None
+        ):
             yield name, stored
 
 

@@ -32,21 +32,21 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 Attributes = dict[str, Any]
-Test = Callable[[Attributes], bool]
+AttributeTest = Callable[[Attributes], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeQuery:
     """A parsed query."""
 
-    test: Test
+    test: AttributeTest
 
     def answers(self, attributes: Attributes) -> bool:
         """Say whether an object with these stored attributes answers the query."""
         return self.test(attributes)
 
 
-def parse_query(text: str) -> AttributeQuery:
+def parse_attribute_query(text: str) -> AttributeQuery:
     """Return the query `text` is; `BadRequest` names what is wrong with it."""
     if len(text) > MAX_QUERY:
         raise BadRequest(f"The query has {len(text)} characters; the limit is {MAX_QUERY}.")
@@ -76,7 +76,7 @@ class _Parser:
         self._tokens = tokens
         self._place = 0
 
-    def either(self, depth: int) -> Test:
+    def either(self, depth: int) -> AttributeTest:
         tests = [self._both(depth)]
         while self._take("|", "OR"):
             tests.append(self._both(depth))
@@ -88,13 +88,13 @@ class _Parser:
                 f"The query has {self._tokens[self._place][1]!r} where it should end, or AND or OR."
             )
 
-    def _both(self, depth: int) -> Test:
+    def _both(self, depth: int) -> AttributeTest:
         tests = [self._one(depth)]
         while self._take("&", "AND"):
             tests.append(self._one(depth))
         return tests[0] if len(tests) == 1 else lambda attributes: all(test(attributes) for test in tests)
 
-    def _one(self, depth: int) -> Test:
+    def _one(self, depth: int) -> AttributeTest:
         if depth > MAX_DEPTH:
             raise BadRequest(f"The query has more than {MAX_DEPTH} parentheses in each other.")
         if self._take("("):

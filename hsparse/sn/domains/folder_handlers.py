@@ -11,7 +11,7 @@ from hsparse.concurrency.gather import gather_all
 from hsparse.errors import MISSING_KINDS
 from hsparse.model.acl import Right, is_allowed
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.domains.attribute_query import AttributeQuery, parse_query
+from hsparse.sn.domains.attribute_query import AttributeQuery, parse_attribute_query
 from hsparse.sn.http.response import Href, encode_json, href, hrefs
 from hsparse.sn.records.access import find_domain, require_right
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
@@ -52,7 +52,7 @@ async def _pages(context: Context, path: str) -> AsyncGenerator[list[Record], No
 
     `Marker` is a path, or the name of one in the folder; listing goes on behind it, whether it exists or not.
     """
-    query = parse_query(text) if (text := context.arg("query")) is not None else None
+    query = parse_attribute_query(text) if (text := context.arg("query")) is not None else None
     matches = name_matcher(context.arg("pattern"))
     limit = context.number("Limit")
     folder = path.rstrip("/") + "/"

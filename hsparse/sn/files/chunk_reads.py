@@ -14,7 +14,7 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect
 
 CHANGED_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.MOVED)
-MOST_AT_ONCE = 16
+CHUNKS_AT_ONCE = 16
 """The most that is read at once."""
 
 
@@ -47,7 +47,7 @@ def row_batches(sizes: Uint64Column, rows: range, page: int) -> Iterator[range]:
     while first < len(rows):
         last = first + 1
         room = page - int(sizes[first])
-        while last < min(len(rows), first + MOST_AT_ONCE) and int(sizes[last]) <= room:
+        while last < min(len(rows), first + CHUNKS_AT_ONCE) and int(sizes[last]) <= room:
             room -= int(sizes[last])
             last += 1
         yield rows[first:last]

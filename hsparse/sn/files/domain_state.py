@@ -25,7 +25,7 @@ from hsparse.wire.message import Record
 
 MOST_METADATA = 64 * 1024 * 1024
 """Bytes that the records of a domain may have, as JSON."""
-MOST_CHUNKS = 1 << 20
+MOST_FILE_CHUNKS = 1 << 20
 """Stored chunks that a domain may have: each takes some 60 bytes of memory."""
 LISTINGS_AT_ONCE = 16
 DIGEST_SIZE = 16
@@ -101,7 +101,7 @@ def _digest(text: bytes) -> bytes:
 
 
 async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, PlannedChunks]:
-    left = MOST_CHUNKS
+    left = MOST_FILE_CHUNKS
     datasets = []
     for id, record in records.items():
         if collection_of(id) == "datasets" and record["shape"]["class"] != "H5S_NULL":
@@ -111,7 +111,7 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
         nonlocal left
         left -= count
         if left < 0:
-            raise TooLarge(f"The domain has more than {MOST_CHUNKS} chunks, the limit of a file.")
+            raise TooLarge(f"The domain has more than {MOST_FILE_CHUNKS} chunks, the limit of a file.")
 
     async def read(dataset: Dataset) -> PlannedChunks:
         if is_file_backed(dataset.record):

@@ -25,7 +25,7 @@ from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.wire.file_backed_message import InspectFile, ReadPiece
 
-RUN = 4 * 1024 * 1024
+RUN_BYTES = 4 * 1024 * 1024
 """Bytes of contiguous data that are read at once."""
 OFFSET, SIZE, MASK = range(3)
 Record = dict[str, Any]
@@ -85,7 +85,7 @@ async def _current(owners: Owners, dataset: Dataset) -> BackingFile:
 def _run(
     dataset: Dataset, file: BackingFile, entries: NDArray[np.int64], take: Callable[[int], None]
 ) -> PlannedChunks:
-    """Return contiguous data as parts of `RUN` bytes."""
+    """Return contiguous data as parts of `RUN_BYTES` bytes."""
     extent, nbytes = dataset.extent, prod(dataset.extent) * dataset.dtype.itemsize
     size = int(entries[:, SIZE].sum())
     if size not in (0, nbytes) or max_dims_of(dataset.record["shape"]) != extent:
@@ -93,9 +93,9 @@ def _run(
             f"{dataset.id} is linked to {size} contiguous bytes, and has {nbytes} or may grow, for which no file has a "
             "layout: ask for its values."
         )
-    take(-(-size // RUN))
-    starts = np.arange(0, size, RUN, dtype=np.uint64)
-    sizes = np.minimum(starts + np.uint64(RUN), np.uint64(size)) - starts
+    take(-(-size // RUN_BYTES))
+    starts = np.arange(0, size, RUN_BYTES, dtype=np.uint64)
+    sizes = np.minimum(starts + np.uint64(RUN_BYTES), np.uint64(size)) - starts
     first = np.uint64(entries[0, OFFSET]) if len(entries) else np.uint64(0)
     spec = replace(dataset.spec, dims=extent)
     places = LinkedPlaces(file, spec, starts + first, np.zeros(len(starts), np.uint32), contiguous=True)

@@ -28,7 +28,7 @@ from hsparse.sn.files.chunk_reads import read_direct_chunk, read_planned, row_ba
 from hsparse.sn.files.file_backed_pieces import check_piece, read_piece
 from hsparse.sn.files.matrix_pieces import BandCache, MatrixPieces
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 PART = 256 * 1024
 """Bytes that small pieces are put together to."""
 INLINE = 64 * 1024
@@ -180,6 +180,6 @@ class FilePieces:
 
         return await self._run(weight, make)
 
-    async def _run(self, nbytes: int, make: Callable[[], Made]) -> Made:
+    async def _run(self, nbytes: int, make: Callable[[], Result]) -> Result:
         """Make something of `nbytes` bytes, here if they are few."""
         return make() if nbytes <= INLINE // 4 else await asyncio.to_thread(make)

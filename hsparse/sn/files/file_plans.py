@@ -22,13 +22,13 @@ from hsparse.sn.records.dataset import finish_trim
 from hsparse.sn.service import Service
 from hsparse.sn.service_settings import ServiceSettings
 
-VERSION = 2
+LAYOUT_VERSION = 2
 """Part of every etag: to be incremented when the layout of files changes."""
-MAX_CACHED = 64 * 1024 * 1024
+MAX_PLAN_BYTES = 64 * 1024 * 1024
 """Bytes of the plans that are cached; the last one is cached whatever its size."""
-GOOD_FOR = 5.0
+VALID_SECONDS = 5.0
 """Seconds that a plan is used for ranges of a file before it is compared with the domain again."""
-REST = 20.0
+RECHECK_FACTOR = 20.0
 """A plan whose comparison takes longer than a quarter of a second is reused for this many times its duration."""
 PLANNED_AT_ONCE = 2
 ATTEMPTS = 4
@@ -82,7 +82,7 @@ class FilePlans:
     async def current(self, root: str, form: FileForm = STOCK, *, check: bool) -> PlannedFile:
         """Return a domain's file; with `check` the domain is read after this call.
 
-        Otherwise the plan may be some seconds old, see `GOOD_FOR`.
+        Otherwise the plan may be some seconds old, see `VALID_SECONDS`.
         """
         name = (root, form)
         if not check and (held := self._good(name)):
@@ -121,7 +121,7 @@ class FilePlans:
         start = self._clock.monotonic()
         state = await self._read(root, form)
         end = self._clock.monotonic()
-        good_until = end + max(GOOD_FOR, REST * (end - start))
+        good_until = end + max(VALID_SECONDS, RECHECK_FACTOR * (end - start))
         held = self._held.get(name)
         if held is not None and held.digest == state.digest:
             self._held[name] = replace(held, good_until=good_until)
@@ -130,7 +130,7 @@ class FilePlans:
         plan = await asyncio.to_thread(plan_domain, root, state.records, chunks, form)
         for column in plan.columns.values():
             check_bands(column.bands, self._most_answered)
-        parts = (str(VERSION), *form.params.values(), state.digest.hex())
+        parts = (str(LAYOUT_VERSION), *form.params.values(), state.digest.hex())
         file = PlannedFile("-".join(parts), plan, state.digests)
         self._keep(name, _CachedPlan(file, state.digest, good_until))
         return file
@@ -150,7 +150,7 @@ class FilePlans:
             self._forget(name)
         self._held[name] = held
         size = sum(one.file.nbytes for one in self._held.values())
-        while size > MAX_CACHED and len(self._held) > 1:
+        while size > MAX_PLAN_BYTES and len(self._held) > 1:
             oldest = next(iter(self._held))
             size -= self._held[oldest].file.nbytes
             self._forget(oldest)

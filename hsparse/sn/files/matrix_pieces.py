@@ -27,7 +27,7 @@ from hsparse.format.hdf5.plan.matrix_bands import (
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.chunk_reads import read_planned, row_batches
 
-MAX_CACHED = 64 * 1024 * 1024
+MAX_BAND_BYTES = 64 * 1024 * 1024
 """Bytes of the bands that are cached for all files; a larger band is not cached."""
 BandName = tuple[MatrixBands, int]
 BLOCK = 32_768
@@ -37,7 +37,7 @@ BLOCK = 32_768
 class BandCache:
     """Bands by their matrix, as it was planned, and their number; of each there is one computation at a time."""
 
-    def __init__(self, most: int = MAX_CACHED) -> None:
+    def __init__(self, most: int = MAX_BAND_BYTES) -> None:
         self._most = most
         self._held: OrderedDict[BandName, SortedBand] = OrderedDict()
         self._size = 0

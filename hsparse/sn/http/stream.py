@@ -12,7 +12,7 @@ from hsparse.sn.http.compression import coding_headers, compressed, streamed_cod
 from hsparse.sn.http.request import JSON_TYPE
 from hsparse.sn.http.response import JSON_HEADER
 
-Piece = Any
+BodyPart = Any
 PART = 1 << 20
 MAX_WHOLE_BODY = 1 << 20
 """Bytes up to which aiohttp takes a body in one piece; a larger one it warns of, as it blocks the event loop."""
@@ -21,7 +21,7 @@ PATIENCE = 60.0
 
 
 async def respond_stream(
-    request: web.Request, media: str, pieces: AsyncGenerator[Piece, None], length: int | None = None
+    request: web.Request, media: str, pieces: AsyncGenerator[BodyPart, None], length: int | None = None
 ) -> web.StreamResponse:
     """Send the pieces of bytes, of a media type, as they come, the next one made while the last is on its way.
 
@@ -38,7 +38,7 @@ async def respond_stream(
 
 
 async def send_stream(
-    request: web.Request, response: web.StreamResponse, pieces: AsyncGenerator[Piece, None]
+    request: web.Request, response: web.StreamResponse, pieces: AsyncGenerator[BodyPart, None]
 ) -> web.StreamResponse:
     """Send an answer whose headers are set, and then the pieces, as `respond_stream` does."""
     following = asyncio.ensure_future(_next(pieces))
@@ -60,7 +60,7 @@ async def send_stream(
     return response
 
 
-async def _end(following: asyncio.Future[Piece | None], pieces: AsyncGenerator[Piece, None]) -> None:
+async def _end(following: asyncio.Future[BodyPart | None], pieces: AsyncGenerator[BodyPart, None]) -> None:
     """Stop making pieces; nothing is awaited without need, for an abort soon cancels this task."""
     if not following.done():
         following.cancel()
@@ -68,7 +68,7 @@ async def _end(following: asyncio.Future[Piece | None], pieces: AsyncGenerator[P
     await pieces.aclose()
 
 
-async def _send(response: web.StreamResponse, piece: Piece) -> None:
+async def _send(response: web.StreamResponse, piece: BodyPart) -> None:
     """Send a piece in parts, each within `PATIENCE`: `TimeoutError` for a client that takes nothing."""
     view = memoryview(piece)
     for first in range(0, len(view), PART):
@@ -76,5 +76,5 @@ async def _send(response: web.StreamResponse, piece: Piece) -> None:
             await response.write(view[first : first + PART])
 
 
-async def _next(pieces: AsyncGenerator[Piece, None]) -> Piece | None:
+async def _next(pieces: AsyncGenerator[BodyPart, None]) -> BodyPart | None:
     return await anext(pieces, None)

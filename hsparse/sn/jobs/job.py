@@ -40,13 +40,15 @@ class JobOption:
     told: str
 
 
-def is_text(value: Any) -> bool:
+def is_argument_text(value: Any) -> bool:
     """Say whether a value of a body is text without control characters, as arguments of processes must be."""
     return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and not any(ord(c) < 32 for c in value)
 
 
 TRUTH = JobOption(lambda value: isinstance(value, bool), "true or false")
-NAME = JobOption(is_text, f"text of 1 to {LONGEST_NAME} characters, none of them a control character")
+NAME = JobOption(
+    is_argument_text, f"text of 1 to {LONGEST_NAME} characters, none of them a control character"
+)
 COUNT = JobOption(
     lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_REQUESTS,
     f"a number from 1 to {MOST_REQUESTS}",

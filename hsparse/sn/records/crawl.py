@@ -26,10 +26,10 @@ READ_BYTES = 4 << 20
 """Bytes of records that one message is to bring, estimated from the last one."""
 Batch = list[tuple[str, Record]]
 Numbers = NDArray[np.uint64]
-OWN = 20
+COMMON_LENGTH = 20
 """The characters of an id that are the same in a domain and collection: `d-00000000-00000000-`."""
 LINKS_AT_ONCE = 10_000
-KINDS = ("g", "d", "t")
+ID_PREFIXES = ("g", "d", "t")
 
 
 class Pace:
@@ -109,8 +109,8 @@ class Crawl:
     def __init__(self, owners: Owners, *starts: str, leaves: bool) -> None:
         self._owners = owners
         self._leaves = leaves
-        self._domain = starts[0][1:OWN]
-        self._visited = {kind: VisitedSet() for kind in KINDS}
+        self._domain = starts[0][1:COMMON_LENGTH]
+        self._visited = {kind: VisitedSet() for kind in ID_PREFIXES}
         self._next: deque[tuple[str, Numbers]] = deque()
         self.pace = Pace()
         self._add(list(starts))
@@ -134,7 +134,7 @@ class Crawl:
         return [self._id(kind, number) for number in self._visited[kind].all().tolist()]
 
     def _add(self, ids: list[str]) -> None:
-        for kind in KINDS:
+        for kind in ID_PREFIXES:
             own = kind + self._domain
             numbers = [_number(id) for id in ids if id.startswith(own)]
             if not numbers:
@@ -159,7 +159,7 @@ class Crawl:
 
 
 def _number(id: str) -> int:
-    return int(id[OWN:].replace("-", ""), 16)
+    return int(id[COMMON_LENGTH:].replace("-", ""), 16)
 
 
 def _targets(record: Record) -> Iterator[list[str]]:

@@ -109,7 +109,7 @@ def refuse_filter_mask(row: Json) -> None:
         )
 
 
-class OwnChunks:
+class ChunkObjectInfo:
     """The chunks of a dataset that has objects of its own: an object's key is the address."""
 
     def __init__(self, owners: Owners, dataset: Dataset, bucket: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hsparse.cli.exporter import refiltered_dataset
-from hsparse.cli.exporter.refiltered_dataset import NEW_CHUNK, chunk_dims
+from hsparse.cli.exporter.refiltered_dataset import NEW_CHUNK, default_chunk_dims
 from tests.cli.exporter.test_refiltered_file import refilter
 
 
@@ -36,4 +36,4 @@ def test_small_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_chunks_of_what_had_none(dims: tuple[int, ...], size: int, expected: tuple[int, ...]) -> None:
-    assert chunk_dims(dims, size) == expected
+    assert default_chunk_dims(dims, size) == expected

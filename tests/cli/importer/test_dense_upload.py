@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hsparse.cli.bounded_pool import BoundedPool
-from hsparse.cli.importer.dense_upload import BAND, LARGEST, DenseUpload, bands
+from hsparse.cli.importer.dense_upload import BAND, LARGEST, DenseUpload, box_bands
 from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.source import LocalSource
@@ -37,7 +37,7 @@ MIB = 1024 * 1024
     ],
 )
 def test_bands_cover_the_grid_once(counts: tuple[int, ...], nbytes: int, boxes: int) -> None:
-    found = list(bands(counts, nbytes))
+    found = list(box_bands(counts, nbytes))
     chunks = [scaled for first, last in found for scaled in product(*map(range, first, last))]
     assert sorted(chunks) == list(product(*map(range, counts)))
     assert len(found) == boxes
@@ -46,7 +46,7 @@ def test_bands_cover_the_grid_once(counts: tuple[int, ...], nbytes: int, boxes: 
 @pytest.mark.parametrize("counts", [(1000,), (50, 12), (7, 9, 11)])
 @pytest.mark.parametrize("nbytes", [1000, 3 * MIB, BAND])
 def test_a_band_is_no_larger_than_a_request_may_be(counts: tuple[int, ...], nbytes: int) -> None:
-    for first, last in bands(counts, nbytes):
+    for first, last in box_bands(counts, nbytes):
         assert prod(map(int.__sub__, last, first)) * nbytes <= LARGEST
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
-from hsparse.sn.domains.attribute_query import parse_query
+from hsparse.sn.domains.attribute_query import parse_attribute_query
 
 SCALAR = {"class": "H5S_SCALAR"}
 
@@ -58,24 +58,24 @@ def truth(tree: Any, values: dict[str, Any]) -> Any:
 
 @given(TREES, VALUES)
 def test_a_query_is_what_it_says(tree: Any, values: dict[str, Any]) -> None:
-    assert parse_query(spelled(tree)).answers(attributes(**values)) == truth(tree, values)
+    assert parse_attribute_query(spelled(tree)).answers(attributes(**values)) == truth(tree, values)
 
 
 def test_and_binds_more_than_or() -> None:
-    query = parse_query("a = 1 OR a = 2 AND b = 1")
+    query = parse_attribute_query("a = 1 OR a = 2 AND b = 1")
     assert query.answers(attributes(a=1))
     assert not query.answers(attributes(a=2))
 
 
 def test_only_scalars_are_compared() -> None:
     array = {"a": {"shape": {"class": "H5S_SIMPLE", "dims": [1]}, "value": [1]}}
-    assert not parse_query("a = 1").answers(array)
+    assert not parse_attribute_query("a = 1").answers(array)
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_query_or_a_bad_request(text: str) -> None:
     try:
-        query = parse_query(text)
+        query = parse_attribute_query(text)
     except BadRequest:
         return
     assert query.answers({}) is False
@@ -86,4 +86,4 @@ def test_any_text_is_a_query_or_a_bad_request(text: str) -> None:
 )
 def test_what_is_no_query(text: str) -> None:
     with pytest.raises(BadRequest):
-        parse_query(text)
+        parse_attribute_query(text)

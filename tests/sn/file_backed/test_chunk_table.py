@@ -78,7 +78,7 @@ async def test_a_box_is_read_as_one_and_far_entries_alone() -> None:
 
 @pytest.mark.parametrize("shape", [(40,), (7, 9), (0, 3), (3, 4, 5)])
 async def test_whole_tables_in_blocks(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_table, "BLOCK", 20)
+    monkeypatch.setattr(chunk_table, "BLOCK_ENTRIES", 20)
     table = random_table(shape)
     there = table.values["size"] > 0
     assert (await table.table.coords()).tolist() == np.argwhere(there).tolist()

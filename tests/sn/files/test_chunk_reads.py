@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Moved
 from hsparse.format.chunk_spec import chunk_spec
-from hsparse.sn.files.chunk_reads import MOST_AT_ONCE, read_planned, row_batches
+from hsparse.sn.files.chunk_reads import CHUNKS_AT_ONCE, read_planned, row_batches
 from hsparse.sn.files.domain_state import read_domain_state
 from tests.sn.file_domain import INT, place
 from tests.sn.value_client import value_client
@@ -51,5 +51,5 @@ def test_all_rows_in_order_and_none_too_many(sizes: list[int], page: int, first:
     found = list(row_batches(np.array(sizes, np.uint64)[rows.start :], rows, page))
     assert [row for some in found for row in some] == list(rows)
     for some in found:
-        assert 1 <= len(some) <= MOST_AT_ONCE
+        assert 1 <= len(some) <= CHUNKS_AT_ONCE
         assert len(some) == 1 or sum(sizes[row] for row in some) <= page

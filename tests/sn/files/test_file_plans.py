@@ -12,7 +12,7 @@ from hsparse.format.hdf5.plan.file_form import STOCK, STRUCTURED
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files import chunk_reads, file_plans, sized_chunks
 from hsparse.sn.files.domain_state import DomainState, read_domain_state
-from hsparse.sn.files.file_plans import GOOD_FOR, FilePlans
+from hsparse.sn.files.file_plans import VALID_SECONDS, FilePlans
 from tests.sn.file_domain import INT, TEXT, WORDS, place
 from tests.sn.value_client import SETTINGS, value_client
 from tests.support.rest_client import RestClient
@@ -52,7 +52,7 @@ async def test_a_plan_is_good_for_a_while(client: RestClient, looks: list[str]) 
     assert await some.current(root, STOCK, check=True) is first, "the domain is as it was"
     await client("PUT", f"/datasets/{id}/value", {"value": [4, 3, 2, 1]})
     assert await some.current(root, STOCK, check=False) is first
-    clock.time += GOOD_FOR + 1
+    clock.time += VALID_SECONDS + 1
     second = await some.current(root, STOCK, check=False)
     assert second.etag != first.etag
     assert len(looks) == 3
@@ -82,7 +82,7 @@ async def test_the_oldest_plans_go_first(
     await some.current(root, STRUCTURED, check=False)
     await some.current(root, STOCK, check=False)
     assert len(looks) == 2
-    monkeypatch.setattr(file_plans, "MAX_CACHED", 1)
+    monkeypatch.setattr(file_plans, "MAX_PLAN_BYTES", 1)
     some.drop(root, STRUCTURED, (await some.current(root, STRUCTURED, check=False)).etag)
     await some.current(root, STRUCTURED, check=False)
     await some.current(root, STOCK, check=False)

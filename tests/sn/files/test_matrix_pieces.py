@@ -364,7 +364,7 @@ async def test_bands_go_with_their_plan(client: RestClient, monkeypatch: pytest.
     files.drop(root, csr, etag)
     assert count() == 0
     await planned(csr)
-    monkeypatch.setattr(file_plans, "MAX_CACHED", 1)
+    monkeypatch.setattr(file_plans, "MAX_PLAN_BYTES", 1)
     await planned(csc)
     assert count() == 1, "there is room for the last one alone"
 
@@ -419,7 +419,7 @@ async def test_hdf5s_own_tools_read_it(client: RestClient, tmp_path: Path) -> No
 
 async def test_small_pages_and_small_caches(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_pieces, "BLOCK", 3)
-    monkeypatch.setattr(chunk_reads, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(chunk_reads, "CHUNKS_AT_ONCE", 2)
     client.service.component(FilePlans).bands = type(client.service.component(FilePlans).bands)(1)
     matrix = random_matrix()
     await place_matrix(client, "/m", matrix, (16, 8))
