@@ -1,4 +1,4 @@
-"""Handlers of `/about`, `/info` and `/metrics`: what the server is, its state, and its metrics."""
+"""Handlers of `/about`, `/info` and `/metrics`: facts about the server, its state and its metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HSDS_VERSION = "1.0.2"
 
 
 async def get_about(context: Context) -> web.StreamResponse:
-    """Answer with the server's state and version, which clients ask for first."""
+    """Answer with the state and version of the server; clients request it first."""
     nodes = sorted(context.service.owners.nodes)
     return respond(
         {
@@ -60,7 +60,7 @@ async def get_metrics(context: Context) -> web.StreamResponse:
 
 
 def server_facts(settings: ServiceSettings) -> dict[str, Any]:
-    """Return the keys that a domain's answers have beside its record's."""
+    """Return the facts about the server that answers about a domain contain."""
     return {
         "limits": {
             "min_chunk_size": settings.min_chunk_size,

@@ -1,4 +1,4 @@
-"""The application: every request is authenticated, placed in its domain and answered here, errors included.
+"""The application: middleware, and the binding of routes, which authenticates and finds the domain of each request.
 
 Tests: tests/sn/http/test_error_middleware.py, tests/sn/test_routes.py, tests/sn/test_shapes.py.
 """
@@ -12,7 +12,7 @@ from hsparse.errors import BadRequest, Unauthenticated
 from hsparse.model.acl import ANONYMOUS_NAME, Principal
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_plans import FilePlans
-from hsparse.sn.http.compression import POLICY, compress_body
+from hsparse.sn.http.compression import POLICY_KEY, compress_body
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.jobs.job_queue import JobQueue
@@ -26,7 +26,7 @@ IDENTITY = "identity"
 UNCHECKED_BODY = 1 << 20
 """Bytes of the largest body on routes whose handlers check rights themselves: every client can send one."""
 COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, FilePlans, JobQueue)
-"""Made before the first request, so that a wrong setting stops the start."""
+"""Components made at the start, so that a wrong setting prevents it."""
 FIXED_HEADERS = {"Server": "hsparse", "X-XSS-Protection": "1; mode=block"}
 
 
@@ -60,7 +60,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
 
 
 def bind_route(service: Service, route: Route) -> AioHandler:
-    """Return what aiohttp calls for a route: authenticate, find the domain, check the right; then the handler."""
+    """Return the function that aiohttp calls: authenticate, find the domain, check the right, call the handler."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         principal = await _principal(service, request)
@@ -87,7 +87,7 @@ def bind_route(service: Service, route: Route) -> AioHandler:
 
 
 async def _principal(service: Service, request: web.Request) -> Principal:
-    """Return who is asking, and count the request; without a valid credential it counts for the remote address."""
+    """Return the principal and count the request; without a valid credential it counts for the remote address."""
     stranger = f"{ANONYMOUS_NAME} {request.remote}"
     try:
         principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
@@ -104,7 +104,7 @@ def _compression(service: Service) -> Middleware:
 
     @web.middleware
     async def compress(request: web.Request, handler: AioHandler) -> web.StreamResponse:
-        request[POLICY] = policy
+        request[POLICY_KEY] = policy
         response = await handler(request)
         await compress_body(request, response, policy)
         return response

@@ -15,7 +15,7 @@ from hsparse.sn.service import Service
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A domain or folder: its absolute path, and its record as stored (not to be modified).
+    """A domain or folder: its absolute path and its stored record, which must not be modified.
 
     A folder has no `root`.
     """
@@ -31,15 +31,15 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Context(RequestReader):
-    """What a handler gets: the request, its principal and its domain.
+    """The argument of a handler: the request, its principal and its domain.
 
-    `found` is None only on routes that ask for no right.
+    `found` is None only on routes without a right.
     """
 
     service: Service
     principal: Principal
     path: str | None
-    """The domain path the request names, normalised; None where it names none."""
+    """The normalised domain path in the request, None without one."""
     found: Domain | None
 
     @property

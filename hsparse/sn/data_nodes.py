@@ -24,14 +24,14 @@ R = TypeVar("R")
 
 
 class Owners:
-    """The data nodes of a membership, by what they own."""
+    """The data nodes of a membership. Each object has one owner."""
 
     def __init__(self, membership: Membership, nodes: dict[str, DataNode]) -> None:
         self.membership = membership
         self.nodes = nodes
 
     async def read(self, *ids: str) -> list[Outcome]:
-        """Read records; one outcome an id, in order."""
+        """Read records; one outcome for each id, in order."""
         return await self.gather(ids, lambda id: id, lambda some: ReadObjects(tuple(some)))
 
     async def record(self, id: str) -> Record:
@@ -39,7 +39,7 @@ class Owners:
         return (await self.read(id))[0].unwrap()
 
     async def change(self, *changes: Change) -> list[Outcome]:
-        """Apply changes, each atomically; one outcome a change, in order. Failures are not raised."""
+        """Apply changes, each atomically; one outcome for each change, in order. Failures are not raised."""
         return await self.gather(changes, lambda change: change.id, lambda some: ChangeObjects(tuple(some)))
 
     async def apply(self, change: Change) -> Outcome:
@@ -66,7 +66,7 @@ class Owners:
         name: Callable[[U], str],
         message: Callable[[list[U]], Message[Sequence[T]]],
     ) -> list[T]:
-        """Send each owner (by the object `name` gives) one message about its items; reply per item."""
+        """Send each owner one message about its items; return a reply for each. `name` is the key of an item."""
         shares = self.split(items, name)
         if len(shares) == 1:
             return list(await shares[0][0].send(message(list(items))))
@@ -78,7 +78,7 @@ class Owners:
         return result
 
     def split(self, items: Sequence[U], name: Callable[[U], str]) -> list[tuple[DataNode, Sequence[int]]]:
-        """Return each owner that has some of the items, with their places."""
+        """Return each owner of some of the items, with their indices."""
         if len(self.nodes) == 1:
             return [(next(iter(self.nodes.values())), range(len(items)))] if items else []
         places: dict[str, list[int]] = {}
@@ -88,7 +88,7 @@ class Owners:
 
 
 class RemoteNode:
-    """Implements `DataNode` by sending messages to `url`. Its connections are pooled and made once."""
+    """`DataNode` over HTTP, at `url`, with pooled connections."""
 
     def __init__(self, url: str, epoch: int, token: str, *, deadline: float = 120.0) -> None:
         self.url = url.rstrip("/")
@@ -102,7 +102,7 @@ class RemoteNode:
     async def send(self, message: Message[R]) -> R:
         """Send the message, see `DataNode`; `StoreFailed` when the node cannot be reached or fails to answer.
 
-        A message is never sent twice: what became of one whose reply was lost is not known here.
+        A message is never sent twice: after a lost reply it is not known whether it was applied.
         """
         pieces = encode(message)
         length = sum(len(piece) for piece in pieces)

@@ -1,6 +1,6 @@
-"""What a service node counts, in Prometheus's text format.
+"""The metrics of a service node, in Prometheus's text format.
 
-A label takes few values whatever clients send: a route is its template, never the path that was asked;
+A label has few values, whatever clients send: a route is its template, never the requested path;
 an unknown method or path is one value, `other`.
 """
 
@@ -30,8 +30,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 @dataclass(frozen=True, slots=True)
 class Metric(Generic[Family]):
-    """A metric: the class that keeps it, its name as exposed, what it tells, its labels and, of a histogram,
-    the upper bounds of its buckets."""
+    """A metric: its class, name, help text and labels, and the upper bounds of a histogram's buckets."""
 
     kind: Callable[..., Family]
     name: str
@@ -79,13 +78,13 @@ METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = (
     IN_FLIGHT,
     JOBS,
 )
-"""Every metric there is: what the documentation lists."""
+"""All metrics. The documentation lists them."""
 
 
 class Metrics:
     """The metrics of one application, in a registry of their own.
 
-    `middleware` must be the application's outermost, to see the answers that errors become.
+    `middleware` must be the outermost one of the application, to count errors too.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -114,7 +113,7 @@ class Metrics:
                 raise
             except Exception:
                 if not request.writer.output_size:
-                    status = "500"  # which the server answers in the handler's stead
+                    status = "500"  # the server answers it
                 raise
             finally:
                 self._count(request, status, size, self._clock.monotonic() - start)
@@ -133,11 +132,11 @@ class Metrics:
         requests.inc()
         latency.observe(seconds)
         bytes_in.inc(request.content.total_bytes)
-        # Something was sent already only of a streamed answer, and then it need not have come to its end.
+        # Bytes were sent before only for a streamed answer, which may be incomplete.
         bytes_out.inc(request.writer.output_size or size)
 
     def _series(self, route: str, method: str, status: str) -> Series:
-        """Return what counts these labels; they are few, and looking each up costs as much as counting."""
+        """Return the series of these labels, cached: the lookup costs as much as counting."""
         key = route, method, status
         if (series := self._known.get(key)) is None:
             series = self._known[key] = (
@@ -156,5 +155,5 @@ def _route(request: web.Request) -> str:
 
 
 def _body_size(request: web.Request, response: web.StreamResponse) -> int:
-    """Return the bytes of a whole answer's body, that is about to be sent."""
+    """Return the bytes of the body of an answer that is not streamed."""
     return 0 if request.method == hdrs.METH_HEAD else response.content_length or 0

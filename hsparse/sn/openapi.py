@@ -1,6 +1,6 @@
-"""Handlers of `/openapi.json` and `/docs`: the OpenAPI document, and the same as one page of HTML.
+"""Handlers of `/openapi.json` and `/docs`: the OpenAPI document, and an HTML page of it.
 
-The page needs no script, font or style from anywhere else.
+The page needs no script, font or style of another site.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from aiohttp import web
 from hsparse.sn.context import Context
 
 PATH = Path(__file__).with_name("openapi.yaml")
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
+)
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --quiet: #888; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
@@ -40,7 +42,7 @@ td, th { border-top: 1px solid var(--line); padding: 0.2rem 0.6rem 0.2rem 0; tex
 
 @cache
 def specification() -> dict[str, Any]:
-    """Return the OpenAPI document (version 3.1), read once; it is not to be modified."""
+    """Return the OpenAPI document (version 3.1), cached; it must not be modified."""
     found: dict[str, Any] = yaml.load(PATH.read_bytes(), Loader=yaml.CSafeLoader)
     return found
 
@@ -61,14 +63,14 @@ async def get_openapi(context: Context) -> web.StreamResponse:
 
 
 async def get_docs(context: Context) -> web.StreamResponse:
-    """Answer with the same as a page, which needs nothing from anywhere else."""
-    headers = {"Content-Security-Policy": POLICY}
+    """Answer with the HTML page of the document."""
+    headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     body = await asyncio.to_thread(_page)
     return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
 
 
 def docs_page(spec: dict[str, Any]) -> str:
-    """Return the page of an OpenAPI document: requests by tag, then the schemas that they name."""
+    """Return the HTML page of an OpenAPI document: requests by tag, then schemas."""
     info = spec["info"]
     title = escape(f"{info['title']}: {info['summary']}")
     tags = "".join(_tag(spec, tag) for tag in spec["tags"])
@@ -141,7 +143,7 @@ def _answer(spec: dict[str, Any], status: str, answer: dict[str, Any]) -> str:
 
 def _contents(content: dict[str, Any]) -> str:
     rows = [
-        f"<tr><td><code>{escape(media)}</code></td><td><code>{_shown(one['schema'])}</code></td></tr>"
+        f"<tr><td><code>{escape(media)}</code></td><td><code>{_schema_text(one['schema'])}</code></td></tr>"
         for media, one in content.items()
     ]
     return f"<table>{''.join(rows)}</table>"
@@ -151,22 +153,22 @@ def _schema_entry(name: str, schema: dict[str, Any]) -> str:
     about = f"<p>{_prose(schema['description'])}</p>" if "description" in schema else ""
     return (
         f'<details id="schema-{escape(name)}"><summary><code>{escape(name)}</code></summary>{about}'
-        f"<pre>{_shown(schema)}</pre></details>"
+        f"<pre>{_schema_text(schema)}</pre></details>"
     )
 
 
-def _shown(schema: dict[str, Any]) -> str:
-    """Return a schema in a line, as a person would write it: `{id: text, dims: [number]}`."""
+def _schema_text(schema: dict[str, Any]) -> str:
+    """Return a schema as one short line: `{id: text, dims: [number]}`."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f'<a href="#schema-{escape(name)}">{escape(name)}</a>'
     for key, between in (("oneOf", " or "), ("allOf", " with ")):
         if key in schema:
-            return between.join(_shown(one) for one in schema[key])
+            return between.join(_schema_text(one) for one in schema[key])
     if "enum" in schema:
         return " | ".join(escape(str(one)) for one in schema["enum"])
     if schema.get("type") == "array":
-        return f"[{_shown(schema.get('items', {}))}, ...]"
+        return f"[{_schema_text(schema.get('items', {}))}, ...]"
     if schema.get("type") == "object":
         return _object(schema)
     if schema.get("format") == "binary":
@@ -177,13 +179,13 @@ def _shown(schema: dict[str, Any]) -> str:
 
 
 def _object(schema: dict[str, Any]) -> str:
-    fields = [f"{escape(name)}: {_shown(one)}" for name, one in schema.get("properties", {}).items()]
+    fields = [f"{escape(name)}: {_schema_text(one)}" for name, one in schema.get("properties", {}).items()]
     others = schema.get("additionalProperties")
     if isinstance(others, dict):
-        fields.append(f"<i>name</i>: {_shown(others)}, ...")
+        fields.append(f"<i>name</i>: {_schema_text(others)}, ...")
     return f"{{{', '.join(fields) or '...'}}}"
 
 
 def _prose(text: str) -> str:
-    """Return text as HTML; what stands in backquotes as code."""
+    """Return text as HTML, text in backquotes as code."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))

@@ -1,4 +1,4 @@
-"""The route table: which handler answers a request, and which right that needs in the request's domain."""
+"""The route table: the handler of each request, and the right that it needs in the request's domain."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ ANY = "/{collection:groups|datasets|datatypes}/{id}"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a path, who answers, and the right the principal needs in the request's domain.
+    """A method, a path, its handler, and the right that the principal needs in the request's domain.
 
-    With `right` None the middleware neither looks up a domain nor checks a right: the handler does what
-    is needed (`/about`, `/`, `/domains`).
+    Without `right` the middleware neither finds the domain nor checks a right; the handler does so if needed
+    (`/about`, `/`, `/domains`).
     """
 
     method: str
@@ -191,11 +191,11 @@ ROUTES: tuple[Route, ...] = (
     + FILE_ROUTES
     + JOB_ROUTES
 )
-"""Those of one collection are tried in this order, so what is asked most stands first."""
+"""Routes of one collection are tried in this order, so the most frequent ones are first."""
 
 
 def spelled_out(path: str) -> tuple[str, ...]:
-    """Return a route's path once for each of its collections: aiohttp indexes paths by the text before any braces."""
+    """Return a route's path for each of its collections: aiohttp indexes paths by the text before a brace."""
     return (
         tuple(path.replace(ANY, f"/{name}/{{id}}") for name in COLLECTIONS.values())
         if ANY in path

@@ -1,4 +1,4 @@
-"""The service node's HTTP server: aiohttp's, with its own errors in the JSON shape of all others."""
+"""The HTTP server of a service node: aiohttp's, whose own errors are answered in JSON like all others."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hsparse.sn.http.response import respond_error
 log = logging.getLogger(__name__)
 
 MAX_HEADER = 32 * 1024
-"""Bytes of a header: tokens with many groups take more than aiohttp's 8 KiB."""
+"""Bytes of a header: tokens with many groups exceed aiohttp's limit of 8 KiB."""
 MAX_LINE = 16 * 1024
 """Bytes of a request line: selections may be long."""
 
 
 class HttpConnection(web.RequestHandler):
-    """A connection. What is not HTTP is refused in JSON, and logged without its bytes: they may be secrets."""
+    """A connection. Bytes that are not HTTP are answered in JSON and never logged: they may be secrets."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer with an error that no handler has seen, and end the connection."""
+        """Answer with an error of the HTTP parser, and end the connection."""
         if request.writer.output_size > 0:
             raise ConnectionError("Half an answer was sent; the connection is broken off.")
         if status < HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -51,7 +51,7 @@ class _Server(web.Server):
 
 
 class ServerRunner(web.AppRunner):
-    """Runs an application with connections of ours."""
+    """Runs an application with connections of the class `HttpConnection`."""
 
     def __init__(self, app: web.Application, **kwargs: Any) -> None:
         limits: dict[str, Any] = {"max_field_size": MAX_HEADER, "max_line_size": MAX_LINE}

@@ -1,4 +1,4 @@
-"""The components of a service node, made once and given to every request.
+"""The components of a service node, which all requests share.
 
 Tests: tests/sn/http/test_rate_limit.py, tests/sn/test_statistics.py.
 """
@@ -17,9 +17,9 @@ from hsparse.sn.service_settings import ServiceSettings
 
 
 class Component(Protocol):
-    """State that the handlers of one folder share, such as a cache or a queue; there is one for each node.
+    """State that outlives a request, such as a cache or a queue; there is one for each node.
 
-    The service does not know the folders above it: each component says how it is made.
+    The service does not know the folders above it, so each component has its own factory.
     """
 
     @classmethod
@@ -32,9 +32,9 @@ C = TypeVar("C", bound=Component)
 
 
 class Service:
-    """What handlers reach through their context; `bodies` and `answers` are the memory they may use.
+    """The components that handlers use; `bodies` and `answers` are memory budgets.
 
-    A handler holds its body before its answer, never the other way round, so that none waits in a circle.
+    A handler reserves memory for its body before that for its answer, never after, to avoid a deadlock.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Service:
         self._components: dict[type[Component], Any] = {}
 
     def component(self, kind: type[C]) -> C:
-        """Return the node's component of a class, made when it is first asked for."""
+        """Return the node's component of a class; the first call makes it."""
         found: C | None = self._components.get(kind)
         if found is None:
             found = self._components[kind] = kind.of(self)

@@ -26,7 +26,7 @@ class ServiceSettings:
     `request_memory` bounds the bodies of all requests in flight, `answer_memory` the parts of answers that
     are being made. `cors_origins` are the origins whose pages may ask, `*` for any. A user may send `rate_limit`
     requests a second (0: any number), and `rate_burst` at once (0: those of ten seconds).
-    Files of jobs must be below one of `job_places`; `jobs_at_once` of them run, and `jobs_queued` wait.
+    Files of jobs must be below one of `job_places`; at most `jobs_at_once` jobs run and `jobs_queued` wait.
 
     Four fields are not configurable here. `single_user` is the name every request acts as when authentication is
     off; None requires credentials. `bucket` is the name of the store as reported to clients.

@@ -1,6 +1,6 @@
-"""Statistics of domains and datasets: numbers and bytes of objects in the store, from the listing of keys.
+"""Statistics of domains and datasets: numbers and bytes of objects in the store, from listings of keys.
 
-They are counted when they are asked for and kept in `.info.json`; a request waits for a count at most `WAIT` seconds.
+A request starts a count and waits for it at most `WAIT` seconds; the result is stored in `.info.json`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from hsparse.wire.record_message import ListKeys, PutRecord
 
 KEYS_AT_ONCE = 10_000
 MAX_LISTED = 10_000
-"""Datasets whose own counts are kept beside the sums."""
+"""The most datasets whose counts are stored besides the sums."""
 SUMMARY = ".info.json"
 SUMMED = ("num_chunks", "allocated_bytes", "logical_bytes", "linked_bytes", "num_linked_chunks")
 log = logging.getLogger(__name__)
 WAIT = 1.0
-"""Seconds that an answer waits for a count; after that it has the last one."""
+"""Seconds that an answer waits for a count; after that it has the last result."""
 REST = 4.0
 """A count that took longer than `WAIT` is reused for this many times its duration."""
 SCANS_AT_ONCE = 8
@@ -85,17 +85,19 @@ class _Tally:
             stored.size += size
 
     def finished(self, *, all: bool = False) -> list[_DatasetCount]:
-        """Take out the datasets that no key will follow of: all but the last, or all at the end."""
+        """Remove and return the complete datasets: all but the last, or all at the end."""
         count = len(self.datasets) if all else max(len(self.datasets) - 1, 0)
         done, self.datasets = self.datasets[:count], self.datasets[count:]
-        return [stored for stored in done if stored.recorded]  # not chunks that are left of a deleted one
+        return [
+            stored for stored in done if stored.recorded
+        ]  # without a record these are left-over chunks of a deleted dataset
 
 
 async def scan_domain(owners: Owners, root: str) -> Record:
-    """Return the summary of a domain as `.info.json` has it, without the times of the scan.
+    """Return the summary of a domain for `.info.json`, without the times of the scan.
 
     Numbers of groups, datatypes, datasets and chunks, bytes, a checksum of the listing, and the counts of
-    each dataset, of the first `MAX_LISTED`. In memory is no more than that and one page of keys.
+    each dataset, of the first `MAX_LISTED`. Memory is bounded by that and one page of keys.
     """
     tally, digest = _Tally(), hashlib.md5(usedforsecurity=False)
     sums: Record = dict.fromkeys(SUMMED, 0)
@@ -141,7 +143,7 @@ async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, dataset
 
 
 def _dataset_counts(record: Record, stored: _DatasetCount) -> Record:
-    """Return a dataset's counts; of a variable-length type nothing but the stored bytes is known."""
+    """Return the counts of a dataset; for a variable-length type only the stored bytes are known."""
     datatype = parse_type(record["type"])
     logical = num_elements(record["shape"]) * datatype.guessed_size
     return {
@@ -179,7 +181,7 @@ async def _pages(owners: Owners, prefix: str) -> AsyncIterator[list[tuple[str, i
 
 
 class Statistics:
-    """Counts domains, each at most once at a time, and continues when no request waits any more."""
+    """Counts domains, each at most once at a time; a count continues when no request waits for it any more."""
 
     def __init__(self, owners: Owners, clock: Clock, bucket: str) -> None:
         self._owners = owners
@@ -194,9 +196,9 @@ class Statistics:
         return cls(service.owners, service.clock, service.settings.bucket)
 
     async def of_domain(self, root: str) -> Record | None:
-        """Return a domain's summary, counted now or, if that takes too long, last; None when it never was."""
+        """Return the current summary of a domain or, if counting takes too long, the last one; None without one."""
         kept = await self._kept(root)
-        if kept is not None and self._rests(kept):
+        if kept is not None and self._is_recent(kept):
             return kept
         try:
             async with asyncio.timeout(WAIT):
@@ -214,9 +216,11 @@ class Statistics:
             return None if counts is None else (counts["num_chunks"], counts["allocated_bytes"])
 
     async def rescan(self, root: str) -> Record:
-        """Count a domain, all that was stored before this call, and return its summary."""
+        """Count a domain, including all that was stored before this call, and return its summary."""
         if root in self._running:
-            await asyncio.wait({self._running[root]})  # it may have listed the keys before the last write
+            await asyncio.wait(
+                {self._running[root]}
+            )  # a count under way may have listed the keys before the last write
         task = self._running.get(root)
         if task is None:
             task = self._running[root] = asyncio.create_task(self._scan(root))
@@ -245,14 +249,14 @@ class Statistics:
             return summary
 
     async def _keep(self, root: str, summary: Record) -> None:
-        """Keep a summary that says something new, of a domain that is still there."""
+        """Store a summary that differs from the last one, if the domain still exists."""
         there, kept = await self._owners.read(root, summary_id(root))
         known = kept.failure is None and _counts(kept.unwrap()) == _counts(summary)
         if there.failure is not None or (known and not _slow(summary)):
             return
         outcome = (await self._owners.change(PutRecord(summary_id(root), summary)))[0]
         if outcome.failure is not None:
-            # Only the next answer is slower for it.
+            # If this fails, only the next answer is slower.
             log.warning("The summary of %s could not be kept: %s", root, outcome.failure.message)
 
     async def _kept(self, root: str) -> Record | None:
@@ -261,13 +265,13 @@ class Statistics:
             return None
         return outcome.unwrap()
 
-    def _rests(self, kept: Record) -> bool:
+    def _is_recent(self, kept: Record) -> bool:
         took = _time(kept, "scan_complete") - _time(kept, "scan_start")
         return _slow(kept) and self._clock.now() < _time(kept, "scan_complete") + REST * took
 
 
 def summary_json(summary: Record | None, modified: float) -> Record:
-    """Return what `verbose` adds to a domain that was `modified`; without a summary all counts are 0."""
+    """Return the keys that `verbose` adds to a domain `modified` at that time; without a summary all counts are 0."""
     counts = summary or {}
     keys = (
         *(key for key in SUMMED if key != "logical_bytes"),

@@ -13,7 +13,7 @@ ONE_RANGE = re.compile(r"\s*bytes\s*=\s*(\d{0,19})\s*-\s*(\d{0,19})\s*", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class HttpRange:
-    """The bytes from `start` to before `stop` of `size`; of an empty file neither is any."""
+    """The bytes from `start` to before `stop` of `size`; an empty file has no satisfiable range."""
 
     start: int
     stop: int
@@ -32,8 +32,7 @@ class HttpRange:
 def requested_range(headers: Mapping[str, str], etag: str, size: int) -> HttpRange | None:
     """Return the range in a request for `size` bytes with `etag`, None for the whole.
 
-    The whole is sent without a Range, for several ranges or a malformed one, which a server may ignore, and when
-    If-Range names another state.
+    The whole is sent without a Range, for several ranges, for a malformed one, and if If-Range names another etag.
     """
     found = ONE_RANGE.fullmatch(headers.get(hdrs.RANGE, ""))
     if found is None or headers.get(hdrs.IF_RANGE, f'"{etag}"').strip() != f'"{etag}"':
@@ -47,6 +46,6 @@ def requested_range(headers: Mapping[str, str], etag: str, size: int) -> HttpRan
 
 
 def matches_etag(header: str, etag: str) -> bool:
-    """Say whether an If-Match or If-None-Match names the state: by its etag, or as any (`*`)."""
+    """Say whether an If-Match or If-None-Match names the etag, or any (`*`)."""
     names = [name.strip() for name in header.split(",")]
     return "*" in names or f'"{etag}"' in names

@@ -1,7 +1,7 @@
 """Compressed answers for clients that accept them: content codings (RFC 9110, section 8.4.1).
 
-JSON is compressed by default. Binary values only if the settings say so: stock clients accept gzip always, and
-values that do not compress would then come at a tenth of the speed.
+JSON is compressed by default. Binary values are compressed only if the settings say so: stock clients always accept
+gzip, and values that do not compress would be ten times slower.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from aiohttp import hdrs, payload, web
 from hsparse.sn.service_settings import CompressionPolicy
 
 TEXTS = frozenset({"application/json", "application/xml", "text/html"})
-"""What is compressed unless the settings say otherwise."""
+"""Media types that are compressed by default."""
 SMALLEST = 4096
-"""Bytes of the smallest body that is compressed: with less, what is won does not pay for the work."""
+"""Bytes of the smallest body that is compressed."""
 INLINE_BYTES = 64 * 1024
-"""Bytes that are compressed on the event loop, in a tenth of a millisecond; more goes to a thread."""
+"""Bytes that are compressed on the event loop, in a tenth of a millisecond; more are compressed in a thread."""
 LEVEL = 1
 PART = 1 << 20
-POLICY = web.RequestKey("compress", CompressionPolicy)
-"""Under which name a request carries the policy."""
+POLICY_KEY = web.RequestKey("compress", CompressionPolicy)
+"""The key of the policy in a request."""
 
 
 class Coding(StrEnum):
-    """A content coding, by its registered name; the first that a client likes best is used."""
+    """A content coding, by its registered name. Of those with the client's highest weight the first is used."""
 
     ZSTD = "zstd"
     GZIP = "gzip"
@@ -42,7 +42,7 @@ STREAMED = {Coding.GZIP: 31, Coding.DEFLATE: 15}
 
 
 def accepted_coding(header: str, codings: tuple[Coding, ...] = tuple(Coding)) -> Coding | None:
-    """Return what an `Accept-Encoding` likes best of `codings` (RFC 9110, section 12.5.3); None for none."""
+    """Return the coding in `codings` that an `Accept-Encoding` prefers (RFC 9110, section 12.5.3); None for none."""
     weights: dict[str, float] = {}
     for item in header.lower().split(","):
         name, _, rest = item.partition(";")
@@ -56,21 +56,21 @@ def accepted_coding(header: str, codings: tuple[Coding, ...] = tuple(Coding)) ->
 
 
 def streamed_coding(request: web.Request, media: str) -> Coding | None:
-    """Return how to compress a stream of this media type for a request; None: not at all."""
-    if not _wanted(request.get(POLICY, CompressionPolicy.NONE), media):
+    """Return the coding of a stream of this media type, None for no compression."""
+    if not _wanted(request.get(POLICY_KEY, CompressionPolicy.NONE), media):
         return None
     return accepted_coding(request.headers.get(hdrs.ACCEPT_ENCODING, ""), tuple(STREAMED))
 
 
 def coding_headers(request: web.Request, media: str, coding: Coding | None) -> dict[str, str]:
-    """Return the headers of a stream that is compressed like this, or might have been."""
-    if not _wanted(request.get(POLICY, CompressionPolicy.NONE), media):
+    """Return the headers of a stream with this coding, or of one that could be compressed."""
+    if not _wanted(request.get(POLICY_KEY, CompressionPolicy.NONE), media):
         return {}
     return {hdrs.VARY: hdrs.ACCEPT_ENCODING} | ({hdrs.CONTENT_ENCODING: coding.value} if coding else {})
 
 
 async def compressed(pieces: AsyncGenerator[Any, None], coding: Coding) -> AsyncGenerator[bytes, None]:
-    """Compress the pieces of a stream; what they were made of is let go of as they are."""
+    """Compress the pieces of a stream, and close `pieces` at the end."""
     coder = zlib.compressobj(LEVEL, wbits=STREAMED[coding])
     try:
         async for piece in pieces:
@@ -91,7 +91,7 @@ async def compressed(pieces: AsyncGenerator[Any, None], coding: Coding) -> Async
 async def compress_body(
     request: web.Request, response: web.StreamResponse, policy: CompressionPolicy
 ) -> None:
-    """Compress the body of a whole answer, when the client accepts it and it is worth it."""
+    """Compress the body of an answer that is not streamed, if the client accepts it and it becomes smaller."""
     if not isinstance(response, web.Response):
         return
     size = _size(response)
@@ -106,13 +106,15 @@ async def compress_body(
     body = response.body
     whole = await body.as_bytes() if isinstance(body, payload.Payload) else body
     assert whole is not None
-    data = encode(whole, coding) if size <= INLINE_BYTES else await asyncio.to_thread(encode, whole, coding)
+    data = (
+        compress(whole, coding) if size <= INLINE_BYTES else await asyncio.to_thread(compress, whole, coding)
+    )
     if len(data) < size:
         response.body = data
         response.headers[hdrs.CONTENT_ENCODING] = coding.value
 
 
-def encode(body: bytes | bytearray, coding: Coding) -> bytes:
+def compress(body: bytes | bytearray, coding: Coding) -> bytes:
     """Return a whole body compressed."""
     if coding is Coding.ZSTD:
         return bytes(imagecodecs.zstd_encode(body, level=LEVEL))
@@ -122,7 +124,7 @@ def encode(body: bytes | bytearray, coding: Coding) -> bytes:
 
 
 def _size(response: web.Response) -> int | None:
-    """Return the bytes of a whole body in memory, None when it is not there."""
+    """Return the number of bytes of a body that is in memory, None for other bodies."""
     body = response.body
     return (
         body.size

@@ -16,14 +16,14 @@ FOR_ANY: dict[str, str] = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY, hdrs.ACCESS_CO
 
 
 class Cors:
-    """The headers that let pages of `origins` read answers: of any with `*`, which are given no cookies then."""
+    """The headers that let pages of `origins` read answers; `*` is any origin, without cookies."""
 
     def __init__(self, origins: tuple[str, ...]) -> None:
         self._any = ANY in origins
         self._origins = frozenset(origin.rstrip("/") for origin in origins)
 
     def headers(self, origin: str | None) -> dict[str, str]:
-        """Return the headers of any answer to a request from a page of `origin`; None: from no page."""
+        """Return the headers of an answer to a page of `origin`, None without a page."""
         if self._any:
             return FOR_ANY
         if origin is None or origin not in self._origins:
@@ -36,7 +36,7 @@ class Cors:
 
     @property
     def varies(self) -> bool:
-        """Whether answers differ by origin, which caches must know."""
+        """Whether answers differ by origin; then they need `Vary`."""
         return not self._any and bool(self._origins)
 
     def add(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
@@ -46,7 +46,7 @@ class Cors:
             response.headers.add(hdrs.VARY, hdrs.ORIGIN)
 
     async def preflight(self, request: web.Request) -> web.Response:
-        """Answer a preflight; credentials still decide about the request that follows."""
+        """Answer a preflight. The request that follows is authenticated as usual."""
         return web.Response(
             headers={
                 hdrs.ACCESS_CONTROL_ALLOW_METHODS: METHODS,

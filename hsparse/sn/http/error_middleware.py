@@ -1,4 +1,4 @@
-"""The error middleware: turns every exception into one JSON shape, with a sentence that says what to do."""
+"""The error middleware: turns every exception into JSON of one shape, with a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ BY_STATUS: dict[int, type[HsparseError]] = {
 
 
 class ErrorMiddleware:
-    """A middleware that turns every exception into an answer; `challenges` go with those that are 401."""
+    """A middleware that turns every exception into an answer; `challenges` are sent with a 401."""
 
     def __init__(self, challenges: tuple[str, ...]) -> None:
         self._challenges = challenges
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: AioHandler) -> web.StreamResponse:
-        """Answer with `handler`; what is not an hsparse error is a defect, and logged."""
+        """Answer with `handler`; an exception that is not an hsparse error is a defect, and logged."""
         try:
             return await handler(request)
         except HsparseError as error:
@@ -54,13 +54,13 @@ class ErrorMiddleware:
         except web.HTTPException as error:
             return http_error_response(request, error)
         except Exception:
-            # The edge of the process: a defect must cost one request its answer, not the node its life.
+            # A defect must fail one request, not the process.
             log.exception("%s %s failed", request.method, request.rel_url.raw_path)
             return respond_error(HsparseError("Internal error; the server's log has the details."))
 
 
 def http_error_response(request: web.Request, error: web.HTTPException) -> web.StreamResponse:
-    """Answer with what aiohttp found wrong with a request."""
+    """Answer with an error that aiohttp raised."""
     path = request.path
     if isinstance(error, web.HTTPNotFound):
         return respond_error(NotFound(f"There is no resource {path}; /openapi.json lists all there are."))
@@ -83,5 +83,5 @@ async def answer_expect(request: web.Request) -> web.StreamResponse | None:
         )
     if request.version >= (1, 1):
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # the answer itself has not begun
+        request.writer.output_size = 0  # the final answer has not begun
     return None

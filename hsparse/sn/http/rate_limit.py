@@ -1,4 +1,4 @@
-"""Limits of requests per user: a token bucket each, refilled at a steady rate."""
+"""Rate limits: a token bucket for each user, refilled at a steady rate."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from hsparse.clock import Clock
 from hsparse.errors import RateLimited
 
 MAX_BUCKETS = 10_000
-"""Users whose buckets are kept; the least recently seen one, whose bucket is the fullest, is forgotten first."""
+"""The most buckets in memory; the least recently used one, which is the fullest, is evicted first."""
 BURST_SECONDS = 10
 
 
 class RateLimit:
-    """`rate` requests a second for each user, `burst` at once; rate 0: no limit. It is of one service node."""
+    """Limits each user to `rate` requests a second, `burst` at once, on this service node; a rate of 0 is none."""
 
     def __init__(self, rate: float, burst: int, clock: Clock) -> None:
         self._rate = rate
         self._burst = float(burst or max(1, math.ceil(rate * BURST_SECONDS)))
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, when; oldest first
+        self._buckets: OrderedDict[str, tuple[float, float]] = (
+            OrderedDict()
+        )  # tokens, and the time when they were counted; oldest first
 
     def take(self, who: str) -> None:
-        """Count a request of `who`; `RateLimited` says the limit, and when to come again."""
+        """Count a request of `who`; `RateLimited` names the limit and the time to wait."""
         if not self._rate:
             return
         now = self._clock.monotonic()

@@ -19,17 +19,17 @@ BINARY_TYPE = "application/octet-stream"
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 BODY_PATIENCE = 30.0
 BODY_RATE = 64 * 1024
-"""After `BODY_PATIENCE` seconds a body must arrive at this many bytes a second: others wait for its memory."""
+"""After `BODY_PATIENCE` seconds a body must arrive at this many bytes a second: other requests wait for its memory."""
 MAX_DIGITS = 19
-"""Digits of a number in a query: as many as 2^63-1 has."""
+"""The most digits of a number in a query: those of 2^63-1."""
 TRUE = frozenset({"1", "t", "true", "yes", "on"})
 FALSE = frozenset({"", "0", "f", "false", "no", "off"})
 MAX_DEPTH = 240
-"""How deep a body may be nested: orjson writes 254 levels, and a record puts a few around what it keeps."""
+"""The most levels of nesting in a body: orjson writes 254, and a record adds a few."""
 LARGE = 1024 * 1024
-"""Bytes of JSON from which it is parsed without the garbage collector."""
+"""Bytes of JSON from which on it is parsed without the garbage collector."""
 MOST_JSON = 32 * 1024 * 1024
-"""The most bytes of JSON, sent or asked for: nothing else is answered while it is parsed, a second or two."""
+"""The most bytes of JSON in a body or an answer: nothing else is answered while it is parsed, a second or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class RequestReader:
     limit: int
 
     def arg(self, name: str) -> str | None:
-        """Return a query parameter, None when it is not given."""
+        """Return a query parameter, None without one."""
         return self.request.query.get(name)
 
     def flag(self, name: str) -> bool:
-        """Return a query parameter as a truth value; `BadRequest` when it is none."""
+        """Return a query parameter as a truth value; `BadRequest` for any other text."""
         text = self.request.query.get(name, "").lower()
         if text in TRUE:
             return True
@@ -53,7 +53,7 @@ class RequestReader:
         raise BadRequest(f"{name} must be 0 or 1, not {text!r}.")
 
     def number(self, name: str) -> int | None:
-        """Return a query parameter as a non-negative integer, None when it is not given."""
+        """Return a query parameter as a non-negative integer, None without one."""
         text = self.request.query.get(name)
         if text is None:
             return None
@@ -64,19 +64,19 @@ class RequestReader:
         return int(text)
 
     def refuse(self, *names: str) -> None:
-        """Raise `Unsupported` when one of these parameters, known to the API, is given."""
+        """Raise `Unsupported` if one of these parameters, which the API knows, is given."""
         for name in names:
             if self.request.query.get(name):
                 raise Unsupported(f"The parameter {name} is not supported here yet; leave it out.")
 
     def check_length(self) -> None:
-        """Raise `TooLarge` for a body that is announced as larger than the limit."""
+        """Raise `TooLarge` if Content-Length exceeds the limit."""
         length = self.request.content_length
         if length is not None and length > self.limit:
             raise TooLarge(f"The body has {length} bytes; the limit is {self.limit} (max_request_size).")
 
     async def body(self) -> bytearray:
-        """Return the whole body; `TooLarge` beyond the limit, `BadRequest` when it was cut short."""
+        """Return the whole body; `TooLarge` beyond the limit, `BadRequest` if it was cut short."""
         self.check_length()
         length = self.request.content_length
         content = self.request.content
@@ -91,7 +91,7 @@ class RequestReader:
         return data
 
     async def _received(self) -> bytearray:
-        """Return the body as it comes in, if that is fast enough."""
+        """Receive the body; raise if the client is too slow."""
         data = bytearray()
         try:
             started = asyncio.get_running_loop().time()
@@ -111,7 +111,7 @@ class RequestReader:
 
 
 async def read_json(request: RequestReader) -> Any:
-    """Return the body's JSON value, None when it is empty; `NaN` and `Infinity` are floats, as in Python.
+    """Return the JSON value of the body, None for an empty body; `NaN` and `Infinity` are floats, as in Python.
 
     Python clients (h5pyd) write these for floats that are not finite.
     """
@@ -141,10 +141,9 @@ async def read_json(request: RequestReader) -> Any:
 
 
 def _parse(data: bytearray) -> Any:
-    """Parse JSON; of a large body without the garbage collector.
+    """Parse JSON, a large body without the garbage collector.
 
-    It would look again and again at the lists that are just being made: two thirds of the time for a million
-    points of two coordinates.
+    It would scan the new lists again and again: two thirds of the time for a million points of two coordinates.
     """
     if len(data) < LARGE or not gc.isenabled():
         return orjson.loads(data)
@@ -156,10 +155,9 @@ def _parse(data: bytearray) -> Any:
 
 
 def _check_storable(value: Any) -> None:
-    """Raise `BadRequest` for what can be read and never be written again, to the store or in an answer.
+    """Raise `BadRequest` for JSON that can be parsed but not written to the store or an answer.
 
-    That is nesting beyond `MAX_DEPTH`, and what `json` reads and JSON in UTF-8 does not have: lone
-    surrogates, and integers beyond 64 bits.
+    That is nesting beyond `MAX_DEPTH`, lone surrogates, and integers beyond 64 bits.
     """
     for _ in range(254 - MAX_DEPTH):
         value = [value]
@@ -170,7 +168,7 @@ def _check_storable(value: Any) -> None:
 
 
 async def read_json_object(request: RequestReader) -> dict[str, Any]:
-    """Return the body as a JSON object, `{}` when it is empty; `BadRequest` when it is none."""
+    """Return the body as a JSON object, `{}` for an empty body; `BadRequest` for other JSON."""
     value = await read_json(request)
     if value is None:
         return {}
@@ -180,7 +178,7 @@ async def read_json_object(request: RequestReader) -> dict[str, Any]:
 
 
 def text_list(body: dict[str, Any], key: str) -> list[str] | None:
-    """Return a list of strings in a body, None when it is not given."""
+    """Return a list of strings in a body, None without one."""
     value = body.get(key)
     if value is None:
         return None

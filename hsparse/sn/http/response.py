@@ -1,4 +1,4 @@
-"""Making answers: JSON as stock clients expect it, errors, and links for clients that browse."""
+"""Answers: JSON as stock clients expect it, errors, and links."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def respond_floats(value: Any, status: int = 200) -> web.Response:
 def respond_error(error: HsparseError, status: int | None = None) -> web.Response:
     """Answer with an error: `{"error": {"kind":..., "message":...}}`, the sentence also as the reason.
 
-    `status` is the kind's if it is not given.
+    Without `status`, it is that of the kind.
     """
     headers = {"Content-Type": JSON_HEADER}
     if error.kind in (ErrorKind.BUSY, ErrorKind.MOVED):
@@ -55,16 +55,18 @@ def encode_json(value: Any) -> bytes:
     Arrays of numbers are allowed in `value`.
     """
     body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-    if b"null" in body:  # what orjson makes of them; without one there is none, and it is nine times as fast
+    if (
+        b"null" in body
+    ):  # orjson writes NaN as null; it is nine times as fast, so its result is used if it has none
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=np.ndarray.tolist)
         body = text.encode()
     return body
 
 
 def encode_json_members(members: dict[str, Any]) -> bytes:
-    """Return the members of a JSON object, without its braces, as `encode_json` does; several are fastest at once.
+    """Return the members of a JSON object, without its braces, like `encode_json`; one call for all is fastest.
 
-    Those that are bytes are JSON already, and then all are.
+    Members of bytes are encoded JSON; then all must be.
     """
     if any(isinstance(item, bytes) for item in members.values()):
         return b",".join(orjson.dumps(name) + b":" + item for name, item in members.items())
@@ -75,7 +77,7 @@ def encode_json_members(members: dict[str, Any]) -> bytes:
 
 
 def href(reader: RequestReader, path: str, domain: str | None = None) -> str:
-    """Return an absolute URL: with `domain`, or the request's own `domain` parameter if it has one."""
+    """Return an absolute URL with `domain`, by default that of the request."""
     request = reader.request
     named = domain if domain is not None else request.query.get("domain")
     query = f"?domain={named}" if named else ""

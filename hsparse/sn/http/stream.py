@@ -15,18 +15,18 @@ from hsparse.sn.http.response import JSON_HEADER
 BodyPart = Any
 PART = 1 << 20
 MAX_WHOLE_BODY = 1 << 20
-"""Bytes up to which aiohttp takes a body in one piece; a larger one it warns of, as it blocks the event loop."""
+"""Bytes of the largest body that is sent in one piece; aiohttp warns of a larger one, which blocks the event loop."""
 PATIENCE = 60.0
-"""Seconds for a part of an answer: a client that takes none of it holds memory that others wait for."""
+"""Seconds for a part of an answer: a client that does not read blocks memory that others wait for."""
 
 
 async def respond_stream(
     request: web.Request, media: str, pieces: AsyncGenerator[BodyPart, None], length: int | None = None
 ) -> web.StreamResponse:
-    """Send the pieces of bytes, of a media type, as they come, the next one made while the last is on its way.
+    """Send pieces of bytes of a media type; the next piece is generated while the last one is sent.
 
-    The first is made before the headers are sent, so that what fails at once is answered as an error. What
-    fails later aborts the connection: a client never takes half an answer for a whole one.
+    The first piece is generated before the headers are sent, so that its failure is answered as an error. A later
+    failure aborts the connection: a client never mistakes part of an answer for all of it.
     """
     coding = streamed_coding(request, media)
     if coding is not None:
@@ -40,7 +40,7 @@ async def respond_stream(
 async def send_stream(
     request: web.Request, response: web.StreamResponse, pieces: AsyncGenerator[BodyPart, None]
 ) -> web.StreamResponse:
-    """Send an answer whose headers are set, and then the pieces, as `respond_stream` does."""
+    """Send the headers of `response`, then the pieces, as `respond_stream` does."""
     following = asyncio.ensure_future(_next(pieces))
     try:
         piece = await following
@@ -61,7 +61,7 @@ async def send_stream(
 
 
 async def _end(following: asyncio.Future[BodyPart | None], pieces: AsyncGenerator[BodyPart, None]) -> None:
-    """Stop making pieces; nothing is awaited without need, for an abort soon cancels this task."""
+    """Stop generating pieces. Nothing is awaited without need, because an abort soon cancels this task."""
     if not following.done():
         following.cancel()
         await asyncio.wait([following])
@@ -69,7 +69,7 @@ async def _end(following: asyncio.Future[BodyPart | None], pieces: AsyncGenerato
 
 
 async def _send(response: web.StreamResponse, piece: BodyPart) -> None:
-    """Send a piece in parts, each within `PATIENCE`: `TimeoutError` for a client that takes nothing."""
+    """Send a piece in parts, each within `PATIENCE`; `TimeoutError` for a client that does not read."""
     view = memoryview(piece)
     for first in range(0, len(view), PART):
         async with asyncio.timeout(PATIENCE):

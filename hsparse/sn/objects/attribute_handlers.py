@@ -1,4 +1,4 @@
-"""Handlers of attributes: one by name, or several at once, of several objects too."""
+"""Handlers of attributes: one by name, or many, of one object or many."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KEYS = MultiObjectRequest("obj_ids", "attributes", "attr_names")
 
 
 async def get_attributes(context: Context) -> web.StreamResponse:
-    """List an object's attributes, or those in `attr_names`; with `follow_links` of all objects below too."""
+    """List an object's attributes, or those in `attr_names`; with `follow_links` also of all objects below."""
     own = own_path(context)
     id = requested_id(context)
     links = {"hrefs": hrefs(context, self=f"{own}/attributes", home="/", owner=own)}
@@ -57,7 +57,7 @@ async def get_attributes(context: Context) -> web.StreamResponse:
         names = list(split_names(context, "attr_names"))
         await _check_there(context, id, stored, names)
     names = page_of(context, names, "attribute")
-    attributes = [_shown(context, name, stored[name]) for name in names]
+    attributes = [_attribute_answer(context, name, stored[name]) for name in names]
     for attribute in attributes:
         attribute["href"] = href(context, f"{own}/attributes/{attribute['name']}")
     return respond_floats({"attributes": attributes} | links)
@@ -66,7 +66,7 @@ async def get_attributes(context: Context) -> web.StreamResponse:
 async def post_attributes(context: Context) -> web.StreamResponse:
     """Answer with attributes by name: of the request's object, or of each in `obj_ids`.
 
-    With `follow_links` all attributes of all objects below as well.
+    With `follow_links`, also all attributes of all objects below.
     """
     wanted = KEYS.wanted(context, await read_json_object(context))
     ids = list(wanted)
@@ -82,7 +82,7 @@ async def post_attributes(context: Context) -> web.StreamResponse:
     names = wanted[id]
     await _check_there(context, id, stored, names or [])
     names = matching_names(context, ordered_names(context, stored) if names is None else names)
-    return respond_floats({"attributes": [_shown(context, name, stored[name]) for name in names]})
+    return respond_floats({"attributes": [_attribute_answer(context, name, stored[name]) for name in names]})
 
 
 async def put_attributes(context: Context) -> web.StreamResponse:
@@ -93,7 +93,7 @@ async def put_attributes(context: Context) -> web.StreamResponse:
 async def delete_attributes(context: Context) -> web.StreamResponse:
     """Delete the attributes in `attr_names`, which with `encoding=base64` is base64 of the joined names.
 
-    Those that were deleted before are passed over: h5pyd 1.0.0 asks again at every flush of a session.
+    Deleted names are ignored: h5pyd 1.0.0 repeats the request at every flush of a session.
     """
     id = requested_id(context)
     names = _decoded_names(context) if _base64(context) else split_names(context, "attr_names")
@@ -105,13 +105,13 @@ async def get_attribute(context: Context) -> web.StreamResponse:
     """Answer with one attribute, without its value with `IncludeData=0`."""
     name, stored = await _requested(context)
     data = context.arg("IncludeData") is None or context.flag("IncludeData")
-    answer = _shown(context, name, stored, data=data)
+    answer = _attribute_answer(context, name, stored, data=data)
     answer["lastModified"] = stored.get("lastModified", answer["created"])
     return respond_floats(answer | {"hrefs": _hrefs(context, name)})
 
 
 async def put_attribute(context: Context) -> web.StreamResponse:
-    """Set one attribute; 200 when it was there already."""
+    """Set one attribute; 200 if it existed already."""
     name = check_name(context.request.match_info["name"])
     return await _put(context, {requested_id(context): {name: await read_json_object(context)}})
 
@@ -124,9 +124,9 @@ async def delete_attribute(context: Context) -> web.StreamResponse:
 
 
 async def get_attribute_value(context: Context) -> web.StreamResponse:
-    """Answer with one attribute's value: bytes where they are accepted, counted where their number varies."""
+    """Answer with one attribute's value: bytes if they are accepted, length-prefixed for variable-length types."""
     name, stored = await _requested(context)
-    attribute_values(stored)  # refuses a null dataspace
+    attribute_values(stored)  # raises for a null dataspace
     if BINARY in context.request.headers.get(hdrs.ACCEPT, ""):
         return web.Response(body=attribute_bytes(stored), content_type=BINARY)
     links = {"hrefs": _hrefs(context, name)}
@@ -169,7 +169,7 @@ def _hrefs(context: Context, name: str) -> list[Href]:
 
 
 async def _requested(context: Context) -> tuple[str, Record]:
-    """Return the request's attribute, by name and as it is stored."""
+    """Return the name and the stored form of the request's attribute."""
     name = context.request.match_info["name"]
     record = await requested(context)
     stored = (record.get("attributes") or {}).get(name)
@@ -181,22 +181,22 @@ async def _requested(context: Context) -> tuple[str, Record]:
 def _of_object(
     context: Context, wanted: dict[str, list[str] | None]
 ) -> Callable[[str, Record], list[Record]]:
-    """Return a function that lists an object's attributes: all, or those that are `wanted` of it and exist."""
+    """Return a function that lists an object's attributes: all, or those of `wanted` that exist."""
 
-    def show(id: str, record: Record) -> list[Record]:
+    def to_json(id: str, record: Record) -> list[Record]:
         stored, names = record.get("attributes") or {}, wanted.get(id)
         names = (
             ordered_names(context, stored) if names is None else [name for name in names if name in stored]
         )
-        return [_shown(context, name, stored[name]) for name in matching_names(context, names)]
+        return [_attribute_answer(context, name, stored[name]) for name in matching_names(context, names)]
 
-    return show
+    return to_json
 
 
 async def _reachable(
     context: Context, ids: list[str], wanted: dict[str, list[str] | None], around: Record
 ) -> web.StreamResponse:
-    """Answer with the attributes of objects and of all that is below them; `wanted` are names of some."""
+    """Answer with the attributes of objects and of all objects below them; `wanted` has names for some."""
     crawl = Crawl(context.service.owners, *ids, leaves=True)
     return await respond_records(context, "attributes", crawl, _of_object(context, wanted), around)
 
@@ -207,14 +207,14 @@ async def _check_there(context: Context, id: str, stored: Record, names: list[st
             raise await missing_attribute(context.service.owners, id, name)
 
 
-def _shown(context: Context, name: str, stored: Record, *, data: bool | None = None) -> Record:
+def _attribute_answer(context: Context, name: str, stored: Record, *, data: bool | None = None) -> Record:
     data = context.flag("IncludeData") if data is None else data
     max_size = context.number("max_data_size") or 0
-    shown = attribute_json(name, stored, data=data, max_size=max_size, ignore_nan=context.flag("ignore_nan"))
-    wanted = "value" in shown and "encoding" not in shown and _base64(context)
+    found = attribute_json(name, stored, data=data, max_size=max_size, ignore_nan=context.flag("ignore_nan"))
+    wanted = "value" in found and "encoding" not in found and _base64(context)
     if wanted and stored.get("value") is not None:
-        return shown | {"value": base64.b64encode(attribute_bytes(stored)).decode(), "encoding": "base64"}
-    return shown
+        return found | {"value": base64.b64encode(attribute_bytes(stored)).decode(), "encoding": "base64"}
+    return found
 
 
 def _base64(context: Context) -> bool:
@@ -225,7 +225,7 @@ def _base64(context: Context) -> bool:
 
 
 async def _put(context: Context, bodies: dict[str, Any]) -> web.StreamResponse:
-    """Set attributes by object; all are checked before any is set."""
+    """Set attributes of objects, after all are checked."""
     replace = context.flag("replace")
     changes = [PutAttributes(id, await _parsed(context, some), replace) for id, some in bodies.items()]
     outcomes = await context.service.owners.change(*changes)
@@ -235,7 +235,7 @@ async def _put(context: Context, bodies: dict[str, Any]) -> web.StreamResponse:
 
 
 async def _parsed(context: Context, bodies: Any) -> Record:
-    """Return attributes in their stored form, in the order in which the client created them."""
+    """Return attributes in their stored form, in their order of creation."""
     if not isinstance(bodies, dict) or not bodies:
         raise BadRequest("attributes must be an object, with an attribute for each name.")
     if not all(isinstance(body, dict) for body in bodies.values()):
@@ -247,7 +247,7 @@ async def _parsed(context: Context, bodies: Any) -> Record:
 def _decoded_names(context: Context) -> tuple[str, ...]:
     try:
         text = base64.b64decode(context.arg("attr_names") or "", validate=True).decode()
-    except ValueError as error:  # also of characters beyond ASCII, and of bytes that are not UTF-8
+    except ValueError as error:  # base64 carries characters beyond ASCII, and bytes that are not UTF-8
         raise BadRequest(f"attr_names is not valid base64: {error}.") from error
     if not text:
         raise BadRequest("The parameter attr_names names no attribute.")

@@ -1,7 +1,7 @@
-"""Creating objects: the record first, then the link to it, so that no link ever leads nowhere.
+"""Creation of objects: the record is stored before the link to it, so that no link dangles.
 
-A body may name the object's `id`, `attributes`, `links` (groups) and where it is to be linked: `link` with a
-group's id and a name, or `h5path`, whose missing groups are made with `implicit=1`.
+A body may have the object's `id`, `attributes`, `links` (groups) and the place of a link to it: `link` with a group's
+id and a name, or `h5path`, whose missing groups are created with `implicit=1`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from hsparse.wire.record_message import CreateObject, DeleteLinks, DeleteObject,
 
 MAX_OBJECTS = 10_000
 DraftMaker = Callable[[Context, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
-"""Fills a new record from a body, and returns what is to be done once the object exists."""
+"""Fills a new record from a body, and returns an action for after the creation, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An object about to be created: its record, where to link it, and what to do once it exists."""
+    """An object to create: its record, the place of its link, and an action for after the creation."""
 
     record: Record
     parent: str | None
@@ -44,10 +44,9 @@ class Draft:
 
 
 async def post_objects(context: Context, collection: str, fill: DraftMaker) -> web.StreamResponse:
-    """Answer a POST that creates one object or, given a list, several.
+    """Answer a POST that creates one object or, with a list, many.
 
-    Every body is checked before anything is created. When one fails to be created or linked, what was
-    created for the request is deleted again.
+    All bodies are checked before anything is created. After a failure the objects of the request are deleted again.
     """
     body = await read_json(context)
     bodies = body if isinstance(body, list) else [{} if body is None else body]
@@ -55,15 +54,15 @@ async def post_objects(context: Context, collection: str, fill: DraftMaker) -> w
         raise BadRequest(f"A list must have 1 to {MAX_OBJECTS} objects to create, not {len(bodies)}.")
     drafts = await gather_all([draft(context, collection, one, fill) for one in bodies])
     await create(context, drafts)
-    shown = [object_json(one.record) for one in drafts]
+    found = [object_json(one.record) for one in drafts]
     if collection == "groups":
-        for one in shown:
-            del one["creationProperties"]  # HSDS shows them from the first look on
-    return respond(shown[0] if len(shown) == 1 else {"objects": shown}, status=201)
+        for one in found:
+            del one["creationProperties"]  # HSDS answers with them from the creation on
+    return respond(found[0] if len(found) == 1 else {"objects": found}, status=201)
 
 
 async def draft(context: Context, collection: str, body: Any, fill: DraftMaker) -> Draft:
-    """Return the object a body describes, checked; nothing is created yet."""
+    """Return the checked object that a body describes; nothing is created yet."""
     if not isinstance(body, dict):
         raise BadRequest("What is to be created must be a JSON object.")
     record = new_record(context, collection, body)
@@ -79,7 +78,7 @@ async def draft(context: Context, collection: str, body: Any, fill: DraftMaker) 
 
 
 def new_record(context: Context, collection: str, body: Record) -> Record:
-    """Return the keys that every object has."""
+    """Return a record with the keys of all objects."""
     root = root_of(context.domain)
     id = body.get("id")
     if id is None:
@@ -97,7 +96,7 @@ def new_record(context: Context, collection: str, body: Record) -> Record:
 
 
 async def create(context: Context, drafts: list[Draft]) -> None:
-    """Create the objects, then link them; undo everything when something fails."""
+    """Create the objects, then link them; undo all after a failure."""
     owners = context.service.owners
     records = [one.record for one in drafts]
     outcomes = await owners.change(*(CreateObject(record["id"], record) for record in records))
@@ -114,7 +113,7 @@ async def create(context: Context, drafts: list[Draft]) -> None:
 
 
 async def remove(owners: Owners, id: str) -> None:
-    """Delete an object and, of a dataset, its chunks; `NotFound` or `Gone` when there is none."""
+    """Delete an object and the chunks of a dataset; `NotFound` or `Gone` without one."""
     await owners.apply(DeleteObject(id))
     if collection_of(id) == "datasets":
         await owners.ask_all(FenceDeleted(id))
@@ -141,7 +140,7 @@ async def _link(context: Context, drafts: list[Draft]) -> None:
 
 
 async def _parent(context: Context, group: str, titles: tuple[str, ...]) -> str:
-    """Return the group at `titles` from `group`; with `implicit=1` missing ones are made."""
+    """Return the group at `titles` from `group`; with `implicit=1` missing groups are created."""
     owners = context.service.owners
     for title in titles:
         record = await owners.record(group)
@@ -168,7 +167,7 @@ async def _make_group(context: Context, parent: str, title: str) -> str:
     outcome = (await owners.change(PutLinks(parent, {title: {"class": HARD, "id": record["id"]}})))[0]
     if outcome.failure is None:
         return str(record["id"])
-    # Another request made this link in the meantime: its group is as good.
+    # A concurrent request created this link: use its group.
     await owners.apply(DeleteObject(record["id"]))
     link = ((await owners.record(parent)).get("links") or {}).get(title)
     if link is None or link["class"] != HARD or collection_of(link["id"]) != "groups":
@@ -177,7 +176,7 @@ async def _make_group(context: Context, parent: str, title: str) -> str:
 
 
 def _place(context: Context, body: Record) -> tuple[str | None, tuple[str, ...]]:
-    """Return the group a new object is linked from, and the path from there; no path: not linked."""
+    """Return the group that a new object is linked from and the path from there; without a path, no link."""
     link, h5path = body.get("link"), body.get("h5path")
     if link is not None and h5path is not None:
         raise BadRequest("A new object's place is given by link or by h5path, not by both.")

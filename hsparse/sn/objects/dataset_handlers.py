@@ -1,4 +1,4 @@
-"""Handlers of datasets and their extent; those of values stand in `values`."""
+"""Handlers of datasets and their extent; for their values see `hsparse.sn.values.handlers`."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ async def get_datasets(context: Context) -> web.StreamResponse:
 async def get_dataset(context: Context) -> web.StreamResponse:
     """Answer with one dataset; with `verbose` also its number of chunks and their bytes.
 
-    These are of the last count of the domain, if there is one, where counting takes too long.
+    If counting takes too long, these are of the last count of the domain, if any.
     """
     extra: Record = {}
     if context.flag("verbose"):
         record = await requested(context, "datasets")
-        counted = await context.service.component(Statistics).of_dataset(record["root"], record["id"])
-        extra = {} if counted is None else {"num_chunks": counted[0], "allocated_size": counted[1]}
+        counts = await context.service.component(Statistics).of_dataset(record["root"], record["id"])
+        extra = {} if counts is None else {"num_chunks": counts[0], "allocated_size": counts[1]}
     return await get_object(context, "datasets", **extra)
 
 
@@ -64,7 +64,7 @@ async def get_dataset_type(context: Context) -> web.StreamResponse:
 
 
 async def post_datasets(context: Context) -> web.StreamResponse:
-    """Create one dataset, or several; a `value`, or `value_base64`, is written before the dataset is linked."""
+    """Create one dataset or many; a `value`, or `value_base64`, is written before the dataset is linked."""
     return await post_objects(context, "datasets", _fill_dataset)
 
 
@@ -84,7 +84,7 @@ async def _fill_dataset(
         raise BadRequest("filters must be a list.")
     if filters:
         properties["filters"] = filters_to_json(filters)
-    # HDF5 clients of the 0.9 dialect send the layout beside the creation properties.
+    # Clients of the 0.9 dialect send the layout outside the creation properties.
     asked = properties.pop("layout", None) or body.get("layout")
     refuse_locator(properties)
     settings = context.service.settings
@@ -100,7 +100,7 @@ async def _fill_dataset(
     rest = {key: value for key, value in properties.items() if key not in ("fillValue", "fillValue_encoding")}
     record |= {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)
     if layout.grid:
-        chunk_spec(record)  # refuses filters and initializers that are not known
+        chunk_spec(record)  # raises for unknown filters and initializers
     await check_backing_file(context, record)
     value, text = body.get("value"), body.get("value_base64")
     if value is None and text is None:
@@ -134,14 +134,14 @@ async def get_shape(context: Context) -> web.StreamResponse:
 
 
 async def put_shape(context: Context) -> web.StreamResponse:
-    """Set a dataset's extent; where one dimension grew the answer has a selection of what is new.
+    """Set a dataset's extent; if one dimension grew, the answer has a selection of the new elements.
 
-    What a shrink leaves outside is erased before the answer.
+    Elements outside a smaller extent are erased before the answer.
     """
     record = await requested(context, "datasets")
     change = _extent_change(record, await read_json_object(context))
     if "trim" in record:
-        await finish_trim(context.service.owners, record)  # of a shrink that was interrupted
+        await finish_trim(context.service.owners, record)  # after an interrupted shrink
     outcome = await context.service.owners.apply(change)
     changed = outcome.unwrap()
     if "trim" in changed:
@@ -156,7 +156,7 @@ async def put_shape(context: Context) -> web.StreamResponse:
 
 
 def growth_selection(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
-    """Return the selection of what is new where exactly one dimension grew and none shrank, else None."""
+    """Return the selection of the new elements if exactly one dimension grew and none shrank, else None."""
     changed = [dim for dim, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
     if len(changed) != 1 or after[changed[0]] < before[changed[0]]:
         return None
@@ -166,7 +166,7 @@ def growth_selection(before: tuple[int, ...], after: tuple[int, ...]) -> str | N
 
 
 def _extent_change(record: Record, body: Record) -> SetExtent:
-    """Return the change a body asks for: `shape`, or `extend` and `extend_dim`; checks what never changes."""
+    """Return the change in a body: `shape`, or `extend` and `extend_dim`; check rank and limits."""
     shape, id = record["shape"], record["id"]
     if not is_extensible(shape):
         raise BadRequest(f"{id} is not extensible: it was created without maxdims.")

@@ -1,4 +1,4 @@
-"""Handlers of groups and committed types, and what all objects have in common: listing, getting, deleting."""
+"""Handlers of groups and committed types, and those of all objects: listing, getting, deleting."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def _reachable(context: Context, root: str, collection: str) -> list[str]:
 
 
 async def get_object(context: Context, collection: str, **extra: Any) -> web.StreamResponse:
-    """Answer with the object of the request's id or, of a group's, at `h5path` from there; adds `extra`."""
+    """Answer with the object of the request's id, or at `h5path` from that group; add `extra`."""
     h5path = context.arg("h5path")
     if not h5path or collection != "groups":
         record = await requested(context, collection)
@@ -54,7 +54,7 @@ async def get_object(context: Context, collection: str, **extra: Any) -> web.Str
 
 
 async def get_object_by_path(context: Context, collection: str) -> web.StreamResponse:
-    """Answer with the object at `h5path`; `NotFound` when it is in another collection."""
+    """Answer with the object at `h5path`; `NotFound` if it is in another collection."""
     h5path = context.arg("h5path")
     if not h5path:
         raise BadRequest(f"Name one of the {collection} by its id or by h5path.")
@@ -82,9 +82,9 @@ async def delete_object(context: Context, collection: str) -> web.StreamResponse
 async def answer_object(
     context: Context, domain: Domain, record: Record, extra: Record
 ) -> web.StreamResponse:
-    """Answer with one object and what the parameters ask for beside it."""
+    """Answer with one object and what the parameters include."""
     collection = collection_of(record["id"])
-    answer = _shown(context, record)
+    answer = _requested_json(context, record)
     answer["domain"] = domain.path
     if collection == "groups":
         answer["bucket"] = context.service.settings.bucket
@@ -94,14 +94,14 @@ async def answer_object(
 
 
 def object_json_with_class(record: Record, domain: Domain, context: Context) -> Record:
-    """Return an object as it is shown where a client could not know its class: found by path."""
+    """Return the JSON of an object with its class, which a client cannot know of an object found by path."""
     found = {"domain": domain.path, "class": OBJECT_CLASSES[collection_of(record["id"])]}
-    return _shown(context, record) | found
+    return _requested_json(context, record) | found
 
 
-def _shown(context: Context, record: Record) -> Record:
-    """Return an object with what the parameters ask for, links and attributes by `CreateOrder`."""
-    shown = object_json(
+def _requested_json(context: Context, record: Record) -> Record:
+    """Return the JSON of an object with what the parameters include; `CreateOrder` orders links and attributes."""
+    found = object_json(
         record,
         links=context.flag("include_links"),
         attributes=context.flag("include_attrs"),
@@ -109,9 +109,9 @@ def _shown(context: Context, record: Record) -> Record:
     )
     if context.arg("CreateOrder") is not None:
         for key in ("links", "attributes"):
-            if key in shown:
-                shown[key] = {name: shown[key][name] for name in ordered_names(context, shown[key])}
-    return shown
+            if key in found:
+                found[key] = {name: found[key][name] for name in ordered_names(context, found[key])}
+    return found
 
 
 def object_hrefs(context: Context, record: Record) -> list[Href]:
@@ -143,7 +143,7 @@ async def get_group_by_path(context: Context) -> web.StreamResponse:
 
 
 async def post_groups(context: Context) -> web.StreamResponse:
-    """Create one group, or several."""
+    """Create one group or many."""
     return await post_objects(context, "groups", _fill_group)
 
 
@@ -153,7 +153,7 @@ async def delete_group(context: Context) -> web.StreamResponse:
 
 
 async def _fill_group(context: Context, record: Record, body: Record) -> None:
-    """A group has nothing but what every object has."""
+    """A group has only the keys of all objects."""
 
 
 async def get_datatypes(context: Context) -> web.StreamResponse:
@@ -172,12 +172,12 @@ async def get_datatype_by_path(context: Context) -> web.StreamResponse:
 
 
 async def post_datatypes(context: Context) -> web.StreamResponse:
-    """Commit one type, or several."""
+    """Commit one type or many."""
     return await post_objects(context, "datatypes", _fill_datatype)
 
 
 async def delete_datatype(context: Context) -> web.StreamResponse:
-    """Delete a committed type; what was made with it keeps its own copy."""
+    """Delete a committed type; objects of the type have their own copy."""
     return await delete_object(context, "datatypes")
 
 

@@ -1,4 +1,4 @@
-"""Handlers of a group's links: one by title, or several at once, of several groups too."""
+"""Handlers of links: one by title, or many, of one group or many."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def get_links(context: Context) -> web.StreamResponse:
 async def post_links(context: Context) -> web.StreamResponse:
     """Answer with links by title: of the request's group, or of each group in `grp_ids`.
 
-    With `follow_links` of all groups below as well.
+    With `follow_links`, also of all groups below.
     """
     body = await read_json_object(context)
     wanted = KEYS.wanted(context, body)
@@ -68,13 +68,13 @@ async def post_links(context: Context) -> web.StreamResponse:
 
 
 async def put_links(context: Context) -> web.StreamResponse:
-    """Set links, of the request's group or of each in `grp_ids`; 200 when all were there already."""
+    """Set links, of the request's group or of each in `grp_ids`; 200 if all existed already."""
     body = await read_json_object(context)
     return await _put(context, KEYS.bodies(context, body))
 
 
 async def delete_links(context: Context) -> web.StreamResponse:
-    """Delete the links in `titles`; those that were deleted before are passed over."""
+    """Delete the links in `titles`; deleted titles are ignored."""
     id = requested_id(context, "groups")
     await context.service.owners.apply(DeleteLinks(id, split_names(context, "titles"), again=True))
     return respond({})
@@ -97,7 +97,7 @@ async def get_link(context: Context) -> web.StreamResponse:
 
 
 async def put_link(context: Context) -> web.StreamResponse:
-    """Set one link; 200 when it was there already."""
+    """Set one link; 200 if it existed already."""
     title = context.request.match_info["title"]
     return await _put(context, {requested_id(context, "groups"): {title: await read_json_object(context)}})
 
@@ -110,7 +110,7 @@ async def delete_link(context: Context) -> web.StreamResponse:
 
 
 async def _put(context: Context, bodies: dict[str, Any]) -> web.StreamResponse:
-    """Set links by group; all are checked before any is set."""
+    """Set links of groups, after all are checked."""
     changes = [PutLinks(id, _parsed(context, links)) for id, links in bodies.items()]
     targets = {link["id"] for change in changes for link in change.links.values() if link["class"] == HARD}
     for outcome in await read_records(context.service.owners, sorted(targets)):
@@ -122,7 +122,7 @@ async def _put(context: Context, bodies: dict[str, Any]) -> web.StreamResponse:
 
 
 def _parsed(context: Context, bodies: Any) -> Record:
-    """Return links in their stored form, in the order in which the client created them."""
+    """Return links in their stored form, in their order of creation."""
     if not isinstance(bodies, dict) or not bodies:
         raise BadRequest("links must be an object, with a link for each title.")
     links = {check_title(title): parse_link(body) for title, body in in_creation_order(bodies)}
@@ -133,7 +133,7 @@ def _parsed(context: Context, bodies: Any) -> Record:
 
 
 async def _titles(context: Context, id: str, stored: Record, wanted: list[str] | None) -> list[str]:
-    """Return the titles to answer with: all, or those wanted, which must all exist."""
+    """Return the titles to answer with: all, or those of `wanted`, which must all exist."""
     if wanted is None:
         return ordered_names(context, stored)
     for title in wanted:
@@ -143,22 +143,22 @@ async def _titles(context: Context, id: str, stored: Record, wanted: list[str] |
 
 
 def _of_group(context: Context, wanted: dict[str, list[str] | None]) -> Callable[[str, Record], list[Record]]:
-    """Return a function that lists a group's links: all, or those that are `wanted` of it and exist."""
+    """Return a function that lists a group's links: all, or those of `wanted` that exist."""
 
-    def show(id: str, group: Record) -> list[Record]:
+    def to_json(id: str, group: Record) -> list[Record]:
         links, titles = group.get("links") or {}, wanted.get(id)
         titles = (
             ordered_names(context, links) if titles is None else [title for title in titles if title in links]
         )
         return [listed_link_json(title, links[title]) for title in matching_names(context, titles)]
 
-    return show
+    return to_json
 
 
 async def _reachable(
     context: Context, ids: Sequence[str], wanted: dict[str, list[str] | None], around: Record
 ) -> web.StreamResponse:
-    """Answer with the links of groups and of all groups below them, by group; `wanted` are titles of some."""
+    """Answer with the links of groups and of all groups below them, by group; `wanted` has titles for some."""
     crawl = Crawl(context.service.owners, *ids, leaves=False)
     return await respond_records(context, "links", crawl, _of_group(context, wanted), around)
 

@@ -21,7 +21,7 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject
 
 MAX_PATH = 900
-"""Bytes of a path: with `/.domain.json` it must be an S3 key, which has at most 1024."""
+"""The most bytes of a path: with `/.domain.json` it must be an S3 key of at most 1024."""
 MAX_COMPONENT = 240
 PROTOCOL = "hdf5:/"
 TOP_FOLDER = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}})
@@ -29,20 +29,20 @@ TOP_FOLDER = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}}
 HOME = "/home"
 ADMIN = "admin"
 MOST_FOLDERS = 1000
-"""Folders that the files of one read may be in."""
+"""The most folders of the files of one read."""
 
 
 def domain_path(service: Service, request: web.Request) -> str | None:
-    """Return the domain path a request names, None when it names none; checks the bucket as well.
+    """Return the domain path that a request names, None without one; check the bucket.
 
-    The path comes from `?domain=` or the header X-Hdf-domain. `hdf5:/` before it is dropped, a bucket's name
-    before it is taken as the bucket, and a slash at the end is dropped.
+    The path is that of `?domain=` or of the header X-Hdf-domain. A leading `hdf5:/` and a trailing slash are dropped;
+    a leading bucket name is the bucket.
     """
     if "host" in request.query:
         raise BadRequest("The parameter host is not supported; use domain.")
     check_bucket(service, request.query.get("bucket") or request.headers.get("X-Hdf-bucket"))
     text = request.query.get("domain") or request.headers.get("X-Hdf-domain")
-    # aiohttp keeps a header's bytes that are not UTF-8 as lone surrogates, which no answer can repeat
+    # aiohttp decodes bytes of a header that are not UTF-8 to lone surrogates, which no answer can contain
     if not _is_unicode(request.host) or not _is_unicode(text or ""):
         raise BadRequest("The domain and the host must be UTF-8 text.")
     return normal_path(service, text) if text else None
@@ -57,7 +57,7 @@ def normal_path(service: Service, text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _parsed_path(text: str) -> tuple[str | None, str]:
-    """Return the bucket a domain path begins with, if any, and the path's normal form; `BadRequest`."""
+    """Return the bucket at the start of a domain path, if any, and the normal form of the path; `BadRequest`."""
     bucket = None
     if text.startswith(PROTOCOL):
         text = "/" + text.removeprefix(PROTOCOL).lstrip("/")
@@ -81,28 +81,28 @@ def _parsed_path(text: str) -> tuple[str | None, str]:
 
 
 def check_bucket(service: Service, bucket: str | None) -> None:
-    """Raise `NotFound` for a bucket that is not the one served; None is the one served."""
+    """Raise `NotFound` for a bucket that is not the one of this server; None is that one."""
     if bucket and bucket.removeprefix("s3://") != service.settings.bucket:
         raise NotFound(f"The bucket {bucket!r} is not served here.")
 
 
 async def find_domain(service: Service, path: str, principal: Principal | None = None) -> Domain:
-    """Return the domain or folder at `path`; `NotFound` or `Gone` when there is none.
+    """Return the domain or folder at `path`; `NotFound` or `Gone` without one.
 
-    `/home`, and the home folder of `principal`, are made when they are asked for and do not exist.
+    `/home` and the home folder of `principal` are created if they do not exist.
     """
     if path == "/":
         return TOP_FOLDER
     outcome = (await service.owners.read(path))[0]
     if outcome.failure is not None:
-        made = await create_home(service, path, principal)
-        if made is not None:
-            return Domain(path, made)
+        created = await create_home(service, path, principal)
+        if created is not None:
+            return Domain(path, created)
     return Domain(path, outcome.unwrap())
 
 
 async def require_domain(context: Context, right: Right) -> Domain:
-    """Return the domain a request names, for handlers whose route asks for no right; checks `right`."""
+    """Return the domain that a request names and check `right`, for handlers whose route has none."""
     if context.path is None:
         raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
     domain = await find_domain(context.service, context.path, context.principal)
@@ -111,7 +111,7 @@ async def require_domain(context: Context, right: Right) -> Domain:
 
 
 async def require_right(context: Context, domain: Domain, right: Right) -> None:
-    """Raise `Forbidden` when the principal does not have `right` in `domain`."""
+    """Raise `Forbidden` if the principal does not have `right` in `domain`."""
     if not is_allowed(domain.record.get("acls") or {}, context.principal, right):
         raise Forbidden(f"{context.principal.name} does not have the right {right.value} in {domain.path}.")
 
@@ -132,9 +132,9 @@ def _check_component(path: str, component: str) -> None:
 
 
 async def create_home(service: Service, path: str, principal: Principal | None) -> Record | None:
-    """Make the folder at `path` if it is `/home` or the principal's own home, and return its record.
+    """Create the folder at `path` if it is `/home` or the principal's home, and return its record.
 
-    None for any other path. When another request makes it at the same time, theirs is returned.
+    None for any other path. If a concurrent request creates it, that record is returned.
     """
     if path == HOME:
         return await _create_home(service, path, service.settings.single_user or ADMIN)
@@ -146,7 +146,7 @@ async def create_home(service: Service, path: str, principal: Principal | None) 
 
 
 def folder_acls(owner: str) -> dict[str, dict[str, bool]]:
-    """Return a folder's first ACLs: everything for the owner, reading for all."""
+    """Return the ACLs of a new folder: all rights for the owner, the right to read for all."""
     return {owner: full_rights(), DEFAULT: {right.value: right is Right.READ for right in Right}}
 
 
@@ -161,7 +161,7 @@ async def _create_home(service: Service, path: str, owner: str) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class FileRights:
-    """The rights of one principal to files of the store, which is called `bucket`."""
+    """The rights of a principal to files of the store, whose name is `bucket`."""
 
     owners: Owners
     principal: Principal
@@ -170,7 +170,7 @@ class FileRights:
     async def require(self, *uris: str) -> None:
         """Raise `Forbidden` for a file in a folder where the principal may not read.
 
-        The nearest folder or domain above the file decides; a file under none is readable by all. `BadRequest` for a
+        The nearest folder or domain above the file decides; a file without one is readable by all. `BadRequest` for a
         URI that names no file of the store.
         """
         folders = {file_key(uri, self.bucket).rpartition("/")[0] for uri in uris}

@@ -1,6 +1,6 @@
 """Bulk listings: JSON answers about any number of records, in bounded memory.
 
-Small answers are sent at once, larger ones are streamed.
+Small answers are sent whole, larger ones are streamed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hsparse.wire.message import Record
 
 PIECE = 1 << 20
 ENCODED_AT_ONCE = 64
-"""Records encoded in one go."""
+"""Records that are encoded without letting other requests run."""
 
 
 async def respond_parts(
     context: Context, parts: AsyncGenerator[bytes, None], media: str = JSON_TYPE
 ) -> web.StreamResponse:
-    """Answer with the text that `parts` make together; beyond `PIECE` bytes they are sent as they come."""
+    """Answer with the concatenation of `parts`; one of more than `PIECE` bytes is streamed."""
     async with context.service.answers.hold(4 * PIECE):
         pieces = _joined_parts(parts)
         async with aclosing(pieces):
@@ -44,7 +44,7 @@ async def _continued(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGe
 
 
 async def _joined_parts(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield the parts joined to pieces of at least `PIECE` bytes, but for the last."""
+    """Join the parts to pieces of at least `PIECE` bytes, except the last."""
     piece = bytearray()
     async with aclosing(parts):
         async for part in parts:
@@ -59,7 +59,7 @@ async def _joined_parts(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[by
 async def wrap_items(
     name: str, items: AsyncGenerator[bytes, None], around: dict[str, Any], brackets: bytes = b"{}"
 ) -> AsyncGenerator[bytes, None]:
-    """Yield an object with `around` and, as `name`, `items` in brackets: members, or with `[]` elements."""
+    """Yield a JSON object with the keys of `around` and, under `name`, `items` in brackets: `{}` or `[]`."""
     yield b"{" + encode_json(name) + b":" + brackets[:1]
     first = True
     async with aclosing(items):
@@ -71,14 +71,14 @@ async def wrap_items(
 
 
 async def respond_records(
-    context: Context, name: str, records: RecordSource, show: Callable[[str, Record], Any], around: Record
+    context: Context, name: str, records: RecordSource, to_json: Callable[[str, Record], Any], around: Record
 ) -> web.StreamResponse:
-    """Answer with `around` and, as `name`, an object with what `show` makes of each record and its name."""
-    return await respond_parts(context, wrap_items(name, _encoded_records(records, show), around))
+    """Answer with the keys of `around` and, under `name`, `to_json` of each record by its name."""
+    return await respond_parts(context, wrap_items(name, _encoded_records(records, to_json), around))
 
 
 async def _encoded_records(
-    records: RecordSource, show: Callable[[str, Record], Any]
+    records: RecordSource, to_json: Callable[[str, Record], Any]
 ) -> AsyncGenerator[bytes, None]:
     batches = records.batches()
     async with aclosing(batches):
@@ -86,7 +86,7 @@ async def _encoded_records(
             size = 0
             for first in range(0, len(batch), ENCODED_AT_ONCE):
                 some = batch[first : first + ENCODED_AT_ONCE]
-                members = encode_json_members({name: show(name, record) for name, record in some})
+                members = encode_json_members({name: to_json(name, record) for name, record in some})
                 size += len(members)
                 yield members
             records.pace.weigh(size)

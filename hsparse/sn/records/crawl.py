@@ -1,7 +1,7 @@
 """Reading many records: those of given ids, or all that hard links reach from a group (a crawl).
 
-Messages bring about `READ_BYTES` each, however large a record is. The visited set of a crawl takes 8 bytes an
-object: ids of one domain and collection differ in 16 hex digits alone.
+A reply has about `READ_BYTES`, whatever the size of records. The visited set of a crawl takes 8 bytes for each
+object, because ids of one domain and collection differ in 16 hex digits only.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.wire.message import Record
 
 FIRST_READS, MOST_READS = 64, 500
-"""Records asked for in one message: first, and at most."""
+"""Records in the first message, and the most in one message."""
 READ_BYTES = 4 << 20
-"""Bytes of records that one message is to bring, estimated from the last one."""
+"""Bytes of records in a reply, estimated from the last one."""
 Batch = list[tuple[str, Record]]
 Numbers = NDArray[np.uint64]
 COMMON_LENGTH = 20
-"""The characters of an id that are the same in a domain and collection: `d-00000000-00000000-`."""
+"""The length of the prefix that ids of a domain and collection have in common: `d-00000000-00000000-`."""
 LINKS_AT_ONCE = 10_000
 ID_PREFIXES = ("g", "d", "t")
 
@@ -39,7 +39,7 @@ class Pace:
         self.reads = FIRST_READS
 
     def weigh(self, nbytes: int) -> None:
-        """Take in the bytes of the last batch: the next one is sized to bring `READ_BYTES`."""
+        """Adapt to the size of the last batch, in bytes."""
         wanted = self.reads * READ_BYTES // max(nbytes, 1)
         self.reads = max(1, min(wanted, 2 * self.reads, MOST_READS))
 
@@ -55,7 +55,7 @@ class RecordSource(Protocol):
 
 
 class RecordReader:
-    """The records of given ids, by name; the first that is not there fails."""
+    """The records of given ids, by name; an id without a record raises."""
 
     def __init__(self, owners: Owners, ids: dict[str, str]) -> None:
         self.pace = Pace()
@@ -70,19 +70,19 @@ class RecordReader:
 
 
 async def require_records(owners: Owners, ids: list[str]) -> None:
-    """Raise what says that one of the objects is not there."""
+    """Raise the error of the first object that does not exist."""
     async for _ in RecordReader(owners, {id: id for id in ids}).batches():
         pass
 
 
 class VisitedSet:
-    """A set of numbers, as a few sorted arrays of which each is at least twice as long as the next."""
+    """A set of numbers: a few sorted arrays, each at least twice as long as the next."""
 
     def __init__(self) -> None:
         self._runs: list[Numbers] = []
 
     def add(self, numbers: Numbers) -> Numbers:
-        """Add numbers; return those that are new, ascending and each once."""
+        """Add numbers; return the new ones, ascending and unique."""
         new = np.unique(numbers)
         for run in self._runs:
             places = np.minimum(np.searchsorted(run, new), len(run) - 1)
@@ -100,10 +100,10 @@ class VisitedSet:
 
 
 class Crawl:
-    """Goes from `starts`, of one domain, along hard links, breadth first as far as batches allow.
+    """Follows hard links from `starts`, objects of one domain, batch by batch, roughly breadth first.
 
-    Groups are read and, with `leaves`, datasets and committed types as well. Links whose target is gone, or
-    is of another domain, are passed over.
+    It reads groups and, with `leaves`, datasets and committed types. It skips links whose target was deleted or is in
+    another domain.
     """
 
     def __init__(self, owners: Owners, *starts: str, leaves: bool) -> None:
@@ -116,7 +116,7 @@ class Crawl:
         self._add(list(starts))
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
-        """Yield the records that are read, by id, batch by batch. Callers must not modify them."""
+        """Yield the records, by id, batch by batch. Callers must not modify them."""
         while self._next:
             ids = self._batch()
             found = []
@@ -163,7 +163,7 @@ def _number(id: str) -> int:
 
 
 def _targets(record: Record) -> Iterator[list[str]]:
-    """Yield the ids that a group's hard links lead to, in parts."""
+    """Yield the ids of the targets of a group's hard links, in parts."""
     links = iter((record.get("links") or {}).values())
     while some := list(islice(links, LINKS_AT_ONCE)):
         yield [link["id"] for link in some if link.get("class") == HARD]

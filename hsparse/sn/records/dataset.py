@@ -1,4 +1,4 @@
-"""A dataset as requests need it: made from its record, loaded for a request, its chunks listed, a shrink finished.
+"""A dataset of a request: load it from its record, list its chunks, finish an interrupted shrink.
 
 Tests: tests/sn/objects/test_dataset_handlers.py, tests/test_shrink_race.py.
 """
@@ -30,7 +30,7 @@ from hsparse.wire.record_message import EndTrim, ListKeys
 T = TypeVar("T")
 
 ATTEMPTS = 8
-"""How often an operation is planned again before its `Moved` is passed on."""
+"""Attempts at an operation before its `Moved` is raised."""
 KEYS_AT_ONCE = 10_000
 
 
@@ -51,7 +51,7 @@ class Dataset:
     def of(cls, record: Record, rights: FileRights | None = None) -> Dataset:
         """Make it from a stored record; `BadRequest` for a null dataspace.
 
-        `rights` are the reader's to files that the data may be in.
+        `rights` are the reader's rights to files that the data may be in.
         """
         shape = record["shape"]
         if shape["class"] == "H5S_NULL":
@@ -67,12 +67,12 @@ class Dataset:
         return self.arrays.fill
 
     def require_sparse(self) -> None:
-        """Raise `BadRequest` when the dataset is dense."""
+        """Raise `BadRequest` if the dataset is dense."""
         if not self.spec.sparse:
             raise BadRequest(f"{self.id} is not sparse: all its elements are always defined.")
 
     def require_writable(self) -> None:
-        """Raise `BadRequest` when the data stays in a file, where nothing is ever written."""
+        """Raise `BadRequest` if the dataset is file-backed: its files are never written."""
         if is_file_backed(self.record):
             raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")
 
@@ -89,7 +89,7 @@ async def load_dataset(context: Context) -> Dataset:
 
 
 async def until_current(context: Context, work: Callable[[Dataset], Awaitable[T]]) -> T:
-    """Return `work` of the dataset the path names, done again when its extent was shrunk meanwhile."""
+    """Return `work(dataset)` of the dataset in the path; call it again if a shrink makes the plan stale (`Moved`)."""
     for _ in range(ATTEMPTS - 1):
         try:
             return await work(await load_dataset(context))
@@ -101,7 +101,7 @@ async def until_current(context: Context, work: Callable[[Dataset], Awaitable[T]
 async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None) -> NDArray[np.uint64]:
     """Return the scaled coordinates of a dataset's stored chunks, (k, rank) uint64, in key order.
 
-    `TooLarge` when there are more than `most`.
+    `TooLarge` if there are more than `most`.
     """
     found: list[tuple[int, ...]] = []
     marker = ""
@@ -121,11 +121,11 @@ async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None)
 
 
 async def finish_trim(owners: Owners, record: Record) -> None:
-    """Erase what lies outside the extent in `record`, then note that it is done; durable when it returns.
+    """Erase what lies outside the extent in `record`, then remove `trim` from the record; durable on return.
 
-    First a fence on every data node: from then on writes planned for the larger extent are refused, and
-    those accepted before are stored, so that the listing finds them. `Moved` says that another request has
-    finished this, or shrunk the dataset further: it may have grown and been written since.
+    A fence on every data node comes first: later writes with a plan for the larger extent are refused, and earlier ones
+    are stored, so that the listing finds their chunks. After `Moved` nothing is left to do: another request has
+    finished the shrink or shrunk the dataset further.
     """
     dataset = Dataset.of(record)
     with suppress(Moved):

@@ -1,6 +1,6 @@
-"""Listings of links and attributes: pages, patterns, bodies about several objects, and names that are missing.
+"""Listings of links and attributes: pages, patterns, multi-object requests, and errors about missing names.
 
-`Marker` is the last name that a client has, `Limit` how many more it wants; a pattern has `*`, `?` and `[a-z]`.
+`Marker` is the last name that a client has, `Limit` the number of names it wants; patterns have `*`, `?` and `[a-z]`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IMPOSSIBLE_NAME = ""
 def page_of(context: Context, names: list[str], what: str) -> list[str]:
     """Return the names after `Marker` that match `pattern`, at most `Limit`.
 
-    `NotFound` when the marker is none of the names; `what` names them in the sentence.
+    `NotFound` if the marker is not among the names; `what` is the word for them in the error.
     """
     marker = context.arg("Marker")
     if marker:
@@ -40,7 +40,7 @@ def page_of(context: Context, names: list[str], what: str) -> list[str]:
 
 
 def matching_names(context: Context, names: list[str]) -> list[str]:
-    """Return the names that match `pattern`, at most `Limit`: of each of several objects."""
+    """Return the names that match `pattern`, at most `Limit`; for multi-object requests, of each object."""
     matches = name_matcher(context.arg("pattern"))
     names = [name for name in names if matches(name)]
     limit = context.number("Limit")
@@ -48,7 +48,7 @@ def matching_names(context: Context, names: list[str]) -> list[str]:
 
 
 def ordered_names(context: Context, items: dict[str, Any]) -> list[str]:
-    """Return the names of links or attributes: by name or, with `CreateOrder`, as they were created."""
+    """Return the names of links or attributes, in the order of names or, with `CreateOrder`, of creation."""
     if context.flag("CreateOrder"):
         return sorted(items, key=lambda name: items[name].get("created", 0))
     return sorted(items)
@@ -63,7 +63,7 @@ def split_names(context: Context, parameter: str) -> tuple[str, ...]:
 
 
 def name_matcher(pattern: str | None) -> Callable[[str], bool]:
-    """Return what says whether a name matches; everything does without a pattern."""
+    """Return a function that says whether a name matches; without a pattern every name does."""
     if not pattern:
         return lambda name: True
     if len(pattern) > MAX_PATTERN:
@@ -79,7 +79,7 @@ def name_matcher(pattern: str | None) -> Callable[[str], bool]:
 
 @dataclass(frozen=True, slots=True)
 class MultiObjectRequest:
-    """The keys of such bodies: of the ids, of what is set, and of the names asked for."""
+    """The body of a multi-object request, by its keys: ids, the items to set, and the names to return."""
 
     ids: str
     items: str
@@ -87,7 +87,7 @@ class MultiObjectRequest:
     collection: str | None = None
 
     def bodies(self, context: Context, body: Record) -> dict[str, Any]:
-        """Return what is to be set, by id: of the request's object, of all in a list, or of each in a dict."""
+        """Return the items to set, by id: for the request's object, for all ids in a list, or for each id in a dict."""
         ids, items = body.get(self.ids), body.get(self.items)
         if ids is None:
             return {requested_id(context, self.collection): items}
@@ -103,7 +103,7 @@ class MultiObjectRequest:
         }
 
     def wanted(self, context: Context, body: Record) -> dict[str, list[str] | None]:
-        """Return the names asked for, by id; None for all."""
+        """Return the names to return, by id; None for all."""
         ids, names = body.get(self.ids), text_list(body, self.names)
         if ids is None:
             if names is None:
@@ -120,7 +120,7 @@ class MultiObjectRequest:
 
 
 def in_creation_order(bodies: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return named bodies in the order in which the client created them, as far as they say."""
+    """Return named bodies in their order of creation, as far as they have one."""
 
     def created(item: tuple[str, Any]) -> float:
         time = item[1].get("created") if isinstance(item[1], dict) else None
@@ -144,10 +144,10 @@ async def missing_attribute(owners: Owners, id: str, name: str) -> HsparseError:
 
 
 async def _why_missing(owners: Owners, change: DeleteLinks | DeleteAttributes, sentence: str) -> HsparseError:
-    """Ask the owner, who remembers what was deleted, by a deletion that is certain to be refused.
+    """Return the owner's error, `Gone` for a deleted name, for a deletion that always fails.
 
-    Deletions are all or none, so one that also names what cannot be there changes nothing, even when the
-    missing thing has come to be in the meantime.
+    A deletion is atomic, so one that also has a name that cannot exist changes nothing, even if the missing name was
+    created in the meantime.
     """
     outcome = (await owners.change(change))[0]
     return NotFound(sentence) if outcome.failure is None else outcome.failure.error()

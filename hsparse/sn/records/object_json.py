@@ -17,36 +17,36 @@ from hsparse.wire.message import Record
 
 OBJECT_CLASSES = {"groups": "group", "datasets": "dataset", "datatypes": "datatype"}
 CACHE_BYTES = 32 << 20
-"""Bytes of memory that the cache may take."""
+"""The most bytes of memory of the cache."""
 RECORD_WEIGHT = 8
-"""Estimated bytes of memory of a record for each byte of its JSON."""
+"""Estimated bytes of memory of a record, for each byte of its JSON."""
 
 
 def object_json(
     record: Record, *, links: bool = False, attributes: bool = False, ignore_nan: bool = False
 ) -> Record:
-    """Return a group, dataset or committed type as answers show it; `ignore_nan` as for `attribute_value_json`."""
+    """Return the JSON of a group, dataset or committed type; `ignore_nan` as for `attribute_value_json`."""
     collection = collection_of(record["id"])
-    shown: Record = {"id": record["id"], "root": record["root"]}
+    found: Record = {"id": record["id"], "root": record["root"]}
     if collection == "datasets":
-        shown["shape"] = shape_json(record["shape"])
-        shown["type"] = type_json(record["type"])
-        shown |= _dataset_properties(record)
+        found["shape"] = shape_json(record["shape"])
+        found["type"] = type_json(record["type"])
+        found |= _dataset_properties(record)
     elif collection == "datatypes":
-        shown["type"] = type_json(record["type"])
-    shown["created"] = record["created"]
-    shown["lastModified"] = record["lastModified"]
+        found["type"] = type_json(record["type"])
+    found["created"] = record["created"]
+    found["lastModified"] = record["lastModified"]
     if collection == "groups":
-        shown["linkCount"] = len(record.get("links") or {})
-    shown["attributeCount"] = len(record.get("attributes") or {})
+        found["linkCount"] = len(record.get("links") or {})
+    found["attributeCount"] = len(record.get("attributes") or {})
     properties = record.get("creationProperties")
     if properties or (properties is not None and collection == "groups"):
-        shown.setdefault("creationProperties", properties)
+        found.setdefault("creationProperties", properties)
     if links and collection == "groups":
-        shown["links"] = links_json(record)
+        found["links"] = links_json(record)
     if attributes:
-        shown["attributes"] = attributes_json(record, ignore_nan=ignore_nan)
-    return shown
+        found["attributes"] = attributes_json(record, ignore_nan=ignore_nan)
+    return found
 
 
 def links_json(record: Record) -> Record:
@@ -57,36 +57,36 @@ def links_json(record: Record) -> Record:
 def attributes_json(record: Record, *, ignore_nan: bool = False) -> Record:
     """Return an object's attributes by name, with their values."""
     attributes = record.get("attributes") or {}
-    shown = {}
+    found = {}
     for name, stored in attributes.items():
-        shown[name] = {
+        found[name] = {
             **stored,
             "type": type_json(stored["type"]),
             "value": attribute_value_json(stored, ignore_nan=ignore_nan),
         }
-        shown[name].pop("lastModified", None)
-    return shown
+        found[name].pop("lastModified", None)
+    return found
 
 
 def attribute_json(
     name: str, stored: Record, *, data: bool = True, max_size: int = 0, ignore_nan: bool = False
 ) -> Record:
-    """Return an attribute as lists show it; with `max_size` (bytes) without values that are larger."""
-    shown = {
+    """Return the JSON of an attribute in a list; a value of more than `max_size` bytes is left out."""
+    found = {
         "name": name,
         "created": stored.get("created", 0),
         "type": type_json(stored["type"]),
         "shape": stored["shape"],
     }
     if data and not 0 < max_size < attribute_size(stored):
-        shown["value"] = attribute_value_json(stored, ignore_nan=ignore_nan)
+        found["value"] = attribute_value_json(stored, ignore_nan=ignore_nan)
         if "encoding" in stored:
-            shown["encoding"] = stored["encoding"]
-    return shown
+            found["encoding"] = stored["encoding"]
+    return found
 
 
 def _dataset_properties(record: Record) -> Record:
-    """Return creation properties with the layout asked for (1.0), and the chunk grid beside them (0.9)."""
+    """Return creation properties with the requested layout (1.0), and the chunk layout (0.9)."""
     properties = {**(record.get("creationProperties") or {}), "layout": layout_json(record)}
     dims = dims_of(record["shape"])
     if dims is None:
@@ -101,7 +101,7 @@ class ObjectJsonCache:
     """JSON of objects with their links and attributes, evicted least recently used first.
 
     An entry is valid for one record, compared by identity: records are not modified, a changed object has a new one.
-    Records that came over the wire are new each time, and are encoded again.
+    Records from a remote data node are new each time and are encoded again.
     """
 
     def __init__(self, budget: int = CACHE_BYTES) -> None:
@@ -117,10 +117,10 @@ class ObjectJsonCache:
     def object_json(self, record: Record, *, ignore_nan: bool = False) -> bytes:
         """Return an object's JSON."""
         key = record["id"], ignore_nan
-        made = self._made.get(key)
-        if made is not None and made[0] is record:
+        cached = self._made.get(key)
+        if cached is not None and cached[0] is record:
             self._made.move_to_end(key)
-            return made[1]
+            return cached[1]
         data = encode_json(object_json(record, links=True, attributes=True, ignore_nan=ignore_nan))
         self._keep(key, record, data)
         return data
@@ -132,9 +132,9 @@ class ObjectJsonCache:
         while self._nbytes > self._budget:
             self._drop(self._made.popitem(last=False)[1])
 
-    def _drop(self, made: tuple[Record, bytes] | None) -> None:
-        if made is not None:
-            self._nbytes -= _weight(made[1])
+    def _drop(self, cached: tuple[Record, bytes] | None) -> None:
+        if cached is not None:
+            self._nbytes -= _weight(cached[1])
 
 
 def _weight(data: bytes) -> int:

@@ -18,19 +18,19 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import Outcome
 
 MAX_HOPS = 64
-"""Soft and external links followed for one path; more is taken for a circle."""
+"""The most soft and external links followed for one path; more are taken for a cycle."""
 MAX_PATH = 32 * 1024
 STEPS_AT_ONCE = 64
-"""Cached records are read without waiting: after this many steps, other requests run."""
+"""Steps after which other requests run: reading cached records never waits."""
 READS_AT_ONCE = 500
-"""Records asked for in one message, so that neither it nor its reply grows with the domain."""
+"""Records in one message, so that neither it nor its reply grows with the domain."""
 MAX_GROUPS = 100_000
-"""Groups whose paths are remembered; what can only be reached by others has no path."""
+"""The most groups whose paths are remembered; objects below others get no path."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """The object that a path leads to, and the domain it is in."""
+    """The object at a path, and its domain."""
 
     domain: Domain
     id: str
@@ -42,8 +42,8 @@ async def resolve_object(
     """Return the record at `h5path`, and its domain, for the request's own parameters.
 
     A relative path starts at group `start`, at `parent_id` or `grpid`, else at the root group. Soft and
-    external links are followed with `follow_soft_links` and `follow_external_links`; otherwise one on the
-    way is a `BadRequest`. `NotFound` names the title that is missing.
+    external links are followed with `follow_soft_links` and `follow_external_links`; otherwise one in the
+    path is a `BadRequest`. `NotFound` names the missing title.
     """
     place = await resolve_path(context, domain, h5path, start)
     return place.domain, await context.service.owners.record(place.id)
@@ -66,7 +66,7 @@ def root_of(domain: Domain) -> str:
 
 
 def check_member(id: str, domain: Domain, collection: str | None = None) -> str:
-    """Return `id` when it is well formed, in `collection` and of this domain; `BadRequest` otherwise."""
+    """Return `id` if it is well formed, in `collection` and in this domain; `BadRequest` otherwise."""
     check_id(id, collection)
     if domain_hex(id) != domain_hex(root_of(domain)):
         raise BadRequest(f"{id} is not in the domain {domain.path}.")
@@ -79,12 +79,12 @@ async def requested(context: Context, collection: str | None = None) -> Record:
 
 
 def requested_id(context: Context, collection: str | None = None) -> str:
-    """Return the id in the request's path, checked; of any collection, the path's own, without one."""
+    """Return the checked id in the request's path; its collection is `collection` or, without one, that of the path."""
     return check_member(context.request.match_info["id"], context.domain, collection or context.collection)
 
 
 class _Path:
-    """The resolution of one path; it counts the links that it follows."""
+    """The resolution of one path, which counts the links that it follows."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -139,7 +139,7 @@ class _Path:
 
 
 async def walk_groups(owners: Owners, start: str) -> AsyncGenerator[tuple[str, Record], None]:
-    """Yield the groups reachable from group `start`, itself first, each once: a path it has, and its record.
+    """Yield path and record of each group reachable from group `start`, which comes first; each group once.
 
     Links to groups that are gone are passed over. After `MAX_GROUPS` it ends.
     """

@@ -1,6 +1,6 @@
 """The stored chunks of a dataset, as HDF5's chunk query functions report them: coordinates, address, size, filter mask.
 
-With URLs, where they are asked for, by which anybody can read a chunk's object or file for some time.
+On request with presigned URLs, by which a client can read the object or file of a chunk for some time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ChunkOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChunkQuery:
-    """The chunks to list: those that a selection meets (None: all), after one, without the first `skip`."""
+    """The chunks to list: those that overlap a selection (None: all), after a marker, without the first `skip`."""
 
     selection: Selection | None
     order: ChunkOrder
@@ -65,26 +65,26 @@ class ChunkPages(Protocol):
     grid: Grid
 
     async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
-        """Return some chunks, each as answers have it, and the one to continue after (empty: no more).
+        """Return the JSON of some chunks, and the marker of the next page, empty at the end.
 
-        A page that others follow may have fewer than the limit, even none.
+        A page before the last may have fewer chunks than the limit, even none.
         """
         ...
 
 
 class StoredChunks(ChunkPages, Protocol):
-    """The stored chunks of one dataset: paged, counted, by coordinates."""
+    """The stored chunks of one dataset: page by page, their number, and one by its coordinates."""
 
     async def count(self, selection: Selection | None) -> int:
-        """Return how many chunks a selection meets."""
+        """Return the number of chunks that overlap a selection."""
         ...
 
     async def find(self, scaled: Scaled) -> Json | None:
-        """Return one chunk, None where it is not stored."""
+        """Return one chunk, None if it is not stored."""
         ...
 
     async def scaled(self) -> NDArray[np.uint64]:
-        """Return the scaled coordinates of all, (n, rank) uint64."""
+        """Return the scaled coordinates of all chunks, (n, rank) uint64."""
         ...
 
 
@@ -101,7 +101,7 @@ async def defined_chunks(chunks: ChunkPages) -> AsyncGenerator[Json, None]:
 
 
 def refuse_filter_mask(row: Json) -> None:
-    """Raise `Unsupported` for a chunk with a filter mask, where references have no place for one."""
+    """Raise `Unsupported` for a chunk with a filter mask, which references cannot express."""
     if row.get("filter_mask"):
         raise Unsupported(
             f"The chunk {row['scaled']} in {row['key']} was stored without some of its filters (mask "
@@ -110,7 +110,7 @@ def refuse_filter_mask(row: Json) -> None:
 
 
 class ChunkObjectInfo:
-    """The chunks of a dataset that has objects of its own: an object's key is the address."""
+    """`StoredChunks` of a dataset with chunk objects."""
 
     def __init__(self, owners: Owners, dataset: Dataset, bucket: str) -> None:
         self._owners = owners
@@ -132,7 +132,9 @@ class ChunkObjectInfo:
         page = await self._owners.ask_owner(map_key(dataset.id), message)
         found: list[Json] = []
         for first in range(0, len(page.rows), ROWS_AT_ONCE):
-            found += self._shown(page.rows.take(np.arange(first, min(first + ROWS_AT_ONCE, len(page.rows)))))
+            found += self._rows_json(
+                page.rows.take(np.arange(first, min(first + ROWS_AT_ONCE, len(page.rows))))
+            )
             await asyncio.sleep(0)
         return found, page.marker
 
@@ -142,15 +144,15 @@ class ChunkObjectInfo:
 
     async def find(self, scaled: Scaled) -> Json | None:
         key = chunk_key(self._dataset.id, scaled)
-        shown = self._shown(await self._owners.ask_owner(key, FindChunk(self._dataset.spec, scaled)))
-        return shown[0] if shown else None
+        found = self._rows_json(await self._owners.ask_owner(key, FindChunk(self._dataset.spec, scaled)))
+        return found[0] if found else None
 
     async def scaled(self) -> NDArray[np.uint64]:
         found = await list_chunks(self._owners, self._dataset, most=MOST_CHUNKS)
         counts = np.array(self.grid.counts, np.uint64)
         return found[(found < counts).all(axis=1)]
 
-    def _shown(self, rows: ChunkRows) -> list[Json]:
+    def _rows_json(self, rows: ChunkRows) -> list[Json]:
         sparse, prefix = self._dataset.spec.sparse, chunk_prefix(self._dataset.id)
         offsets = rows.scaled * np.array(self.grid.chunk, np.uint64)
         columns = (rows.scaled.tolist(), offsets.tolist(), rows.size.tolist(), rows.etags)
@@ -168,25 +170,25 @@ class ChunkObjectInfo:
             for scaled, offset, size, etag in zip(*columns, strict=True)
         ]
         if sparse:
-            for shown, table, defined in zip(
+            for item, table, defined in zip(
                 found, rows.sections.tolist(), rows.defined.tolist(), strict=True
             ):
-                shown["sections"] = sections_json(table)
-                shown["size"] = sum(row[SIZE] for row in table)
-                shown["defined"] = defined
+                item["sections"] = sections_json(table)
+                item["size"] = sum(row[SIZE] for row in table)
+                item["defined"] = defined
         return found
 
 
 def chunk_place(grid: Grid, scaled: Sequence[int]) -> Json:
-    """Return how answers say where a chunk is: scaled coordinates, and those of its first element."""
+    """Return the place of a chunk in the dataset: scaled coordinates, and the coordinates of its first element."""
     return {"scaled": list(scaled), "offset": list(grid.origin(scaled))}
 
 
 def sections_json(table: list[list[int]]) -> list[Json]:
-    """Return the sections of a structured chunk as answers have them; `offset` from the chunk's first byte."""
-    shown, offset = [], 0
+    """Return the JSON of the sections of a structured chunk; `offset` is from the first byte of the chunk."""
+    found, offset = [], 0
     for kind, row in zip(SECTIONS, table, strict=False):
-        shown.append(
+        found.append(
             {
                 "type": kind,
                 "offset": offset,
@@ -196,13 +198,13 @@ def sections_json(table: list[list[int]]) -> list[Json]:
             }
         )
         offset += row[SIZE]
-    return shown
+    return found
 
 
 class SignedChunks:
     """The chunks of another `StoredChunks`, each with a `url` that is valid for `seconds`.
 
-    Of chunks in files, `rights` are the asker's: `Forbidden` where they do not have the file itself read.
+    For chunks in files, `rights` are those of the principal; `Forbidden` without the right to read the file.
     """
 
     def __init__(

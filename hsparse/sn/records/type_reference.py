@@ -1,4 +1,4 @@
-"""The type in a request: as an item, by a predefined name, or by ids of committed types, at any depth."""
+"""The type in a request: an item, a predefined name, or ids of committed types at any depth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX = "datatypes/"
 
 
 async def read_type(context: Context, body: Record) -> Datatype:
-    """Return the `type` of a body; the item of a committed type, wherever it stands, has the type's `id`."""
+    """Return the `type` of a body; the item of a committed type, at any depth, has its `id`."""
     item = body.get("type")
     if item is None:
         raise BadRequest("A type is needed, and none is given.")
@@ -31,7 +31,7 @@ async def read_type(context: Context, body: Record) -> Datatype:
 
 
 def committed_id(item: Any) -> str | None:
-    """Return the id of a committed type, where an item is one: `t-...` or `datatypes/t-...`."""
+    """Return the id if an item refers to a committed type: `t-...` or `datatypes/t-...`."""
     if not isinstance(item, str):
         return None
     id = item.removeprefix(PREFIX)
@@ -39,7 +39,7 @@ def committed_id(item: Any) -> str | None:
 
 
 def _collect(item: Any, named: dict[str, None], depth: int) -> None:
-    """Note the ids of committed types in an item that may be anything; the rest is for `parse_type` to judge."""
+    """Collect the ids of committed types in an unchecked item; `parse_type` checks the rest."""
     id = committed_id(item)
     if id is not None:
         named[id] = None

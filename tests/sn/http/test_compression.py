@@ -17,7 +17,7 @@ from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
-from hsparse.sn.http.compression import SMALLEST, STREAMED, Coding, accepted_coding, encode
+from hsparse.sn.http.compression import SMALLEST, STREAMED, Coding, accepted_coding, compress
 from hsparse.sn.service_settings import CompressionPolicy, ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from tests.support.rest_client import RestClient
@@ -65,7 +65,7 @@ def test_streams_have_no_zstd() -> None:
 @pytest.mark.parametrize("coding", Coding)
 def test_what_is_compressed_decodes(coding: Coding) -> None:
     data = np.arange(5000).tobytes()
-    assert DECODERS[coding.value](encode(data, coding)) == data
+    assert DECODERS[coding.value](compress(data, coding)) == data
 
 
 class Rig:
