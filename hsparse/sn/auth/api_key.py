@@ -1,9 +1,9 @@
 """API keys: a secret for a program, which acts as a user until it expires or is revoked.
 
-A key is shown once, as `hsk_` and two runs of hex digits: a public id of 48 bits, and a secret of 256. Because
+A key is printed once: `hsk_` and two runs of hex digits, a public id of 48 bits and a secret of 256. Because
 the secret cannot be guessed, the key file has its SHA-256; slow hashes are for passwords that people choose.
 
-The key file has one line a key:
+The key file has one line for each key:
 
     id:sha256:user:role:group,group:created:expires:name
 """
@@ -39,18 +39,18 @@ class Role(StrEnum):
     """Whose rights a key has."""
 
     ACCOUNT = "account"
-    """Those of its user in the password file, whatever they are by then; none once the user is removed."""
+    """The rights of its user in the current password file; none once the user is removed."""
     USER = "user"
-    """Those of its user, who is in the key's own groups."""
+    """The rights of its user, who is in the key's groups."""
     ADMIN = "admin"
-    """All."""
+    """All rights."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as the file has it: times in seconds since the Unix epoch, `expires` None for never.
+    """A line of a key file: times are in seconds since the Unix epoch, `expires` is None for never.
 
-    `BadRequest` for what could not be written to a key file.
+    `BadRequest` for values that a key file cannot hold.
     """
 
     id: str
@@ -126,12 +126,12 @@ def id_of(text: str) -> str:
 
 
 def digest_of(text: str) -> str:
-    """Return what the file has of a key's text: SHA-256, in hex."""
+    """Return the digest of a key's text for the file: SHA-256, in hex."""
     return sha256(text.encode()).hexdigest()
 
 
 def written_time(seconds: int | None) -> str:
-    """Return a time as ISO 8601's basic form in UTC, which has no colon; `never` for None."""
+    """Return a time in ISO 8601's basic format in UTC, without a colon; `never` for None."""
     return NEVER if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime(TIME)
 
 
@@ -171,7 +171,7 @@ class KeyFile:
         return self._file.served()
 
     def add(self, key: ApiKey) -> None:
-        """Add a key; `Conflict` when there is one of that name. Makes the file if need be."""
+        """Add a key; `Conflict` if one has that name. Create the file if it does not exist."""
 
         def change(lines: list[str]) -> None:
             if any(one.name == key.name for one in _keys_of(lines)):
@@ -183,7 +183,7 @@ class KeyFile:
         self._file.edit(change)
 
     def revoke(self, picks: Callable[[ApiKey], bool]) -> list[ApiKey]:
-        """Remove the keys that `picks` says, and return them; `NotFound` when there is none."""
+        """Remove the keys for which `picks` is true, and return them; `NotFound` without any."""
         gone: list[ApiKey] = []
 
         def change(lines: list[str]) -> None:
@@ -201,9 +201,9 @@ def _keys_of(lines: list[str]) -> list[ApiKey]:
 
 
 class KeyAuthenticator:
-    """Signs in the keys of a key file, as the file is at each request: a revoked key is refused at once.
+    """Authenticates by the current key file: a revoked key is refused at once.
 
-    A check costs a stat and a SHA-256, so that nothing is remembered of it.
+    A check costs a stat and a SHA-256, so its result is not cached.
     """
 
     def __init__(self, file: KeyFile, clock: Clock, accounts: PasswordFile | None = None) -> None:
@@ -212,10 +212,10 @@ class KeyAuthenticator:
         self._accounts = accounts
 
     def principal(self, text: str, user: str | None = None) -> Principal:
-        """Return whom the key `text` acts as, which must be `user` if one is named.
+        """Return the principal of the key `text`; with `user`, the key must be that user's.
 
         `Unauthenticated` for a key that is unknown, revoked, expired or another user's, and for one whose user
-        was removed; `Misconfigured` when a file cannot be used.
+        was removed; `Misconfigured` if a file cannot be used.
         """
         key = self._file.served().get(id_of(text))
         if key is None or not key.matches(text) or user not in (None, key.user):

@@ -34,7 +34,7 @@ class Authenticator(Protocol):
 
 
 class SingleUser:
-    """No credentials: every request acts as the one admin user; for servers that listen on loopback only."""
+    """No credentials: every request acts as the one admin user; only for servers that listen on loopback."""
 
     challenges: tuple[str, ...] = ()
 
@@ -46,7 +46,7 @@ class SingleUser:
 
 
 def basic_credential(text: str) -> tuple[str, str]:
-    """Return the name and password of a Basic credential; `Unauthenticated` when it is none."""
+    """Return the name and password of a Basic credential; `Unauthenticated` if it is none."""
     try:
         decoded = base64.b64decode(text, validate=True).decode()
     except (binascii.Error, ValueError):
@@ -59,9 +59,9 @@ def basic_credential(text: str) -> tuple[str, str]:
 
 
 class SchemeAuthenticator:
-    """An `Authenticator` by passwords, API keys and tokens; None for what is not set up.
+    """`Authenticator` by passwords, API keys and tokens; None for those that are not configured.
 
-    An API key is taken as a bearer token, and as the password of its user by clients that know nothing else.
+    An API key is accepted as a bearer token, and as the password of its user for clients that know only passwords.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class SchemeAuthenticator:
     async def principal(self, authorization: str | None) -> Principal:
         """Return the principal, the anonymous one without a header.
 
-        `Unauthenticated` for a wrong or malformed credential, and for a scheme that is not set up; `Busy`
-        when it cannot be checked now; `Misconfigured` when a file cannot be used.
+        `Unauthenticated` for a wrong or malformed credential, and for a scheme that is not configured; `Busy`
+        if it cannot be checked now; `Misconfigured` if a file cannot be used.
         """
         if authorization is None:
             return ANONYMOUS

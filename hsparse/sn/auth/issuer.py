@@ -1,4 +1,4 @@
-"""An OpenID Connect issuer: its signing keys, found by discovery, and fetched no oftener than need be."""
+"""An OpenID Connect issuer: its signing keys, found by discovery, cached and fetched again when needed."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Fetch: TypeAlias = Callable[[str], Awaitable[Any]]
 
 
 class IssuerFailed(HsparseError):
-    """The issuer did not answer, or with what is no discovery document or key set."""
+    """The issuer did not answer, or its answer is no discovery document or key set."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuerLimits:
     """Times in seconds.
 
-    Keys are fetched again when they are `fresh_time` old, used while they are not older than `stale_time`
-    should that fail, and not asked for more often than once in `pause`, whatever tokens come.
+    Keys are fetched again at the age of `fresh_time`. If that fails, they are used up to the age of `stale_time`. They
+    are fetched at most once in `pause`.
     """
 
     fresh_time: float = 3600.0
@@ -47,8 +47,8 @@ class IssuerLimits:
 class Issuer:
     """The issuer at `url`; `keys_for` gives the keys that may have signed a token.
 
-    A token whose key is not known makes the keys be fetched again, as issuers rotate them: once for all
-    requests that wait, and not again within the pause. So whoever makes up key ids causes one fetch a pause.
+    A token with an unknown key causes a fetch, because issuers rotate keys: one for all waiting requests, and at most
+    one in a pause. So invented key ids cannot cause more.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Issuer:
         check_issuer_url(url, "the issuer")
         self.url = url
         self.version = 0
-        """Counts the sets of keys: what was concluded from one must not outlive it."""
+        """The number of key sets so far: a cached conclusion from one must not outlive it."""
         self._clock = clock
         self._fetch = fetch or fetch_json
         self._limits = limits or IssuerLimits()
@@ -67,7 +67,7 @@ class Issuer:
         self._flight: asyncio.Task[None] | None = None
 
     async def keys_for(self, header: TokenHeader) -> tuple[SigningKey, ...]:
-        """Return the keys that may have made this signature, none when the issuer has no such key.
+        """Return the keys that may have made this signature, none if the issuer has no such key.
 
         `Busy` while the issuer cannot be reached and its keys are not known.
         """
@@ -93,8 +93,8 @@ class Issuer:
         return self._tried is None or self._clock.monotonic() - self._tried >= self._limits.pause
 
     async def _refresh(self) -> None:
-        """Fetch the keys, or wait for the fetch that is under way; what fails is logged."""
-        # A request that is cancelled must not fail the others that wait for the same fetch.
+        """Fetch the keys, or wait for the fetch that is under way; a failure is logged."""
+        # A cancelled request must not fail the others that wait for the same fetch.
         await asyncio.shield(self._flight or self._start())
 
     def _start(self) -> asyncio.Task[None]:

@@ -1,6 +1,6 @@
-"""A text file with an entry a line, such as the password file: read when it changes, edited as a whole.
+"""A text file with one entry on each line, such as the password file: read again after a change, replaced by an edit.
 
-Empty lines, and lines that begin with `#`, are kept and mean nothing. The text is UTF-8.
+Empty lines, and lines that begin with `#`, are kept and ignored. The text is UTF-8.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True, slots=True)
 class LineFormat(Generic[Entry]):
-    """What a file is: its name in messages, the command that makes one, and how a line is read.
+    """A kind of file: its name in messages, the command that creates one, and the parser of a line.
 
-    `read` returns an entry and the name it must not share with another; `BadRequest` says what is wrong,
-    without repeating a secret. A `private` file is warned of when others than its owner may read it.
+    `read` returns an entry and its unique name; `BadRequest` names the error, without secrets. If a `private` file is
+    readable by others than its owner, a warning is logged.
     """
 
     noun: str
@@ -36,7 +36,7 @@ class LineFormat(Generic[Entry]):
 
 
 class LineFile(Generic[Entry]):
-    """Such a file at `path`, and its entries as they are now."""
+    """Such a file at `path`, and its current entries."""
 
     def __init__(self, path: Path, kind: LineFormat[Entry]) -> None:
         self.path = path
@@ -46,9 +46,9 @@ class LineFile(Generic[Entry]):
         self._complaint = ""
 
     def served(self) -> Mapping[str, Entry]:
-        """Return all entries as `entries` does, to answer a request with.
+        """Return all entries as `entries` does, for a request.
 
-        What is wrong with the file is logged once, for the operator, and not sent to clients.
+        An error in the file is logged once, for the operator, and not sent to clients.
         """
         try:
             return self.entries()
@@ -60,9 +60,9 @@ class LineFile(Generic[Entry]):
             raise Misconfigured(f"The server's {noun} cannot be used; its log says why.") from error
 
     def entries(self) -> Mapping[str, Entry]:
-        """Return all entries by name, as the file is now; one `stat` when it has not changed.
+        """Return all entries of the current file, by name; this costs one `stat` if it has not changed.
 
-        `Misconfigured` when there is no file, when it cannot be read, and for the first line that is wrong.
+        `Misconfigured` if the file does not exist or cannot be read, and for the first wrong line.
         """
         noun = self._kind.noun
         try:
@@ -78,10 +78,10 @@ class LineFile(Generic[Entry]):
         return self._entries
 
     def edit(self, change: Callable[[list[str]], None]) -> None:
-        """Replace the file by one with `change` applied to its lines; it is whole at every moment.
+        """Replace the file, atomically, by one with `change` applied to its lines. Create it if it does not exist.
 
-        The new file is also the lock: only the process that created it edits. `Conflict` while another
-        edit is under way, `Misconfigured` when the file is wrong or not writable. The file is made if need be.
+        The new file is also the lock: only the process that created it edits. `Conflict` while another edit is under
+        way, `Misconfigured` if the file is wrong or not writable.
         """
         path = self.path.resolve()
         fresh = path.with_name(path.name + ".new")
@@ -113,7 +113,7 @@ class LineFile(Generic[Entry]):
 
     def _load(self) -> None:
         with self.path.open("rb") as file:
-            # Of the open file, before it is read: a change from now on has another signature.
+            # Taken before reading: a later change has another signature.
             status = os.fstat(file.fileno())
             data = file.read()
         self._entries = MappingProxyType(self._parse(data))
@@ -143,7 +143,7 @@ class LineFile(Generic[Entry]):
         return entries
 
     def _lines_of(self, path: Path, successor: int) -> list[str]:
-        """Return the file's lines, checked; give the open file `successor` the same owner."""
+        """Return the checked lines of the file; give the open file `successor` its owner."""
         try:
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())

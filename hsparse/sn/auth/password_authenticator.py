@@ -21,9 +21,9 @@ WRONG = "The user name or the password is wrong."
 class PasswordLimits:
     """Bounds of the authenticator, times in seconds.
 
-    A verified credential is remembered for `remember_time`, at most `remember_count` of them. Within
-    `failure_time` of a user's first failure there may be `failures`, counted for at most `failure_count`
-    names. At most `waiting` credentials are being verified or wait for it.
+    A verified credential is cached for `remember_time`, at most `remember_count` of them. A user may fail `failures`
+    times within `failure_time` of the first failure, counted for at most `failure_count` names. At most `waiting`
+    credentials are being verified or wait for it.
     """
 
     remember_time: float = 300.0
@@ -37,14 +37,14 @@ class PasswordLimits:
 class PasswordAuthenticator:
     """Signs in the users of a password file.
 
-    A credential that was verified is remembered by a keyed hash of the name, the password and the user's
-    line, so that a changed line is verified anew and a removed user is refused at once. Credentials not
-    remembered cost one check of an argon2 hash, shared by all requests that bring the same one meanwhile.
+    A verified credential is cached by a keyed hash of the name, the password and the user's line, so that a changed
+    line is verified again and a removed user is refused at once. Other credentials cost one check of an argon2 hash,
+    a single flight for concurrent requests with the same credential.
 
-    Failures are counted per name, known or not: beyond the limit only remembered credentials pass, and
-    everything else is `RateLimited` until `failure_time` after the first failure. So a user who is signed in
-    cannot be locked out, while a guesser gets ten tries a minute. Flooding the table with names to push
-    one out takes longer than the window, since each name costs a check.
+    Failures are counted for each name, known or not. Beyond the limit only cached credentials pass, and all others are
+    `RateLimited` until `failure_time` after the first failure. So a user who is signed in cannot be locked out, while
+    an attacker gets ten tries a minute. Flooding the table to evict a name takes longer than the window, because each
+    name costs a check.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class PasswordAuthenticator:
         self._tries: OrderedDict[str, tuple[float, int]] = OrderedDict()  # name -> start, count; oldest first
 
     async def sign_in(self, name: str, password: str) -> Principal:
-        """Return who is asking.
+        """Return the principal.
 
-        `Unauthenticated` for a wrong credential, `Busy` when there are too many to verify, `RateLimited` when
-        there were too many failures, `Misconfigured` when the file cannot be used.
+        `Unauthenticated` for a wrong credential, `Busy` if too many wait for verification, `RateLimited`
+        after too many failures, `Misconfigured` if the file cannot be used.
         """
         if not is_user_name(name):
             raise Unauthenticated(WRONG)
@@ -76,7 +76,7 @@ class PasswordAuthenticator:
         key = self._key(name, password, user.line if user else "")
         if user is not None and self._remembers(key):
             return user.principal
-        # An unknown user is checked like a known one: how long it takes tells nothing.
+        # An unknown user is checked like a known one, so that the time reveals nothing.
         encoded = user.hash if user else self._dummy
         verified = await self._verify_once(key, name, encoded, password)
         if user is None or not verified:
@@ -91,7 +91,7 @@ class PasswordAuthenticator:
         return digest.digest()
 
     def _remembers(self, key: bytes) -> bool:
-        # Keys are found by equality: without the secret nobody can aim at one, so timing tells nothing.
+        # Without the secret nobody can choose a key, so the time of this lookup reveals nothing.
         expires = self._verified.get(key)
         return expires is not None and self._clock.monotonic() < expires
 
@@ -105,7 +105,7 @@ class PasswordAuthenticator:
             flight = asyncio.create_task(self._verify(key, name, encoded, password))
             self._flights[key] = flight
             flight.add_done_callback(lambda done: self._land(key, done))
-        # A request that is cancelled must not fail the others that wait for the same answer.
+        # A cancelled request must not fail the others that wait for the same check.
         return await asyncio.shield(flight)
 
     async def _verify(self, key: bytes, name: str, encoded: str, password: str) -> bool:
@@ -121,10 +121,10 @@ class PasswordAuthenticator:
     def _land(self, key: bytes, flight: asyncio.Task[bool]) -> None:
         del self._flights[key]
         if not flight.cancelled():
-            flight.exception()  # marks it as seen, should every request have gone away
+            flight.exception()  # marks the exception as retrieved, if all requests were cancelled
 
     def _count_try(self, name: str) -> None:
-        """Count a try, forgiven when it succeeds; counting first bounds those that run side by side."""
+        """Count a try as a failure until it succeeds: this bounds concurrent tries."""
         now = self._clock.monotonic()
         start, count = self._tries.get(name, (now, 0))
         if now - start >= self._limits.failure_time:

@@ -1,4 +1,4 @@
-"""The password file: users and the hashes of their passwords, one line a user.
+"""The password file: users and the hashes of their passwords, one line for each user.
 
     name:argon2-hash:role:group,group
 
@@ -7,7 +7,7 @@
 - `argon2-hash`: argon2id's encoded form, which has no colon; by default with RFC 9106's second recommended
   parameters (64 MiB, 3 passes);
 - `role`: `admin` (every right in every domain) or `user`;
-- groups: names as above, comma-separated, or nothing.
+- groups: names as above, separated by commas, or nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROLES = {"admin": True, "user": False}
 class PasswordHash:
     """Makes and checks hashes in argon2's encoded form, `$argon2id$v=..$m=..,t=..,p=..$salt$hash`.
 
-    At most `at_once` checks run at a time, because each takes the memory its hash asks for; more wait.
+    At most `at_once` checks run at a time, because each takes the memory that its hash requires; more wait.
     """
 
     def __init__(self, hasher: PasswordHasher | None = None, at_once: int = 2) -> None:
@@ -46,7 +46,7 @@ class PasswordHash:
     def hash(self, password: str) -> str:
         """Return a new salted hash; it takes tens of milliseconds, so never call it on an event loop.
 
-        `BadRequest` for a password that is empty, or that HTTP authentication could not carry.
+        `BadRequest` for an empty password, and for one that HTTP authentication cannot carry.
         """
         if not password:
             raise BadRequest("The password is empty; give one.")
@@ -61,7 +61,7 @@ class PasswordHash:
             return await asyncio.to_thread(self._verify, encoded, password)
 
     def dummy(self, clock: Clock) -> str:
-        """Return a hash of no known password, that takes as long to check as any made here."""
+        """Return a hash of an unknown password, which takes as long to check as any other."""
         hasher = self._hasher
         cost = f"m={hasher.memory_cost},t={hasher.time_cost},p={hasher.parallelism}"
         salt, digest = (
@@ -97,7 +97,7 @@ def _prepared(password: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A line of the file; `BadRequest` for a name, hash or group that could not be written to it."""
+    """A line of the file; `BadRequest` for a name, hash or group that it cannot hold."""
 
     name: str
     hash: str = field(repr=False)
@@ -123,7 +123,7 @@ class User:
 
     @classmethod
     def of_line(cls, line: str) -> User:
-        """Read a line; `BadRequest` says what is wrong with it, without its hash."""
+        """Parse a line; `BadRequest` names the error, without the hash."""
         fields = line.split(":")
         if len(fields) != 4:
             raise BadRequest(f"a user has 4 fields, name:hash:role:groups, not {len(fields)}.")
@@ -152,7 +152,7 @@ class PasswordFile:
         return self._file.path
 
     def users(self) -> Mapping[str, User]:
-        """Return all users by name, as the file is now; `Misconfigured` as `LineFile.entries`."""
+        """Return all users of the current file, by name; `Misconfigured` as `LineFile.entries`."""
         return self._file.entries()
 
     def served(self) -> Mapping[str, User]:
@@ -160,7 +160,7 @@ class PasswordFile:
         return self._file.served()
 
     def put(self, user: User) -> bool:
-        """Add a user, or replace the one of that name; True when there was one. Makes the file if need be.
+        """Add a user, or replace the one of that name (True). Create the file if it does not exist.
 
         `Conflict` and `Misconfigured` as `LineFile.edit`.
         """
@@ -179,7 +179,7 @@ class PasswordFile:
         return replaced
 
     def remove(self, name: str) -> None:
-        """Remove a user; `NotFound` when there is none, else as `put`."""
+        """Remove a user; `NotFound` without one, else as `put`."""
 
         def change(lines: list[str]) -> None:
             places = _places(lines, name)

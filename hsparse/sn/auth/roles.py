@@ -1,6 +1,6 @@
-"""Groups and roles: which names users and groups can have, the group file, and who is an admin.
+"""Groups and roles: names of users and groups, the group file, and the admins.
 
-The group file has one line a group, as HSDS has it:
+The group file has one line for each group, like HSDS's:
 
     group: user user user
 
@@ -21,8 +21,8 @@ from hsparse.sn.auth.line_file import LineFile, LineFormat
 
 NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}", re.ASCII)
 RESERVED = frozenset({DEFAULT, ANONYMOUS_NAME, ".", ".."})
-"""What ACLs use for others, and what cannot be the name of a home folder."""
-NOBODY: frozenset[str] = frozenset()
+"""Names with a meaning in ACLs, and names that cannot be those of a home folder."""
+NO_GROUPS: frozenset[str] = frozenset()
 
 
 def is_user_name(name: str) -> bool:
@@ -31,7 +31,7 @@ def is_user_name(name: str) -> bool:
 
 
 def check_user_name(name: str) -> None:
-    """Raise `BadRequest` for what cannot be a user's name."""
+    """Raise `BadRequest` if a user cannot have this name."""
     if not is_user_name(name):
         raise BadRequest(
             f"{name!r} cannot be a user's name: use 1 to 128 letters, digits, '.', '_', '-', '@', "
@@ -40,7 +40,7 @@ def check_user_name(name: str) -> None:
 
 
 def check_group_name(name: str) -> None:
-    """Raise `BadRequest` for what cannot be a group's name."""
+    """Raise `BadRequest` if a group cannot have this name."""
     if NAME.fullmatch(name) is None:
         raise BadRequest(
             f"{name!r} cannot be a group's name: use 1 to 128 letters, digits, '.', '_', '-', '@'."
@@ -70,7 +70,7 @@ class GroupFile:
         self._groups: dict[str, frozenset[str]] = {}
 
     def check(self) -> None:
-        """Raise `Misconfigured` when the file cannot be used."""
+        """Raise `Misconfigured` if the file cannot be used."""
         self._file.entries()
 
     def groups_of(self, user: str) -> frozenset[str]:
@@ -83,7 +83,7 @@ class GroupFile:
                     groups[one].add(group)
             self._groups = {one: frozenset(names) for one, names in groups.items()}
             self._seen = members
-        return self._groups.get(user, NOBODY)
+        return self._groups.get(user, NO_GROUPS)
 
 
 class Roles:
@@ -97,7 +97,7 @@ class Roles:
         )
 
     def of(self, principal: Principal) -> Principal:
-        """Return the principal with all its groups, and as an admin if the settings list it or one of its groups."""
+        """Return the principal with all its groups; it is an admin if the settings list it or one of its groups."""
         groups = principal.groups
         if self._groups is not None:
             groups |= self._groups.groups_of(principal.name)

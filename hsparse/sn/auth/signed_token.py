@@ -1,7 +1,7 @@
-"""JSON Web Tokens (RFC 7519) as signed by an issuer, and the public keys to check them with.
+"""JSON Web Tokens (RFC 7519) that an issuer signed, and the public keys that verify them.
 
-Only asymmetric signatures count: with a shared secret, or `none`, whoever knows the public key could sign.
-What a token says of its own key (`jwk`, `jku`, `x5c`, `x5u`) is not looked at.
+Only asymmetric signatures are accepted: with a shared secret, or `none`, anyone with the public key could sign. A key
+in the token itself (`jwk`, `jku`, `x5c`, `x5u`) is ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEY_TYPES = {
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     "Ed25519": "OKP",
 }
-"""The algorithms there are, by the type of key each needs."""
+"""The accepted algorithms, by the type of their key."""
 TYPES = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
 MAX_TOKEN = 16 * 1024
 MAX_HEADER = 8 * 1024
@@ -42,7 +42,7 @@ class SignatureRegistry(jws.JWSRegistry):
 
 @dataclass(frozen=True, slots=True)
 class TokenHeader:
-    """What a token says of its signature."""
+    """The header of a token, which describes its signature."""
 
     algorithm: str
     key_id: str | None
@@ -50,7 +50,7 @@ class TokenHeader:
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A public key of the issuer; `algorithm` None where the issuer leaves it open."""
+    """A public key of the issuer; `algorithm` is None if the issuer does not name one."""
 
     id: str | None
     algorithm: str | None
@@ -66,7 +66,7 @@ class SigningKey:
 
 
 def read_keys(document: Any) -> tuple[SigningKey, ...]:
-    """Return the keys for signatures in a JWK set (RFC 7517); those that are not understood are left out."""
+    """Return the keys for signatures in a JWK set (RFC 7517); unknown ones are left out."""
     items = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(items, list):
         return ()
@@ -74,7 +74,7 @@ def read_keys(document: Any) -> tuple[SigningKey, ...]:
 
 
 def read_header(token: str) -> TokenHeader:
-    """Return a token's header; `Unauthenticated` for what is no signed token, or one of another algorithm."""
+    """Return a token's header; `Unauthenticated` for text that is no signed token, and for other algorithms."""
     if len(token) > MAX_TOKEN:
         raise Unauthenticated(f"The bearer token has more than {MAX_TOKEN} characters, the limit.")
     if not token.isascii():
@@ -104,13 +104,13 @@ def read_header(token: str) -> TokenHeader:
 
 
 def verified_claims(token: str, header: TokenHeader, keys: tuple[SigningKey, ...]) -> dict[str, Any]:
-    """Return a token's claims once one of `keys` proves its signature; `Unauthenticated` when none does."""
+    """Return a token's claims once one of `keys` proves its signature; `Unauthenticated` if none does."""
     registry = SignatureRegistry(algorithms=[header.algorithm], strict_check_header=False)
     for key in keys:
         try:
             found = jws.deserialize_compact(token.encode(), key.key, registry=registry)
         except (JoseError, ValueError, TypeError):
-            continue  # another key may be the one
+            continue  # try the next key
         try:
             claims = orjson.loads(found.payload)
         except ValueError:

@@ -1,4 +1,4 @@
-"""Bearer tokens of an OpenID Connect issuer: signature, claims, and who the token says is asking."""
+"""Bearer tokens of an OpenID Connect issuer: signature, claims, and the principal that they name."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MAX_GROUPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What tokens must say: `leeway` in seconds, claims by name or by a path of names with dots between.
+    """Requirements on tokens: `leeway` in seconds; claims by name, or by a path of names joined by dots.
 
-    One of `audiences` must be in the token's. `user_claim` is the user's name, `group_claim` a list of
+    One of `audiences` must be among the token's. `user_claim` is the user's name, `group_claim` a list of
     groups, or a string with spaces between them; None: tokens name no groups.
     """
 
@@ -42,10 +42,9 @@ class TokenRules:
 
 
 class TokenAuthenticator:
-    """Signs in the bearers of an issuer's tokens.
+    """Authenticates by tokens of an issuer.
 
-    A token that was verified is remembered by a keyed hash, no longer than it is valid and no longer than the
-    issuer's keys stay the same.
+    A verified token is cached by a keyed hash while it is valid and the issuer's keys stay the same.
     """
 
     def __init__(self, issuer: Issuer, clock: Clock, rules: TokenRules) -> None:
@@ -59,7 +58,7 @@ class TokenAuthenticator:
         self._version = issuer.version
 
     async def principal(self, token: str) -> Principal:
-        """Return who is asking; `Unauthenticated` says what is wrong with the token, without repeating it.
+        """Return the principal; `Unauthenticated` names the error, without the token.
 
         `Busy` while the issuer's keys are not known.
         """
@@ -76,7 +75,7 @@ class TokenAuthenticator:
         return principal
 
     def _check(self, claims: dict[str, Any]) -> float:
-        """Check whose token it is, for whom and when; return when it ends."""
+        """Check issuer, audience and times; return the time at which the token expires."""
         if claims.get("iss") != self._issuer.url:
             raise Unauthenticated("The bearer token is of another issuer than the one this server trusts.")
         audience = claims.get("aud")
@@ -106,7 +105,7 @@ class TokenAuthenticator:
         return name
 
     def _groups(self, claims: dict[str, Any]) -> frozenset[str]:
-        """Return the groups the token names; what cannot be a group's name is left out, as it grants nothing."""
+        """Return the groups that the token names; names that no group can have are left out, as they grant nothing."""
         if self._rules.group_claim is None:
             return frozenset()
         found = claimed(claims, self._rules.group_claim)
@@ -116,7 +115,7 @@ class TokenAuthenticator:
         )
 
     def _forget_withdrawn(self) -> None:
-        """Forget every token once the issuer's keys are others: its own key may be withdrawn."""
+        """Forget all tokens after a change of the issuer's keys: the key of a token may be withdrawn."""
         if self._version != self._issuer.version:
             self._verified.clear()
             self._version = self._issuer.version
@@ -130,7 +129,7 @@ class TokenAuthenticator:
 
 
 def claimed(claims: dict[str, Any], name: str) -> Any:
-    """Return a claim by its name, which may have dots, else by a path such as `realm_access.roles`; None if none."""
+    """Return a claim by its name, which may have dots, or by a path such as `realm_access.roles`; else None."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -142,7 +141,7 @@ def claimed(claims: dict[str, Any], name: str) -> Any:
 
 
 def _time(claims: dict[str, Any], name: str) -> float | None:
-    """Return a claim that is a time, None when it is not there; `Unauthenticated` when it is none."""
+    """Return a claim that is a time, None without it; `Unauthenticated` if it is no time."""
     value = claims.get(name)
     if value is None:
         return None

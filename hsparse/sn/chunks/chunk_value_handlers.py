@@ -26,7 +26,7 @@ UNFILTERED_SIZE = "X-Hdf-section-unfiltered-size"
 
 
 async def get_chunk_value(context: Context) -> web.StreamResponse:
-    """`GET /datasets/{id}/chunks/{chunk}/value`: a chunk's bytes, sections and filter masks in headers."""
+    """`GET /datasets/{id}/chunks/{chunk}/value`: the stored bytes of a chunk; sections and masks in headers."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         chunks = stored_chunks(context, dataset)
@@ -64,7 +64,7 @@ async def put_chunk_value(context: Context) -> web.StreamResponse:
 async def _answer_piece(
     context: Context, chunks: FileBackedChunkInfo, dataset: Dataset, scaled: tuple[int, ...]
 ) -> web.StreamResponse:
-    """Answer with a chunk's bytes in a file."""
+    """Answer with the bytes of a chunk in a backing file."""
     found = await chunks.locate(scaled)
     if found is None:
         raise _absent(dataset, scaled)
@@ -93,7 +93,7 @@ def _headers(found: DirectChunk) -> dict[str, str]:
 
 
 def _numbers(context: Context, name: str) -> list[int]:
-    """Return a parameter's numbers, one a section; none when it is not given."""
+    """Return the numbers of a parameter, one for each section; none without it."""
     text = context.arg(name)
     if not text:
         return []
@@ -106,7 +106,7 @@ def _numbers(context: Context, name: str) -> list[int]:
 def _sections(
     dataset: Dataset, masks: list[int], sizes: list[int], unfiltered: list[int], nbytes: int
 ) -> NDArray[np.uint64]:
-    """Return the table of sections from the parameters, (k, 3) uint64; `BadRequest` when one is missing."""
+    """Return the table of sections from the parameters, (k, 3) uint64; `BadRequest` if one is missing."""
     if not dataset.spec.sparse:
         if sizes or unfiltered or len(masks) > 1:
             raise BadRequest(f"{dataset.id} is dense: a chunk has one filter_mask and no sections.")

@@ -1,4 +1,4 @@
-"""Datasets as variables of DAP4, whose chunks DMR++ describes: atomic types and the filters of plain HDF5."""
+"""Datasets as variables of DAP4 with chunks described by DMR++: atomic types, and the filters of plain HDF5."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Json = dict[str, Any]
 DAP_TYPES = {"i": "Int", "u": "UInt", "f": "Float"}
 SIZES = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (4, 8)}
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that no XML 1.0 document can have."""
+"""Characters that an XML 1.0 document cannot contain."""
 SPACES = {ord("\t"): "&#9;", ord("\n"): "&#10;", ord("\r"): "&#13;"}
-"""White space that a reader would take for a blank, or for another line end."""
+"""White space that XML readers normalize in attributes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DapVariable:
-    """`type` is DAP4's; the others are attributes of DMR++'s `chunks`. `compression` and `level` may be empty."""
+    """A variable: its type in DAP4, and attributes of `chunks` in DMR++. `compression` and `level` may be empty."""
 
     type: str
     byte_order: str
@@ -38,9 +38,9 @@ class DapVariable:
 
     @classmethod
     def of(cls, dtype: np.dtype[Any], fill: bytes, pipeline: Sequence[Filter]) -> DapVariable:
-        """Make it of a dense dataset; `fill` is one element's bytes, empty for zero.
+        """Return the variable of a dense dataset; `fill` has the bytes of one element, none for zero.
 
-        `Unsupported` where DAP4 has no such type, or DMR++ no such pipeline.
+        `Unsupported` if DAP4 lacks the type, or DMR++ the pipeline.
         """
         value = np.frombuffer(fill, dtype)[0].item() if fill and dtype.kind in "biuf" else 0
         return cls(
@@ -52,7 +52,7 @@ class DapVariable:
 
 
 def dap_type(dtype: np.dtype[Any]) -> str:
-    """Return DAP4's name of a type; `Unsupported` where it has none."""
+    """Return DAP4's name of a type; `Unsupported` without one."""
     if dtype.kind == "b":
         return "Int8"
     if dtype.itemsize not in SIZES.get(dtype.kind, ()):
@@ -61,9 +61,9 @@ def dap_type(dtype: np.dtype[Any]) -> str:
 
 
 def dap_attribute(stored: Json) -> tuple[str, list[str]]:
-    """Return the type and the values, as text, of a stored attribute of a plain type; of arrays in one row.
+    """Return the type and the values, as text, of a stored attribute of a plain type; arrays are flattened.
 
-    `Unsupported` where DAP4 has no such type.
+    `Unsupported` if DAP4 lacks the type.
     """
     datatype = parse_type(stored["type"])
     values = list(_flat(attribute_value_json(stored)))
@@ -74,12 +74,12 @@ def dap_attribute(stored: Json) -> tuple[str, list[str]]:
 
 
 def is_xml(text: str) -> bool:
-    """Say whether an XML document can have a text."""
+    """Say whether an XML document can contain a text."""
     return NOT_XML.search(text) is None
 
 
 def xml_text(text: str) -> str:
-    """Return text as a document or an attribute in it has it; `Unsupported` for what XML cannot have."""
+    """Escape text for a document or an attribute; `Unsupported` for characters that XML cannot contain."""
     if not is_xml(text):
         raise Unsupported(f"XML cannot have the text {text[:80]!r}.")
     return escape(text).translate(SPACES)
@@ -104,7 +104,7 @@ def _flat(value: Any) -> Iterator[Any]:
 
 
 def _number(value: float) -> str:
-    """Return a float as XML Schema writes it."""
+    """Return a float in the form of XML Schema."""
     value = float(value)
     if isfinite(value):
         return repr(value)

@@ -1,8 +1,8 @@
-"""DMR++: a domain as a dataset of DAP4 (OPeNDAP), each variable with the places of its chunks.
+"""DMR++: a domain as a dataset of DAP4 (OPeNDAP), with the places of the chunks of each variable.
 
-The document is that of DAP4 (namespace `http://xml.opendap.org/ns/DAP/4.0#`, version 4.0) with `dmrpp:chunks` in the
-variables (`http://xml.opendap.org/dap/dmrpp/1.0.0#`). What it cannot have is named in the attribute `LEFT_OUT` of the
-group where it is.
+The document is DAP4's (namespace `http://xml.opendap.org/ns/DAP/4.0#`, version 4.0) with `dmrpp:chunks` in the
+variables (`http://xml.opendap.org/dap/dmrpp/1.0.0#`). Objects that it cannot describe are named in the
+attribute `LEFT_OUT` of their group.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NAMESPACES = (
 )
 Text = AsyncGenerator[bytes, None]
 Dimensions = list[tuple[str, int]]
-"""The path of a dimension that several may have, empty for one of its own, and its size."""
+"""The dimensions of a variable: the path of a shared dimension, empty for an anonymous one, and the size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _Scale:
 
 
 class Dmrpp:
-    """Documents about objects whose URLs are `base` and a key, or with `file` about the file whose URL is `base`."""
+    """Documents about objects with the URLs `base` + key or, with `file`, about the file at the URL `base`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Dmrpp:
         self._scales: dict[str, _Scale] = {}
 
     async def dataset(self, dataset: Dataset) -> Text:
-        """Yield the document of one dataset, which is called by its id; `Unsupported` where DMR++ cannot have it."""
+        """Yield the document of one dataset, named by its id; `Unsupported` if DMR++ cannot describe it."""
         sizes: Dimensions = [("", size) for size in dataset.extent]
         variable = self._variable(dataset.id, dataset.record, sizes)
         async with aclosing(variable):
@@ -79,7 +79,7 @@ class Dmrpp:
         yield b"</Dataset>\n"
 
     async def domain(self, name: str, owners: Owners, groups: AsyncGenerator[MappedObject, None]) -> Text:
-        """Yield the document of a domain; `groups` are as `nested_groups` has them."""
+        """Yield the document of a domain; `groups` comes from `nested_groups`."""
         yield self._begin(name)
         inside: tuple[str, ...] = ()
         async with aclosing(groups):
@@ -87,7 +87,7 @@ class Dmrpp:
                 if self._file is not None:
                     self._file.check(group.record)
                 here = path_components(group.path)
-                if not all(map(is_xml, here)):  # the group above has told it
+                if not all(map(is_xml, here)):  # the parent group's LEFT_OUT names it
                     await self._pass(group.record, owners)
                     continue
                 shared = _common(inside, here)
@@ -109,7 +109,7 @@ class Dmrpp:
     # --- groups -------------------------------------------------------------------------------------
 
     async def _group(self, group: tuple[str, ...], record: Record, owners: Owners) -> Text:
-        """Yield what is in a group's element, but for the groups inside it."""
+        """Yield the content of a group's element, without its groups."""
         left_out: list[str] = []
         sizes, declared = await self._dimensions(group, record, owners)
         for name, size in declared.items():
@@ -139,7 +139,7 @@ class Dmrpp:
         yield _left_out(left_out)
 
     async def _pass(self, record: Record, owners: Owners) -> None:
-        """Compare with the file what is in a group that is left out."""
+        """Check the objects of a group that is left out."""
         datasets = datasets_of_group(owners, record)
         async with aclosing(datasets):
             async for _, dataset in datasets:
@@ -151,7 +151,7 @@ class Dmrpp:
     ) -> tuple[dict[str, Dimensions], dict[str, int]]:
         """Return the dimensions of each dataset in a group, and the sizes of those that the group declares.
 
-        Dimension scales are declared where they are; a dimension without one is called after the dataset.
+        Dimension scales are declared in their group; a dimension without one is named after the dataset.
         """
         shapes: dict[str, tuple[tuple[int, ...], list[str]]] = {}
         own: dict[str, int] = {}
@@ -161,7 +161,7 @@ class Dmrpp:
                 try:
                     self._described(Dataset.of(dataset))
                 except (BadRequest, Unsupported):
-                    continue  # told where the variable would be
+                    continue  # reported in the place of the variable
                 dims = dims_of(dataset["shape"]) or ()
                 shapes[title] = dims, scales_of(dataset)
                 if is_scale(dataset) and _is_plain(title):
@@ -179,7 +179,7 @@ class Dmrpp:
         return found, declared
 
     def _shared(self, group: tuple[str, ...], id: str, size: int, own: str) -> str:
-        """Return the path of the dimension that a scale is: the dataset's `own` name, or that of the scale `id`."""
+        """Return the path of the dimension of a scale: the dataset's `own` name, or that of the scale `id`."""
         if own and _is_plain(*group):
             return _path((*group, own))
         scale = self._scales.get(id)
@@ -190,13 +190,13 @@ class Dmrpp:
     # --- variables ----------------------------------------------------------------------------------
 
     async def _variable(self, name: str, record: Record, dims: Dimensions | None) -> Text:
-        """Yield a variable; `Unsupported`, before anything is yielded, where DMR++ cannot have it."""
+        """Yield a variable; `Unsupported`, before anything is yielded, if DMR++ cannot describe it."""
         dataset, chunks = self._open(record)
         variable = self._described(dataset)
         if dims is None or tuple(size for _, size in dims) != dataset.extent:
             raise Conflict(f"{dataset.id} was changed while the map was made. Ask for the map again.")
         title = xml_text(name)
-        if is_file_backed(record):  # others have no masks
+        if is_file_backed(record):  # without filters there are no masks
             async for row in defined_chunks(chunks):
                 refuse_filter_mask(row)
         rows = defined_chunks(chunks)
@@ -211,7 +211,7 @@ class Dmrpp:
 
     @staticmethod
     def _head(variable: DapVariable, title: str, dims: Dimensions, record: Record) -> bytes:
-        """Return the beginning of a variable's element: its dimensions and attributes."""
+        """Return the start of a variable's element: its dimensions and attributes."""
         text = "".join(
             f'<Dim name="{xml_text(path)}"/>\n' if path else f'<Dim size="{size}"/>\n' for path, size in dims
         )
@@ -220,11 +220,11 @@ class Dmrpp:
 
     def _described(self, dataset: Dataset) -> DapVariable:
         spec = dataset.spec
-        made = self._file is not None and self._file.form(dataset) is ChunkForm.TRANSCODED
-        check_referable(dataset, "DMR++", made=made)
+        transcoded = self._file is not None and self._file.form(dataset) is ChunkForm.TRANSCODED
+        check_referable(dataset, "DMR++", transcoded=transcoded)
         if 0 in dataset.extent:
             raise Unsupported(f"{dataset.id} has no elements, which DAP4 has no dimension for.")
-        return DapVariable.of(spec.datatype.dtype, spec.fill, () if made else spec.filters[0])
+        return DapVariable.of(spec.datatype.dtype, spec.fill, () if transcoded else spec.filters[0])
 
     def _chunk(self, row: Json) -> bytes:
         refuse_filter_mask(row)
@@ -239,19 +239,19 @@ class Dmrpp:
 
 
 def _chunks(variable: DapVariable, chunks: ChunkPages) -> bytes:
-    """Return the beginning of the element with a variable's chunks."""
-    told = f'<dmrpp:chunks fillValue="{variable.fill}" byteOrder="{variable.byte_order}"'
+    """Return the start of the element with a variable's chunks."""
+    element = f'<dmrpp:chunks fillValue="{variable.fill}" byteOrder="{variable.byte_order}"'
     if variable.compression:
-        told += f' compressionType="{variable.compression}"'
+        element += f' compressionType="{variable.compression}"'
     if variable.level:
-        told += f' deflateLevel="{variable.level}"'
+        element += f' deflateLevel="{variable.level}"'
     sizes = " ".join(map(str, chunks.grid.chunk))
     dims = f"<dmrpp:chunkDimensionSizes>{sizes}</dmrpp:chunkDimensionSizes>\n" if sizes else ""
-    return f"{told}>\n{dims}".encode()
+    return f"{element}>\n{dims}".encode()
 
 
 def _attributes(record: Record) -> tuple[bytes, list[str]]:
-    """Return the attributes of a record that DAP4 has too, and what to say of others of plain types."""
+    """Return the attributes of a record that DAP4 can have, and remarks on others of plain types."""
     found, others = b"", []
     for name, stored in plain_attributes(record):
         try:
@@ -266,18 +266,18 @@ def _attribute(name: str, kind: str, values: Sequence[str]) -> bytes:
     return f'<Attribute name="{xml_text(name)}" type="{kind}">{text}</Attribute>\n'.encode()
 
 
-def _left_out(told: Sequence[str]) -> bytes:
-    """Return the attribute that names what is left out, in ASCII: names may have what XML cannot."""
-    return _attribute(LEFT_OUT, "String", [ascii(one)[1:-1] for one in told]) if told else b""
+def _left_out(remarks: Sequence[str]) -> bytes:
+    """Return the attribute with remarks on what is left out, in ASCII, because XML cannot contain all names."""
+    return _attribute(LEFT_OUT, "String", [ascii(one)[1:-1] for one in remarks]) if remarks else b""
 
 
 def _unnamed_groups(record: Record) -> list[str]:
-    """Return the titles of a group's groups that XML cannot have."""
+    """Return the titles of a group's groups that XML cannot contain."""
     return [title for title, id in hard_links(record) if collection_of(id) == "groups" and not is_xml(title)]
 
 
 def _is_plain(*names: str) -> bool:
-    """Say whether names can be in a path of DAP4 as they are."""
+    """Say whether a path of DAP4 can contain the names."""
     return all(is_xml(name) and not set(name) & set("./\\") for name in names)
 
 
@@ -286,7 +286,7 @@ def _path(names: tuple[str, ...]) -> str:
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return how many names two paths begin with together."""
+    """Return the number of names at the start of two paths that are equal."""
     count = 0
     while count < min(len(one), len(other)) and one[count] == other[count]:
         count += 1

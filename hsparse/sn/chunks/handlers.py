@@ -1,4 +1,4 @@
-"""Handlers of chunk queries: which chunks are stored, and where (RFC "Chunk query functionality in HDF5", 2018).
+"""Handlers of chunk queries (RFC "Chunk query functionality in HDF5", 2018).
 
 H5Dget_num_chunks, H5Dget_chunk_info, H5Dchunk_iter, H5Dget_chunk_info_by_coord, H5Dget_chunk_selection, and their
 structured forms.
@@ -43,21 +43,21 @@ from hsparse.sn.values.chunk_fanout import table_reader
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
-"""Chunks in an answer: without a limit, and at most."""
+"""The default and the largest number of chunks in an answer."""
 MAX_URL_SECONDS = 7 * 24 * 3600
 """Seconds that a URL may be valid: S3's limit."""
 MAX_NUMBERED_CHUNKS = 2**32
-"""Chunks of a grid whose row-major numbers fit into 32 bits: adjacent ones are joined into one block."""
+"""The most chunks of a grid whose row-major numbers have 32 bits: only there are adjacent chunks joined."""
 
 
 def listed_chunks(context: Context, dataset: Dataset) -> StoredChunks:
-    """Return the stored chunks of a dataset, in objects of its own or in files; with `urls` each with its URL."""
+    """Return the stored chunks of a dataset, as chunk objects or in files; with the parameter `urls`, with URLs."""
     chunks = stored_chunks(context, dataset)
     seconds = url_seconds(context)
     if seconds is None:
         return chunks
     owners, bucket = context.service.owners, context.service.settings.bucket
-    # A URL opens the whole file, of which the right to the domain gives what is linked.
+    # A URL opens the whole file, while the right to the domain opens only the file-backed datasets.
     rights = FileRights(owners, context.principal, bucket) if is_file_backed(dataset.record) else None
     return SignedChunks(chunks, owners, seconds, rights)
 
@@ -71,7 +71,7 @@ def stored_chunks(context: Context, dataset: Dataset) -> ChunkObjectInfo | FileB
 
 
 def url_seconds(context: Context) -> int | None:
-    """Return how long URLs are to be valid, None when none are asked for."""
+    """Return the seconds that URLs are valid, None without URLs."""
     seconds = context.number("urls")
     if seconds is not None and not 0 < seconds <= MAX_URL_SECONDS:
         raise BadRequest(f"urls must be a number of seconds, 1 to {MAX_URL_SECONDS}, not {seconds}.")
@@ -79,7 +79,7 @@ def url_seconds(context: Context) -> int | None:
 
 
 async def get_chunks(context: Context) -> web.StreamResponse:
-    """`GET /datasets/{id}/chunks`: the stored chunks that a selection meets, their number, or one by its index."""
+    """`GET /datasets/{id}/chunks`: the stored chunks that overlap a selection, their number, or one by its index."""
     order = _order(context)
     limit, index = context.number("limit"), context.number("index")
     limit = DEFAULT_LIMIT if limit is None else limit
@@ -110,7 +110,7 @@ async def get_chunks(context: Context) -> web.StreamResponse:
 
 
 async def get_chunk(context: Context) -> web.StreamResponse:
-    """`GET /datasets/{id}/chunks/{chunk}`: one chunk by its scaled coordinates; of size 0 where none is stored."""
+    """`GET /datasets/{id}/chunks/{chunk}`: one chunk by its scaled coordinates; of size 0 if it is not stored."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         chunks = listed_chunks(context, dataset)
@@ -124,7 +124,7 @@ async def get_chunk(context: Context) -> web.StreamResponse:
 
 
 async def get_chunk_selection(context: Context) -> web.StreamResponse:
-    """`GET /datasets/{id}/chunks/selection`: what is in stored chunks, as hyperslabs."""
+    """`GET /datasets/{id}/chunks/selection`: the elements in stored chunks, as hyperslabs."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         chunks = listed_chunks(context, dataset)
@@ -137,7 +137,7 @@ async def get_chunk_selection(context: Context) -> web.StreamResponse:
 
 
 def check_json(context: Context, nbytes: int) -> None:
-    """Raise `TooLarge` for coordinates of more bytes than an answer in JSON can have."""
+    """Raise `TooLarge` for coordinates of more bytes than a JSON answer can have."""
     limit = min(context.service.settings.max_request_size, MOST_JSON)
     if nbytes > limit:
         raise TooLarge(
@@ -147,7 +147,7 @@ def check_json(context: Context, nbytes: int) -> None:
 
 
 def requested_chunk(context: Context, dataset: Dataset, grid: Grid) -> Scaled:
-    """Return the scaled coordinates in the request's path; `BadRequest` when no chunk can be there."""
+    """Return the scaled coordinates in the request's path; `BadRequest` if no chunk can be there."""
     scaled = parse_chunk_name(context.request.match_info["chunk"], dataset)
     if not grid.holds(scaled):
         raise BadRequest(
@@ -157,7 +157,7 @@ def requested_chunk(context: Context, dataset: Dataset, grid: Grid) -> Scaled:
 
 
 def parse_chunk_name(name: str, dataset: Dataset) -> Scaled:
-    """Return the scaled coordinates that `<i>_<j>_<k>` are (of a scalar dataset `0`); `BadRequest` otherwise."""
+    """Return the scaled coordinates in `<i>_<j>_<k>` (`0` for a scalar dataset); `BadRequest` otherwise."""
     parts = name.split("_")
     rank = len(dataset.extent)
     if len(parts) != max(rank, 1) or not all(

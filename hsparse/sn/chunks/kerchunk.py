@@ -1,7 +1,7 @@
 """References to dense chunks (kerchunk's JSON, version 1): zarr and xarray open them as arrays, through fsspec.
 
-A reference is a URL, an offset and a length. Structured chunks, types and filters that zarr does not have cannot be
-referred to.
+A reference is a URL, an offset and a length. There are none to structured chunks, nor to types and filters that zarr
+lacks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OpenDataset = Callable[[Record], tuple[Dataset, ChunkPages]]
 
 
 class KerchunkReferences:
-    """References to objects whose URLs are `base` and a key, or with `file` to the file whose URL is `base`."""
+    """References to objects with the URLs `base` + key or, with `file`, to the file at the URL `base`."""
 
     def __init__(self, base: str, file: FileAddresses | None = None) -> None:
         self._base = base
@@ -37,16 +37,16 @@ class KerchunkReferences:
         self._names: dict[str, str] = {}
 
     def head(self) -> Json:
-        """Return what the JSON has besides references."""
-        return {"version": 1} | ({} if self._file is None else {"file": self._file.told()})
+        """Return the keys of the JSON besides the references."""
+        return {"version": 1} | ({} if self._file is None else {"file": self._file.to_json()})
 
     async def array(self, prefix: str, dataset: Dataset, chunks: ChunkPages) -> Members:
-        """Yield the members of `refs` that make up one array.
+        """Yield the members of `refs` of one array.
 
-        `Unsupported` when zarr cannot have it, before anything is yielded.
+        `Unsupported`, before anything is yielded, if zarr cannot describe it.
         """
         described = self._described(dataset, chunks)
-        if is_file_backed(dataset.record):  # others have no masks
+        if is_file_backed(dataset.record):  # without filters there are no masks
             async for row in defined_chunks(chunks):
                 refuse_filter_mask(row)
         rows = defined_chunks(chunks)
@@ -65,7 +65,7 @@ class KerchunkReferences:
         objects: AsyncGenerator[MappedObject, None],
         open_dataset: OpenDataset,
     ) -> Members:
-        """Yield the whole JSON of a domain; datasets that zarr cannot have are `skipped`, with the reason."""
+        """Yield the whole JSON of a domain; datasets that zarr cannot describe are `skipped`, with the reason."""
         skipped: dict[str, str] = {}
         yield encode_json(self.head())[:-1] + b',"refs":{' + _member(".zgroup", GROUP)
         async with aclosing(objects):
@@ -97,7 +97,7 @@ class KerchunkReferences:
         yield b'},"skipped":' + orjson.dumps(skipped) + b"}"
 
     def _dimensions(self, prefix: str, dataset: Dataset) -> list[str]:
-        """Return the names of an array's dimensions: those of its scales, as far as their groups were met by now."""
+        """Return the names of an array's dimensions: those of its scales whose groups have been visited."""
         own = prefix.strip("/").rpartition("/")[2]
         if is_scale(dataset.record) and own:
             return [own]
@@ -106,9 +106,9 @@ class KerchunkReferences:
 
     def _described(self, dataset: Dataset, chunks: ChunkPages) -> Json:
         spec = dataset.spec
-        made = self._file is not None and self._file.form(dataset) is ChunkForm.TRANSCODED
-        check_referable(dataset, "zarr", made=made)
-        pipeline = () if made else spec.filters[0]
+        transcoded = self._file is not None and self._file.form(dataset) is ChunkForm.TRANSCODED
+        check_referable(dataset, "zarr", transcoded=transcoded)
+        pipeline = () if transcoded else spec.filters[0]
         return zarr_array(dataset.extent, chunks.grid.chunk, spec.datatype.dtype, spec.fill, pipeline)
 
     def _chunk(self, prefix: str, row: Json) -> bytes:
@@ -122,7 +122,7 @@ class KerchunkReferences:
 
 
 def _member(name: str, value: Any) -> bytes:
-    """Return a member of `refs`: metadata are JSON as text, chunks lists."""
+    """Return a member of `refs`: metadata are JSON text, chunks are lists."""
     return encode_json(name) + b":" + orjson.dumps(_text(value) if isinstance(value, dict) else value)
 
 

@@ -1,4 +1,4 @@
-"""Handlers of maps: all that a client needs to read datasets straight from their objects, or from HDF5 files.
+"""Handlers of maps: all that a client needs to read datasets directly from their objects, or from HDF5 files.
 
 `GET /datasets/{id}/map` and `GET /map`, in JSON, with `format=kerchunk` as references that zarr opens, or with
 `format=dmrpp` as a DMR++ document of OPeNDAP.
@@ -55,7 +55,7 @@ async def get_dataset_map(context: Context) -> web.StreamResponse:
         if references is not None:
             members = references.array("", dataset, chunks)
             return await respond_parts(context, wrap_items("refs", members, references.head()))
-        around = {} if file is None else {"file": file.told()}
+        around = {} if file is None else {"file": file.to_json()}
         return await respond_parts(context, _map(dataset, chunks, await chunks.page(map_query()), around))
 
     return await until_current(context, read)
@@ -83,10 +83,10 @@ async def get_map(context: Context) -> web.StreamResponse:
 
 
 def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
-    """Return the properties of a dataset that decoding its chunks needs.
+    """Return the properties of a dataset for decoding its chunks.
 
-    `pipelines` has one a section, each filter by HDF5's id, with its client values; `dtype` is numpy's, of elements of
-    fixed size; `fillValue` is one element's bytes.
+    `pipelines` has the pipeline of each section, filters by HDF5's id, with client values. `dtype` is numpy's, for
+    fixed-size elements. `fillValue` has the bytes of one element.
     """
     spec = dataset.spec
     flags = [SPARSE_DATA if spec.sparse else VL_DATA]
@@ -136,8 +136,8 @@ async def _domain(
     open_dataset: OpenDataset,
     file: FileAddresses | None,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a domain's map: each dataset where a link first leads to it, and its other paths as aliases."""
-    yield orjson.dumps(head if file is None else head | {"file": file.told()})[:-1] + b',"datasets":{'
+    """Yield a domain's map: each dataset at its first path, with its other paths as aliases."""
+    yield orjson.dumps(head if file is None else head | {"file": file.to_json()})[:-1] + b',"datasets":{'
     comma = b""
     async with aclosing(objects):
         async for found in objects:
@@ -156,8 +156,8 @@ async def _domain(
             except HsparseError as error:
                 if error.kind not in REPORTED_KINDS:
                     raise
-                told = {"kind": error.kind.value, "message": error.message}
-                yield encode_json({"id": found.record["id"], "error": told})
+                failure = {"kind": error.kind.value, "message": error.message}
+                yield encode_json({"id": found.record["id"], "error": failure})
                 continue
             async with aclosing(_map(dataset, chunks, page)) as parts:
                 async for part in parts:
@@ -168,7 +168,7 @@ async def _domain(
 
 
 def _opening(context: Context, file: FileAddresses | None) -> OpenDataset:
-    """Return a function that makes a dataset and its chunks from a record."""
+    """Return a function from a record to a dataset and its chunks."""
     rights = FileRights(context.service.owners, context.principal, context.service.settings.bucket)
 
     def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
@@ -194,7 +194,7 @@ def _base(context: Context, file: FileAddresses | None) -> str:
 
 
 async def _file(context: Context) -> FileAddresses | None:
-    """Return the file whose addresses the map has, None for those of objects."""
+    """Return the file whose addresses the map has, None for a map of objects."""
     return await FileAddresses.of(context) if context.arg("addresses") == "file" else None
 
 
@@ -206,7 +206,7 @@ def _references(context: Context, file: FileAddresses | None) -> KerchunkReferen
 
 
 def _check_request(context: Context) -> None:
-    """Raise `BadRequest` for parameters that are none, or do not fit together."""
+    """Raise `BadRequest` for unknown values of parameters, and for those that contradict each other."""
     format = _choice(context, "format", FORMATS)
     addresses = _choice(context, "addresses", ADDRESSES)
     if format == "json" and context.arg("base"):
@@ -221,7 +221,7 @@ def _check_request(context: Context) -> None:
 
 
 def _choice(context: Context, name: str, choices: tuple[str, ...]) -> str:
-    """Return a parameter that is one of `choices`, the first where it is not given."""
+    """Return a parameter that is one of `choices`, by default the first."""
     value = context.arg(name) or choices[0]
     if value not in choices:
         raise BadRequest(f"{name} must be one of {', '.join(choices)}, not {value[:40]!r}.")

@@ -1,4 +1,4 @@
-"""The groups and datasets of a domain by their paths, as maps list them, and which of them references can describe."""
+"""The groups and datasets of a domain by path, as maps list them, and a check that references can describe them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ REPORTED_KINDS = (
     ErrorKind.TOO_LARGE,
     ErrorKind.UNSUPPORTED,
 )
-"""Errors of one dataset that a domain's map reports in the dataset's place."""
+"""Errors of a dataset that a domain's map reports in its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class MappedObject:
-    """A group or dataset at a path; `first` is the path at which it came first."""
+    """A group or dataset at a path; `first` is the first path of the object."""
 
     path: str
     record: Record
@@ -40,7 +40,7 @@ class MappedObject:
 
 
 async def mapped_objects(owners: Owners, root: str) -> AsyncGenerator[MappedObject, None]:
-    """Yield the groups that hard links lead to, each once and before its datasets, and datasets by each link.
+    """Yield the groups reached by hard links, each once and before its datasets, and the datasets of each link.
 
     Soft and external links are not followed.
     """
@@ -57,7 +57,7 @@ async def mapped_objects(owners: Owners, root: str) -> AsyncGenerator[MappedObje
 
 
 async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[MappedObject, None]:
-    """Yield the groups of `mapped_objects`, each right before those inside it."""
+    """Yield the groups of `mapped_objects`, each before the groups inside it."""
     found: dict[tuple[str, ...], str] = {}
     groups = walk_groups(owners, root)
     async with aclosing(groups):
@@ -73,7 +73,7 @@ async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[MappedObjec
 
 
 async def datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tuple[str, Record], None]:
-    """Yield titles and records of the datasets that a group's hard links lead to, as far as they are there."""
+    """Yield titles and records of the datasets that are targets of a group's hard links and exist."""
     links = [link for link in hard_links(group) if collection_of(link[1]) == "datasets"]
     for start in range(0, len(links), READS_AT_ONCE):
         some = links[start : start + READS_AT_ONCE]
@@ -83,23 +83,23 @@ async def datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tup
 
 
 def path_components(path: str) -> tuple[str, ...]:
-    """Return the names in a path, none for the root's."""
+    """Return the names in a path, none for the root."""
     return tuple(part for part in path.split("/") if part)
 
 
-def check_referable(dataset: Dataset, reader: str, *, made: bool) -> None:
+def check_referable(dataset: Dataset, reader: str, *, transcoded: bool) -> None:
     """Raise `Unsupported` for data that references of `reader` cannot describe, and name an alternative.
 
-    `made`: chunks are those of the domain's file, with all their elements.
+    `transcoded`: the references are to chunks that are converted for the file of the domain, to dense ones.
     """
-    if dataset.spec.sparse and not made:
+    if dataset.spec.sparse and not transcoded:
         raise Unsupported(
             f"{dataset.id} is sparse, which {reader} is not: read the map in JSON, or take that of the stock file "
             "(addresses=file)."
         )
     if not dataset.arrays.is_exact:
         raise Unsupported(f"{dataset.id} has elements of variable length, which {reader} does not refer to.")
-    if made and has_addresses(file_type(dataset.spec.datatype.item)):
+    if transcoded and has_addresses(file_type(dataset.spec.datatype.item)):
         raise Unsupported(f"{dataset.id} has references, which a file has as addresses: read values.")
     if dataset.spec.arange:
         raise Unsupported(f"{dataset.id} has an initializer: what was not written is no one fill value.")

@@ -1,4 +1,4 @@
-"""Dense datasets as zarr arrays (zarr storage specification, version 2): chunks are what HDF5's filters made."""
+"""Dense datasets as zarr arrays (zarr storage specification, version 2): chunks are encoded by HDF5's filters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hsparse.model.attribute import attribute_value_json
 Json = dict[str, Any]
 GROUP: Json = {"zarr_format": 2}
 PLAIN = ("H5T_INTEGER", "H5T_FLOAT", "H5T_STRING", "H5T_ENUM", "H5T_BITFIELD")
-"""The classes of attributes that zarr has too."""
+"""The classes of attributes that zarr can have."""
 ZARR_KEYS = (
     "CLASS",
     "NAME",
@@ -27,17 +27,17 @@ ZARR_KEYS = (
     "_Netcdf4Dimid",
     "_NCProperties",
 )
-"""Attributes that say how HDF5 and netCDF keep dimension scales, as xarray leaves them out."""
+"""Attributes of HDF5's and netCDF's dimension scales, which xarray leaves out."""
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
 def zarr_array(
     shape: Sequence[int], chunk: Sequence[int], dtype: np.dtype[Any], fill: bytes, pipeline: Sequence[Filter]
 ) -> Json:
-    """Return the `.zarray` of a dense dataset; `fill` is one element's bytes, empty for zero.
+    """Return the `.zarray` of a dense dataset; `fill` has the bytes of one element, none for zero.
 
-    Zero is told as none, which readers take for zero: xarray would mask a fill value wherever it is.
-    `Unsupported` where zarr has no such type or filter.
+    A fill value of zero is null, which readers treat as zero: xarray would mask elements equal to a fill value.
+    `Unsupported` if zarr lacks the type or a filter.
     """
     return {
         "zarr_format": 2,
@@ -46,7 +46,7 @@ def zarr_array(
         "dtype": zarr_type(dtype),
         "fill_value": _fill(fill, dtype) if fill else None,
         "order": "C",
-        # As filters, not as a compressor: what HDF5's pipeline makes is undone in its order, whatever that is.
+        # As filters, not as a compressor, because these are undone in the order of the pipeline.
         "filters": [codec_of(filter).numcodecs(filter.values) for filter in pipeline] or None,
         "compressor": None,
         "dimension_separator": ".",
@@ -54,7 +54,7 @@ def zarr_array(
 
 
 def zarr_type(dtype: np.dtype[Any]) -> Any:
-    """Return a type as zarr has it: numpy's name or, of a compound, the list of its fields."""
+    """Return the zarr type: numpy's name or, for a compound, the list of its fields."""
     if dtype.names is not None:
         return [[name, zarr_type(dtype[name])] for name in dtype.names]
     if dtype.subdtype is not None or dtype.kind not in "biufSV":
@@ -69,7 +69,7 @@ def zarr_attributes(record: Json, dimensions: Sequence[str] | None) -> Json:
 
 
 def plain_attributes(record: Json) -> Iterator[tuple[str, Json]]:
-    """Yield names and stored forms of a record's attributes of plain types that have a value and are the user's."""
+    """Yield names and stored forms of the user's attributes of plain types that have a value."""
     for name, stored in (record.get("attributes") or {}).items():
         kind = stored["type"].get("class") if isinstance(stored["type"], dict) else None
         if (
@@ -82,7 +82,7 @@ def plain_attributes(record: Json) -> Iterator[tuple[str, Json]]:
 
 
 def scales_of(record: Json) -> list[str]:
-    """Return the id of the first dimension scale attached to each dimension, empty where there is none."""
+    """Return the id of the first dimension scale of each dimension, empty without one."""
     rank = len(record["shape"].get("dims") or ())
     value = ((record.get("attributes") or {}).get("DIMENSION_LIST") or {}).get("value")
     if not isinstance(value, list) or len(value) != rank:
@@ -94,7 +94,7 @@ def scales_of(record: Json) -> list[str]:
 
 
 def is_scale(record: Json) -> bool:
-    """Say whether a dataset is a dimension scale, which its own dimension is called after."""
+    """Say whether a dataset is a dimension scale, which names its own dimension."""
     stored = (record.get("attributes") or {}).get("CLASS") or {}
     return stored.get("value") == "DIMENSION_SCALE" and len(record["shape"].get("dims") or ()) == 1
 

@@ -2,7 +2,7 @@
 
 Comparisons (`==`, `=`, `!=`, `<`, `<=`, `>`, `>=`) of an attribute's name with a number or a quoted text,
 joined by `AND` (`&`) and `OR` (`|`), which binds less, with parentheses. Only scalar numbers and strings are
-compared; a comparison with an attribute that is not there, or of another kind, is not true.
+compared; a comparison with an attribute that does not exist, or is of another type, is false.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class AttributeQuery:
 
     test: AttributeTest
 
-    def answers(self, attributes: Attributes) -> bool:
-        """Say whether an object with these stored attributes answers the query."""
+    def matches(self, attributes: Attributes) -> bool:
+        """Say whether an object with these stored attributes matches the query."""
         return self.test(attributes)
 
 
 def parse_attribute_query(text: str) -> AttributeQuery:
-    """Return the query `text` is; `BadRequest` names what is wrong with it."""
+    """Parse a query; `BadRequest` names the error."""
     if len(text) > MAX_QUERY:
         raise BadRequest(f"The query has {len(text)} characters; the limit is {MAX_QUERY}.")
     parser = _Parser(_tokens(text))

@@ -1,4 +1,4 @@
-"""Creating a domain or folder: its root group first, then the record that makes it visible."""
+"""Creation of a domain or folder: its root group first, then the record that makes it visible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _DomainRequest:
     path: str
     owner: str
     folder: bool
-    linked: str | None
+    shared_domain: str | None
     root: str | None
     properties: Record
 
@@ -36,16 +36,18 @@ class _DomainRequest:
 async def create_domain(context: Context, body: Record) -> Record:
     """Create the request's domain or folder and return its record.
 
-    `Conflict` when it exists, `NotFound` when its parent does not, `Forbidden` without the right to create
-    there. At the top level, and for another owner, only an admin may.
+    `Conflict` if it exists, `NotFound` if its parent does not, `Forbidden` without the right to create there.
+    Only an admin may create at the top level, or for another owner.
     """
     requested = _parse(context, body)
     parent = await require_creation(context, requested.path)
     if (await context.service.owners.read(requested.path))[0].failure is None:
         raise Conflict(f"{requested.path} exists already.")
-    linked = await _linked_root(context, requested.linked) if requested.linked is not None else None
-    root = linked
-    if not requested.folder and linked is None:
+    shared_root = (
+        await _shared_root(context, requested.shared_domain) if requested.shared_domain is not None else None
+    )
+    root = shared_root
+    if not requested.folder and shared_root is None:
         root = await _create_root(context, requested)
     now = context.service.clock.now()
     record: Record = {
@@ -58,7 +60,7 @@ async def create_domain(context: Context, body: Record) -> Record:
     try:
         await context.service.owners.apply(CreateObject(requested.path, record))
     except HsparseError:
-        if root is not None and linked is None:
+        if root is not None and shared_root is None:
             await context.service.owners.change(DeleteObject(root))
         raise
     return record
@@ -109,9 +111,9 @@ def _properties(group: Any) -> Record:
 
 
 async def require_creation(context: Context, new_path: str) -> Domain:
-    """Return the folder in which a domain `new_path` would be; `Forbidden` when the principal may not create there.
+    """Return the parent folder of `new_path`; `Forbidden` if the principal may not create there.
 
-    `NotFound` when there is no such folder, `BadRequest` when it is a domain.
+    `NotFound` if there is no such folder, `BadRequest` if it is a domain.
     """
     path = new_path.rpartition("/")[0]
     if not path:
@@ -132,10 +134,10 @@ async def require_creation(context: Context, new_path: str) -> Domain:
     return parent
 
 
-async def _linked_root(context: Context, path: str) -> str:
-    """Return the root of the domain whose objects are shared.
+async def _shared_root(context: Context, path: str) -> str:
+    """Return the root of the domain whose objects the new domain shares.
 
-    The new domain gives its owner every right to them, for good: so it takes every right there.
+    The owner of the new domain gets all rights to them for good, so the principal needs all rights there.
     """
     domain = await find_domain(context.service, path)
     if domain.root is None:
@@ -164,7 +166,7 @@ async def _create_root(context: Context, requested: _DomainRequest) -> str:
 
 
 def _acls(parent: Domain, requested: _DomainRequest) -> dict[str, dict[str, bool]]:
-    """Return the new domain's ACLs: the parent's that grant anything, but for `default` and the owner."""
+    """Return the ACLs of the new domain: those of the parent that grant a right, except `default` and the owner's."""
     inherited = {
         user: rights
         for user, rights in (parent.record.get("acls") or {}).items()

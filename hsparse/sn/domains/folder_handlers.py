@@ -23,11 +23,11 @@ from hsparse.wire.record_message import ListKeys
 
 KEYS_AT_ONCE = 1000
 OBJECTS = "db/"
-"""Where the store keeps objects: not a folder."""
+"""The prefix of object keys in the store, which is no folder."""
 
 
 async def get_domains(context: Context) -> web.StreamResponse:
-    """List the domains and folders in a folder, which needs the right to read it."""
+    """List the domains and folders in a folder that the principal may read."""
     path = context.path or "/"
     domain = await find_domain(context.service, path, context.principal)
     await require_right(context, domain, Right.READ)
@@ -35,7 +35,7 @@ async def get_domains(context: Context) -> web.StreamResponse:
 
 
 async def respond_folder(context: Context, path: str, links: list[Href]) -> web.StreamResponse:
-    """Answer with what is in a folder, of any number."""
+    """Answer with the content of a folder of any size."""
 
     async def items() -> AsyncGenerator[bytes, None]:
         pages = _pages(context, path)
@@ -48,9 +48,9 @@ async def respond_folder(context: Context, path: str, links: list[Href]) -> web.
 
 
 async def _pages(context: Context, path: str) -> AsyncGenerator[list[Record], None]:
-    """Yield what is directly in folder `path`, by name, as `Marker`, `Limit`, `pattern` and `query` say.
+    """Yield pages of the direct members of folder `path`, by name, as `Marker`, `Limit`, `pattern` and `query` select.
 
-    `Marker` is a path, or the name of one in the folder; listing goes on behind it, whether it exists or not.
+    `Marker` is a path, or a name in the folder; the listing continues after it, whether it exists or not.
     """
     query = parse_attribute_query(text) if (text := context.arg("query")) is not None else None
     matches = name_matcher(context.arg("pattern"))
@@ -67,7 +67,7 @@ async def _pages(context: Context, path: str) -> AsyncGenerator[list[Record], No
         )
         paths = [f"/{prefix[:-1]}" for prefix in listing.prefixes if prefix != OBJECTS and prefix > after]
         paths = [one for one in paths if matches(one.rpartition("/")[2])]
-        page = await _shown(context, paths, query, limit - count if limit else None)
+        page = await _matching_domains(context, paths, query, limit - count if limit else None)
         count += len(page)
         yield page
         after = max((*listing.prefixes, *listing.keys), default="")
@@ -75,31 +75,31 @@ async def _pages(context: Context, path: str) -> AsyncGenerator[list[Record], No
             return
 
 
-async def _shown(
+async def _matching_domains(
     context: Context, paths: list[str], query: AttributeQuery | None, limit: int | None
 ) -> list[Record]:
-    """Return the domains at `paths` that exist and answer the query, at most `limit`."""
+    """Return the domains at `paths` that exist and match the query, at most `limit`."""
     domains: list[Domain] = []
     for path, outcome in zip(paths, await read_records(context.service.owners, paths), strict=True):
         if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
-            continue  # a key below, and no domain above it
+            continue  # a key below, without a domain record
         domains.append(Domain(path, outcome.unwrap()))
     if query is not None:
-        domains = await _answering(context, domains, query)
+        domains = await _matching(context, domains, query)
     return await gather_all([_entry(context, domain) for domain in domains[:limit]])
 
 
-async def _answering(context: Context, domains: list[Domain], query: AttributeQuery) -> list[Domain]:
-    """Return the domains whose root group's attributes answer the query; folders have none.
+async def _matching(context: Context, domains: list[Domain], query: AttributeQuery) -> list[Domain]:
+    """Return the domains with a root group whose attributes match the query; folders have no attributes.
 
-    Domains that the principal may not read match no query: it would disclose their attributes one by one.
+    Domains that the principal may not read never match, as this would disclose their attributes one by one.
     """
     domains = [domain for domain in domains if domain.root is not None and _may_read(context, domain)]
     roots = await read_records(context.service.owners, [domain.root or "" for domain in domains])
     return [
         domain
         for domain, root in zip(domains, roots, strict=True)
-        if root.failure is None and query.answers(root.unwrap().get("attributes") or {})
+        if root.failure is None and query.matches(root.unwrap().get("attributes") or {})
     ]
 
 

@@ -30,7 +30,7 @@ MAX_NAME = 256
 
 
 async def get_domain(context: Context) -> web.StreamResponse:
-    """Answer with the domain, an object in it (`h5path`) or, without a domain, the top-level folders."""
+    """Answer with the domain, an object in it (`h5path`) or, without a domain, with the top-level folders."""
     if context.path is None or context.path == "/":
         return await respond_folder(context, "/", hrefs(context, self="/"))
     domain = await require_domain(context, Right.READ)
@@ -61,7 +61,7 @@ async def _with_objects(context: Context, root: str, answer: Record) -> web.Stre
 
 
 async def post_domain(context: Context) -> web.StreamResponse:
-    """Answer with the objects at `h5paths`; `NotFound` when one is not there."""
+    """Answer with the objects at `h5paths`; `NotFound` if one does not exist."""
     paths = text_list(await read_json_object(context), "h5paths")
     if paths is None:
         raise BadRequest("The body must have h5paths.")
@@ -78,9 +78,9 @@ async def post_domain(context: Context) -> web.StreamResponse:
 
 
 async def put_domain(context: Context) -> web.StreamResponse:
-    """Create a domain or folder or, with `flush` or `rescan`, see that all is stored, and counted.
+    """Create a domain or folder; `flush` makes sure that all is stored, `rescan` counts the objects.
 
-    All is stored as soon as it is answered, so that a flush has nothing to do.
+    Every write is durable when it is answered, so a flush has nothing to do.
     """
     body = await read_json_object(context)
     wants_ids = _truth(context, body, "getdnids")
@@ -104,7 +104,7 @@ async def delete_domain(context: Context) -> web.StreamResponse:
     """Delete a domain with all its objects (`keep_root`: without them), or a folder that is empty."""
     body = await read_json_object(context)
     if _truth(context, body, "meta_only"):
-        return respond({})  # asks HSDS to drop a cache entry; data nodes drop theirs by themselves
+        return respond({})  # HSDS's parameter to drop a cache entry; nothing to do here
     domain = await require_domain(context, Right.DELETE)
     if domain.path.count("/") == 1 and not context.principal.admin:
         raise Forbidden(f"{domain.path} is at the top level: only an admin can delete it.")
@@ -121,7 +121,7 @@ async def delete_domain(context: Context) -> web.StreamResponse:
 
 
 def domain_json(domain: Domain) -> Record:
-    """Return a domain or folder as answers show it."""
+    """Return the JSON of a domain or folder."""
     record = domain.record
     shown: Record = {"class": "folder"} if domain.root is None else {"root": domain.root, "class": "domain"}
     return shown | {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
@@ -148,7 +148,7 @@ def domain_hrefs(context: Context, path: str, root: str | None, *, home: bool = 
 
 
 def data_node_ids(context: Context) -> list[str]:
-    """Return the ids of the data nodes, always in the same order."""
+    """Return the ids of the data nodes, in a stable order."""
     return sorted(context.service.owners.nodes)
 
 
@@ -161,7 +161,7 @@ async def _details(context: Context, domain: Domain, root: str) -> Record:
 
 
 def _truth(context: Context, body: dict[str, Any], key: str) -> bool:
-    """Return a truth value given in the body or as a parameter."""
+    """Return a truth value in the body or, without it, in the parameters."""
     return bool(body[key]) if key in body else context.flag(key)
 
 
@@ -173,7 +173,7 @@ async def get_acls(context: Context) -> web.StreamResponse:
 
 
 async def get_acl(context: Context) -> web.StreamResponse:
-    """Answer with one user's rights; the principal's own and the default ones need only the right to read."""
+    """Answer with one user's rights; for the principal's own and the default rights, the right to read is enough."""
     user = context.request.match_info["user"]
     own = user in (context.principal.name, DEFAULT)
     domain = await require_domain(context, Right.READ if own else Right.READ_ACL)

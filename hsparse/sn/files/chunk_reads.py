@@ -1,4 +1,4 @@
-"""Reading the stored chunks that a file was planned with, some at a time."""
+"""Reading the stored chunks of a planned file, a few at a time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect
 
 CHANGED_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.MOVED)
 CHUNKS_AT_ONCE = 16
-"""The most that is read at once."""
+"""The most chunks that are read at once."""
 
 
 async def read_planned(owners: Owners, spec: ChunkSpec, chunks: PlannedChunks, row: int) -> memoryview:
-    """Return a chunk's stored bytes; `Moved` when it is not in the planned state any more."""
+    """Return the stored bytes of a chunk; `Moved` if it has changed since the plan."""
     return byte_view((await read_direct_chunk(owners, spec, chunks, row)).data)
 
 
 async def read_direct_chunk(owners: Owners, spec: ChunkSpec, chunks: PlannedChunks, row: int) -> DirectChunk:
-    """Return a chunk's stored bytes and its row, whose sections are those stored; `Moved` as above."""
+    """Return the stored bytes of a chunk and its row, with the stored sections; `Moved` as above."""
     scaled = tuple(chunks.scaled[row].tolist())
     try:
         found = await owners.ask_owner(chunk_key(spec.dataset, scaled), ReadDirect(spec, scaled))
@@ -42,7 +42,7 @@ def _changed(spec: ChunkSpec, scaled: tuple[int, ...]) -> Moved:
 
 
 def row_batches(sizes: Uint64Column, rows: range, page: int) -> Iterator[range]:
-    """Yield runs of `rows` that have up to `page` bytes by `sizes: (len(rows),)`, or are one alone."""
+    """Yield runs of `rows` of at most `page` bytes by `sizes: (len(rows),)`; a larger row is a run alone."""
     first = 0
     while first < len(rows):
         last = first + 1

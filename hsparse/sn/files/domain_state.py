@@ -1,4 +1,4 @@
-"""The state of a domain that its file is planned from, and a digest that changes with any of it."""
+"""The state of a domain from which its file is planned, and a digest of it."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from hsparse.wire.chunk_info_message import ListChunks
 from hsparse.wire.message import Record
 
 MOST_METADATA = 64 * 1024 * 1024
-"""Bytes that the records of a domain may have, as JSON."""
+"""The most bytes of the records of a domain, as JSON."""
 MOST_FILE_CHUNKS = 1 << 20
-"""Stored chunks that a domain may have: each takes some 60 bytes of memory."""
+"""The most stored chunks of a domain: each takes about 60 bytes of memory."""
 LISTINGS_AT_ONCE = 16
 DIGEST_SIZE = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainState:
-    """The records of all objects that a root group leads to, by id, and the chunks of datasets with a dataspace.
+    """The records of all objects below a root group, by id, and the chunks of datasets with a dataspace.
 
-    The chunks have the sizes that they are stored in. `digest` is of all of it, `digests` are of the records, by id.
+    The chunks have their stored sizes. `digest` is of the whole state, `digests` has that of each record, by id.
     """
 
     records: dict[str, Record]
@@ -45,10 +45,10 @@ class DomainState:
 
 
 async def read_domain_state(owners: Owners, root: str) -> DomainState:
-    """Read the state; of an object or chunk that is written meanwhile it has the old state or the new one.
+    """Read the state. An object or chunk that is written meanwhile has its old or its new state.
 
-    `TooLarge` beyond the limits, `Gone` or `NotFound` where something was deleted meanwhile, and what
-    `file_backed_chunks` raises of data that stays in other files.
+    `TooLarge` beyond the limits, `Gone` or `NotFound` after a deletion meanwhile, and the errors of
+    `file_backed_chunks`.
     """
     records: dict[str, Record] = {}
     digests: dict[str, bytes] = {}
@@ -71,14 +71,14 @@ async def read_domain_state(owners: Owners, root: str) -> DomainState:
             crawl.pace.weigh(size)
             await asyncio.sleep(0)
     if root not in records:
-        await owners.record(root)  # says that it is gone
+        await owners.record(root)  # raises the error of the missing object
         raise Moved(f"{root} was not there a moment ago.")
     chunks = await _chunks(owners, records)
     whole = blake2b(digest_size=DIGEST_SIZE)
     for id in sorted(records):
         whole.update(id.encode() + digests[id])
         if id in chunks:
-            # A row of sections and defined elements follows from the object that the etag is of.
+            # The etag determines sections and defined elements too.
             whole.update(chunks[id].scaled.tobytes() + chunks[id].digest.tobytes())
             if (linked := chunks[id].linked) is not None:
                 whole.update(linked.file.etag.encode() + linked.offset.tobytes() + linked.mask.tobytes())
@@ -92,7 +92,7 @@ def record_digest(record: Record) -> bytes:
 
 
 def _text(record: Record) -> bytes:
-    # Keys are not sorted: their order is that of links created at one moment.
+    # Keys are not sorted: they have the order of links that were created at the same time.
     return json.dumps(record).encode()
 
 

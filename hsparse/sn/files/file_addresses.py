@@ -1,4 +1,4 @@
-"""Where the chunks of datasets are in the file of their domain, all of the state that its etag names."""
+"""The addresses of chunks in the file of their domain, in the state that the file's etag names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hsparse.wire.message import Record
 
 
 class FileAddresses:
-    """One planned file, for one map: all that goes into the map is compared with the plan."""
+    """One planned file, for one map: each object of the map is compared with the plan."""
 
     def __init__(self, file: PlannedFile, asked: FileForm, href: str, context: Context) -> None:
         self.file = file
@@ -31,7 +31,7 @@ class FileAddresses:
 
     @classmethod
     async def of(cls, context: Context) -> FileAddresses:
-        """Return the file of the request's domain as it is now, in the form that the request names."""
+        """Return the current file of the request's domain, in the form that the request names."""
         root = context.domain.root
         if root is None:
             raise BadRequest(f"{context.domain.path} is a folder: only domains are files.")
@@ -43,31 +43,31 @@ class FileAddresses:
             await context.service.component(FilePlans).current(root, form, check=True), form, href, context
         )
 
-    def told(self) -> Json:
-        """Return what a map says of the file: URL, etag, size and form."""
+    def to_json(self) -> Json:
+        """Return the JSON of the file in a map: URL, etag, size and form."""
         size = self.file.plan.file.size
         return {"href": self.href, "etag": self.file.etag, "size": size, **self._asked.params}
 
     def check(self, record: Record) -> None:
-        """Raise `PreconditionFailed` for an object that is not in the planned state."""
+        """Raise `PreconditionFailed` for an object that has changed since the plan."""
         id = record["id"]
         if self.file.records.get(id) != record_digest(record):
             raise self.changed(id)
         self._checked.add(id)
 
     def check_complete(self) -> None:
-        """Raise `PreconditionFailed` where a group or dataset of the file was not checked: it was unlinked."""
+        """Raise `PreconditionFailed` if a group or dataset of the file was not checked: it was unlinked."""
         ids = [id for id in self.file.records if collection_of(id) != "datatypes"]
         if len(self._checked) < len(ids) and sum(collection_of(id) == "groups" for id in ids) <= MAX_GROUPS:
             raise self.changed(next(id for id in ids if id not in self._checked))
 
     def form(self, dataset: Dataset) -> ChunkForm:
-        """Return what the file has of a dataset's chunks."""
+        """Return the form of a dataset's chunks in the file."""
         region = self.file.plan.regions.get((dataset.id, "chunks"))
         return chunk_form(dataset.spec, self._asked) if region is None else region.form
 
     def chunks(self, dataset: Dataset, chunks: ChunkPages) -> FileChunks:
-        """Return a dataset's chunks with their places in the file; `Conflict` where the dataset is not in it.
+        """Return a dataset's chunks with their places in the file; `Conflict` if the dataset is not in it.
 
         `Unsupported` for data that stays in other files, and for chunks that are converted.
         """
@@ -88,7 +88,7 @@ class FileAddresses:
         return FileChunks(dataset, chunks, self.file.plan, self.changed)
 
     def changed(self, what: str) -> PreconditionFailed:
-        """Drop the plan and return the error for something that was changed since."""
+        """Drop the plan and return the error for something that has changed since."""
         root = self._context.domain.root or ""
         self._context.service.component(FilePlans).drop(root, self._asked, self.file.etag)
         return PreconditionFailed(f"{what} was changed while the map was made. Ask for the map again.")

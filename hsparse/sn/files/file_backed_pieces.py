@@ -1,4 +1,4 @@
-"""Data that stays in a file of the store, as a planned file takes it from there: chunks as they are, or one run."""
+"""File-backed data in a planned file: chunks as they are stored, or one run of contiguous data."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Record = dict[str, Any]
 
 
 async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int], None]) -> PlannedChunks:
-    """Return the pieces of a file-backed dataset, from the file as it is now; `take` counts them, and may refuse them.
+    """Return the pieces of a file-backed dataset in its current file; `take` counts them and raises beyond a limit.
 
-    `Unsupported` where a file cannot have them, `Conflict` where the backing file was changed.
+    `Unsupported` if a file cannot have them, `Conflict` if the backing file has changed.
     """
     layout, dataset = file_backed_layout(record) or {}, Dataset.of(record)
     if "file_uri" not in layout:
@@ -66,7 +66,7 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
 
 
 async def _current(owners: Owners, dataset: Dataset) -> BackingFile:
-    """Return the backing file as it is now; `Conflict` where it is not the one that was linked to."""
+    """Return the backing file with its current etag; `Conflict` if it has changed since the dataset was created."""
     known = backing_file(dataset)
     try:
         found = await owners.ask_any(InspectFile(known.uri))
@@ -103,9 +103,9 @@ def _run(
 
 
 async def detect_filters(owners: Owners, chunks: PlannedChunks) -> PlannedChunks:
-    """Return chunks, at least one, with the filters that they have: the layout may name fewer than the file applied.
+    """Return chunks, at least one, with their actual filters: the layout may name fewer than the file has.
 
-    The first chunk's bytes show the filters, sizes show where one was skipped. `Unsupported` where none fit.
+    The bytes of the first chunk reveal the filters, sizes reveal where one was skipped. `Unsupported` if none fit.
     """
     return await asyncio.to_thread(_detected, chunks, await read_piece(owners, chunks, 0))
 
@@ -115,16 +115,16 @@ def _detected(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
     assert places is not None
     spec = places.spec
     size = prod(spec.dims) * spec.dtype.itemsize
-    told = spec.filters[0]
+    declared = spec.filters[0]
     try:
-        pipeline = pipeline_of(data, size, told, int(places.mask[0]))
+        pipeline = pipeline_of(data, size, declared, int(places.mask[0]))
     except Corrupt as error:
         raise Unsupported(
             f"The data of {spec.dataset} in {places.file.uri!r} has other filters than it was linked with: "
             f"{error.message}"
         ) from error
     masks = [
-        mask_of(pipeline, told, mask, nbytes, size)
+        mask_of(pipeline, declared, mask, nbytes, size)
         for mask, nbytes in zip(places.mask.tolist(), chunks.size.tolist(), strict=True)
     ]
     judged = replace(places, spec=replace(spec, filters=(pipeline,)), mask=np.array(masks, np.uint32))
@@ -132,7 +132,7 @@ def _detected(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
 
 
 async def read_piece(owners: Owners, chunks: PlannedChunks, row: int) -> memoryview:
-    """Return a piece's bytes; `Moved` when the file is in another state than it was planned with."""
+    """Return the bytes of a piece; `Moved` if the file has changed since the plan."""
     places = chunks.linked
     assert places is not None
     message = ReadPiece(places.file, int(places.offset[row]), int(chunks.size[row]), exact=True)
@@ -140,7 +140,7 @@ async def read_piece(owners: Owners, chunks: PlannedChunks, row: int) -> memoryv
 
 
 def check_piece(chunks: PlannedChunks, row: int, data: memoryview) -> None:
-    """Raise `Conflict` where a chunk's bytes do not decode to its number of elements."""
+    """Raise `Conflict` if the bytes of a chunk do not decode to its number of elements."""
     places = chunks.linked
     assert places is not None
     spec = places.spec

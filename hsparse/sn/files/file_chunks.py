@@ -1,4 +1,4 @@
-"""The chunks of a dataset with their places in the file of its domain."""
+"""The chunks of a dataset with their addresses in the file of its domain."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from hsparse.sn.records.stored_chunks import ROWS_AT_ONCE, ChunkPages, ChunkQuer
 class FileChunks:
     """The chunks of another `ChunkPages`, each with `file`, for one pass over all pages.
 
-    `file` has `address` and `size` in the file, in bytes, and `stored`: are the bytes those of the object? If not they
-    are the chunk's elements, unfiltered, and the heap collections that they refer to. In the stock layout
-    `defined_set` has the address and size of a sparse chunk's booleans. What the file has without an object comes
-    last, without a key; a sparse chunk in which nothing is defined has no `file`.
+    `file` has `address` and `size` in the file, in bytes, and `stored`, which says whether the bytes are those of the
+    object. If not, they are the unfiltered elements of the chunk and the heap collections that these refer to. In the
+    stock layout `defined_set` has the address and size of the booleans of a sparse chunk. Chunks without an object come
+    last, without a key. A sparse chunk without defined elements has no `file`.
 
-    The pages raise what `changed` makes where chunks are not those that were planned.
+    The pages raise the error that `changed` returns if a chunk has changed since the plan.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class FileChunks:
         return (found if marker else found + await self._rest()), marker
 
     def _placed(self, rows: list[Json]) -> list[Json]:
-        """Return rows with their places; those of which nothing is in the file are left as they are."""
+        """Return rows with their places in the file; rows of chunks that are not in the file stay as they are."""
         inside = [number for number, row in enumerate(rows) if row.get("defined", 1)]
         if not inside:
             return rows
         scaled = np.array([rows[number]["scaled"] for number in inside], np.uint64)
         places = self._locate(scaled.reshape(len(inside), -1), [rows[number]["etag"] for number in inside])
-        for number, told in zip(inside, places, strict=True):
-            rows[number] = {**rows[number], "file": told}
+        for number, place in zip(inside, places, strict=True):
+            rows[number] = {**rows[number], "file": place}
         self._located += len(inside)
         return rows
 
@@ -78,14 +78,14 @@ class FileChunks:
         if len(wrong):
             raise self._changed(self._name(scaled[wrong[0]]))
         stored = self._values.region.form is ChunkForm.STORED
-        found: list[Json] = [one | {"stored": stored} for one in self._values.told(places)]
+        found: list[Json] = [one | {"stored": stored} for one in self._values.to_json(places)]
         if self._defined is not None:
-            for one, defined in zip(found, self._defined.told(self._defined.find(names)), strict=True):
+            for one, defined in zip(found, self._defined.to_json(self._defined.find(names)), strict=True):
                 one["defined_set"] = defined
         return found
 
     async def _rest(self) -> list[Json]:
-        """Return what the file has without an object; all that has one must have been met by now."""
+        """Return the chunks of the file without an object, after all chunks with one."""
         if self._values is None:
             return []
         chunks = self._values.region.chunks
@@ -95,9 +95,10 @@ class FileChunks:
         found: list[Json] = []
         for first in range(0, len(made), ROWS_AT_ONCE):
             some = made[first : first + ROWS_AT_ONCE]
-            pairs = zip(chunks.scaled[some].tolist(), self._values.told(some), strict=True)
+            pairs = zip(chunks.scaled[some].tolist(), self._values.to_json(some), strict=True)
             found += [
-                chunk_place(self.grid, scaled) | {"file": told | {"stored": False}} for scaled, told in pairs
+                chunk_place(self.grid, scaled) | {"file": place | {"stored": False}}
+                for scaled, place in pairs
             ]
             await asyncio.sleep(0)
         return found
@@ -116,18 +117,18 @@ class _Places:
 
     @classmethod
     def of(cls, plan: DomainPlan, key: Key) -> _Places | None:
-        """Return the places in a plan's region, None where it has none of that key: there are no chunks."""
+        """Return the places in a region of a plan; None without that region: there are no chunks."""
         region = plan.regions.get(key)
         if region is None:
             return None
         return cls(region, plan.file.address_of(key), row_names(region.chunks.scaled))
 
     def find(self, names: NDArray[np.bytes_]) -> NDArray[np.intp]:
-        """Return the row of each name, -1 where there is none."""
+        """Return the row of each name, -1 for an unknown one."""
         rows = np.minimum(np.searchsorted(self.names, names), len(self.names) - 1)
         return np.where(self.names[rows] == names, rows, -1).astype(np.intp)
 
-    def told(self, rows: NDArray[np.intp]) -> list[Json]:
+    def to_json(self, rows: NDArray[np.intp]) -> list[Json]:
         """Return address and size in the file of the chunks in these rows."""
         addresses = (self.region.starts[rows] + np.uint64(self.address)).tolist()
         sizes = self.region.chunks.size[rows].tolist()

@@ -1,4 +1,4 @@
-"""The bytes of a planned file, range by range: what is in the plan, and chunks as they are read."""
+"""The bytes of a planned file, range by range: metadata from the plan, and chunks from the store."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from hsparse.sn.files.matrix_pieces import BandCache, MatrixPieces
 
 Result = TypeVar("Result")
 PART = 256 * 1024
-"""Bytes that small pieces are put together to."""
+"""Bytes of a part of an answer, which small pieces are joined to."""
 INLINE = 64 * 1024
-"""Bytes that are made on the event loop; more are made in a thread."""
+"""Bytes that are encoded on the event loop; more are encoded in a thread."""
 
 
 class FilePieces:
-    """The bytes of one planned file; about `page` bytes of chunks are read at once, `bands` has those of matrices."""
+    """The bytes of one planned file. About `page` bytes of chunks are read at once; `bands` caches matrix bands."""
 
     def __init__(self, owners: Owners, plan: DomainPlan, page: int, bands: BandCache) -> None:
         self._owners = owners
@@ -45,7 +45,7 @@ class FilePieces:
         self._matrices = MatrixPieces(owners, page, bands)
 
     def memory(self, start: int, stop: int) -> int:
-        """Return how many bytes reading a range may take."""
+        """Return the most bytes of memory that reading a range takes."""
         largest = together = bands = 0
         for address, piece in self._plan.file.pieces_in(start, stop):
             region, column = self._plan.regions.get(piece.key), self._plan.columns.get(piece.key)
@@ -63,7 +63,7 @@ class FilePieces:
     async def read(self, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
         """Yield the bytes from `start` to before `stop`.
 
-        `PreconditionFailed` when a chunk there is not in the planned state any more.
+        `PreconditionFailed` if a chunk there has changed since the plan.
         """
         pieces = self._read(start, stop)
         pending = bytearray()
@@ -88,9 +88,9 @@ class FilePieces:
             if at < address:
                 yield bytes(address - at)
             first, last = max(at, address), min(stop, address + piece.size)
-            parts = self._brought(piece, address, first - address, last - address)
+            parts = self._stored_parts(piece, address, first - address, last - address)
             if parts is None:
-                yield memoryview(await self._made(piece))[first - address : last - address]
+                yield memoryview(await self._encoded(piece))[first - address : last - address]
             else:
                 async with aclosing(parts):
                     async for part in parts:
@@ -99,16 +99,16 @@ class FilePieces:
         if at < stop:
             yield bytes(stop - at)
 
-    def _brought(
+    def _stored_parts(
         self, piece: FilePiece, address: int, start: int, stop: int
     ) -> AsyncGenerator[Buffer, None] | None:
-        """Return the parts of a piece that is made of stored chunks, None of one that is in the plan."""
+        """Return the parts of a piece that consists of stored chunks, None for a piece of metadata."""
         column, region = self._plan.columns.get(piece.key), self._plan.regions.get(piece.key)
         if column is not None:
             return self._matrices.read(column, start, stop)
         return None if region is None else self._chunks(region, address, start, stop)
 
-    async def _made(self, piece: FilePiece) -> bytes:
+    async def _encoded(self, piece: FilePiece) -> bytes:
         if piece.size <= INLINE:
             return self._plan.file.bytes_of(piece)
         return await asyncio.to_thread(self._plan.file.bytes_of, piece)
@@ -116,7 +116,7 @@ class FilePieces:
     async def _chunks(
         self, region: ChunkRegion, address: int, start: int, stop: int
     ) -> AsyncGenerator[Buffer, None]:
-        """Yield a region's bytes from `start` to before `stop`, offsets in it."""
+        """Yield the bytes of a region from `start` to before `stop`, offsets in the region."""
         at = start
         wanted = region.rows(start, stop)
         for rows in row_batches(region.weights(wanted), wanted, self._page):
@@ -133,7 +133,7 @@ class FilePieces:
             yield bytes(stop - at)
 
     async def _chunk(self, region: ChunkRegion, row: int, address: int) -> Buffer:
-        """Return a chunk's bytes in the file, whose region is at `address`."""
+        """Return the bytes of a chunk in the file; its region is at `address`."""
         spec, chunks, plan = region.spec, region.chunks, self._plan
         size, place = int(chunks.size[row]), address + int(region.starts[row])
         weight = int(region.weights(range(row, row + 1))[0])
@@ -154,17 +154,17 @@ class FilePieces:
                     f"HSDS compressed some chunks of {spec.dataset} in a form that no HDF5 file has, and others were "
                     "written since: write the first one anew, or all."
                 )
-            made: Buffer = data
+            encoded: Buffer = data
         elif region.form is ChunkForm.DEFINED:
-            made = await self._run(weight, partial(encode_defined_set, spec, data, chunks.sections[row]))
+            encoded = await self._run(weight, partial(encode_defined_set, spec, data, chunks.sections[row]))
         else:
             make = partial(
                 transcode_chunk, spec, data, chunks.sections[row], place, plan.file.address_of, plan.key_of
             )
-            made = await self._run(size, make)
-        if len(made) != size:
-            raise AssertionError(f"A chunk of {spec.dataset} has {len(made)} bytes, {size} were planned.")
-        return made
+            encoded = await self._run(size, make)
+        if len(encoded) != size:
+            raise AssertionError(f"A chunk of {spec.dataset} has {len(encoded)} bytes, {size} were planned.")
+        return encoded
 
     async def _converted(self, region: ChunkRegion, row: int, weight: int) -> bytes:
         spec, plan = region.spec, self._plan
@@ -172,14 +172,14 @@ class FilePieces:
 
         def make() -> bytes:
             data, sections = byte_view(found.data), found.row.sections[0]
-            _, made = transcode_sections(spec, data, sections, region.revision, plan.key_of)
-            if len(made.data) != region.chunks.size[row]:
-                # Another service node may have planned it, whose filters make other bytes of the same.
+            _, encoded = transcode_sections(spec, data, sections, region.revision, plan.key_of)
+            if len(encoded.data) != region.chunks.size[row]:
+                # Another service node may have planned it, with a codec that encodes the same values to other bytes.
                 raise Moved(f"A chunk of {spec.dataset} has another size than was planned.")
-            return made.filled(plan.file.address_of)
+            return encoded.filled(plan.file.address_of)
 
         return await self._run(weight, make)
 
     async def _run(self, nbytes: int, make: Callable[[], Result]) -> Result:
-        """Make something of `nbytes` bytes, here if they are few."""
+        """Return `make()`, which works on `nbytes` bytes, computed in a thread if these are many."""
         return make() if nbytes <= INLINE // 4 else await asyncio.to_thread(make)

@@ -1,4 +1,4 @@
-"""Plans of domains' files: made when they are asked for, cached, and compared with the domain before reuse."""
+"""Plans of the files of domains: computed on request, cached, and compared with the domain before reuse."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from hsparse.sn.service import Service
 from hsparse.sn.service_settings import ServiceSettings
 
 LAYOUT_VERSION = 2
-"""Part of every etag: to be incremented when the layout of files changes."""
+"""Part of every etag; increment it when the layout of files changes."""
 MAX_PLAN_BYTES = 64 * 1024 * 1024
-"""Bytes of the plans that are cached; the last one is cached whatever its size."""
+"""The most bytes of cached plans; the last one is cached whatever its size."""
 VALID_SECONDS = 5.0
-"""Seconds that a plan is used for ranges of a file before it is compared with the domain again."""
+"""Seconds that a plan serves ranges of a file before it is compared with the domain again."""
 RECHECK_FACTOR = 20.0
 """A plan whose comparison takes longer than a quarter of a second is reused for this many times its duration."""
 PLANNED_AT_ONCE = 2
@@ -37,7 +37,7 @@ Name = tuple[str, FileForm]
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A domain's file and its etag, without quotes; `records` are the digests of what it was planned from, by id."""
+    """The file of a domain and its etag, without quotes; `records` has the digests of the planned records, by id."""
 
     etag: str
     plan: DomainPlan
@@ -45,7 +45,7 @@ class PlannedFile:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes, roughly."""
+        """Estimated bytes of memory."""
         return self.plan.nbytes + 150 * len(self.records)
 
 
@@ -57,9 +57,9 @@ class _CachedPlan:
 
 
 class FilePlans:
-    """Plans by root group and form; `answers` is the memory that reading for them may take.
+    """Plans by root group and form; `answers` is the memory budget for reading.
 
-    `bands` is the cache of matrix bands, for the next part of a file.
+    `bands` is the cache of matrix bands.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class FilePlans:
         self._clock = clock
         self._most_answered = settings.answer_memory
         self._sized = SizedChunks(owners, settings, answers)
-        self._held: OrderedDict[Name, _CachedPlan] = OrderedDict()
+        self._cached: OrderedDict[Name, _CachedPlan] = OrderedDict()
         self._locks = KeyedLock()
         self.bands = BandCache()
         self._gate = asyncio.Semaphore(PLANNED_AT_ONCE)
@@ -80,39 +80,39 @@ class FilePlans:
         return cls(service.owners, service.clock, service.settings, service.answers)
 
     async def current(self, root: str, form: FileForm = STOCK, *, check: bool) -> PlannedFile:
-        """Return a domain's file; with `check` the domain is read after this call.
+        """Return the file of a domain; with `check`, of its state after this call.
 
         Otherwise the plan may be some seconds old, see `VALID_SECONDS`.
         """
         name = (root, form)
-        if not check and (held := self._good(name)):
-            return held
+        if not check and (cached := self._valid_plan(name)):
+            return cached
         async with self._locks.hold(name):
-            # Others may have planned it while this request waited for the lock.
-            if not check and (held := self._good(name)):
-                return held
+            # A concurrent request may have planned it while this one waited for the lock.
+            if not check and (cached := self._valid_plan(name)):
+                return cached
             async with self._gate:
                 return await self._planned(name)
 
     def drop(self, root: str, form: FileForm, etag: str) -> None:
         """Drop a plan that the domain no longer matches."""
         name = (root, form)
-        held = self._held.get(name)
-        if held is not None and held.file.etag == etag:
+        cached = self._cached.get(name)
+        if cached is not None and cached.file.etag == etag:
             self._forget(name)
 
-    def _good(self, name: Name) -> PlannedFile | None:
-        held = self._held.get(name)
-        if held is None or held.good_until < self._clock.monotonic():
+    def _valid_plan(self, name: Name) -> PlannedFile | None:
+        cached = self._cached.get(name)
+        if cached is None or cached.good_until < self._clock.monotonic():
             return None
-        self._held.move_to_end(name)
-        return held.file
+        self._cached.move_to_end(name)
+        return cached.file
 
     async def _planned(self, name: Name) -> PlannedFile:
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self._plan(name)
-            except (Moved, Gone, NotFound):  # something was written or deleted while it was read
+            except (Moved, Gone, NotFound):  # an object was written or deleted while it was read
                 continue
         return await self._plan(name)
 
@@ -122,10 +122,10 @@ class FilePlans:
         state = await self._read(root, form)
         end = self._clock.monotonic()
         good_until = end + max(VALID_SECONDS, RECHECK_FACTOR * (end - start))
-        held = self._held.get(name)
-        if held is not None and held.digest == state.digest:
-            self._held[name] = replace(held, good_until=good_until)
-            return held.file
+        cached = self._cached.get(name)
+        if cached is not None and cached.digest == state.digest:
+            self._cached[name] = replace(cached, good_until=good_until)
+            return cached.file
         chunks = await self._sized.of(state, form)
         plan = await asyncio.to_thread(plan_domain, root, state.records, chunks, form)
         for column in plan.columns.values():
@@ -136,7 +136,7 @@ class FilePlans:
         return file
 
     async def _read(self, root: str, form: FileForm) -> DomainState:
-        """Read the state; finish an interrupted shrink of a matrix first, so that what lies outside is not counted."""
+        """Read the state, after finishing interrupted shrinks of matrices, whose chunks outside would count."""
         state = await read_domain_state(self._owners, root)
         if form.matrices is None:
             return state
@@ -145,17 +145,17 @@ class FilePlans:
             await finish_trim(self._owners, record)
         return await read_domain_state(self._owners, root) if shrinking else state
 
-    def _keep(self, name: Name, held: _CachedPlan) -> None:
-        if name in self._held:
+    def _keep(self, name: Name, cached: _CachedPlan) -> None:
+        if name in self._cached:
             self._forget(name)
-        self._held[name] = held
-        size = sum(one.file.nbytes for one in self._held.values())
-        while size > MAX_PLAN_BYTES and len(self._held) > 1:
-            oldest = next(iter(self._held))
-            size -= self._held[oldest].file.nbytes
+        self._cached[name] = cached
+        size = sum(one.file.nbytes for one in self._cached.values())
+        while size > MAX_PLAN_BYTES and len(self._cached) > 1:
+            oldest = next(iter(self._cached))
+            size -= self._cached[oldest].file.nbytes
             self._forget(oldest)
 
     def _forget(self, name: Name) -> None:
         """Drop a plan and the bands cached for it."""
-        columns = self._held.pop(name).file.plan.columns.values()
+        columns = self._cached.pop(name).file.plan.columns.values()
         self.bands.forget(column.bands for column in columns)

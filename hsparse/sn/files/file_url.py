@@ -1,4 +1,4 @@
-"""The URLs of domains' files: which domain's file one is of, and what the file of a domain is called."""
+"""The URLs of the files of domains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUFFIX = ".h5"
 
 
 async def file_domain(service: Service, path: str) -> Domain:
-    """Return the domain whose file is at `/files{path}.h5`: that with the suffix comes before that without."""
+    """Return the domain whose file is at `/files{path}.h5`: `{path}.h5` if that exists, else `{path}`."""
     try:
         return await find_domain(service, normal_path(service, path + SUFFIX))
     except HsparseError as error:
@@ -23,12 +23,12 @@ async def file_domain(service: Service, path: str) -> Domain:
         try:
             return await find_domain(service, normal_path(service, path))
         except HsparseError as other:
-            # The error is about the name that was given.
+            # The error is about the name in the request.
             raise (error if other.kind in MISSING_KINDS else other) from other
 
 
 async def file_href(context: Context, domain: Domain, form: FileForm) -> str:
-    """Return the absolute URL of a domain's file; `Conflict` where it names another domain's."""
+    """Return the absolute URL of the file of a domain; `Conflict` if that URL is another domain's."""
     path = domain.path.removesuffix(SUFFIX)
     if path == domain.path and (await file_domain(context.service, path)).path != domain.path:
         raise Conflict(
@@ -39,5 +39,5 @@ async def file_href(context: Context, domain: Domain, form: FileForm) -> str:
 
 
 def requested_form(context: Context) -> FileForm:
-    """Return the form that a request names; `BadRequest` where there is none such."""
+    """Return the form that a request names; `BadRequest` for an unknown form."""
     return FileForm.parse(context.arg("layout"), context.arg("revision"), context.arg("matrices"))

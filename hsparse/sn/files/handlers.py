@@ -23,7 +23,7 @@ from hsparse.sn.records.access import require_right
 HDF5 = "application/x-hdf5"
 WEAK = "W/"
 DOMAIN_HEADER = "X-Hdf-Domain"
-"""The path of the domain that the file is of, percent-encoded: it may have the suffix or not."""
+"""The path of the domain of the file, percent-encoded, with or without the suffix."""
 
 
 async def get_file(context: Context) -> web.StreamResponse:
@@ -31,7 +31,7 @@ async def get_file(context: Context) -> web.StreamResponse:
     form, (_, root) = requested_form(context), await _domain(context)
     headers, files = context.request.headers, context.service.component(FilePlans)
     file = await files.current(root, form, check=hdrs.RANGE not in headers)
-    refused = _refused(context, file)
+    refused = _conditional_answer(context, file)
     if refused is not None:
         return refused
     size = file.plan.file.size
@@ -53,10 +53,10 @@ async def get_file(context: Context) -> web.StreamResponse:
 
 
 async def head_file(context: Context) -> web.StreamResponse:
-    """`HEAD /files/{path}.h5`: its length and etag, which are the domain's as it is now."""
+    """`HEAD /files/{path}.h5`: the length and etag of the file of the domain's current state."""
     form, (path, root) = requested_form(context), await _domain(context)
     file = await context.service.component(FilePlans).current(root, form, check=True)
-    refused = _refused(context, file)
+    refused = _conditional_answer(context, file)
     if refused is not None:
         return refused
     response = _response(file, None)
@@ -74,7 +74,7 @@ async def _read(pieces: FilePieces, bounds: HttpRange) -> AsyncGenerator[Buffer,
 
 
 async def _domain(context: Context) -> tuple[str, str]:
-    """Return path and root group of the domain that the URL names, with its suffix or without; checks the right."""
+    """Return path and root group of the domain that the URL names, and check the right to read."""
     path = "/" + context.request.match_info["path"]
     domain = await file_domain(context.service, path)
     await require_right(context, domain, Right.READ)
@@ -83,8 +83,8 @@ async def _domain(context: Context) -> tuple[str, str]:
     return domain.path, domain.root
 
 
-def _refused(context: Context, file: PlannedFile) -> web.Response | None:
-    """Return an answer without the file: the client has it already. `PreconditionFailed`: it wants another one."""
+def _conditional_answer(context: Context, file: PlannedFile) -> web.Response | None:
+    """Return a 304 if the client has the file already; `PreconditionFailed` if it wants another state."""
     headers = context.request.headers
     if hdrs.IF_MATCH in headers and not matches_etag(headers[hdrs.IF_MATCH], file.etag):
         raise PreconditionFailed(

@@ -1,4 +1,4 @@
-"""The bytes of a matrix's arrays in a planned file, computed from the bands of chunks that a range touches.
+"""The bytes of a matrix's arrays in a planned file, computed from the bands of chunks that a range overlaps.
 
 Values, indices and pointers of a band are read one after the other, so bands are cached.
 """
@@ -28,50 +28,50 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.chunk_reads import read_planned, row_batches
 
 MAX_BAND_BYTES = 64 * 1024 * 1024
-"""Bytes of the bands that are cached for all files; a larger band is not cached."""
+"""The most bytes of cached bands, for all files; a larger band is not cached."""
 BandName = tuple[MatrixBands, int]
 BLOCK = 32_768
-"""Entries that are computed at once where a band does not have them as they are."""
+"""Entries that are computed at once."""
 
 
 class BandCache:
-    """Bands by their matrix, as it was planned, and their number; of each there is one computation at a time."""
+    """Bands by their planned matrix and their number. A band is computed once for all concurrent requests."""
 
     def __init__(self, most: int = MAX_BAND_BYTES) -> None:
         self._most = most
-        self._held: OrderedDict[BandName, SortedBand] = OrderedDict()
+        self._cached: OrderedDict[BandName, SortedBand] = OrderedDict()
         self._size = 0
         self._gone: WeakSet[MatrixBands] = WeakSet()
         self._locks = KeyedLock()
 
     async def get(
-        self, bands: MatrixBands, band: int, make: Callable[[], Awaitable[SortedBand]]
+        self, bands: MatrixBands, number: int, make: Callable[[], Awaitable[SortedBand]]
     ) -> SortedBand:
-        """Return a band, from the cache or made by `make`."""
-        name = (bands, band)
+        """Return a band from the cache, or `make()`."""
+        name = (bands, number)
         async with self._locks.hold(name):
-            made = self._held.pop(name, None)
-            if made is not None:
-                self._size -= made.nbytes
+            band = self._cached.pop(name, None)
+            if band is not None:
+                self._size -= band.nbytes
             else:
-                made = await make()
-            self._keep(name, made)
-            return made
+                band = await make()
+            self._keep(name, band)
+            return band
 
     def forget(self, gone: Iterable[MatrixBands]) -> None:
-        """Cache no bands of these matrices any more: a cached band keeps all of its matrix's chunks in memory."""
-        # A read that is under way makes more of them.
+        """Remove the bands of these matrices for good: a cached band keeps all chunks of its matrix in memory."""
+        # A read that is under way would add more of them.
         self._gone.update(gone)
-        for name in [name for name in self._held if name[0] in self._gone]:
-            self._size -= self._held.pop(name).nbytes
+        for name in [name for name in self._cached if name[0] in self._gone]:
+            self._size -= self._cached.pop(name).nbytes
 
-    def _keep(self, name: BandName, made: SortedBand) -> None:
-        if name[0] in self._gone or made.nbytes > self._most:
+    def _keep(self, name: BandName, band: SortedBand) -> None:
+        if name[0] in self._gone or band.nbytes > self._most:
             return
-        self._held[name] = made
-        self._size += made.nbytes
+        self._cached[name] = band
+        self._size += band.nbytes
         while self._size > self._most:
-            _, oldest = self._held.popitem(last=False)
+            _, oldest = self._cached.popitem(last=False)
             self._size -= oldest.nbytes
 
 
@@ -84,7 +84,7 @@ class MatrixPieces:
         self._cache = cache
 
     async def read(self, column: MatrixColumn, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
-        """Yield a column's bytes from `start` to before `stop`; `Moved` when a chunk changed since it was planned."""
+        """Yield the bytes of a column from `start` to before `stop`; `Moved` if a chunk has changed since the plan."""
         first, last = column.span(start, stop)
         at = first * column.width
         parts = self._pointers(column, first, last) if column.part is MatrixPart.POINTERS else None
@@ -99,8 +99,8 @@ class MatrixPieces:
         """Yield values or indices."""
         bands = column.bands
         for some in self._batches(bands, bands.bands_of(column.part, first, last)):
-            made = await self._bands(bands, some)
-            for band, one in zip(some, made, strict=True):
+            sorted_bands = await self._bands(bands, some)
+            for band, one in zip(some, sorted_bands, strict=True):
                 begin = max(first, int(bands.starts[band]))
                 end = min(last, int(bands.starts[band + 1]))
                 step = BLOCK if column.part is MatrixPart.ALONG else end - begin

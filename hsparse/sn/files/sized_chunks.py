@@ -1,4 +1,4 @@
-"""The sizes of chunks in a file, where these are not their stored sizes."""
+"""The sizes of chunks in a file, if they differ from the stored sizes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ READS_AT_ONCE = 8
 
 
 class SizedChunks:
-    """Finds sizes; `answers` is the memory that reading for it may take."""
+    """Determines sizes; `answers` is the memory budget for reading."""
 
     def __init__(self, owners: Owners, settings: ServiceSettings, answers: MemoryBudget) -> None:
         self._owners = owners
@@ -46,14 +46,14 @@ class SizedChunks:
         self._answers = answers
 
     async def of(self, state: DomainState, form: FileForm) -> dict[str, PlannedChunks]:
-        """Return the chunks with the sizes that they take in the file: those of variable length are read for it."""
+        """Return the chunks with their sizes in the file; chunks of variable-length elements are read for it."""
         found = dict(state.chunks)
         ids = frozenset(state.records)
         for id, chunks in state.chunks.items():
             if form.matrices is not None and form.matrices.fits(state.records[id]):
                 continue
             spec = chunk_spec(state.records[id])
-            chunks = await self._judged(spec, chunks)
+            chunks = await self._with_actual_filters(spec, chunks)
             if chunks.linked is not None:
                 found[id] = chunks
                 continue
@@ -69,8 +69,8 @@ class SizedChunks:
                 found[id] = chunks.sized(prod(spec.dims) * file_type(spec.datatype.item).size)
         return found
 
-    async def _judged(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
-        """Return all chunks as foreign where the first is: one program usually wrote them all."""
+    async def _with_actual_filters(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
+        """Return all chunks as foreign if the first one is: usually one program wrote them all."""
         if (places := chunks.linked) is not None:
             if places.contiguous or not len(chunks):
                 return chunks
@@ -86,7 +86,7 @@ class SizedChunks:
     async def _converted(
         self, spec: ChunkSpec, chunks: PlannedChunks, revision: FormatRevision
     ) -> PlannedChunks:
-        """Return chunks with the sections that they have in a file of another form."""
+        """Return chunks with their sections in a file of another form."""
         check_sections(spec)
         chunks = chunks.take(chunks.defined > 0)
         if not spec.datatype.is_vlen:

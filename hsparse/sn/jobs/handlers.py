@@ -1,4 +1,4 @@
-"""Handlers of `/jobs`: imports and exports that the server runs by itself, with the rights of whoever asks."""
+"""Handlers of `/jobs`: imports and exports that the server runs with the rights of the user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_LISTED = 1000
 
 
 async def post_job(context: Context) -> web.StreamResponse:
-    """Take a job: an import needs the right to create in the domain's folder, an export to read the domain."""
+    """Accept a job. An import needs the right to create in the domain's folder, an export that to read the domain."""
     _require_user(context)
     job = _parse(context, await read_json_object(context))
     jobs = context.service.component(JobQueue)
@@ -38,7 +38,7 @@ async def post_job(context: Context) -> web.StreamResponse:
 
 
 async def get_jobs(context: Context) -> web.StreamResponse:
-    """List the user's jobs, the oldest first; an admin's are everybody's, and those of one user stand together."""
+    """List the user's jobs, the oldest first; an admin gets those of all users, grouped by user."""
     _require_user(context)
     owners, principal = context.service.owners, context.principal
     marker = context.arg("Marker")
@@ -53,20 +53,19 @@ async def get_jobs(context: Context) -> web.StreamResponse:
     records = [
         outcome.unwrap()
         for outcome in outcomes
-        if outcome.failure is None
-        or outcome.failure.kind not in MISSING_KINDS  # forgotten since they were listed
+        if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS  # deleted since the listing
     ]
     now = context.service.clock.now()
     return respond({"jobs": [job_json(record, now) for record in records if _sees(context, record)]})
 
 
 async def get_job(context: Context) -> web.StreamResponse:
-    """Tell how a job goes."""
+    """Answer with a job's record."""
     return respond(job_json(await _record(context), context.service.clock.now()))
 
 
 async def delete_job(context: Context) -> web.StreamResponse:
-    """Stop a job that has not ended: its process undoes what it has begun. Delete the record of one that has ended."""
+    """Stop a job that has not ended: its process undoes its changes. Delete the record of a job that has ended."""
     record = await _record(context)
     id, service = record["id"], context.service
     if job_status(record, service.clock.now()) not in (JobStatus.QUEUED, JobStatus.RUNNING):
@@ -87,7 +86,7 @@ def _sees(context: Context, record: Record) -> bool:
 
 
 async def _record(context: Context) -> Record:
-    """Return the record of the job in the path; of others' jobs a user hears that there are none."""
+    """Return the record of the job in the path; `NotFound` for a job of another user."""
     _require_user(context)
     id = check_job_id(context.request.match_info["job"])
     record = await context.service.owners.record(id)

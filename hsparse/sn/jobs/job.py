@@ -1,6 +1,6 @@
-"""A job: an import or export that the server runs by itself, its options, and its record.
+"""A job: an import or export that the server runs, its options and its record.
 
-Options are those flags of the commands `hsparse import` and `hsparse export` that make sense on a server.
+Options are the flags of `hsparse import` and `hsparse export` that make sense on a server.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hsparse.wire.message import Record
 MOST_REQUESTS = 64
 LONGEST_NAME = 1024
 LOST_SECONDS = 60.0
-"""A job whose node has not renewed the record for so long is lost. Nodes renew it every 10 seconds at least."""
+"""Seconds without a renewal after which a job is lost. Its node renews the record at least every 10 seconds."""
 CANCEL = "cancel"
-"""The field of a record that tells the node which runs the job to stop it."""
+"""The field of a record that asks the job's node to stop the job."""
 
 
 class JobKind(StrEnum):
-    """What a job does, which is the name of its command."""
+    """What a job does: the name of its command."""
 
     IMPORT = "import"
     EXPORT = "export"
@@ -34,14 +34,14 @@ class JobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobOption:
-    """The values that an option can have: `fits` checks one, `told` describes them all."""
+    """The values of an option: `fits` checks one, `description` describes them all."""
 
     fits: Callable[[Any], bool]
-    told: str
+    description: str
 
 
 def is_argument_text(value: Any) -> bool:
-    """Say whether a value of a body is text without control characters, as arguments of processes must be."""
+    """Say whether a value is text without control characters, which an argument of a process must be."""
     return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and not any(ord(c) < 32 for c in value)
 
 
@@ -56,7 +56,7 @@ COUNT = JobOption(
 
 
 def one_of(choices: type[Enum]) -> JobOption:
-    """Return an option whose values are those of an enumeration."""
+    """Return an option with the values of an enumeration."""
     names = [choice.value for choice in choices]
     return JobOption(lambda value: value in names, f"one of {', '.join(names)}")
 
@@ -72,13 +72,13 @@ OPTIONS: dict[JobKind, dict[str, JobOption]] = {
         "resume": TRUTH,
     },
 }
-"""By the name of the flag, with `_` for `-`."""
+"""The options of each kind of job, by flag, with `_` for `-`."""
 
 
 def check_options(kind: JobKind, options: Any) -> dict[str, Any]:
-    """Return the options in a body; `BadRequest` for one that there is not, and for values that do not fit.
+    """Return the options in a body; `BadRequest` for an unknown one, and for values that do not fit.
 
-    Options that contradict each other are refused too, as far as this does not depend on the file's place.
+    Options that contradict each other are a `BadRequest` too, unless that depends on the place of the file.
     """
     if options is None:
         return {}
@@ -89,7 +89,7 @@ def check_options(kind: JobKind, options: Any) -> dict[str, Any]:
         if name not in known:
             raise BadRequest(f"{kind} has no option {name[:80]!r}; it has {', '.join(known)}.")
         if not known[name].fits(value):
-            raise BadRequest(f"The option {name} must be {known[name].told}.")
+            raise BadRequest(f"The option {name} must be {known[name].description}.")
     if "path" in options:
         check_title(options["path"])
     FileForm.parse(*map(options.get, ("layout", "revision", "matrices")))
@@ -97,21 +97,21 @@ def check_options(kind: JobKind, options: Any) -> dict[str, Any]:
 
 
 def flags(kind: JobKind, options: dict[str, Any]) -> list[str]:
-    """Return the command's flags for checked options."""
+    """Return the flags of the command for checked options."""
     given = [(f"--{name.replace('_', '-')}", options[name]) for name in OPTIONS[kind] if name in options]
     return [
-        flag if value is True else f"{flag}={value}"  # in one argument: a value may begin with a dash
+        flag if value is True else f"{flag}={value}"  # one argument, because a value may begin with a dash
         for flag, value in given
         if value is not False
     ]
 
 
 PLACE = {JobKind.IMPORT: "source", JobKind.EXPORT: "target"}
-"""What the file is called, of a job of each kind."""
+"""The key of the file in the body, for each kind of job."""
 
 
 class JobStatus(StrEnum):
-    """How a job goes; `lost` is in no record, it is what a record means that is not renewed."""
+    """The status of a job. `lost` is never stored: it is the status of a record that is not renewed."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -123,7 +123,7 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is asked for: a domain of the user `owner`, and the file at the URL `place`."""
+    """A requested job of the user `owner`: a domain, and the file at the URL `place`."""
 
     id: str
     kind: JobKind
@@ -133,7 +133,7 @@ class Job:
     options: dict[str, Any]
 
     def new_record(self, now: float) -> Record:
-        """Return the record of a job that waits."""
+        """Return the record of a waiting job."""
         return {
             "id": self.id,
             "kind": self.kind.value,
@@ -148,25 +148,25 @@ class Job:
         }
 
     def arguments(self, file: str, endpoint: str) -> tuple[str, ...]:
-        """Return the arguments of the command that does it, `file` being the place as the command names it."""
+        """Return the arguments of the command; `file` is the place in the form of an argument."""
         both = (file, self.domain) if self.kind is JobKind.IMPORT else (self.domain, file)
         own = ("--endpoint", endpoint, "--piped", "--progress", "json")
         return (self.kind.value, *own, *flags(self.kind, self.options), *both)
 
 
 def job_status(record: Record, now: float) -> JobStatus:
-    """Return how the job of a record goes, at the time `now`."""
+    """Return the status of the job of a record, at the time `now`."""
     if "ended" not in record and now - record["lastModified"] > LOST_SECONDS:
         return JobStatus.LOST
     return JobStatus(record["status"])
 
 
 def job_json(record: Record, now: float) -> Record:
-    """Return a job's record as answers show it, at the time `now`."""
-    shown = {key: value for key, value in record.items() if key != CANCEL}
-    shown["status"] = job_status(record, now).value
-    if shown["status"] == JobStatus.LOST:
+    """Return the JSON of a job's record, at the time `now`."""
+    found = {key: value for key, value in record.items() if key != CANCEL}
+    found["status"] = job_status(record, now).value
+    if found["status"] == JobStatus.LOST:
         resume = " with the option resume" if record["kind"] == JobKind.IMPORT else ""
         message = f"The node that had the job does not tell of it any more: POST it again{resume}."
-        shown["error"] = {"kind": ErrorKind.BUSY.value, "message": message}
-    return shown
+        found["error"] = {"kind": ErrorKind.BUSY.value, "message": message}
+    return found

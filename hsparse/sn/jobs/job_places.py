@@ -12,25 +12,25 @@ from hsparse.sn.auth.roles import is_user_name
 S3 = "s3://"
 FILE = "file://"
 USER = "{user}"
-"""In a place it stands for the name of the user whose job it is."""
+"""In a place, it stands for the name of the job's user."""
 LONGEST = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlaces:
-    """The places, as `s3://bucket/prefix/` and `file:///directory/`; with none every job is refused."""
+    """The places, as `s3://bucket/prefix/` and `file:///directory/`; without any, all jobs are refused."""
 
     entries: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Bring the entries into one form; `Misconfigured` for one that is no place."""
+        """Normalize the entries; `Misconfigured` for an entry that is no place."""
         object.__setattr__(self, "entries", tuple(map(_checked_entry, self.entries)))
 
     def argument(self, url: str, user: str, *, writes: bool) -> str:
-        """Return what a command calls the file at `url`; looks at the disk where it is there.
+        """Return the argument of a command for the file at `url`, with symbolic links resolved.
 
-        `BadRequest` for what is no URL of a file, `Forbidden` for one outside of the places of `user`, also where
-        symbolic links lead out of one.
+        `BadRequest` for text that is no URL of a file, `Forbidden` for a file outside of the places of `user`, also
+        through a symbolic link.
         """
         check_file_url(url)
         if not self.entries:
@@ -49,7 +49,7 @@ class JobPlaces:
 
 
 def check_file_url(url: str) -> None:
-    """Raise `BadRequest` for what is not `s3://bucket/key` or `file:///directory/file`, without `.` and `..`."""
+    """Raise `BadRequest` for a URL that is not `s3://bucket/key` or `file:///directory/file`, or has `.` or `..`."""
     if len(url) > LONGEST:
         raise BadRequest(f"A URL of a file can have {LONGEST} characters, not {len(url)}.")
     scheme = next((scheme for scheme in (S3, FILE) if url.startswith(scheme)), None)
@@ -63,7 +63,7 @@ def check_file_url(url: str) -> None:
 
 
 def _checked_entry(entry: str) -> str:
-    """Return an entry with one slash at its end."""
+    """Return an entry with one trailing slash."""
     entry = entry.rstrip("/") + "/"
     try:
         check_file_url(entry + "file")
@@ -75,11 +75,11 @@ def _checked_entry(entry: str) -> str:
 
 
 def _inside(url: str, place: str, *, writes: bool) -> str:
-    """Return the path of a file without symbolic links; `Forbidden` when it is not in the place then."""
+    """Return the path of a file with symbolic links resolved; `Forbidden` if that is not in the place."""
     path = Path(url.removeprefix(FILE))
     if writes and path.is_symlink():
         raise Forbidden(f"{url} is a symbolic link; name a file.")
-    # What a job writes need not be there yet, its directory must.
+    # A file to be written need not exist, but its directory must.
     real = Path(os.path.realpath(path.parent)) / path.name if writes else Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(place.removeprefix(FILE))):
         raise Forbidden(f"{url} leads out of the place {place} by a symbolic link.")

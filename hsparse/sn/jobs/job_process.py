@@ -15,7 +15,7 @@ from hsparse.errors import HsparseError
 from hsparse.wire.message import Failure
 
 GRACE = 10.0
-"""Seconds that a process has to undo its changes after its standard input was closed."""
+"""Seconds that a process has for undoing its changes after its standard input was closed."""
 KILLED = Failure.of(
     HsparseError(
         "The job was killed, as it did not end when it was stopped: delete what it made, or POST it again with resume."
@@ -28,7 +28,7 @@ MOST_MESSAGES = 10
 
 @dataclass(frozen=True, slots=True)
 class JobCommand:
-    """How commands are run: what stands before their arguments, their environment, and the URL of this node."""
+    """How commands are run: the words before their arguments, their environment, and the URL of this node."""
 
     prefix: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
@@ -37,7 +37,7 @@ class JobCommand:
 
 @dataclass(slots=True)
 class Progress:
-    """What a process has reported: bytes done and their total where it is known, messages, and its failure."""
+    """What a process has reported: bytes done, their total if known, messages, and its failure."""
 
     done: int = 0
     total: int | None = None
@@ -45,12 +45,12 @@ class Progress:
     failure: Failure | None = None
 
     def parse_line(self, line: bytes) -> None:
-        """Take in a line of a process; lines that are no report are ignored."""
+        """Parse a line of a process; other lines are ignored."""
         try:
-            told = orjson.loads(line)
+            report = orjson.loads(line)
         except orjson.JSONDecodeError:
             return
-        match told:
+        match report:
             case {"done": int(done), "total": int() | None as total}:
                 self.done, self.total = done, total
             case {"message": str(text)} if len(self.messages) < MOST_MESSAGES:
@@ -73,9 +73,9 @@ class JobProcess:
         self._stopped = False
 
     async def run(self, heard: Callable[[], Any] = lambda: None) -> None:
-        """Run it to its end, calling `heard` at each line; raises the failure it reported, or `HsparseError`.
+        """Run the process to its end, calling `heard` after each line; raise the failure it reports, or `HsparseError`.
 
-        What it prints to standard error goes where this process's goes. When this is cancelled it is killed.
+        Its standard error is that of this process. A cancellation of this call kills it.
         """
         try:
             process = self._process = await asyncio.create_subprocess_exec(
@@ -85,7 +85,7 @@ class JobProcess:
                 stdout=PIPE,
                 env=dict(self._command.environment),
                 limit=LONGEST_LINE,
-                start_new_session=True,  # Ctrl-C at this node's terminal is the node's
+                start_new_session=True,  # Ctrl-C at the terminal must reach the node only
             )
         except OSError as error:
             raise HsparseError(f"The process of the job cannot be started: {error.strerror}.") from error
@@ -103,7 +103,7 @@ class JobProcess:
             raise HsparseError(f"The process of the job ended with status {status}, and did not tell why.")
 
     def stop(self) -> None:
-        """Interrupt the process, and kill it when it does not end then."""
+        """Interrupt the process, and kill it if it does not end within `GRACE`."""
         self._stopped = True
         if self._process is None or self._process.returncode is not None:
             return
@@ -113,7 +113,7 @@ class JobProcess:
 
     def _sign_in(self, process: Process) -> None:
         assert process.stdin is not None
-        with suppress(ConnectionError):  # it has ended; its exit status says why
+        with suppress(ConnectionError):  # it has ended; the exit status has the reason
             process.stdin.write(f"{self._authorization or ''}\n".encode())
         self._authorization = None
         if self._stopped:

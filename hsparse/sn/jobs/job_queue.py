@@ -1,4 +1,4 @@
-"""The queue of this node's jobs: some run, some wait, more are refused; the records of a user's last ones are kept."""
+"""The job queue of a node, limited in running and waiting jobs. The records of each user's last jobs are kept."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
 log = logging.getLogger(__name__)
 
 KEPT = 100
-"""Jobs of a user whose records are kept; the oldest that have ended go first."""
+"""The most records of a user; the oldest ones of jobs that have ended are deleted."""
 UNENDED = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
 class JobQueue:
-    """Jobs in the order they came in. `start` must be called before any can be taken, `close` before the node goes."""
+    """Jobs, first in, first out. Call `start` before `submit`, and `close` before the node stops."""
 
     def __init__(self, owners: Owners, clock: Clock, settings: ServiceSettings, metrics: Metrics) -> None:
         self.places = JobPlaces(settings.job_places)
@@ -47,13 +47,13 @@ class JobQueue:
         return cls(service.owners, service.clock, service.settings, service.metrics)
 
     def start(self, command: JobCommand) -> None:
-        """From now on jobs are taken, and run by `command`."""
+        """Accept jobs from now on, and run them by `command`."""
         self._command = command
 
     async def submit(self, job: Job, authorization: str | None) -> Record:
-        """Take a job, which will act with the rights of an `Authorization` header; return its record.
+        """Accept a job with the rights of an `Authorization` header; return its record.
 
-        `Busy` when too many wait. The header is kept in memory until the job begins, and nowhere else.
+        `Busy` if too many jobs wait. The header is kept in memory until the job begins, and nowhere else.
         """
         command = self._command
         if command is None:
@@ -64,7 +64,7 @@ class JobQueue:
             )
 
         async def prepare() -> JobProcess:
-            # Looked at again: what is a symbolic link may have changed while the job waited.
+            # Checked again: symbolic links may have changed while the job waited.
             file = await self.argument(job)
             return JobProcess(command, job.arguments(file, command.endpoint), authorization)
 
@@ -83,18 +83,18 @@ class JobQueue:
         return record
 
     async def argument(self, job: Job) -> str:
-        """Return what the command calls the job's file; see `JobPlaces.argument` for what is raised."""
+        """Return the argument of the command for the job's file; raise as `JobPlaces.argument`."""
         writes = job.kind is JobKind.EXPORT
         return await asyncio.to_thread(self.places.argument, job.place, job.owner, writes=writes)
 
     def cancel(self, id: str) -> None:
-        """End a job, if it is of this node."""
+        """Cancel a job, if it is this node's."""
         run = self._runs.get(id)
         if run is not None:
             run.cancel()
 
     async def close(self) -> None:
-        """Take no more jobs, end those there are, and wait for that: they may need this node to undo what they did."""
+        """Accept no more jobs, end all, and wait for them: they may need this node to undo their changes."""
         self._closing = True
         for run in self._runs.values():
             run.give_up()
@@ -102,7 +102,7 @@ class JobQueue:
             await asyncio.wait(self._tasks)
 
     def _advance(self) -> None:
-        """Let as many jobs run as may."""
+        """Start as many jobs as the limit allows."""
         running = sum(run.running for run in self._runs.values())
         waiting = [run for run in self._runs.values() if not run.running]
         for run in waiting[: self._at_once - running]:
@@ -121,7 +121,7 @@ class JobQueue:
             log.warning("old jobs were not forgotten: %s", error.message)
 
     async def _forget_old(self, owner: str) -> None:
-        """Delete the oldest records of a user that are too many, but for those of jobs that have not ended."""
+        """Delete the oldest records of a user beyond `KEPT`, but not those of jobs that have not ended."""
         listing = await self._owners.ask_any(ListKeys(job_key_prefix(owner)))
         oldest = [job_id_of_key(key) for key in listing.keys][:-KEPT]
         if not oldest:

@@ -1,4 +1,4 @@
-"""One job of this node: it waits, runs, and keeps its record up to date until it has ended."""
+"""One job of this node: it waits and runs, and renews its record until it has ended."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ log = logging.getLogger(__name__)
 
 RENEW_SECONDS = 2.0
 WAITING_SECONDS = 10.0
-"""How often the record of a job is renewed that runs, or that waits."""
+"""Seconds between renewals of the record of a running job, and of a waiting one."""
 DEFECT = Failure.of(HsparseError("Internal error; the server's log has the details."))
 FORGOTTEN = frozenset({ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.CONFLICT})
 """Errors of an update that mean that the job was deleted."""
 
 
 class JobRun:
-    """A job and its process, which `prepare` makes when the queue lets the job run."""
+    """A job and its process, which `prepare` makes when the queue starts the job."""
 
     def __init__(
         self, job: Job, owners: Owners, clock: Clock, prepare: Callable[[], Awaitable[JobProcess]]
@@ -41,20 +41,20 @@ class JobRun:
         self._stopped_by: JobStatus | None = None
 
     def begin(self) -> None:
-        """Let the job run."""
+        """Start the job."""
         self.running = True
         self._turn.set()
 
     def cancel(self) -> None:
-        """End it for its owner."""
+        """Cancel the job for its owner."""
         self._stop(JobStatus.CANCELLED)
 
     def give_up(self) -> None:
-        """End it because the node stops."""
+        """End the job because the node stops."""
         self._stop(JobStatus.FAILED)
 
     async def run(self) -> JobStatus:
-        """Wait, run, and return how it ended; the job's record says the same."""
+        """Wait, run, and return the final status, which is in the record too."""
         renewing = asyncio.create_task(self._renew())
         status, failure = JobStatus.DONE, None
         try:
@@ -64,10 +64,10 @@ class JobRun:
         except HsparseError as error:
             status, failure = JobStatus.FAILED, Failure.of(error)
         except Exception:
-            log.exception("the job %s failed", self.job.id)  # the others must go on
+            log.exception("the job %s failed", self.job.id)  # other jobs must continue
             status, failure = JobStatus.FAILED, DEFECT
         finally:
-            self._prepare = None  # it holds the credential
+            self._prepare = None  # it has the credential
             renewing.cancel()
             with suppress(asyncio.CancelledError):
                 await renewing
@@ -93,10 +93,10 @@ class JobRun:
             self._process.stop()
 
     async def _renew(self) -> None:
-        """Renew the record with the job's progress, so that the job is not lost; stop the job when it was deleted."""
+        """Renew the record with the job's progress, so that it is not lost; stop the job if its record was deleted."""
         while True:
             if self._turn.is_set():
-                # A sign of life is a matter of time, nothing else happens that it could wait for.
+                # Renewals are periodic: there is no event to wait for.
                 await asyncio.sleep(RENEW_SECONDS)
             else:
                 with suppress(TimeoutError):
@@ -120,14 +120,14 @@ class JobRun:
     def _progress(self) -> Record:
         if self._process is None:
             return {}
-        told = self._process.progress
-        return {"done": told.done} | ({} if told.total is None else {"total": told.total})
+        progress = self._process.progress
+        return {"done": progress.done} | ({} if progress.total is None else {"total": progress.total})
 
     def _why_stopped(self, failure: Failure | None) -> Failure | None:
-        """Return the error of a job that was stopped: the failure that its process reported, if there is one."""
-        told = None if self._process is None else self._process.progress.failure
-        if told is not None or self._stopped_by is JobStatus.CANCELLED:
-            return told
+        """Return the error of a stopped job: the failure that its process reported, if any."""
+        reported = None if self._process is None else self._process.progress.failure
+        if reported is not None or self._stopped_by is JobStatus.CANCELLED:
+            return reported
         return Failure.of(Busy("The node that had the job was stopped: POST it again."))
 
     async def _end(self, status: JobStatus, failure: Failure | None) -> None:

@@ -58,18 +58,18 @@ def truth(tree: Any, values: dict[str, Any]) -> Any:
 
 @given(TREES, VALUES)
 def test_a_query_is_what_it_says(tree: Any, values: dict[str, Any]) -> None:
-    assert parse_attribute_query(spelled(tree)).answers(attributes(**values)) == truth(tree, values)
+    assert parse_attribute_query(spelled(tree)).matches(attributes(**values)) == truth(tree, values)
 
 
 def test_and_binds_more_than_or() -> None:
     query = parse_attribute_query("a = 1 OR a = 2 AND b = 1")
-    assert query.answers(attributes(a=1))
-    assert not query.answers(attributes(a=2))
+    assert query.matches(attributes(a=1))
+    assert not query.matches(attributes(a=2))
 
 
 def test_only_scalars_are_compared() -> None:
     array = {"a": {"shape": {"class": "H5S_SIMPLE", "dims": [1]}, "value": [1]}}
-    assert not parse_attribute_query("a = 1").answers(array)
+    assert not parse_attribute_query("a = 1").matches(array)
 
 
 @given(st.text(max_size=40))
@@ -78,7 +78,7 @@ def test_any_text_is_a_query_or_a_bad_request(text: str) -> None:
         query = parse_attribute_query(text)
     except BadRequest:
         return
-    assert query.answers({}) is False
+    assert query.matches({}) is False
 
 
 @pytest.mark.parametrize(
