@@ -26,7 +26,7 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Where a process listens, and what it logs."""
+    """The address of a process, and its log level."""
 
     host: str = setting("127.0.0.1", "address to listen on")
     port: int = setting(5101, "port to listen on; 0 takes a free one", ge=0, le=65535)
@@ -35,7 +35,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Which data nodes there are, and which of them this process is."""
+    """The data nodes, and the id of this one."""
 
     dn: int = setting(
         0, "run this many data nodes as processes of their own; 0: inside", ge=0, le=64, commands=("serve",)
@@ -75,7 +75,7 @@ class SignInSettings:
 
     @property
     def signs_in(self) -> bool:
-        """Whether requests authenticate: there are passwords, API keys or tokens."""
+        """Whether requests authenticate: by passwords, API keys or tokens."""
         return any(one is not None for one in (self.password_file, self.key_file, self.oidc_issuer))
 
 
@@ -91,7 +91,7 @@ class Settings:
     data: DataSettings
 
     def check_exposure(self) -> None:
-        """Raise `Misconfigured` when the server would listen beyond this machine without authentication."""
+        """Raise `Misconfigured` if the server would listen beyond this machine without authentication."""
         if self.server.host not in LOOPBACK and not self.sign_in.signs_in:
             raise Misconfigured(
                 f"Without --password-file, --key-file or --oidc-issuer the server is open to whoever reaches it: "
@@ -100,7 +100,7 @@ class Settings:
             )
 
     def check_node_exposure(self) -> None:
-        """Raise `Misconfigured` when a data node would listen beyond this machine without a token."""
+        """Raise `Misconfigured` if a data node would listen beyond this machine without a token."""
         if self.server.host not in LOOPBACK and not self.cluster.node_token.get_secret_value():
             raise Misconfigured(
                 f"A data node that listens on {self.server.host} needs a secret: set HSPARSE_NODE_TOKEN, "
@@ -129,7 +129,7 @@ def _split(value: Any) -> Any:
 
 
 def _model_field(one: Declaration) -> tuple[Any, Any]:
-    """Return a setting's annotation and default, as pydantic takes them."""
+    """Return the annotation and default of a setting, for pydantic."""
     annotation = one.annotation
     if annotation == tuple[str, ...]:
         annotation = Annotated[annotation, NoDecode, BeforeValidator(_split)]
@@ -159,7 +159,7 @@ def load_settings(**flags: Any) -> Settings:
 
 
 def child_environment(node_token: str) -> dict[str, str]:
-    """Return the environment of a data node's process: this one's, and the secret, which no flag may show."""
+    """Return the environment of a data node's process: this one's, and the secret, which must not be in a flag."""
     return {**os.environ, "HSPARSE_NODE_TOKEN": node_token}
 
 

@@ -1,4 +1,4 @@
-"""A pool of threads with a bound on the bytes that their work holds."""
+"""A pool of threads with a bound on the bytes of memory of their work."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from types import TracebackType
 from typing import TypeVar
 
 MEMORY = 256 * 1024 * 1024
-"""Bytes of values that may be in flight; a single piece of work may have more."""
+"""The most bytes in flight; a single piece of work may have more."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class BoundedPool:
-    """Runs work in `count` threads. The first failure stops what has not begun, and is raised from `submit`
-    or `finish`; `stop` is called then, to end what waits."""
+    """Runs work in `count` threads. The first failure cancels work that has not begun, and is raised from `submit` or
+    `finish`; `stop` is called then, to end work that waits."""
 
     def __init__(self, count: int, memory: int = MEMORY, stop: Callable[[], None] = lambda: None) -> None:
         self._pool = ThreadPoolExecutor(count, "import")
@@ -40,7 +40,7 @@ class BoundedPool:
         self._pool.shutdown(cancel_futures=True)
 
     def submit(self, nbytes: int, work: Callable[[], None]) -> None:
-        """Have work done that holds `nbytes`; waits until there is room for it."""
+        """Run work that takes `nbytes`, after waiting for that memory."""
         with self._changed:
             self._changed.wait_for(
                 lambda: (
@@ -55,13 +55,13 @@ class BoundedPool:
         self._pool.submit(self._run, nbytes, work)
 
     def finish(self) -> None:
-        """Wait until everything is done."""
+        """Wait until all work is done."""
         with self._changed:
             self._changed.wait_for(lambda: self._failure is not None or not self._running)
             self._check()
 
     def ahead(self, items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
-        """Yield what `work` makes of items, in their order, some of it made before it is asked for."""
+        """Yield `work(item)` of each item, in order, computed ahead."""
         waiting: deque[Future[Result]] = deque()
         for item in items:
             waiting.append(self._pool.submit(work, item))

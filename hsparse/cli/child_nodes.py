@@ -24,7 +24,7 @@ GRACE_SECONDS = 8.0
 
 @dataclass(slots=True)
 class ChildNode:
-    """One data node's process. The parent owns its socket, so that connections wait while it is restarted."""
+    """The process of one data node. The parent owns its socket, so that connections wait during a restart."""
 
     id: str
     listener: socket.socket
@@ -38,7 +38,7 @@ class ChildNode:
 
 @dataclass(slots=True)
 class ChildNodes:
-    """All data nodes' processes."""
+    """The processes of all data nodes."""
 
     settings: Settings
     token: str
@@ -62,7 +62,7 @@ class ChildNodes:
         )
 
     async def watch(self, child: ChildNode) -> None:
-        """Restart a child whenever it ends before it is told to."""
+        """Restart a child that ends before `stop`."""
         while True:
             assert child.process is not None
             status = await child.process.wait()
@@ -73,7 +73,7 @@ class ChildNodes:
             await self.start(child)
 
     async def stop(self) -> None:
-        """Let every child finish its accepted requests, then end it."""
+        """End every child after its accepted requests."""
         self.stopping = True
         processes = [child.process for child in self.children if child.process is not None]
         for process in processes:

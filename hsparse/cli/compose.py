@@ -1,4 +1,4 @@
-"""Composition: settings in, running parts out. The only place that knows them all."""
+"""Composition: from settings to running parts. Only this module knows all of them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from hsparse.wire.message import DataNode
 
 DEFAULT_ROOT = Path("hsparse-data")
 DRAIN_SECONDS = 5.0
-"""How long requests in flight may take to finish once the server is told to stop."""
+"""Seconds that requests in flight have to finish when the server stops."""
 
 
 async def open_store(settings: StoreSettings) -> ObjectStore:
-    """Open the configured store; `Misconfigured` when it ignores conditions or cannot be used."""
+    """Open the configured store; `Misconfigured` if it ignores conditions or cannot be used."""
     if settings.root is not None and settings.bucket is not None:
         raise Misconfigured("Name either --root or --bucket, not both.")
     store: ObjectStore
@@ -102,7 +102,7 @@ def make_service_app(service: Service) -> web.Application:
 
 @asynccontextmanager
 async def running_jobs(service: Service, settings: Settings, url: str) -> AsyncIterator[None]:
-    """Run jobs while the context lasts, against the node that listens on `url`."""
+    """Run jobs while the context lasts; they send requests to the node at `url`."""
     prefix = (sys.executable, "-m", "hsparse.cli.main")
     service.component(JobQueue).start(JobCommand(prefix, job_environment(settings), loopback(url)))
     try:
@@ -112,13 +112,13 @@ async def running_jobs(service: Service, settings: Settings, url: str) -> AsyncI
 
 
 def loopback(url: str) -> str:
-    """Return the URL by which a node that listens on `url` reaches itself: all addresses are not one."""
+    """Return the URL by which a node that listens on `url` reaches itself, also if it listens on all addresses."""
     return url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")
 
 
 @asynccontextmanager
 async def listening(app: web.Application, settings: Settings) -> AsyncIterator[str]:
-    """Serve `app` while the context lasts; gives its URL. Leaving waits for requests in flight."""
+    """Serve `app` while the context lasts, and yield its URL. Leaving waits for requests in flight."""
     runner = ServerRunner(app, shutdown_timeout=DRAIN_SECONDS, auto_decompress=False)
     await runner.setup()
     try:

@@ -1,8 +1,8 @@
-"""The flags by which commands reach a running server and sign in: as nobody, by a password, by a token, or as a job.
+"""The flags of commands for the server and the credential: none, a password, a token, or that of a job.
 
 A server that starts a command as a job (`--piped`) writes the `Authorization` header of the request that started the
-job as the first line of standard input, empty where nobody signs in; so it is in no argument and in no variable. When
-the input ends, the command is interrupted as by Ctrl-C: the server cancels the job, or is gone.
+job as the first line of standard input, empty without authentication, so that it is in no argument or variable. The
+end of the input interrupts the command like Ctrl-C: the server cancels the job, or has died.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from hsparse.sn.auth.authenticator import basic_credential
 
 STANDARD_INPUT = 0
 GRACE = 20.0
-"""Seconds that an interrupted command has to undo what it has begun."""
+"""Seconds that an interrupted command has for undoing its changes."""
 LONGEST = 1 << 16
-"""Bytes of a header, of which servers take fewer."""
+"""The most bytes of a header; servers accept fewer."""
 INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a connection signs in by."""
+    """The credential of a connection."""
 
     user: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -40,7 +40,7 @@ class Credential:
 
 
 def add_sign_in_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -> None:
-    """Add the flags that say who signs in; without `piped` for commands that are no jobs."""
+    """Add the flags of the credential; `piped` is for commands that servers start as jobs."""
     parser.set_defaults(piped=False)
     parser.add_argument(
         "--user", metavar="NAME", help="who signs in; the password is asked for, or read as a line"
@@ -58,7 +58,7 @@ def add_sign_in_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -
 
 
 def read_credential(args: argparse.Namespace) -> Credential:
-    """Return what the arguments say; `BadRequest` for what cannot be read."""
+    """Return the credential in the arguments; `BadRequest` if it cannot be read."""
     if (args.user is not None) + (args.token_file is not None) + args.piped > 1:
         raise BadRequest("Sign in by one of --user, --token-file and --piped.")
     if args.piped:
@@ -69,7 +69,7 @@ def read_credential(args: argparse.Namespace) -> Credential:
 
 
 def parse_header(header: str) -> Credential:
-    """Return what an `Authorization` header says; `Unauthenticated` for a scheme that clients do not have."""
+    """Return the credential in an `Authorization` header; `Unauthenticated` for an unknown scheme."""
     if not header:
         return Credential()
     scheme, _, rest = header.partition(" ")
@@ -81,7 +81,7 @@ def parse_header(header: str) -> Credential:
 
 
 def _password() -> str:
-    """Return the password as typed, or as standard input's first line."""
+    """Return the password, typed or from the first line of standard input."""
     try:
         return getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     except EOFError:
@@ -99,10 +99,12 @@ def _token(path: Path) -> str:
 
 
 def _piped() -> Credential:
-    """Return the credential on standard input, whose end interrupts the main thread from now on."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored, as in a shell's background
+    """Return the credential on standard input; from now on, the end of input interrupts the main thread."""
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # it may be ignored, as in the background of a shell
     line = b""
-    # Not by sys.stdin: a thread that waits in it cannot be left at the end of the process.
+    # Not sys.stdin: a thread that waits in it would block the end of the process.
     while not line.endswith(b"\n") and len(line) < LONGEST and (byte := os.read(STANDARD_INPUT, 1)):
         line += byte
     threading.Thread(target=_watch, name="pipe", daemon=True).start()
@@ -110,19 +112,19 @@ def _piped() -> Credential:
 
 
 def _watch() -> None:
-    """Wait for the end of the input; then interrupt, and end what does not come to its end."""
+    """Wait for the end of the input; then interrupt, and end the process if it does not end by itself."""
     while os.read(STANDARD_INPUT, 1):
         continue
     main = threading.main_thread().ident
     assert main is not None
-    signal.pthread_kill(main, signal.SIGINT)  # another thread's signal would not end what it waits for
+    signal.pthread_kill(main, signal.SIGINT)  # a signal of another thread would not interrupt its system call
     threading.Event().wait(GRACE)
     os._exit(INTERRUPTED)
 
 
 ENDPOINT = "http://127.0.0.1:5101"
 TIMEOUT = 300.0
-"""Seconds that an answer may take to begin."""
+"""Seconds until an answer must begin."""
 
 
 def add_server_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -> None:
@@ -134,7 +136,7 @@ def add_server_flags(parser: argparse.ArgumentParser, *, piped: bool = False) ->
 
 
 def connector(args: argparse.Namespace, domain: str | None = None) -> Callable[[], Connection]:
-    """Return what opens connections as the flags tell; asks for a password, once, where they name a user."""
+    """Return a function that opens connections by the flags; it asks once for the password of a user."""
     who = read_credential(args)
     return lambda: Connection(
         args.endpoint, domain, user=who.user, password=who.password, token=who.token, timeout=TIMEOUT

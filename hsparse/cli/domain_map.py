@@ -1,4 +1,4 @@
-"""`hsparse map`: where the chunks of a domain are, written as a file that other programs open."""
+"""`hsparse map`: the map of a domain's chunks, written as a file that other programs open."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the map; raises what stops it."""
+    """Write the map; raise the error that stops it."""
     check_domain(args.domain)
     parquet = args.format == PARQUET
     if not (parquet and args.force and _is_ours(args.out)):
@@ -108,5 +108,5 @@ def _parts(answer: HTTPResponse) -> Iterator[bytes]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Say whether a directory is one of references, and no more is lost than those."""
+    """Say whether a directory has references only, so that nothing else is lost."""
     return (path / ".zmetadata").is_file()

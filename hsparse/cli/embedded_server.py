@@ -17,9 +17,9 @@ from hsparse.wire.message import GetInfo
 
 @contextmanager
 def embedded_server(settings: Settings) -> Iterator[str]:
-    """Serve as `hsparse serve` does while the context lasts; gives the URL, whose port is a free one.
+    """Serve like `hsparse serve` while the context lasts, on a free port, and yield the URL.
 
-    Raises what the server cannot start for, and on leaving what it failed with.
+    Raise the error that prevents the start or, on leaving, the one that stopped the server.
     """
     ready: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     ended: Future[None] = Future()
@@ -38,7 +38,7 @@ def embedded_server(settings: Settings) -> Iterator[str]:
     try:
         yield url
     finally:
-        with suppress(RuntimeError):  # its loop is closed already: it failed, as is told below
+        with suppress(RuntimeError):  # its loop is closed after a failure, which is raised below
             loop.call_soon_threadsafe(stop.set)
         thread.join()
     ended.result()

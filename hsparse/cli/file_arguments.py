@@ -1,4 +1,4 @@
-"""The FILE that a command reads or makes: on a disk, or an object of a bucket, `s3://bucket/key`."""
+"""The argument FILE of commands: a path on a disk, or an object of a bucket, `s3://bucket/key`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hsparse.errors import BadRequest
 
 SCHEME = "s3://"
 DEADLINE = 600.0
-"""Seconds for one request to the store, with all its retries: a part of a file is of many bytes."""
+"""Seconds for one request to the store, with its retries: a part of a file may be large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class S3Url:
 
     @classmethod
     def parse(cls, url: str) -> S3Url:
-        """Return what a URL names; `BadRequest` where that is no object."""
+        """Parse a URL; `BadRequest` if it names no object."""
         bucket, _, key = url.removeprefix(SCHEME).partition("/")
         if not url.startswith(SCHEME) or not bucket or not key:
             raise BadRequest(f"{url} names no object; it should be like s3://bucket/path/file.h5.")
@@ -34,7 +34,7 @@ class S3Url:
 
 
 def add_s3_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the service that has FILE."""
+    """Add the flags of the S3 service of FILE."""
     for name, metavar, text in (
         ("endpoint", "URL", "URL of the S3 service of FILE, when it is not AWS"),
         ("region", "REGION", "region of the bucket of FILE"),
@@ -42,7 +42,7 @@ def add_s3_flags(parser: argparse.ArgumentParser) -> None:
         variable = f"HSPARSE_S3_{name.upper()}"
         parser.add_argument(
             f"--s3-{name}",
-            # Not by `hsparse.config`, which needs packages of the server.
+            # Not by `hsparse.config`, which requires packages of the server.
             default=os.environ.get(variable),  # noqa: TID251
             metavar=metavar,
             help=f"{text} (default: ${variable})",
@@ -50,7 +50,7 @@ def add_s3_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def check_target(path: Path, *, replace: bool) -> None:
-    """Raise `BadRequest` where there is one that may not be replaced, a directory, or no directory for it."""
+    """Raise `BadRequest` if a file exists that may not be replaced, for a directory, and without a parent directory."""
     if path.is_dir():
         raise BadRequest(f"{path} is a directory: name a file in it.")
     if path.exists() and not replace:

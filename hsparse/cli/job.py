@@ -1,4 +1,4 @@
-"""`hsparse job`: imports and exports that a server does by itself."""
+"""`hsparse job`: imports and exports that a server runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JobAction = Callable[[argparse.Namespace, RetryingClient, Connection], int]
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the commands about jobs; the parsed arguments carry `run`."""
+    """Add the commands of jobs; the parsed arguments have `run`."""
     parser.description = ABOUT
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask the server; raises what it names, and what a job failed by that was waited for."""
+    """Send the request; raise the server's error, or that of a job that was waited for."""
     opening = connector(args)
     connections: list[Connection] = []
 
@@ -94,7 +94,7 @@ def _begin(args: argparse.Namespace, server: RetryingClient, connection: Connect
     for name in ("source", "target"):
         if name in args:
             body[name] = getattr(args, name)
-    # Not by `server`: what is sent twice would be two jobs.
+    # Not by `server`, which may repeat a request: that would be two jobs.
     args.id = connection.json("POST", "/jobs", body)["id"]
     print(args.id, flush=True)
     return _wait(args, server, connection) if args.wait else 0
@@ -132,13 +132,13 @@ def _cancel(args: argparse.Namespace, server: RetryingClient, connection: Connec
 
 
 def _failure(job: Json) -> HsparseError:
-    """Return why a job is not done."""
+    """Return the error of a job that is not done."""
     error = job.get("error") or {"kind": "internal", "message": f"The job {job['id']} was {job['status']}."}
     return Failure(error["kind"], error["message"]).error()
 
 
 def _options(kind: JobKind, words: list[str]) -> Json:
-    """Return options by name: numbers where they are to be, true where no value is given."""
+    """Return options by name, with numbers parsed; an option without a value is true."""
     found: Json = {}
     for name, equals, value in (word.partition("=") for word in words):
         is_number = OPTIONS[kind].get(name) is COUNT and value.isascii() and value.isdigit()

@@ -38,7 +38,7 @@ Revoke API keys: they are refused at once, by running servers too.
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add `add`, `list` and `revoke`; the parsed arguments carry `run`."""
+    """Add `add`, `list` and `revoke`; the parsed arguments have `run`."""
     parser.description = "Add, list and revoke API keys."
     settings = load_settings().sign_in
     key_file, password_file = settings.key_file, settings.password_file
@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
-    """Do what the arguments ask; return 0, or 2 after one sentence on standard error."""
+    """Run the command; return 0, or 2 after one sentence on standard error."""
     clock = clock or SystemClock()
     file = KeyFile(Path(args.key_file))
     try:

@@ -1,4 +1,4 @@
-"""The `hsparse` command, and the one table of what it loads only when that is asked for.
+"""The `hsparse` command, and the table of the modules that it imports on demand.
 
 `COMMANDS` names modules as strings, because a command takes up to a second to import and may need an extra that is
 not installed. `tests/test_import_law.py` reads the table as imports.
@@ -19,13 +19,13 @@ from hsparse.errors import HsparseError, Misconfigured
 
 @dataclass(frozen=True, slots=True)
 class OptionalModule:
-    """A module, and the extra of the package that has what it needs, None where the base install has it."""
+    """A module, and the extra of the package that it requires, None for the base install."""
 
     module: str
     extra: str | None = None
 
     def load(self) -> Any:
-        """Import the module; `Misconfigured` names the extra to install where something is missing."""
+        """Import the module; if a package is missing, `Misconfigured` names the extra to install."""
         try:
             return import_module(self.module)
         except ModuleNotFoundError as error:
@@ -39,16 +39,16 @@ class OptionalModule:
 
 @dataclass(frozen=True, slots=True)
 class Command(OptionalModule):
-    """A command: its module has `add_arguments(parser, command)`, and what is parsed carries `run`.
+    """A command: its module has `add_arguments(parser, command)`, and the parsed arguments have `run`.
 
-    `parts` are what the module loads by a name of its own: `args.load_part(name)`.
+    `parts` are modules that the command loads by name: `args.load_part(name)`.
     """
 
     help: str = ""
     parts: Mapping[str, OptionalModule] = field(default_factory=dict)
 
     def load_part(self, name: str) -> Any:
-        """Import the part of that name, as `load` does."""
+        """Import the part of that name, like `load`."""
         return self.parts[name].load()
 
 
@@ -100,7 +100,7 @@ def parse_arguments(given: list[str]) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; what stops it is one sentence on standard error and status 2."""
+    """Run a command; an error is one sentence on standard error, and status 2."""
     try:
         args = parse_arguments(sys.argv[1:] if arguments is None else arguments)
         status: int = args.run(args)

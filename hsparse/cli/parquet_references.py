@@ -1,9 +1,9 @@
-"""Kerchunk references as a directory of Parquet files, which fsspec reads as they are needed.
+"""Kerchunk references as a directory of Parquet files, which fsspec reads on demand.
 
 `.zmetadata` has the metadata of groups and arrays; `<array>/refs.<n>.parq` the references of `RECORD` chunks, in
-row-major order of the grid: `path`, `offset`, `size` and `raw`, the path null where no chunk is stored. Files without
-any are left out. Needs the extra `hsparse[parquet]`. They are made of
-kerchunk references in JSON, which are read member by member as they come: a domain may have millions.
+row-major order of the grid: `path`, `offset`, `size` and `raw`, the path null where no chunk is stored. Empty files
+are left out. Needs the extra `hsparse[parquet]`. The input is kerchunk's JSON, read member by member, because a domain
+may have millions.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ SCHEMA = pa.schema(
     ]
 )
 REFS = "refs"
-"""The member of the JSON that has the references."""
+"""The member of the JSON with the references."""
 Reference = tuple[int, str, int, int]
 """The number of a chunk in its grid; URL, offset and size."""
 
 
 class ReferenceMembers:
-    """The members of `refs` in JSON that comes in `blocks`; `others` are those beside it, once all were read.
+    """The members of `refs` in JSON that arrives in `blocks`. After the iteration `others` has the other members.
 
-    Iterating raises `HsparseError` for what is no such JSON, and for JSON that ends too early.
+    Iterating raises `HsparseError` for other JSON, and for JSON that is cut short.
     """
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
@@ -55,7 +55,7 @@ class ReferenceMembers:
 
 
 def write_references(root: Path, blocks: Iterable[bytes]) -> dict[str, str]:
-    """Write references that come in JSON, see `write_parquet`; return what the JSON says was left out, and why."""
+    """Write references from JSON, see `write_parquet`; return the datasets that were left out, with the reason."""
     members = ReferenceMembers(blocks)
     write_parquet(root, members)
     skipped: dict[str, str] = members.others.get("skipped", {})
@@ -63,7 +63,7 @@ def write_references(root: Path, blocks: Iterable[bytes]) -> dict[str, str]:
 
 
 def write_parquet(root: Path, members: Iterable[tuple[str, Any]]) -> None:
-    """Write references, all of an array behind its metadata, to a new directory; those of one array are in memory."""
+    """Write references to a new directory. Those of an array follow its metadata and are in memory together."""
     root.mkdir()
     metadata: dict[str, Any] = {}
     for folder, found in groupby(members, lambda member: member[0].rpartition("/")[0]):
@@ -106,7 +106,7 @@ def _write_array(folder: Path, references: list[Reference]) -> None:
             paths[place], offsets[place], sizes[place] = path, offset, size
         table = pa.table([paths, offsets, sizes, pa.nulls(RECORD, pa.binary())], schema=SCHEMA)
         folder.mkdir(parents=True, exist_ok=True)
-        # Without statistics fastparquet takes numbers for ones that may be missing, and makes floats of them.
+        # Without statistics, fastparquet reads integers as nullable, that is as floats.
         pq.write_table(
             table, folder / f"refs.{record}.parq", compression="zstd", write_statistics=["offset", "size"]
         )

@@ -1,7 +1,7 @@
-"""How far a command is, shown as a bar on a terminal, or lines of JSON for a program.
+"""Progress of a command: a bar on a terminal, or lines of JSON for a program.
 
-The lines are objects: `{"done": bytes, "total": bytes}`, at most one a second; `{"message": text}`; and at the end
-of a command that failed `{"error": {"kind": ..., "message": ...}}`.
+The lines are objects: `{"done": bytes, "total": bytes}`, at most one each second; `{"message": text}`; and at the
+end of a command that failed `{"error": {"kind": ..., "message": ...}}`.
 
 `interruptible` makes Ctrl-C reliable in a program of several threads.
 """
@@ -25,16 +25,16 @@ from hsparse.errors import HsparseError
 
 LINE_SECONDS = 1.0
 BAR_SECONDS = 0.1
-"""Seconds from one line, or one state of the bar, to the next."""
+"""Seconds between lines, and between updates of the bar."""
 BAR_WIDTH = 30
 MB = 1e6
 WIPE = "\r\x1b[K"
-"""Go to the begin of the terminal's line, and clear it (ECMA-48)."""
+"""Go to the start of the terminal's line, and clear it (ECMA-48)."""
 Run = Callable[[argparse.Namespace], int]
 
 
 class ProgressForm(StrEnum):
-    """How progress is shown."""
+    """The form of progress."""
 
     BAR = "bar"
     JSON = "json"
@@ -42,7 +42,7 @@ class ProgressForm(StrEnum):
 
 
 class ProgressDisplay:
-    """Counts bytes that are done, for all threads; calls `_show`, which does nothing here, at most every `seconds`."""
+    """Counts bytes that are done, by any thread; calls `_show`, which does nothing here, at most every `seconds`."""
 
     def __init__(self, total: int | None, clock: Clock | None, seconds: float) -> None:
         self._clock = clock or SystemClock()
@@ -53,13 +53,13 @@ class ProgressDisplay:
         self._next = self._clock.monotonic()
 
     def advance(self, nbytes: int) -> None:
-        """Count so many bytes more."""
+        """Count more bytes as done."""
         with self._lock:
             self._done += nbytes
             self._show_when_due()
 
     def update(self, done: int, total: int) -> None:
-        """Set how many bytes are done, of how many."""
+        """Set the bytes done, and their total."""
         with self._lock:
             self._done, self._total = done, total
             self._show_when_due()
@@ -81,7 +81,7 @@ class ProgressDisplay:
 
 
 class ProgressBar(ProgressDisplay):
-    """A line on a terminal, wiped in the end."""
+    """A line on a terminal, cleared at the end."""
 
     def __init__(self, name: str, total: int | None, file: TextIO, clock: Clock | None = None) -> None:
         super().__init__(total, clock, BAR_SECONDS)
@@ -117,7 +117,7 @@ class JsonLines(ProgressDisplay):
         super().__init__(total, clock, LINE_SECONDS)
 
     def finish(self) -> None:
-        """Tell that all is done, also of what is not counted on the way."""
+        """Print a last line: all is done."""
         with self._lock:
             self._done = self._done if self._total is None else self._total
             self._show(self._next)
@@ -127,7 +127,7 @@ class JsonLines(ProgressDisplay):
 
 
 def add_progress_flag(parser: argparse.ArgumentParser) -> None:
-    """Add `--progress` to a command whose `run` goes through `reports_failure`."""
+    """Add `--progress` to a command whose `run` is wrapped by `reports_failure`."""
     parser.add_argument(
         "--progress",
         type=ProgressForm,
@@ -138,7 +138,7 @@ def add_progress_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def reports_failure(run: Run) -> Run:
-    """Return `run` so that with `--progress json` its failure is a line too."""
+    """Wrap `run` so that with `--progress json` its failure is a line too."""
 
     def wrapped(args: argparse.Namespace) -> int:
         try:
@@ -153,7 +153,7 @@ def reports_failure(run: Run) -> Run:
 
 @contextmanager
 def show_progress(form: ProgressForm, name: str, total: int | None = None) -> Iterator[ProgressDisplay]:
-    """Show how much of `name` is done, of `total` bytes where they are known by now."""
+    """Show the progress of `name`, of `total` bytes if these are known."""
     display = ProgressDisplay(total, None, math.inf)
     if form is ProgressForm.JSON:
         display = JsonLines(total)
@@ -167,7 +167,7 @@ def show_progress(form: ProgressForm, name: str, total: int | None = None) -> It
 
 
 def print_message(form: ProgressForm, text: str, file: TextIO | None = None) -> None:
-    """Print a sentence on standard output or, where lines of JSON are not asked for, to `file`."""
+    """Print a sentence: as a line of JSON on standard output, or else to `file`."""
     if form is ProgressForm.JSON:
         _write({"message": text})
     else:
@@ -180,9 +180,9 @@ def _write(line: dict[str, Any]) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C be a `KeyboardInterrupt` wherever it hits.
+    """Raise `KeyboardInterrupt` after Ctrl-C, wherever it arrives.
 
-    In the code of Python's own locks it leaves one that is not locked any more, and ends as a `RuntimeError`.
+    Inside Python's lock code it would release a lock twice and end as a `RuntimeError`.
     """
     try:
         yield

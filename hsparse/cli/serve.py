@@ -1,6 +1,6 @@
 """`hsparse serve`, `hsparse sn` and `hsparse dn`: the long-running commands.
 
-Their flags are made from the settings, so that a flag, its variable and its help are written once.
+Their flags come from the settings, so that a flag, its environment variable and its help are written once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ STANDARD_INPUT = 0
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the flags of `serve`, `sn` or `dn`; the parsed arguments carry `run`."""
+    """Add the flags of `serve`, `sn` or `dn`; the parsed arguments have `run`."""
     parser.description, serving, sections = _COMMANDS[command]
     add_setting_flags(parser, *_flags_of(command, (ServerSettings, *sections)))
     parser.set_defaults(run=run, serving=serving)
@@ -64,7 +64,7 @@ def _flags_of(command: str, sections: tuple[type, ...]) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command until it is told to stop."""
+    """Run the command until a signal stops it."""
     settings = settings_of(args)
     level = settings.server.log_level.upper()
     if level not in logging.getLevelNamesMapping():
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def serve(settings: Settings) -> None:
-    """Serve clients, with the data node inside or `--dn` of them beside."""
+    """Serve clients, with a data node in this process, or with `--dn` processes of data nodes."""
     settings.check_exposure()
     if settings.cluster.dn and settings.store.single_writer:
         raise Misconfigured("--single-writer means one process: leave out --dn.")
@@ -127,7 +127,7 @@ async def _owners(settings: Settings) -> AsyncIterator[Owners]:
         finally:
             await node.close()
         return
-    # A store that cannot be used fails here once, instead of ending every child.
+    # An unusable store fails here once, instead of in every child.
     await (await open_store(settings.store)).close()
     token = SystemClock().token(32).hex()
     async with child_nodes(settings, token) as nodes:
@@ -143,7 +143,7 @@ async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event
     bucket = (await owners.ask_all(GetInfo()))[0].bucket
     service = make_service(settings, owners, bucket)
     store = settings.store
-    gc.freeze()  # objects that exist now stay; the collector need not visit them again
+    gc.freeze()  # objects that exist now stay, so the collector can skip them
     async with listening(make_service_app(service), settings) as url:
         where = f"bucket {store.bucket}" if store.bucket else str((store.root or DEFAULT_ROOT).resolve())
         async with running_jobs(service, settings, url):
@@ -153,7 +153,7 @@ async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event
 
 
 def _stop_with_parent(stop: asyncio.Event) -> None:
-    """Stop when standard input ends: the parent process has closed it, or is gone."""
+    """Stop at the end of standard input: the parent process has closed it, or has died."""
     loop = asyncio.get_running_loop()
 
     def read() -> None:
@@ -169,15 +169,15 @@ def add_setting_flags(parser: argparse.ArgumentParser, *names: str) -> None:
     for name in names:
         one = SETTINGS[name]
         default = ",".join(one.default) if isinstance(one.default, tuple) else one.default
-        shown = "" if default in (None, "", False) else f", default {default}"
+        suffix = "" if default in (None, "", False) else f", default {default}"
         kind: dict[str, Any] = {"metavar": name.rpartition("_")[2].upper(), "default": None}
         if one.annotation is bool:
             kind = {"action": argparse.BooleanOptionalAction, "default": None}
-        parser.add_argument(one.flag, help=f"{one.description} [{one.variable}{shown}]", **kind)
+        parser.add_argument(one.flag, help=f"{one.description} [{one.variable}{suffix}]", **kind)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the settings that a command's flags, and the environment behind them, give."""
+    """Return the settings from the flags of a command and the environment."""
     return load_settings(**{name: value for name, value in vars(args).items() if name in SETTINGS})
 
 

@@ -1,4 +1,4 @@
-"""From the settings to who may sign in, and how."""
+"""The authenticator that the settings configure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hsparse.sn.auth.token_authenticator import TokenAuthenticator, TokenRules
 
 
 def make_authenticator(settings: SignInSettings, clock: Clock) -> Authenticator:
-    """Make what tells who is asking; `Misconfigured` for a file that cannot be used, found now and not later."""
+    """Make the authenticator; `Misconfigured` at once for a file that cannot be used."""
     _check_alone(settings)
     if not settings.signs_in:
         return SingleUser(settings.user)
@@ -31,7 +31,7 @@ def make_authenticator(settings: SignInSettings, clock: Clock) -> Authenticator:
 
 
 def _check_alone(settings: SignInSettings) -> None:
-    """Raise `Misconfigured` for settings that mean nothing without another."""
+    """Raise `Misconfigured` for settings that require another one."""
     if settings.oidc_issuer is None and settings.oidc_audience:
         raise Misconfigured("--oidc-audience needs --oidc-issuer: name whose tokens are for it.")
     if not settings.signs_in and (settings.group_file is not None or settings.admins):

@@ -1,4 +1,4 @@
-"""`hsparse user`: who may sign in."""
+"""`hsparse user`: the users of a password file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add `add`, `list` and `remove`; the parsed arguments carry `run`."""
+    """Add `add`, `list` and `remove`; the parsed arguments have `run`."""
     parser.description = "Add, list and remove the users of a password file."
     password_file = load_settings().sign_in.password_file
     commands = parser.add_subparsers(dest="user_command", required=True, metavar="COMMAND")
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the arguments ask; return 0, or 2 after one sentence on standard error."""
+    """Run the command; return 0, or 2 after one sentence on standard error."""
     file = PasswordFile(args.password_file)
     try:
         if args.user_command == "add":

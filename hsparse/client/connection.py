@@ -128,7 +128,7 @@ class Connection:
     def response(
         self, method: str, path: str, headers: Headers | None = None, **params: object
     ) -> Iterator[http.client.HTTPResponse]:
-        """Send a request without a body, once, and give the answer to be read while the context lasts.
+        """Send a request without a body, once, and yield the answer, to be read while the context lasts.
 
         Raises the `HsparseError` the server names, and `Unreachable` for a connection that breaks, also in the
         context.
@@ -175,7 +175,7 @@ class Connection:
     def _exchange(
         self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Send a request, over a new connection if there is none; a GET twice if a kept one broke."""
+        """Send a request, over a new connection if there is none; repeat a GET if a kept connection broke."""
         self._drop_if_closed()
         again = method == "GET" and self._http.sock is not None
         try:
@@ -192,19 +192,19 @@ class Connection:
         self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> tuple[http.client.HTTPResponse, bytes]:
         try:
-            # A server that refuses a body before it has it all answers, then closes: the answer says why.
+            # A server that refuses a body early answers and closes the connection: the answer has the reason.
             with suppress(BrokenPipeError):
                 self._http.request(method, target, data, headers)
             response = self._http.getresponse()
             return response, response.read()
         except BaseException:
-            self._http.close()  # half an exchange must not be taken for the next one's answer
+            self._http.close()  # the rest of an exchange must not be read as the answer to the next request
             raise
 
     def _drop_if_closed(self) -> None:
-        """Close a kept connection that has something to read before anything was asked: it is at its end.
+        """Close a kept connection that the server has closed: it is readable before a request.
 
-        So a request that must not be sent twice is not spoiled by a server that went away when idle.
+        So a request that must not be repeated does not fail on an idle connection.
         """
         if self._http.sock is None:
             return
@@ -228,7 +228,7 @@ class Connection:
 def _credentials(user: str | None, password: str | None, token: str | None) -> dict[str, str]:
     if token is not None:
         if user is not None or not token.isascii() or not token.isprintable():
-            # Not repeated: it may be a secret all the same.
+            # Not repeated, because it may be a secret.
             raise BadRequest("A token is printable ASCII, and stands alone, without user and password.")
         return {"Authorization": f"Bearer {token}"}
     if user is None:
@@ -244,10 +244,10 @@ def _text(value: object) -> str:
 
 
 def _error(request: str, response: http.client.HTTPResponse, body: bytes) -> HsparseError:
-    """Return the error an answer means: the kind and sentence of its body or, failing that, its status."""
+    """Return the error in an answer: the kind and sentence of its body or, without these, its status."""
     try:
-        told = json.loads(body)["error"]
-        error = ERRORS[ErrorKind(told["kind"])](str(told["message"]))
+        failure = json.loads(body)["error"]
+        error = ERRORS[ErrorKind(failure["kind"])](str(failure["message"]))
     except (ValueError, KeyError, TypeError):
         kind = BY_STATUS.get(response.status, HsparseError)
         error = kind(f"{request} was answered with {response.status} {response.reason}.")

@@ -1,4 +1,4 @@
-"""Fixed-size numpy dtypes as HDF5/JSON type items, and back: what sparse values can be made of."""
+"""Fixed-size numpy dtypes, the types of sparse values, as HDF5/JSON type items, and back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def type_item(dtype: np.dtype[Any]) -> dict[str, Any]:
 
 
 def dtype_of(item: Any) -> np.dtype[Any]:
-    """Return the dtype of an item; `Unsupported` when it has no fixed size or no numpy form here."""
+    """Return the dtype of an item; `Unsupported` without a fixed size or a numpy form."""
     if isinstance(item, str):
         return _predefined(item)
     kind = item.get("class")
@@ -58,7 +58,7 @@ def dtype_of(item: Any) -> np.dtype[Any]:
 
 
 def _predefined(name: str) -> np.dtype[Any]:
-    """Return the dtype of `H5T_STD_I32LE` and its like."""
+    """Return the dtype of a predefined type such as `H5T_STD_I32LE`."""
     family, _, rest = name.removeprefix("H5T_").partition("_")
     kinds = {"STD": {"I": "i", "U": "u"}, "IEEE": {"F": "f"}}.get(family, {})
     ends = {"LE": "<", "BE": ">"}
@@ -69,7 +69,7 @@ def _predefined(name: str) -> np.dtype[Any]:
 
 
 def _is_bool(item: dict[str, Any]) -> bool:
-    """Say whether an enum is HDF5's usual boolean: FALSE is 0, TRUE is 1."""
+    """Say whether an enum is the usual boolean of HDF5 files: FALSE is 0, TRUE is 1."""
     members = item.get("members", item.get("mapping"))
     if isinstance(members, list):
         members = {member["name"]: member["value"] for member in members}

@@ -1,4 +1,4 @@
-"""A domain fetched as an HDF5 file: what was fetched before is not fetched again."""
+"""A domain downloaded as an HDF5 file; an interrupted download continues."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from hsparse.format.hdf5.plan.file_form import FileForm
 SUFFIX = ".h5"
 PART = 1 << 20
 DOMAIN_HEADER = "X-Hdf-Domain"
-"""The path of the domain that a file is of, percent-encoded."""
+"""The path of the domain of a file, percent-encoded."""
 ATTEMPTS = 5
-"""How often in a row a connection may break without a byte having come."""
+"""The most connections in a row that break without a byte received."""
 ETAG = re.compile(r'"([\w-]{1,100})"')
 ReportProgress = Callable[[int, int], None]
-"""Is told how many bytes there are, and of how many."""
+"""Called with the bytes received, and their total."""
 
 
 def check_domain(path: str) -> None:
-    """Raise `BadRequest` for what is no domain's path, before anything is asked."""
+    """Raise `BadRequest` for text that is no domain path, before any request."""
     if not path.startswith("/"):
         raise BadRequest(f"The domain {path!r} must be an absolute path, such as /home/user/file.h5.")
 
 
 class DomainFile:
-    """The file of a domain, in some form, on the server of `connection`, which names no domain of its own."""
+    """The file of a domain, in some form, on the server of `connection`, which has no domain of its own."""
 
     def __init__(self, connection: Connection, domain: str, form: FileForm) -> None:
         check_domain(domain)
@@ -44,9 +44,9 @@ class DomainFile:
     def fetch(self, target: Path, progress: ReportProgress, *, replace: bool = False) -> int:
         """Write the file to `target` and return its size in bytes.
 
-        Until it is whole it is called as `target` with the etag and `.part` behind; one of the same state is continued,
-        those of others are removed. Raises what the server names, `Unreachable` when it does not answer any more,
-        `PreconditionFailed` when the domain was changed meanwhile, and what `PartFile` does.
+        Until it is complete, its name is `target` with the etag and `.part`. One of the same state is continued, those of
+        others are removed. Raises the server's error, `Unreachable` if it stops answering,
+        `PreconditionFailed` if the domain was changed meanwhile, and the errors of `PartFile`.
         """
         size, etag = self.state()
         with PartFile(target, etag) as part:
@@ -68,7 +68,7 @@ class DomainFile:
                 except Unreachable as error:
                     broken = error
                 failures = 0 if have > before else failures + 1
-                if failures == ATTEMPTS:  # a connection that breaks may look like one at its end
+                if failures == ATTEMPTS:  # a broken connection may look like a complete one
                     raise broken or Unreachable(
                         f"{self._connection.url} sends nothing more: ask again later."
                     )
@@ -76,10 +76,9 @@ class DomainFile:
         return size
 
     def state(self) -> tuple[int, str]:
-        """Return the file's size in bytes, and its etag without quotes, as the domain is now.
+        """Return the file's size in bytes, and its etag without quotes, in the current state of the domain.
 
-        `NotFound` and `Conflict` where the file is that of another domain: one with the suffix comes before one
-        without.
+        `NotFound` and `Conflict` if the file is another domain's: a domain with the suffix precedes one without.
         """
         with self._connection.response("HEAD", self._path, **self._asked) as response:
             size = response.headers.get("Content-Length", "")
@@ -94,8 +93,8 @@ class DomainFile:
     def read(self, start: int, stop: int, etag: str) -> bytes:
         """Return the bytes from `start` to before `stop` of the file with that etag.
 
-        Raises what the server names, `Unreachable` when it does not answer with all of them, and `PreconditionFailed`
-        when the domain was changed.
+        Raises the server's error, `Unreachable` if the answer is cut short, and `PreconditionFailed` if the domain was
+        changed.
         """
         data = b"".join(self._parts(start, etag, stop)) if start < stop else b""
         if len(data) != stop - start:

@@ -1,4 +1,4 @@
-"""JSON that is read as it comes: of a long answer, only the values that are asked for are in memory."""
+"""A streaming JSON reader: only the requested values of a long answer are in memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hsparse.errors import HsparseError
 
 SPACE = re.compile(r"[ \t\n\r]*")
 BEHIND = frozenset(" \t\n\r:,]}")
-"""What a value ends before."""
+"""The characters that end a value."""
 
 
 class JsonReader:
-    """Reads one JSON value, front to back, from the pieces of its text in UTF-8.
+    """Reads one JSON value, from start to end, from pieces of its text in UTF-8.
 
-    What is no JSON, or of another kind than is asked for, raises `HsparseError`.
+    Text that is no JSON, and a value of another kind than requested, raise `HsparseError`.
     """
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
@@ -28,18 +28,18 @@ class JsonReader:
         self._decode = json.JSONDecoder().raw_decode
 
     def members(self) -> Iterator[str]:
-        """Yield the names of the object that comes next; the value of each is to be read before the next one."""
+        """Yield the names in the next value, an object; read the value of each before the next name."""
         for _ in self._elements("{", "}"):
             name = str(self.value())
             self._expect(":")
             yield name
 
     def items(self) -> Iterator[None]:
-        """Yield once for each value of the array that comes next; each is to be read before the next one."""
+        """Yield once for each value in the next value, an array; read each before the next."""
         return self._elements("[", "]")
 
     def value(self) -> Any:
-        """Return the value that comes next."""
+        """Return the next value."""
         self._peek()
         while True:
             try:
@@ -71,7 +71,7 @@ class JsonReader:
         self._at += 1
 
     def _peek(self) -> str:
-        """Return the next character that is no space, empty at the end."""
+        """Return the next character that is no white space, empty at the end."""
         while True:
             found = SPACE.match(self._text, self._at)
             assert found is not None

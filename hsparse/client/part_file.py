@@ -1,4 +1,4 @@
-"""A file on a disk that is called otherwise until it is whole, and is written by one at a time."""
+"""A file on a disk that has another name until it is complete, with one writer at a time."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ STATE = r"\d+-[\w-]+-[0-9a-f]{32}"
 
 
 class PartFile:
-    """The file `target`, as long as it is of the state `mark` and not whole; `file` is open for reading and writing.
+    """The incomplete file `target` in the state `mark`; `file` is open for reading and writing.
 
-    Entering raises `Conflict` where another writer has it, and what a disk refuses is `StoreFailed` throughout.
+    Entering raises `Conflict` if there is another writer. Errors of the disk are `StoreFailed`.
     """
 
     def __init__(self, target: Path, mark: str) -> None:
@@ -32,7 +32,7 @@ class PartFile:
         self.file: BinaryIO
 
     def __enter__(self) -> Self:
-        with self._told():
+        with self._store_errors():
             self.file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
             if not _locked(self.file) or not self._is_there():
                 self.file.close()
@@ -49,8 +49,8 @@ class PartFile:
             raise self._failed(error) from error
 
     def finish(self, *, replace: bool) -> None:
-        """Give the file its name; without `replace`, `Conflict` where that was taken meanwhile."""
-        with self._told():
+        """Give the file its final name; without `replace`, `Conflict` if that exists by now."""
+        with self._store_errors():
             os.fsync(self.file.fileno())
             if replace:
                 self.path.replace(self.target)
@@ -62,7 +62,7 @@ class PartFile:
             self.path.unlink()
 
     def remove_others(self) -> None:
-        """Remove those of other states, which nobody writes."""
+        """Remove the files of other states without a writer."""
         pattern = re.compile(rf"{re.escape(self.target.name)}\.{STATE}\.part")
         for other in self.target.absolute().parent.iterdir():
             if pattern.fullmatch(other.name) and other.name != self.path.name:
@@ -71,14 +71,14 @@ class PartFile:
                         other.unlink()
 
     def _is_there(self) -> bool:
-        """Say whether the file still has its name: who had the lock before may have finished it."""
+        """Say whether the file still has its name: a former writer may have finished it."""
         try:
             return os.path.samestat(os.fstat(self.file.fileno()), self.path.stat())
         except FileNotFoundError:
             return False
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _store_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -89,8 +89,8 @@ class PartFile:
 
 
 def _locked(file: BinaryIO) -> bool:
-    """Lock a file until it is closed; say whether nobody else had."""
-    if sys.platform == "win32":  # it has no such locks: two writers are not told from one
+    """Lock a file until it is closed; return False if it is locked."""
+    if sys.platform == "win32":  # without such locks, two writers are not detected
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

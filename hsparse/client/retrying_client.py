@@ -1,4 +1,4 @@
-"""A client for several threads that repeats requests while the server is busy or away."""
+"""A client for many threads that repeats requests while the server is busy or unreachable."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from hsparse.clock import Clock, SystemClock
 from hsparse.errors import Busy, HsparseError, RateLimited
 
 TRIES = 6
-"""How often a request is sent that finds no server."""
+"""Attempts of a request if the server is unreachable."""
 PATIENCE = 300.0
-"""Seconds from a request's first refusal by a busy server to the last time that it is sent."""
+"""Seconds from the first answer of a busy server to the last attempt."""
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
-"""Seconds between two tries."""
+"""Seconds between two attempts."""
 Result = TypeVar("Result")
 
 
 class RetryingClient:
-    """A connection for each thread. All that an import sends may be sent twice: every id and place is its own.
+    """A connection for each thread. Requests are repeated also after a lost answer, so they must be idempotent.
 
-    So a request whose answer was lost is sent again too. `sleep` is what waits, if not for `stop`.
+    Those of an import are, because it chooses every id. `sleep` replaces waiting for `stop` in tests.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class RetryingClient:
         self._opened: list[Connection] = []
 
     def json(self, method: str, path: str, body: Body | None = None, **params: Any) -> Json:
-        """Send a request as `Connection.json` does, again as `ask` says."""
+        """Send a request like `Connection.json`, repeated as by `ask`."""
         return self.ask(lambda connection: connection.json(method, path, body, **params))
 
     def ask(self, send: Callable[[Connection], Result]) -> Result:
-        """Return what `send` does; it is called again for `PATIENCE` while the server is busy.
+        """Return `send(connection)`; repeat it for `PATIENCE` seconds while the server is busy.
 
-        While the server is away it is called `TRIES` times. Raises what `send` does, and `HsparseError` after `stop`.
+        While the server is unreachable it is called `TRIES` times. Raises its errors, and `HsparseError` after `stop`.
         """
         refused = away = 0
         until = math.inf
@@ -70,7 +70,7 @@ class RetryingClient:
         raise HsparseError("The command was stopped.")
 
     def stop(self) -> None:
-        """Send nothing more: what waits to be sent again raises. Any thread may call it."""
+        """Send no more requests: waiting ones raise. Any thread may call it."""
         self._stopped.set()
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class RetryingClient:
             connection.close()
 
     def _spread(self, pause: float) -> float:
-        """Return up to half as much more: threads that were refused at once do not come back at once."""
+        """Return `pause` with jitter of up to a half, so that threads do not repeat at the same time."""
         return min(pause, LONGEST_PAUSE) * (1 + int.from_bytes(self._clock.token(4), "big") / 2**33)
 
     def _connection(self) -> Connection:
@@ -91,5 +91,5 @@ class RetryingClient:
 
 
 def _backoff(tries: int) -> float:
-    """Return seconds to wait after so many tries before the last one."""
+    """Return the seconds to wait after a number of attempts."""
     return min(FIRST_PAUSE * 2.0 ** min(tries, 10), LONGEST_PAUSE)

@@ -1,7 +1,7 @@
-"""Sparse datasets: creating them, and their elements as coordinates and values.
+"""Sparse datasets: create them, read and write their elements as coordinates and values.
 
-Undefined is not zero: an element is defined once it is written, with whatever value, until it is erased. A
-dense read gives the fill value where nothing is defined.
+Undefined is not zero: an element is defined once it is written, with any value, until it is erased. A dense read
+returns the fill value for undefined elements.
 
     with Connection("http://localhost:5101", "/home/ada/run.h5", user="ada", password="...") as connection:
         frames = SparseDataset.create(
@@ -31,23 +31,23 @@ from hsparse.format.selections.selection import Selection
 from hsparse.format.structured.region import decode_region, encode_region
 
 Select: TypeAlias = str | Selection | None
-"""What to select: `"[0:100,5,[1,3]]"` as the REST API has it, a selection, or None for all."""
+"""A selection: `"[0:100,5,[1,3]]"` in the syntax of the REST API, a `Selection`, or None for all."""
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 UNLIMITED = "H5S_UNLIMITED"
 LONG_SELECT = 2048
-"""Characters beyond which a selection goes into the body: servers take about 8000 in a URL."""
+"""Characters beyond which a selection is sent in the body: servers accept about 8000 in a URL."""
 T = TypeVar("T")
 
 
 class SparseDataset:
-    """A sparse dataset on a server. `coords` are (n, rank) uint64, one row an element, `values` are (n,).
+    """A sparse dataset on a server. `coords` are (n, rank) uint64, one row for each element, `values` are (n,).
 
-    Every write is durable when the method returns. `shape` is the extent as last seen; `refresh` looks again.
-    All methods raise the `HsparseError` that the server names.
+    Every write is durable when the method returns. `shape` is the last known extent; `refresh` asks for it.
+    All methods raise the server's `HsparseError`.
     """
 
     def __init__(self, connection: Connection, record: Json) -> None:
-        """Take a dataset's record, as `GET /datasets/{id}` answers; `BadRequest` when it is not sparse."""
+        """Take a dataset's record, as `GET /datasets/{id}` answers; `BadRequest` if it is not sparse."""
         layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
         if not set(LAYOUT["flags"]) <= set(layout.get("flags") or ()):
             raise BadRequest(f"{record['id']} is not a sparse dataset; read it with a dense client.")
@@ -71,7 +71,7 @@ class SparseDataset:
         filters: Sequence[Any] = (),
         attributes: Json | None = None,
     ) -> SparseDataset:
-        """Create a dataset at `path`, making the groups on the way, and return it.
+        """Create a dataset at `path`, with the missing groups above it, and return it.
 
         `max_shape` has None for an unlimited dimension; without it the extent is fixed. `filters` are those
         of `creationProperties.filters`: one with a `section` (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) is
@@ -134,7 +134,7 @@ class SparseDataset:
     def read(self, select: Select = None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """Return the defined elements of the selection: coordinates and values.
 
-        They come chunk after chunk, row-major inside each.
+        The order is chunk after chunk, row-major inside each.
         """
         data = self._get_value(_text(select), sparse=True)
         try:
@@ -167,7 +167,7 @@ class SparseDataset:
         return decode_selection(data).coords()
 
     def count(self, select: Select = None) -> int:
-        """Return how many of the selected elements are defined; no coordinates travel."""
+        """Return how many of the selected elements are defined, without fetching coordinates."""
         answer = self.connection.json("GET", self._path("defined"), select=_text(select), count_only=1)
         return int(answer["count"])
 
@@ -202,9 +202,9 @@ class SparseDataset:
         return self._in_current_extent(lambda: Points(self.shape, np.asarray(coords)).coords())
 
     def _in_current_extent(self, work: Callable[[], T]) -> T:
-        """Return `work()`; when it is refused and the extent turns out to have changed, do it once more.
+        """Return `work()`; repeat it once after a `BadRequest`, if the extent has changed.
 
-        What is refused as a bad request has changed nothing, so that it can be sent again.
+        A bad request changes nothing, so it can be repeated.
         """
         try:
             return work()

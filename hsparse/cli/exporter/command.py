@@ -1,4 +1,4 @@
-"""`hsparse export`: a domain of a running server, written as an HDF5 file."""
+"""`hsparse export`: write a domain of a running server as an HDF5 file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `export`; the parsed ones carry `run`."""
+    """Add the arguments of `export`; the parsed ones have `run`."""
     parser.description = (
         "Write a domain of a running server as an HDF5 file. Until it is whole it has another name; run "
         "again, the command goes on where it stopped, unless the domain was changed. To s3://bucket/key large chunks "
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the file; raises what stops it."""
+    """Write the file; raise the error that stops it."""
     form = FileForm.parse(args.layout, args.revision, args.matrices)
     choice = None if args.filter is None else FilterChoice.parse(args.filter)
     if args.file.startswith(SCHEME):

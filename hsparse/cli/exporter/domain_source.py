@@ -1,4 +1,4 @@
-"""A domain's file on a server, read by ranges of one state of it."""
+"""The file of a domain on a server, in one state, read by ranges."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hsparse.format.hdf5.reads import ByteRange
 
 
 class DomainSource(Source):
-    """The file that `open_file` makes of a connection; what is asked for is asked again as `RetryingClient` says."""
+    """The file that `open_file` returns for a connection; requests are repeated as by `RetryingClient`."""
 
     def __init__(
         self, name: str, connect: Callable[[], Connection], open_file: Callable[[Connection], DomainFile]
     ) -> None:
-        """Ask for size and etag; raises what the server names."""
+        """Request size and etag; raise the server's error."""
         self.name = name
         self._open_file = open_file
         self._server = RetryingClient(connect)

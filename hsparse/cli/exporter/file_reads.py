@@ -1,4 +1,4 @@
-"""A domain's file on a server, read by several threads: its state, its map, and ranges of it."""
+"""A domain's file on a server, read by many threads: its state, its map, and its ranges."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Result = TypeVar("Result")
 
 
 class FileReads:
-    """The file of a domain in some form; what is asked for is asked again while the server is busy or away.
+    """The file of a domain in some form; requests are repeated while the server is busy or unreachable.
 
-    `readers` requests are under way at a time; `close` it in the end.
+    At most `readers` requests are under way at a time. Call `close` at the end.
     """
 
     def __init__(self, connect: Callable[[], Connection], domain: str, form: FileForm, readers: int) -> None:
@@ -32,23 +32,23 @@ class FileReads:
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="file")
 
     def close(self) -> None:
-        """Wait for the requests that are under way, and ask nothing more."""
+        """Wait for the requests that are under way, and send no more."""
         self._server.stop()
         self._pool.shutdown(cancel_futures=True)
         self._server.close()
 
     async def state(self) -> tuple[int, str]:
-        """Return the file's size in bytes and its etag, as the domain is now."""
+        """Return the file's size in bytes and its etag, in the current state of the domain."""
         return await self._ask(lambda one: self._file(one).state())
 
     async def read(self, start: int, stop: int, etag: str) -> bytes:
-        """Return the bytes from `start` to before `stop`; `PreconditionFailed` where the etag is another one."""
+        """Return the bytes from `start` to before `stop`; `PreconditionFailed` if the etag is another one."""
         return await self._ask(lambda one: self._file(one).read(start, stop, etag))
 
     async def chunks(self, etag: str, least: int) -> list[FileChunk]:
-        """Return the chunks of `least` bytes and more whose stored bytes are in the file as they are, in its order.
+        """Return the chunks of at least `least` bytes whose stored bytes are in the file unchanged, in its order.
 
-        There are none where matrices are groups, as no chunk of theirs is. `PreconditionFailed` where the etag is
+        There are none if matrices are groups, because their chunks are converted. `PreconditionFailed` if the etag is
         another one.
         """
         if self._form.matrices is not None:
@@ -71,7 +71,7 @@ class FileReads:
 
 
 def _stored(map: JsonReader, etag: str, least: int) -> Iterator[FileChunk]:
-    """Yield the wanted chunks of a map, which says what file it is of before it tells of datasets."""
+    """Yield the chunks of a map that are wanted; the map names its file before its datasets."""
     for name in map.members():
         if name == "file":
             if (found := map.value()["etag"]) != etag:

@@ -1,4 +1,4 @@
-"""The filters that an export is to have, as flags spell them: `--filter shuffle --filter gzip=4`."""
+"""The filters of an export, from flags: `--filter shuffle --filter gzip=4`."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class FilterChoice:
-    """Filters in the order in which they are applied, as `creationProperties.filters` has them; or `none`."""
+    """Filters in the order of application, in the form of `creationProperties.filters`; or `none`."""
 
     items: tuple[Any, ...]
 
     @classmethod
     def parse(cls, flags: Sequence[str]) -> FilterChoice:
-        """Read flags, `NAME` or `NAME=LEVEL` each, several with `+` between them; raises `BadRequest` for others."""
+        """Parse flags, each `NAME` or `NAME=LEVEL`, or many joined by `+`; `BadRequest` for others."""
         names = [name for flag in flags for name in flag.split("+")]
         if NONE in names:
             if len(names) > 1:
                 raise BadRequest("--filter none goes with no other filter.")
             return cls((NONE,))
         choice = cls(tuple(map(_item, names)))
-        choice.pipeline(8, 1 << 20)  # finds what is wrong before anything is fetched
+        choice.pipeline(8, 1 << 20)  # raises before anything is fetched
         return choice
 
     @property
@@ -44,7 +44,7 @@ class FilterChoice:
         return found
 
     def pipelines(self, dims: tuple[int, ...], element_size: int, sections: int) -> Pipelines:
-        """Return the filters of each section of sparse chunks of `dims` elements, of which they have 2 or 3."""
+        """Return the filters of each section, 2 or 3, of sparse chunks of dimensions `dims`."""
         return parse_filters(
             self.items,
             element_size,

@@ -1,4 +1,4 @@
-"""Of which parts a file is made in an S3 bucket: chunks that the service copies, and bytes that are sent.
+"""The parts of a file in an S3 bucket: chunks that the service copies, and bytes that are sent.
 
 Amazon S3 User Guide, "Amazon S3 multipart upload limits".
 """
@@ -17,9 +17,9 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What parts may be: each but the last one has `least` bytes, none more than `largest`, and there are `most`.
+    """Limits of parts: at most `most` parts, of at most `largest` bytes and, except the last, at least `least` bytes.
 
-    Bytes that are sent are parts of about `sent` where that is allowed: they are in memory.
+    Parts that are sent have about `sent` bytes if that is allowed, because they are in memory.
     """
 
     least: int = 5 * MIB
@@ -33,7 +33,7 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class FileChunk:
-    """A chunk that has the bytes of `source` at `start` in the file."""
+    """A chunk in the file at `start`, with the bytes of `source`."""
 
     start: int
     source: CopySource
@@ -45,7 +45,7 @@ class FileChunk:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """The file's bytes from `start` to before `stop`: those of `source`, or, where there is none, to be sent."""
+    """The bytes of the file from `start` to before `stop`: copied from `source`, or sent without one."""
 
     start: int
     stop: int
@@ -57,11 +57,10 @@ class FilePart:
 
 
 def plan_parts(size: int, chunks: Sequence[FileChunk], limits: Limits = LIMITS) -> tuple[FilePart, ...]:
-    """Return the parts of a file of `size` bytes, in order; `chunks` do not overlap, and ascend.
+    """Return the parts of a file of `size` bytes, in order; `chunks` ascend without overlap.
 
-    What lies between chunks that are copied is too small for a part at times: then it has some of the next chunk's
-    bytes, or all of it. Where there would be too many parts, small chunks are sent together. `TooLarge` where no
-    parts hold the file.
+    If the bytes between copied chunks are too few for a part, the part gets bytes of the next chunk, or all of it. If
+    there would be too many parts, small chunks are sent together. `TooLarge` if no parts hold the file.
     """
     least = limits.least
     while 2 * least <= limits.largest:
@@ -97,13 +96,13 @@ def _sent(start: int, stop: int, limits: Limits) -> Iterator[FilePart]:
 
 
 def _copied(chunk: FileChunk, start: int, limits: Limits) -> Iterator[FilePart]:
-    """Yield the parts of a chunk from `start` on, an offset in the file."""
+    """Yield the parts of a chunk from `start`, an offset in the file."""
     for first, last in _cut(start, chunk.stop, -(-(chunk.stop - start) // limits.largest)):
         address = chunk.source.address + first - chunk.start
         yield FilePart(first, last, replace(chunk.source, address=address, size=last - first))
 
 
 def _cut(start: int, stop: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield `count` pieces of about the same size, none of nothing."""
+    """Yield `count` pieces of about the same size, none of them empty."""
     cuts = (start + (stop - start) * number // count for number in range(count + 1))
     yield from ((first, last) for first, last in pairwise(cuts) if first < last)

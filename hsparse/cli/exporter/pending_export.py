@@ -1,6 +1,6 @@
-"""What is known of an export to S3 that has not ended: an object beside the one that it makes.
+"""The state of an export to S3 that has not ended, stored as an object next to its target.
 
-As the part of an export to a disk it is called as the target with the file's etag and `.part` behind.
+Its key is that of the target with the file's etag and `.part`, like the name of an unfinished export to a disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KIND = "hsparse-export"
 
 @dataclass(frozen=True, slots=True)
 class PendingExport:
-    """The upload `id`, of parts with this `digest`; `copied` says whether chunks are copied by the service."""
+    """The upload `id` of parts with this `digest`; `copied` says whether the service copies chunks."""
 
     id: str
     digest: str
@@ -29,9 +29,9 @@ class PendingExport:
 
     @classmethod
     async def load(cls, store: S3Store, key: str, etag: str) -> PendingExport | None:
-        """Return what is known of an export of the file with that etag, None where there is none.
+        """Return the pending export of the file with that etag, None without one.
 
-        Those of other states of the file are aborted, and what is known of them is deleted.
+        Exports of other states of the file are aborted and deleted.
         """
         found = None
         names = re.compile(re.escape(key) + r"\.[\w-]{1,100}" + re.escape(SUFFIX))
@@ -55,20 +55,20 @@ class PendingExport:
             found = json.loads((await store.get_range(name, 0, 4096)).data)
             return cls(found["id"], found["digest"], found["copied"]) if found["kind"] == KIND else None
         except (NotFound, BadRequest, ValueError, KeyError, TypeError):
-            return None  # somebody else's, empty, or just deleted
+            return None  # another program's, empty, or just deleted
 
     async def save(self, store: S3Store, key: str, etag: str) -> None:
-        told = {"kind": KIND, "id": self.id, "digest": self.digest, "copied": self.copied}
-        await store.put(_name(key, etag), json.dumps(told).encode())
+        state = {"kind": KIND, "id": self.id, "digest": self.digest, "copied": self.copied}
+        await store.put(_name(key, etag), json.dumps(state).encode())
 
 
 async def forget(store: S3Store, key: str, etag: str) -> None:
-    """Delete what is known of an export."""
+    """Delete the state of an export."""
     await store.delete(_name(key, etag))
 
 
 def plan_digest(parts: tuple[FilePart, ...]) -> str:
-    """Return what tells parts from others: where they begin and end."""
+    """Return a digest of the bounds of parts."""
     return sha256(repr([part.stop for part in parts]).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The data of a dataset, on its way from one file to another in which it has other filters."""
+"""The data of a dataset, copied from one file to another with other filters."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import max_dims_of
 
 RUN = 4 * 1024 * 1024
-"""Bytes that one request asks for, if a chunk has no more."""
+"""Bytes of one request, unless a chunk has more."""
 NEW_CHUNK = 1024 * 1024
-"""Bytes of a chunk where there were none."""
+"""Bytes of a new chunk."""
 SMALL = 64 * 1024
-"""Bytes up to which data that is in one piece stays so."""
+"""Bytes up to which contiguous data stays contiguous."""
 
 
 class Task(NamedTuple):
-    """Work that takes `memory` bytes and brings `done` bytes of the file that is read into the other one."""
+    """Work that takes `memory` bytes and copies `done` bytes of the source file."""
 
     memory: int
     done: int
@@ -49,7 +49,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where data is written to: `places` has addresses that come up meanwhile."""
+    """Where data is written; `places` has the addresses of data that was written."""
 
     area: DataArea
     relocation: Relocation
@@ -58,7 +58,7 @@ class Target:
 
 
 class RefilteredDataset(ABC):
-    """What the header says of data (`layout`, `pipeline`, `messages`), the index that it needs, and its transport."""
+    """The header messages of data (`layout`, `pipeline`, `messages`), its index, and the tasks that copy it."""
 
     pipeline: tuple[Filter, ...] = ()
     messages: tuple[PlannedMessage, ...] = ()
@@ -67,17 +67,17 @@ class RefilteredDataset(ABC):
     @property
     @abstractmethod
     def layout(self) -> Addressed:
-        """The layout message: of the same length before the data is written and then."""
+        """The layout message; its length is the same before and after the data is written."""
 
     @abstractmethod
     def tasks(self, target: Target) -> Iterator[Task]:
-        """Yield all work, in the order of the file that is read."""
+        """Yield all work, in the order of the source file."""
 
 
 def refiltered(key: Key, data: FileData, choice: FilterChoice) -> RefilteredDataset:
-    """Return how a dataset is written: its chunks with the filters of `choice`.
+    """Return the copy of a dataset, with the filters of `choice` for its chunks.
 
-    Data in one piece becomes chunks where that is worth it: more than `SMALL` bytes, of elements without addresses.
+    Contiguous data of more than `SMALL` bytes becomes chunks, if its elements have no addresses.
     """
     dataset = data.dataset
     if isinstance(dataset.layout, ChunkedLayout):
@@ -93,7 +93,7 @@ def refiltered(key: Key, data: FileData, choice: FilterChoice) -> RefilteredData
 
 
 class OnePiece(RefilteredDataset):
-    """Data in one piece, which has no filters."""
+    """Contiguous or compact data, which has no filters."""
 
     def __init__(self, key: Key, data: FileData) -> None:
         self._data = data
@@ -129,7 +129,7 @@ class OnePiece(RefilteredDataset):
 
 
 class _Chunks(RefilteredDataset):
-    """Chunks of dimensions `dims` at `scaled: (n, rank)`, which get addresses, sizes and masks as they are written."""
+    """Chunks of dimensions `dims` at `scaled: (n, rank)`; writing them sets addresses, sizes and masks."""
 
     def __init__(
         self, key: Key, data: FileData, dims: tuple[int, ...], scaled: Uint64Column, choice: FilterChoice
@@ -156,7 +156,7 @@ class _Chunks(RefilteredDataset):
         return plan_layout(ChunkedLayout(self.dims, self.data.size, LayoutIndex(BTREE_1, None)), place)
 
     def put(self, target: Target, row: int, raw: Buffer) -> None:
-        """Write the chunk at `row`, whose elements are `raw` in the file that is read."""
+        """Write the chunk at `row`; `raw` has its elements in the form of the source file."""
         stored = self.data.dataset.type
         elements = target.relocation.written(stored, raw, self.dims, target.area, target.address_of)
         filtered, self._mask[row] = encode(self.pipeline, elements)
@@ -169,7 +169,7 @@ class _Chunks(RefilteredDataset):
 
 
 class CopiedChunks(_Chunks):
-    """The chunks of a dataset that has some."""
+    """The chunks of a chunked dataset."""
 
     def __init__(self, key: Key, data: FileData, choice: FilterChoice) -> None:
         assert data.records is not None
@@ -205,7 +205,7 @@ class CopiedChunks(_Chunks):
 
 
 class NewChunks(_Chunks):
-    """Chunks of data that is in one piece: each is one range of it."""
+    """Chunks of contiguous data: each is one range of it."""
 
     def __init__(self, key: Key, data: FileData, choice: FilterChoice) -> None:
         dims = default_chunk_dims(data.dims, data.size)
@@ -229,7 +229,7 @@ class NewChunks(_Chunks):
 
 
 def default_chunk_dims(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """Return dimensions of chunks of about `NEW_CHUNK` bytes, of elements of `size`: each is one run of elements."""
+    """Return the dimensions of chunks of about `NEW_CHUNK` bytes for elements of `size`; each is one run of data."""
     left, found = max(1, NEW_CHUNK // size), []
     for length in reversed(dims):
         found.append(min(length, left))

@@ -1,6 +1,6 @@
-"""A copy of an HDF5 file with other filters: metadata first, whose size is known, then data as it comes.
+"""A copy of an HDF5 file with other filters: metadata, whose size is known, precedes data of unknown size.
 
-`export_filtered` writes such a copy of a domain's file to a disk, all of it or nothing.
+`export_filtered` writes such a copy of a domain's file to a disk, atomically.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from hsparse.format.hdf5.superblock import encode_superblock
 from hsparse.model.dataspace import dims_of
 
 THREADS = 8
-"""How much is fetched and filtered at once."""
+"""Bytes of memory of the tasks at a time."""
 ROOT = "g-00000000-00000000-0000-000000-000000"
-"""The id that the root group has here: ids lead from references to objects, and are in no file."""
+"""The id of the root group during the copy: ids connect references with objects, and are in no file."""
 ReportProgress = Callable[[int, int], None]
 
 
 class RefilteredFile:
-    """The file of `source`, planned with the filters of `choice`; raises what cannot be read or written of it."""
+    """The file of `source`, planned with the filters of `choice`; raise if some of it cannot be read or written."""
 
     def __init__(self, source: Source, choice: FilterChoice) -> None:
         self._source = source
@@ -64,14 +64,14 @@ class RefilteredFile:
         self._plan = self._plan_all()
 
     def write(self, descriptor: int, progress: ReportProgress) -> int:
-        """Write the file to an open one that is empty, and return its size in bytes."""
+        """Write the copy to an open, empty file, and return its size in bytes."""
         area = DataArea(descriptor, self._plan.size)
         self._transport(area, progress)
         self._complete(area)
         return area.end
 
     def _plan_all(self) -> FilePlan:
-        """Lay out the metadata; its size is the same before data is written and then."""
+        """Lay out the metadata; its size is the same before and after the data is written."""
         objects = [
             replace(one, layout=self._datasets[one.key].layout) if isinstance(one, PlannedDataset) else one
             for one in self._planned
@@ -80,7 +80,7 @@ class RefilteredFile:
         return plan_file(objects, self._root, [*self._heap.pieces(), *indexes])
 
     def _transport(self, area: DataArea, progress: ReportProgress) -> None:
-        """Read, filter and write all data, in several threads."""
+        """Read, filter and write all data, in a pool of threads."""
         target = Target(area, self._relocation, self._address_of, self._places)
         lock, left = Lock(), self._source.size
 
@@ -99,7 +99,7 @@ class RefilteredFile:
         progress(self._source.size, self._source.size)
 
     def _complete(self, area: DataArea) -> None:
-        """Write the metadata, now that it is known where data is."""
+        """Write the metadata, when the addresses of all data are known."""
         known, self._plan = self._plan, self._plan_all()
         if known.starts != self._plan.starts:
             raise AssertionError("The metadata has another size than was planned.")
@@ -175,8 +175,8 @@ def export_filtered(
 ) -> int:
     """Write the file to `target` and return its size in bytes.
 
-    Until it is whole it is called as `target` with the etag and `.filtered.part` behind, and it is removed when
-    anything goes wrong. Raises what reading and writing raise, and what `PartFile` does.
+    Until it is complete, its name is `target` with the etag and `.filtered.part`; it is removed after an error. Raises
+    the errors of reading, of writing and of `PartFile`.
     """
     with PartFile(target, f"{source.fingerprint}.filtered") as part:
         try:

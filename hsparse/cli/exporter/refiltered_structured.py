@@ -1,4 +1,4 @@
-"""The structured chunks of a dataset, on their way to another file: each section with its filters of choice."""
+"""The structured chunks of a dataset, copied to another file with other filters of their sections."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, bui
 
 
 class StructuredChunks(RefilteredDataset):
-    """Sparse chunks; what is in their sections stays, but for addresses."""
+    """Sparse chunks; their sections keep their content, except addresses."""
 
     def __init__(self, key: Key, data: StructuredData, choice: FilterChoice) -> None:
         self._data = data
         index = data.layout.index
         self._pipelines = choice.pipelines(index.chunk, index.element_size, index.sections)
         self._metadata = METADATA_VL if index.sections == 3 else METADATA_FIXED
-        # Addresses, sizes and masks are those of the file that is read until a chunk is written.
+        # Addresses, sizes and masks are those of the source file until a chunk is written.
         self._records = data.records.take(np.arange(len(data.records)))
         self._layout = replace(index, filtered=any(self._pipelines), address=None, info=b"")
         self._plan = plan_chunk_index(self._layout, self._records.scaled)

@@ -1,6 +1,6 @@
-"""Where things are in a file that is being written: space for data at its end, and addresses in copied elements.
+"""Addresses in a file that is being written: allocation of space at its end, and addresses in copied elements.
 
-Elements that refer to objects and heap collections get the addresses that those have in the new file.
+Elements that refer to objects and heap collections get the addresses of these in the new file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hsparse.format.hdf5.plan.transcoded_chunk import CHUNK_HEAP
 
 
 class Relocation:
-    """Knows where references lead to; objects are called as their headers' addresses in the file that is read."""
+    """Converts references; the name of an object is the address of its header in the source file."""
 
     def __init__(self, objects: FileObjects) -> None:
         self._objects = objects
@@ -30,7 +30,7 @@ class Relocation:
     def elements(
         self, stored: FileType, data: Buffer, shape: tuple[int, ...], heap: GlobalHeapPlan
     ) -> Addressed:
-        """Return elements without their addresses; parts of variable length are put to `heap`."""
+        """Return elements without their addresses; variable-length parts are added to `heap`."""
         if not has_addresses(stored):
             return Addressed(bytes(data))
         objects = self._objects
@@ -40,7 +40,7 @@ class Relocation:
     def written(
         self, stored: FileType, data: Buffer, shape: tuple[int, ...], area: DataArea, address_of: AddressOf
     ) -> Buffer:
-        """Return elements with their addresses; parts of variable length are written to `area`."""
+        """Return elements with their addresses; variable-length parts are written to `area`."""
         if not has_addresses(stored):
             return data
         heap = GlobalHeapPlan(CHUNK_HEAP)
@@ -64,7 +64,7 @@ class Relocation:
 
 
 class DataArea:
-    """Space of an open file from `start` on; any number of threads may write."""
+    """The space of an open file from `start` on; any number of threads may write."""
 
     def __init__(self, descriptor: int, start: int) -> None:
         self._descriptor = descriptor
@@ -72,20 +72,20 @@ class DataArea:
         self.end = start
 
     def allocate(self, size: int) -> int:
-        """Return the address of `size` bytes that nobody else has."""
+        """Return the address of `size` newly allocated bytes."""
         with self._lock:
             address = self.end + -self.end % ALIGNMENT
             self.end = address + size
             return address
 
     def append(self, data: Buffer) -> int:
-        """Write data where there is room, and return its address."""
+        """Allocate space, write data there, and return its address."""
         address = self.allocate(len(data))
         self.write(address, data)
         return address
 
     def write(self, address: int, data: Buffer) -> None:
-        """Write data; `StoreFailed` where there is no room on the disk."""
+        """Write data; `StoreFailed` if the disk is full."""
         left = memoryview(data)
         try:
             while len(left):

@@ -1,6 +1,6 @@
 """`hsparse export DOMAIN s3://bucket/key`: a domain as an HDF5 file in a bucket.
 
-Its large chunks are copied by the store, the rest goes through here. The file is there when it is whole.
+The store copies large chunks, and this process sends the rest. The object appears when it is complete.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from hsparse.storage.s3.multipart_upload import Part, S3Upload, find_marked
 from hsparse.storage.s3.s3_store import S3Store
 
 AT_ONCE = 16
-"""Parts that are made at once."""
+"""Parts that are processed at a time."""
 SENT_AT_ONCE = 8
 MEMORY = 128 * 1024 * 1024
-"""Bytes of parts that are in memory at once, twice while they are put together; one part is, whatever it has."""
+"""The most bytes of parts in memory, twice that while they are joined; a single part may have more."""
 MEDIA = "application/x-hdf5"
 
 
 class _NotCopied(Exception):
-    """The store does not copy chunks; the text is why."""
+    """The store does not copy chunks; the text is the reason."""
 
 
 class S3Export:
-    """The export of one file to the object `key`; `progress` is told the bytes that are there, `say` what happens.
+    """The export of one file to the object `key`; `progress` gets the uploaded bytes, `say` messages.
 
-    With `resume` an upload of the same state is continued, and one that is stopped is left to be; else it is aborted.
+    With `resume` an upload of the same state is continued, and kept if interrupted again; else it is aborted.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class S3Export:
         self._say = say
 
     async def run(self) -> int:
-        """Make the object and return its size in bytes.
+        """Write the object and return its size in bytes.
 
-        `BadRequest` where there is one that it may not replace, `PreconditionFailed` when the domain was changed
-        meanwhile, else what the server or the store raises.
+        `BadRequest` if an object exists that it may not replace, `PreconditionFailed` if the domain was changed
+        meanwhile, and the errors of the server and the store.
         """
         if not self._replace and await find_marked(self._store, self._key) is not None:
             raise self._exists()
@@ -88,7 +88,7 @@ class S3Export:
             await self._all(upload, parts, have, etag)
             await self._complete(upload, have, etag)
         except BaseException as error:
-            is_over = isinstance(error, _NotCopied | PreconditionFailed)  # nobody could go on with it
+            is_over = isinstance(error, _NotCopied | PreconditionFailed)  # it could not be resumed
             if not self._resume or is_over:
                 await self._abort(upload, error)
             if self._resume and is_over:
@@ -100,7 +100,7 @@ class S3Export:
     async def _begin(
         self, etag: str, parts: tuple[FilePart, ...], known: PendingExport | None, *, copied: bool
     ) -> tuple[S3Upload, dict[int, Part]]:
-        """Return an upload, and those of its parts that are there as they are to be."""
+        """Return an upload, and its parts that are complete."""
         digest = plan_digest(parts)
         if known is not None:
             upload = S3Upload(self._store, self._key, known.id)
@@ -124,7 +124,7 @@ class S3Export:
     async def _first_copy(
         self, upload: S3Upload, parts: tuple[FilePart, ...], have: dict[int, Part], etag: str
     ) -> None:
-        """Copy one part before all else: where the store refuses, `_NotCopied`, and other parts are made."""
+        """Copy one part first: if the store refuses, raise `_NotCopied`, and other parts are planned."""
         for number, part in enumerate(parts, 1):
             if part.source is not None:
                 try:
@@ -174,7 +174,7 @@ class S3Export:
             raise
 
     async def _check_unchanged(self, etag: str) -> None:
-        """Raise `PreconditionFailed` where the domain's file is another one now."""
+        """Raise `PreconditionFailed` if the file of the domain has changed."""
         if (await self._reads.state())[1] != etag:
             raise PreconditionFailed("The domain was changed while it was copied: begin again.")
 
@@ -187,7 +187,7 @@ class S3Export:
             raise self._exists() from error
 
     async def _abort(self, upload: S3Upload, error: BaseException) -> None:
-        """Give up the upload, after `error`; where that fails too, tell both."""
+        """Abort the upload after `error`; if that fails too, report both."""
         try:
             await upload.abort()
         except HsparseError as left:
@@ -198,7 +198,7 @@ class S3Export:
 
 
 def run(args: argparse.Namespace, form: FileForm) -> int:
-    """Run `hsparse export` with these arguments, to a file of that form; raises what stops it."""
+    """Run `hsparse export` with these arguments, to a file of that form; raise the error that stops it."""
     url, connect = S3Url.parse(args.file), connector(args)
 
     async def export(update: ReportProgress) -> int:

@@ -1,6 +1,6 @@
-"""`hsparse import`: a file into a domain of a running server.
+"""`hsparse import`: import a file into a domain of a running server.
 
-The domain is created for the import, or an earlier import into it is resumed. It is deleted when the import fails.
+The import creates the domain, or resumes an earlier import into it. After a failure it deletes the domain.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ MATRICES: dict[str, Callable[[Source], Matrix]] = {
     ".mtx.gz": open_matrix_market,
     ".npz": open_npz,
 }
-"""What reads files that are one matrix, by the end of their names."""
+"""Readers of files of one matrix, by the end of the name."""
 Advance = Callable[[int], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `import`; the parsed ones carry `run`."""
+    """Add the arguments of `import`; the parsed ones have `run`."""
     parser.description = ABOUT
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("file", metavar="FILE", help="the file, or an object, s3://bucket/key")
@@ -89,12 +89,12 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import the file; raises the `HsparseError` that stops it."""
+    """Import the file; raise the `HsparseError` that stops it."""
     connect = connector(args, args.domain)
     server, sending = (
         RetryingClient(connect),
         RetryingClient(connect),
-    )  # what is sent may be stopped, and still be undone
+    )  # a client of its own for undoing, because the other one is stopped
     try:
         with interruptible(), _open(args) as source:
             name = source.name.rpartition("/")[2]
@@ -137,7 +137,7 @@ class _Run:
         self._target = TargetDomain(server, args.domain)
 
     def run(self) -> None:
-        """Read what can be read before anything is made; then make the domain, and undo it on failure."""
+        """Read as much as possible first; then create the domain, and delete it after a failure."""
         known = None
         if self._args.resume:
             known = self._target.root_to_resume(self._source.fingerprint)
@@ -176,7 +176,7 @@ class _Run:
             raise
 
     def _undo(self, root: str, error: BaseException) -> None:
-        """Delete the domain; where that fails too, tell both."""
+        """Delete the domain; if that fails too, report both errors."""
         try:
             self._target.delete(root)
         except HsparseError as left:
@@ -186,7 +186,7 @@ class _Run:
 
     def _matrix(self, uploads: BoundedPool, root: str, matrix: Matrix) -> None:
         id = derived_id("datasets", root, bytes(8))
-        with suppress(Conflict):  # there from before: what is in it is written again
+        with suppress(Conflict):  # it existed before: its elements are written again
             self._sending.json("POST", "/datasets", matrix_body(matrix) | {"id": id})
         upload = MatrixUpload(self._sending, uploads, self._args.file, id, matrix, self._advance)
         upload.submit()
@@ -203,20 +203,20 @@ def _count(text: str) -> int:
 
 
 FINGERPRINT = "importedFile"
-"""The creation property of the root group that tells which file is imported."""
+"""The creation property of the root group with the fingerprint of the imported file."""
 
 
 class TargetDomain:
-    """The domain `path`, and what is done with it."""
+    """The domain `path` of an import."""
 
     def __init__(self, server: RetryingClient, path: str) -> None:
         self._server = server
         self.path = path
 
     def root_to_resume(self, fingerprint: str) -> str | None:
-        """Return the root group of an import that was begun, None where there is no domain.
+        """Return the root group of an interrupted import, None without a domain.
 
-        `Conflict` when something else is there.
+        `Conflict` if another object is there.
         """
         try:
             root = self._server.json("GET", "/").get("root")
@@ -233,7 +233,7 @@ class TargetDomain:
         return str(root)
 
     def refuse_existing(self) -> None:
-        """Raise `Conflict` when there is a domain."""
+        """Raise `Conflict` if the domain exists."""
         try:
             self._server.json("GET", "/")
         except (NotFound, Gone):
@@ -243,17 +243,17 @@ class TargetDomain:
         )
 
     def create(self, root: str, fingerprint: str, *, ordered: bool) -> None:
-        """Create the domain with this root group; `ordered` says that order of creation is tracked."""
+        """Create the domain with this root group; `ordered`: the order of creation is tracked."""
         properties = {FINGERPRINT: fingerprint} | ({"CreateOrder": 1} if ordered else {})
         body = {"root_id": root, "group": {"creationProperties": properties}}
         try:
             self._server.json("PUT", "/", body)
-        except Conflict:  # made by this request, whose answer was lost and which was sent again
+        except Conflict:  # created by this request, which was repeated after a lost answer
             if self._server.json("GET", "/").get("root") != root:
                 raise
 
     def delete(self, root: str) -> None:
-        """Delete the domain and all that is in it, if there is one and `root` is its root group."""
+        """Delete the domain with all its objects, if it exists and `root` is its root group."""
         with suppress(NotFound, Gone):
             if self._server.json("GET", "/").get("root") == root:
                 self._server.json("DELETE", "/")

@@ -1,8 +1,8 @@
 """The values of dense datasets, sent chunk by chunk of the server's grid.
 
-A chunk goes as its stored bytes where the server stores such chunks, through the same filters, and by value
-otherwise. A request writes whole chunks and every element once, so that a chunk that is there is complete; one that
-may have been written by several requests is written again when an import is resumed.
+A chunk is sent as its stored bytes if the server stores such chunks with the same filters, and by value otherwise. A
+request writes whole chunks and every element once, so that an existing chunk is complete. A chunk that many requests
+write is written again when an import is resumed.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import chunk_name
 
 LARGEST = 64 * 1024 * 1024
-"""Bytes of values that one request has, unless an element has more."""
+"""The most bytes of values in a request, unless an element has more."""
 UNDIVIDED = 1024 * 1024
-"""Bytes of a chunk that is never written by parts: no server's `max_request_size` is less."""
+"""Bytes of the largest chunk that is never written in parts: every server's `max_request_size` allows it."""
 BAND = 16 * 1024 * 1024
-"""Bytes of values that a request has where chunks are smaller; a band of all chunks side by side may have `LARGEST`."""
+"""Bytes of values in a request of smaller chunks; a band of all chunks side by side may have `LARGEST`."""
 PAGE = 10_000
 Advance = Callable[[int], None]
-"""Is told of bytes of the file that are done."""
+"""Called with a number of bytes of the file that are done."""
 
 
 class DenseUpload:
-    """The values of one dataset; `record` is what the server answered when it was created, or has of it."""
+    """The values of one dataset; `record` is the server's JSON of the dataset."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class DenseUpload:
         self._spec: ChunkSpec = chunk_spec(record)
 
     def submit(self, stored: set[Dims]) -> None:
-        """Submit all that is to be sent, but for chunks that are `stored` completely."""
+        """Submit all values, except chunks that are `stored` and complete."""
         data = self._data
         if not data.dims:
             self._uploads.submit(data.size, lambda: self._send((), ()))
@@ -76,7 +76,7 @@ class DenseUpload:
                     work = partial(self._send_band, grid.origin(first), grid.origin(last))
                     self._uploads.submit(2 * nbytes * prod(map(int.__sub__, last, first)), work)
             return
-        takes_stored = self._takes_stored()
+        takes_stored = self._accepts_stored()
         for scaled, rows in data.chunks_by_grid(self._spec.dims):
             is_direct = takes_stored and not grid.is_edge(scaled) and not int(data.records.mask[rows[0]])
             if scaled not in (stored if is_direct else skipped):
@@ -87,11 +87,11 @@ class DenseUpload:
 
     @property
     def _is_undivided(self) -> bool:
-        """Whether a chunk that is sent by value is always whole in a request."""
+        """Whether a chunk that is sent by value is always in one request."""
         return self._data.is_raw and self._spec.datatype.guessed_size * prod(self._spec.dims) <= UNDIVIDED
 
-    def _takes_stored(self) -> bool:
-        """Say whether the server's chunks have the bytes that the file's have."""
+    def _accepts_stored(self) -> bool:
+        """Say whether the chunks of the server have the same bytes as those of the file."""
         layout = self._data.dataset.layout
         same = isinstance(layout, ChunkedLayout) and layout.dims == self._spec.dims and self._data.is_raw
         return same and decode_alike(self._data.dataset.pipeline, self._spec.filters[0])
@@ -107,13 +107,13 @@ class DenseUpload:
         self._advance(self._data.stored_size(rows))
 
     def _send_band(self, start: Dims, stop: Dims) -> None:
-        """Send the values of chunks that lie side by side; `stop` may be beyond the extent."""
+        """Send the values of adjacent chunks; `stop` may be beyond the extent."""
         stop = tuple(map(min, stop, self._data.dims))
         self._send(start, stop)
         self._advance(self._data.size * prod(map(int.__sub__, stop, start)))
 
     def _send(self, start: Dims, stop: Dims) -> None:
-        """Send the values of a box, in parts where they are too many for a request."""
+        """Send the values of a box, in parts if they are too many for a request."""
         size = self._data.size * prod(b - a for a, b in zip(start, stop, strict=True))
         if size > LARGEST and self._halve(start, stop):
             return
@@ -130,7 +130,7 @@ class DenseUpload:
                 raise
 
     def _halve(self, start: Dims, stop: Dims) -> bool:
-        """Send a box as two, False where it has a single element, or chunk that is not divided."""
+        """Send a box as two; return False for a single element, or a single chunk that is not divided."""
         units = (self._spec.dims,) if self._is_undivided else (self._spec.dims, (1,) * len(start))
         for unit in units:
             for dim, (a, b) in enumerate(zip(start, stop, strict=True)):
@@ -144,10 +144,10 @@ class DenseUpload:
 
 
 def box_bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
-    """Yield boxes of chunks, each by its first chunk's scaled coordinates and those past its last, which cover a grid.
+    """Yield boxes of chunks that cover a grid, as scaled coordinates of the first chunk and past the last one.
 
-    Chunks have `nbytes`; `counts` says how many there are in each dimension. A box has all of the last dimensions and
-    some of one, about `BAND` bytes, so that what it has lies in one piece, or few, in the order of rows.
+    Chunks have `nbytes`; `counts` has their number in each dimension. A box spans the last dimensions and part of one
+    other, about `BAND` bytes, so that its elements are one run, or few runs, in row-major order.
     """
     steps = [1] * len(counts)
     for dim in reversed(range(len(counts))):
@@ -160,7 +160,7 @@ def box_bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
 
 
 def stored_chunks(server: RetryingClient, record: dict[str, Any]) -> set[Dims]:
-    """Return the scaled coordinates of the chunks that a dataset has on the server."""
+    """Return the scaled coordinates of the stored chunks of a dataset on the server."""
     found: set[Dims] = set()
     if not dims_of(record["shape"]):
         return found

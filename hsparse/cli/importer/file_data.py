@@ -1,4 +1,4 @@
-"""The data of a dataset of a file that is not made of structured chunks, read by boxes.
+"""The data of a dataset of a file, read by boxes; not for structured chunks.
 
 Tests: tests/cli/importer/test_dense_upload.py, tests/cli/importer/test_hdf5_import.py.
 """
@@ -43,23 +43,23 @@ Dims = tuple[int, ...]
 MAX_CHUNK = 1024 * 1024 * 1024
 """Bytes of the largest chunk that is decoded."""
 LARGE_CHUNK = 64 * 1024 * 1024
-"""Bytes of a chunk that is kept once it is decoded, and of which no two are decoded at once."""
+"""Bytes from which on a decoded chunk is cached, and decoded alone."""
 LONG_RUN = 4 * 1024
-"""Bytes in one piece that are worth a read of their own."""
+"""Bytes of a run that is worth a read of its own."""
 SPARSE_SPAN = 4
-"""Pieces of contiguous data are read at once where what lies between them is less than so many times as long."""
+"""Runs of contiguous data are read together if the gaps are shorter than this many times the run."""
 
 
 def is_raw(stored: FileType) -> bool:
-    """Say whether elements have the same bytes in the file and here."""
+    """Say whether elements have the same bytes in the file and in hsparse."""
     element = element_of(stored.item)
     return isinstance(element, Fixed) and element.dtype.itemsize == stored.size and is_packed(stored)
 
 
 class FileData:
-    """A dataset's elements. `records` are its chunks, None of other layouts.
+    """The elements of a dataset. `records` are its chunks, None for other layouts.
 
-    Raises `Corrupt` where data that is not in chunks is not all in the file.
+    Raises `Corrupt` if contiguous data ends beyond the file.
     """
 
     def __init__(self, objects: FileObjects, dataset: ParsedDataset) -> None:
@@ -82,7 +82,7 @@ class FileData:
 
     @property
     def is_allocated(self) -> bool:
-        """Whether there is any data; where there is none, all elements have the fill value."""
+        """Whether there is any data; without it all elements have the fill value."""
         if dims_of(self.dataset.shape) is None or 0 in self.dims:
             return False
         layout = self.dataset.layout
@@ -90,14 +90,14 @@ class FileData:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is data for all elements, none of which has the fill value for want of a chunk."""
+        """Whether there is data for all elements: no chunk is missing."""
         layout = self.dataset.layout
         if isinstance(layout, ChunkedLayout):
             return self.records is not None and len(self.records) == Grid(self.dims, layout.dims).size
         return self.is_allocated
 
     def read(self, start: Dims, stop: Dims) -> Values:
-        """Return the elements of a box as hsparse has them; raises `Corrupt` and `Unsupported`."""
+        """Return the elements of a box in the form of hsparse; raise `Corrupt` and `Unsupported`."""
         raw = self._read_raw(start, stop)
         data = np.ascontiguousarray(raw).reshape(-1).view(np.uint8).data
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
@@ -111,7 +111,7 @@ class FileData:
         )
 
     def stored_chunk(self, row: int) -> tuple[bytes, int, bool]:
-        """Return a chunk's stored bytes, its filter mask, and whether filters were applied to it at all."""
+        """Return a chunk's stored bytes, its filter mask, and whether any filters were applied to it."""
         assert self.records is not None
         file = self.objects.file
         address, size = int(self.records.address[row]), int(self.records.size[row])
@@ -120,7 +120,7 @@ class FileData:
 
     def chunks_by_grid(self, grid: Dims) -> Iterator[tuple[Dims, NDArray[np.intp]]]:
         """Yield scaled coordinates in a grid of chunks of dimensions `grid`, each with the rows of `records`
-        whose chunks meet that chunk; those alone that meet any."""
+        whose chunks overlap that chunk; only those with any."""
         assert self.records is not None
         assert isinstance(self.dataset.layout, ChunkedLayout)
         chunk = np.array(self.dataset.layout.dims, np.int64)
@@ -142,7 +142,7 @@ class FileData:
             yield tuple(places[begin].tolist()), owners[begin:end]
 
     def stored_size(self, rows: NDArray[np.intp]) -> int:
-        """Return the bytes that chunks take in the file."""
+        """Return the bytes of chunks in the file."""
         assert self.records is not None
         return int(self.records.size[rows].sum())
 
@@ -193,15 +193,15 @@ class FileData:
         return decode(self.dataset.pipeline if filtered else (), data, mask if filtered else 0, size)
 
     def _kept(self, row: int, size: int) -> Buffer:
-        """Decode a chunk of which several boxes are wanted, one after the other: once for all of them."""
+        """Decode a chunk once for all boxes that need it, one after the other."""
         with self._lock:
             if self._last is None or self._last[0] != row:
-                self._last = None  # never two at a time
+                self._last = None  # free it before the next one is decoded
                 self._last = (row, self._decoded(row, size))
             return self._last[1]
 
     def _read_contiguous(self, layout: ContiguousLayout, start: Dims, stop: Dims) -> NDArray[Any]:
-        """Read a box of contiguous data: from its first byte to its last, or piece by piece."""
+        """Read a box of contiguous data: from its first byte to its last, or run by run."""
         raw, source, file = np.dtype(f"V{self.size}"), self.objects.source, self.objects.file
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
         assert layout.address is not None
@@ -211,7 +211,7 @@ class FileData:
         def place(corner: Dims) -> int:
             return whole.address + self.size * sum(map(int.__mul__, corner, strides))
 
-        # The dimensions behind `dim` are wanted whole: what lies in one piece ends with a part of this one.
+        # The dimensions after `dim` are whole, so a run covers part of `dim`.
         wanted_whole = [(a, b) == (0, length) for a, b, length in zip(start, stop, self.dims, strict=True)]
         dim = max((dim for dim, is_whole in enumerate(wanted_whole) if not is_whole), default=0)
         run = self.size * prod(shape[dim:])

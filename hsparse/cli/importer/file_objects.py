@@ -1,8 +1,8 @@
-"""The objects of an HDF5 file: each by the address of its header, with the id that it gets on the server.
+"""The objects of an HDF5 file, by the addresses of their headers, with their ids on the server.
 
-An id follows from the file and the address, so that whoever imports the file into the same domain again finds what
-is there already. Groups that are sparse matrices become datasets: those of AnnData (`encoding-type`, and the older
-`h5sparse_format`) and of Binsparse.
+An id is computed from the file and the address, so that a resumed import finds the objects that exist already. Groups
+that are sparse matrices become datasets: those of AnnData (`encoding-type`, and the older `h5sparse_format`) and of
+Binsparse.
 
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html, https://graphblas.org/binsparse-specification
 
@@ -40,7 +40,7 @@ COLLECTIONS = {
 class FileObject:
     """An object: the first of its paths, its kind, its id, and its extent if it is a dataset.
 
-    `matrix` is what a group is that becomes a sparse dataset.
+    `matrix` is set for a group that becomes a sparse dataset.
     """
 
     address: int
@@ -58,7 +58,7 @@ def is_ordered(stored: ParsedObject) -> bool:
 
 
 def check_names(stored: ParsedObject) -> None:
-    """Raise `Unsupported` for the name of a link or an attribute that JSON has no text for."""
+    """Raise `Unsupported` for a name of a link or an attribute that JSON cannot contain."""
     names = [*(link.name for link in stored.links), *(one.name for one in stored.attributes)]
     for name in names:
         if not is_utf8_name(name):
@@ -68,17 +68,17 @@ def check_names(stored: ParsedObject) -> None:
 
 
 def is_utf8_name(name: str) -> bool:
-    """Say whether a name was UTF-8 in the file; bytes that are none are there as surrogates."""
+    """Say whether a name was UTF-8 in the file; other bytes are surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 class FileObjects:
-    """All objects of a file that links lead to. What a reference leads to is found here, as readers want it."""
+    """All objects of a file that are reachable by links. `find` resolves references."""
 
     def __init__(self, source: Source, root: str, *, matrices: bool) -> None:
-        """Walk the file, whose root group becomes `root`; raises `Corrupt` and `Unsupported`, naming the path.
+        """Walk the file, whose root group becomes `root`; raise `Corrupt` and `Unsupported`, with the path.
 
-        With `matrices`, groups that are sparse matrices become datasets, and what is in them has no object.
+        With `matrices`, groups that are sparse matrices become datasets, and their members are left out.
         """
         self.source = source
         with path_in_errors(source.name):
@@ -90,7 +90,7 @@ class FileObjects:
         self._walk(matrices)
 
     def of(self, kind: ObjectKind) -> list[FileObject]:
-        """Return the objects of a kind; groups that become sparse datasets are of none."""
+        """Return the objects of a kind; groups that become sparse datasets are left out."""
         return [one for one in self.by_address.values() if one.kind == kind and one.matrix is None]
 
     def matrices(self) -> list[FileObject]:
@@ -98,11 +98,11 @@ class FileObjects:
         return [one for one in self.by_address.values() if one.matrix is not None]
 
     def read(self, one: FileObject) -> ParsedObject:
-        """Read an object's header and what it leads to."""
+        """Read an object: its header, and the messages and links that it leads to."""
         return self.source.run(parse_object(self.file, one.address))
 
     def find(self, address: int) -> ReferenceTarget | None:
-        """Return what a reference to an address leads to; None, counted in `lost`, where no link leads there."""
+        """Return the target of a reference to an address; None, counted in `lost`, if no link leads there."""
         one = self.by_address.get(address)
         if one is None:
             self.lost += 1
@@ -147,10 +147,10 @@ BINSPARSE = {"CSR": "csr", "CSC": "csc", "COO": "coo", "COOR": "coo", "COOC": "c
 
 @dataclass(frozen=True, slots=True)
 class MatrixForm:
-    """A matrix of `shape`: `kind` is csr, csc or coo. The others are addresses of datasets.
+    """A matrix of `shape`: `kind` is csr, csc or coo. The other fields are addresses of datasets.
 
-    `indices` are the column (csr), the row (csc) or both (coo) of each element, `pointers` say where each row or
-    column begins. `iso` says that there is one value, of all elements.
+    `indices` has the column (csr), the row (csc) or both (coo) of each element, `pointers` the start of each row or
+    column. `iso`: all elements have the same value.
     """
 
     kind: str
@@ -163,7 +163,7 @@ class MatrixForm:
 
 
 def find_matrix(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixForm | None:
-    """Return what a group is as a matrix, None where it is none, or one of a form that is not known."""
+    """Return the form of a group that is a matrix, None for other groups and unknown forms."""
     attributes = {one.name: one for one in stored.attributes}
     members = {link.name: link.target.address for link in stored.links if isinstance(link.target, HardLink)}
 
@@ -209,4 +209,4 @@ def _value(source: Source, file: Hdf5File, one: ParsedAttribute) -> Any:
         reads = parse_elements(file, one.type, one.data, dims_of(one.shape) or (), lambda _: None)
         return to_json(source.run(reads), element_of(one.type.item))
     except HsparseError:
-        return None  # an attribute that cannot be read is none of these
+        return None  # an unreadable attribute describes no matrix

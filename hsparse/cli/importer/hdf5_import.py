@@ -1,6 +1,6 @@
-"""An HDF5 file into a domain: committed types, datasets with their values, groups, and the root's links last.
+"""Import of an HDF5 file: committed types, datasets with their values, groups, and the root group's links last.
 
-So nobody sees anything of the file before all of it is there.
+So no part of the file is visible before it is complete.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from hsparse.model.ids import collection_of
 
 Json = dict[str, Any]
 LINKS = 5000
-"""Links that one request has."""
+"""The most links in a request."""
 OBJECTS = 100
-"""Objects that one request creates at most."""
+"""The most objects that a request creates."""
 BODIES = 4 * 1024 * 1024
-"""Bytes, in base64, of the values that such a request has of attributes and datasets, unless one object has more."""
+"""The most bytes of base64 values in such a request, unless one object has more."""
 INLINE = 64 * 1024
-"""Bytes of values that are sent with the dataset itself."""
+"""The most bytes of values that are sent in the request that creates their dataset."""
 Upload: TypeAlias = Callable[[], None]
 UploadMaker: TypeAlias = Callable[[Json, set[Dims]], Upload]
-"""Is told what the server answered, and which chunks it has."""
+"""Called with the server's answer, and the chunks that it stores."""
 KEPT = 1000
-"""Rows of an index of chunks that is kept until its dataset's turn comes; a longer one is then read again."""
+"""The most rows of a chunk index that is kept until the values are sent; a longer one is read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewObject:
-    """What creates the object at `path`, what sends a dataset's values, and the links of a group that are left."""
+    """An object to create at `path`: its body, the upload of a dataset's values, and further links of a group."""
 
     path: str
     body: Json
@@ -57,7 +57,7 @@ class NewObject:
 
 
 class Hdf5Import:
-    """One import; `resumed` says that some of it may be there."""
+    """One import; `resumed`: some objects may exist."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class Hdf5Import:
         self._matrices: list[MatrixUpload] = []
 
     def run(self) -> None:
-        """Import everything; raises what goes wrong, naming the object's path in the file."""
+        """Import the whole file; errors have the path of the object in the file."""
         for step in (self._create_types, self._complete_types):
-            for _ in self._uploads.ahead(self._together(ObjectKind.DATATYPE), step):
+            for _ in self._uploads.ahead(self._batches(ObjectKind.DATATYPE), step):
                 pass
-        for uploads in self._uploads.ahead(self._together(ObjectKind.DATASET), self._create_datasets):
+        for uploads in self._uploads.ahead(self._batches(ObjectKind.DATASET), self._create_datasets):
             for submit in uploads:
                 submit()
         for submit in self._uploads.ahead(self._objects.matrices(), self._create_matrix):
@@ -89,38 +89,40 @@ class Hdf5Import:
         for matrix in self._matrices:
             matrix.check()
         root, *_ = self._objects.of(ObjectKind.GROUP)
-        for _ in self._uploads.ahead(self._together(ObjectKind.GROUP), self._create_groups):
+        for _ in self._uploads.ahead(self._batches(ObjectKind.GROUP), self._create_groups):
             pass
         self._complete_root(root)
 
-    def _together(self, kind: ObjectKind) -> Iterator[list[FileObject]]:
-        """Yield the objects of a kind, but the root group, as many as one request may create."""
+    def _batches(self, kind: ObjectKind) -> Iterator[list[FileObject]]:
+        """Yield the objects of a kind, without the root group, in batches for one request."""
         objects = (one for one in self._objects.of(kind) if one.path != "/")
         while some := list(islice(objects, OBJECTS)):
             yield some
 
-    def _create(self, collection: str, drafts: Iterator[NewObject]) -> Iterator[tuple[NewObject, Json, bool]]:
-        """Create objects; yield each, what the server has of it, and whether it was there."""
+    def _create(
+        self, collection: str, objects: Iterator[NewObject]
+    ) -> Iterator[tuple[NewObject, Json, bool]]:
+        """Create objects; yield each, the server's JSON of it, and whether it existed."""
         some: list[NewObject] = []
         nbytes = 0
-        for draft in drafts:
-            size = _nbytes(draft.body)
+        for one in objects:
+            size = _nbytes(one.body)
             if some and nbytes + size > BODIES:
                 yield from self._create_together(collection, some)
                 some, nbytes = [], 0
-            some.append(draft)
+            some.append(one)
             nbytes += size
         yield from self._create_together(collection, some)
 
     def _create_together(
         self, collection: str, some: list[NewObject]
     ) -> Iterator[tuple[NewObject, Json, bool]]:
-        """Create objects by one request; where it fails, or some may be there, one by one: so it is told which."""
+        """Create objects by one request; if it fails, or some may exist, one by one: then errors name the object."""
         if len(some) > 1 and not self._resumed:
             try:
                 made = self._server.json("POST", f"/{collection}", [draft.body for draft in some])["objects"]
             except (BadRequest, Conflict, NotFound, TooLarge, Unsupported):
-                pass  # whatever was made was deleted again
+                pass  # the server has deleted what it created
             else:
                 yield from ((draft, record, False) for draft, record in zip(some, made, strict=True))
                 return
@@ -143,7 +145,7 @@ class Hdf5Import:
             stored = self._objects.read(one)
             assert stored.type is not None
             check_readable(stored.type)
-            # Its attributes may be of types that are not there yet.
+            # Its attributes may have types that do not exist yet.
             body = common_body(self._objects, stored, one.path, attributes=False) | {"type": stored.type.item}
             return NewObject(one.path, body)
 
@@ -199,7 +201,7 @@ class Hdf5Import:
         record: Json,
         there: set[Dims],
     ) -> Upload:
-        """Return what submits a dataset's values; what is `kept` of its data, or read again."""
+        """Return the function that submits a dataset's values; its data is `kept`, or read again."""
         record["type"] = dataset.type.item
 
         def submit() -> None:
@@ -261,13 +263,13 @@ class Hdf5Import:
 
 
 def _kept(data: FileData | StructuredData) -> FileData | StructuredData | None:
-    """Return data whose index is short, None where it is to be read again."""
+    """Return data with a short index, None if it is to be read again."""
     return data if data.records is None or len(data.records) <= KEPT else None
 
 
 def _inline(data: FileData) -> Json:
-    """Return the values for the body that creates their dataset, nothing where they are not few."""
-    # References that lead nowhere are counted as they are read: once.
+    """Return the values for the body that creates their dataset, nothing if they are too many."""
+    # Reading counts lost references, so it is done once.
     if not data.is_whole or data.size * prod(data.dims) > INLINE or has_references(data.dataset.type):
         return {}
     values = values_bytes(data.read((0,) * len(data.dims), data.dims))
@@ -275,6 +277,6 @@ def _inline(data: FileData) -> Json:
 
 
 def _nbytes(body: Json) -> int:
-    """Return about how many bytes the values in a body take."""
+    """Return about how many bytes the values in a body have."""
     values = [body, *body.get("attributes", {}).values()]
     return sum(len(one.get("value_base64") or one.get("value") or "") for one in values)

@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 
 def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
-    """Open a matrix; raises `Corrupt` where its parts do not fit together."""
+    """Open a matrix; raise `Corrupt` if its parts do not fit together."""
     data = _column(objects, form.values, "values")
     indices = [_column(objects, address, "indices") for address in form.indices]
     count = indices[0].dims[0]
@@ -52,10 +52,10 @@ def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
 
 
 def values_body(objects: FileObjects, form: MatrixForm) -> Json:
-    """Return what a matrix's values say of its dataset: the type, and the fill value of what is not stored.
+    """Return the type and the fill value of a matrix's dataset.
 
-    That is Binsparse's `fill_value`, and else HDF5's own of the dataset of values. `Unsupported` where it has a type of
-    its own.
+    The fill value is Binsparse's `fill_value`, or else HDF5's of the dataset of values. `Unsupported` if its type is
+    not that of the values.
     """
     dataset = _column(objects, form.values, "values").dataset
     if form.fill is not None:
@@ -90,13 +90,13 @@ def _column(objects: FileObjects, address: int, what: str) -> FileData:
 
 
 def _cuts(form: MatrixForm, data: FileData, pointers: NDArray[np.int64] | None, count: int) -> list[int]:
-    """Return where batches of elements begin, and the end.
+    """Return the starts of batches of elements, and the end.
 
-    Of a compressed matrix a batch has all lines of some chunks, where these are not too many.
+    A batch of a compressed matrix has all lines of some chunks, unless these are too many.
     """
     layout = data.dataset.layout
     chunk = layout.dims[0] if isinstance(layout, ChunkedLayout) else 1
-    step = max(1, BATCH // chunk) * chunk  # so that few chunks are decoded twice
+    step = max(1, BATCH // chunk) * chunk  # so that hardly any chunk is decoded twice
     if pointers is None:
         return [*range(0, count, step), count]
     lines = chunk_of(form.shape, count)[form.kind == "csc"]

@@ -1,7 +1,9 @@
-"""Matrix Market files of coordinates, read in pieces: `.mtx`, and `.mtx.gz`.
+"""Matrix Market files of coordinates, `.mtx` and `.mtx.gz`, read in pieces.
 
 https://math.nist.gov/MatrixMarket/formats.html. The header line is `%%MatrixMarket matrix coordinate FIELD SYMMETRY`;
-comments follow, then rows, columns and entries, then a line for each entry, indices from 1 on.
+comments follow, then the numbers of rows, columns and entries, then a line for each entry, with indices from 1.
+
+Tests: tests/cli/importer/test_sparse_matrix.py.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ FIELDS: dict[str, tuple[str, Any, int]] = {
     "complex": ("<c16", COMPLEX, 2),
     "pattern": ("|u1", "H5T_STD_U8LE", 0),
 }
-"""The dtype of a field's values, their type, and the numbers that an entry has of it."""
+"""For each field: the dtype and the HDF5 type of its values, and the number of words in an entry."""
 SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 
 
@@ -48,7 +50,7 @@ class _Header:
 
 
 def open_matrix_market(source: Source) -> Matrix:
-    """Read the header and, of a symmetric matrix, all entries once to know how many elements they make.
+    """Read the header and, for a symmetric matrix, all entries once to count the elements.
 
     `Corrupt` names the line.
     """
@@ -56,7 +58,7 @@ def open_matrix_market(source: Source) -> Matrix:
         header = _read_header(source.name, file)
     dtype, item, _ = FIELDS[header.field]
     count = header.entries
-    if header.symmetry != "general":  # those on the diagonal have no counterpart
+    if header.symmetry != "general":  # entries on the diagonal have no counterpart
         count = sum(len(values) for _, read in _batches(source) for values in [read()[1]])
     itemsize = np.dtype(dtype).itemsize
     return Matrix((header.rows, header.columns), item, itemsize, count, _batches(source))
@@ -90,7 +92,7 @@ def _read_header(path: str, file: IO[bytes]) -> _Header:
 
 
 def _batches(source: Source) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
-    """Yield the pieces of the file; `Corrupt` where there are not as many entries as the header says."""
+    """Yield the pieces of the file; `Corrupt` if the number of entries is not that of the header."""
     path = source.name
     with _open(source) as file:
         header = _read_header(path, file)
@@ -142,7 +144,7 @@ def _parse(path: str, header: _Header, tokens: list[bytes], before: int) -> Matr
 
 
 def _mirrored(symmetry: str, places: NDArray[np.uint64], values: NDArray[Any]) -> MatrixElements:
-    """Return the entries and, of a symmetric matrix, those that follow from them."""
+    """Return the entries and, for a symmetric matrix, their mirror images."""
     if symmetry == "general":
         return places, values
     other = places[:, 0] != places[:, 1]

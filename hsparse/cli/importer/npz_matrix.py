@@ -1,4 +1,7 @@
-"""Sparse arrays in `.npz` files: those of `scipy.sparse.save_npz` and of `sparse.save_npz` (pydata)."""
+"""Sparse arrays in `.npz` files, of `scipy.sparse.save_npz` and of `sparse.save_npz` (pydata).
+
+Tests: tests/cli/importer/test_sparse_matrix.py.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def open_npz(source: Source) -> Matrix:
-    """Load a file's arrays, never as pickles; `Corrupt` and `Unsupported` say what is wrong."""
+    """Load the arrays of a file, never as pickles; raise `Corrupt` and `Unsupported`."""
     path = source.name
     try:
         with source.file() as file, np.load(file, allow_pickle=False) as found:

@@ -1,4 +1,7 @@
-"""What is sent to create an object of a file: its type, extent, attributes, links and creation properties."""
+"""The bodies of requests that create the objects of a file: type, extent, attributes, links, creation properties.
+
+Tests: tests/cli/importer/test_hdf5_import.py, tests/cli/importer/test_round_trips.py.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ Json = dict[str, Any]
 
 
 def values_bytes(values: Values) -> memoryview:
-    """Return values as requests have them, not copied: packed, counted where their size varies."""
+    """Return the bytes of values, not copied: packed, length-prefixed if their size varies."""
     return byte_view(values.heap if isinstance(values, VlenArray) else values)
 
 
@@ -38,7 +41,7 @@ def type_body(objects: FileObjects, stored: FileType, committed: int | None) -> 
 
 
 def common_body(objects: FileObjects, stored: ParsedObject, path: str, *, attributes: bool = True) -> Json:
-    """Return what bodies of all kinds of objects have; without `attributes`, if that is False, an empty object."""
+    """Return the keys of the bodies of all kinds of objects; `attributes` are left out if False."""
     found = {}
     for one in stored.attributes if attributes else ():
         with path_in_errors(f"{path} (attribute {one.name})"):
@@ -51,7 +54,7 @@ def common_body(objects: FileObjects, stored: ParsedObject, path: str, *, attrib
 
 
 def attribute_body(objects: FileObjects, one: ParsedAttribute) -> Json:
-    """Return an attribute; its value as bytes, which are the same whatever they mean."""
+    """Return an attribute, with its value as bytes."""
     check_readable(one.type)
     body: Json = {"type": type_body(objects, one.type, one.committed), "shape": one.shape}
     dims = dims_of(one.shape)
@@ -82,7 +85,7 @@ def _link(objects: FileObjects, link: LinkMessage, path: str) -> Json:
 
 
 def dataset_body(objects: FileObjects, stored: ParsedObject, path: str) -> Json:
-    """Return a dataset that is not made of structured chunks; `Unsupported` where its data is elsewhere."""
+    """Return a dataset without structured chunks; `Unsupported` if its data is in another file."""
     dataset = stored.dataset
     assert dataset is not None
     body = common_body(objects, stored, path)
@@ -101,7 +104,7 @@ def dataset_body(objects: FileObjects, stored: ParsedObject, path: str) -> Json:
 
 
 def fill_body(objects: FileObjects, dataset: ParsedDataset) -> Json:
-    """Return the fill value as JSON, which all clients read, or as bytes where JSON cannot hold it."""
+    """Return the fill value as JSON, which all clients read, or as bytes if JSON cannot contain it."""
     if not dataset.fill.value or not any(dataset.fill.value):
         return {}
     stored = dataset.type
@@ -126,7 +129,7 @@ def _layout(dataset: ParsedDataset) -> Json:
     if isinstance(layout, ContiguousLayout):
         return {"layout": {"class": "H5D_CONTIGUOUS"}}
     if isinstance(layout, CompactLayout):
-        # What elements of variable length take is guessed, and the guess may be more than compact data may have.
+        # The size of variable-length elements is a guess, which may exceed the limit of compact data.
         fixed = not element_of(dataset.type.item).references
         return {"layout": {"class": "H5D_COMPACT" if fixed else "H5D_CONTIGUOUS"}}
     if not isinstance(layout, ChunkedLayout):

@@ -18,13 +18,13 @@ Result = TypeVar("Result")
 
 
 class S3Source(Source):
-    """An object of a bucket. What is small and close together, small chunks too, comes in one request.
+    """An object of a bucket. Small ranges that are close together are fetched by one request.
 
-    What several threads want is requested at once, and once.
+    Concurrent threads that need the same block wait for one request.
     """
 
     def __init__(self, url: str, endpoint: str | None, region: str | None) -> None:
-        """Look at the object; `NotFound` where there is none, else what `S3Store` raises."""
+        """Open the object; `NotFound` without one, and the errors of `S3Store`."""
         self.name = url
         place = S3Url.parse(url)
         self._key = place.key
@@ -63,7 +63,7 @@ class S3Source(Source):
         return stored.data
 
     async def _end(self) -> None:
-        """Give up what nobody waits for any more."""
+        """Cancel the requests that are under way."""
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for one in others:
             one.cancel()

@@ -1,6 +1,6 @@
-"""The file that is imported: byte ranges of it, and a fingerprint that tells it from any other.
+"""The imported file: byte ranges of it, and a fingerprint that identifies it.
 
-Small ranges of a remote file come from a cache of blocks: what is close together is fetched by one request.
+Small ranges of a remote file are taken from a cache of blocks, so that close ones are fetched by one request.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, StoreFai
 from hsparse.format.hdf5.reads import ByteRange, Reads, run_reads
 
 PIECE = 4 * 1024 * 1024
-"""Bytes that are fetched at once where a file is read from front to back."""
+"""Bytes that are fetched at once if a file is read from start to end."""
 Result = TypeVar("Result")
 
 
 class Source(ABC):
-    """A file of `size` bytes that several threads may read at once.
+    """A file of `size` bytes that many threads may read at once.
 
-    `name` is what messages call it; `fingerprint` tells it from any other, and from itself before a change.
+    `name` is its name in messages. `fingerprint` identifies the file and its state.
     """
 
     name: str
@@ -48,18 +48,18 @@ class Source(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what reading takes."""
+        """Release the resources of reading."""
 
     @abstractmethod
     def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
-        """Return the bytes of ranges; `Corrupt` where the file ends before."""
+        """Return the bytes of ranges; `Corrupt` if the file ends before."""
 
     def read(self, address: int, size: int) -> bytes:
-        """Return `size` bytes from `address` on; `Corrupt` where the file ends before."""
+        """Return `size` bytes from `address` on; `Corrupt` if the file ends before."""
         return self.fetch((ByteRange(address, size),))[0]
 
     def file(self) -> BufferedReader:
-        """Return the file to be read from its begin on, in pieces of `PIECE` bytes; closing it leaves the source."""
+        """Return a file object that reads from the start, `PIECE` bytes at a time; closing it keeps the source open."""
         return BufferedReader(_Reader(self), PIECE)
 
     def run(self, reads: Reads[Result]) -> Result:
@@ -67,7 +67,7 @@ class Source(ABC):
         return run_reads(reads, self.fetch)
 
     def check(self, wanted: ByteRange) -> None:
-        """Raise `Corrupt` where the file ends before a range does."""
+        """Raise `Corrupt` if the file ends before the range."""
         if wanted.address + wanted.size > self.size:
             raise Corrupt(
                 f"There are no {wanted.size} bytes at {wanted.address}: the file ends at {self.size}."
@@ -75,7 +75,7 @@ class Source(ABC):
 
 
 class _Reader(RawIOBase):
-    """A source as a file that is open for reading."""
+    """A source as an open file."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -107,10 +107,10 @@ class _Reader(RawIOBase):
 
 
 class LocalSource(Source):
-    """A file of this machine, read as it is asked for."""
+    """A file of this machine."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file; `NotFound` or `BadRequest` where it cannot be read."""
+        """Open the file; `NotFound` or `BadRequest` if it cannot be read."""
         self.name = str(path)
         try:
             self._descriptor = os.open(path, os.O_RDONLY)
@@ -148,7 +148,7 @@ class LocalSource(Source):
 
 @contextmanager
 def path_in_errors(path: str) -> Iterator[None]:
-    """Put the path of an object in front of what goes wrong with it."""
+    """Put the path of an object before the text of its errors."""
     try:
         yield
     except HsparseError as error:
@@ -157,15 +157,15 @@ def path_in_errors(path: str) -> Iterator[None]:
 
 BLOCK = 1024 * 1024
 BLOCKS = 64
-"""Blocks of so many bytes, and how many of them, that small ranges are taken from."""
+"""The bytes of a block, and the most blocks in the cache."""
 SMALL = 256 * 1024
-"""Bytes of a range that is read from blocks: of what is read in the order of the file, four share a request."""
+"""The most bytes of a range that is read from blocks: sequential reads of four ranges cost one request."""
 
 
 class BlockCache:
-    """The blocks of a file of `size` bytes that were used last, for any number of threads.
+    """The least recently used cache of the blocks of a file of `size` bytes, for any number of threads.
 
-    `begin` starts to get a range, and returns what will have its bytes; or gets it, one at a time.
+    `begin` starts to fetch a range and returns a future of its bytes.
     """
 
     def __init__(self, size: int, begin: Callable[[ByteRange], Future[bytes]]) -> None:
@@ -175,12 +175,12 @@ class BlockCache:
         self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
 
     def read(self, wanted: Sequence[ByteRange]) -> list[bytes]:
-        """Return the bytes of ranges that are in the file; all are under way before the first one is waited for."""
+        """Return the bytes of ranges inside the file; all are requested before the first one is awaited."""
         parts = list(map(self._parts, wanted))
         return [_joined(one, part) for one, part in zip(wanted, parts, strict=True)]
 
     def _parts(self, wanted: ByteRange) -> list[Future[bytes]]:
-        """Return what a range is made of: its bytes or, where it is small, the blocks that have them."""
+        """Return futures of the bytes of a range or, for a small one, of the blocks that have them."""
         if wanted.size > SMALL:
             return [self._begin(wanted)]
         stop = wanted.address + wanted.size

@@ -1,4 +1,4 @@
-"""Sparse matrices, whatever they come from, and their way into sparse datasets."""
+"""Sparse matrices of any source, and their upload to sparse datasets."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
 """Coordinates, (n, rank), and values, (n,)."""
 Json = dict[str, Any]
 BATCH = 1 << 19
-"""Elements sent by one request, unless chunks want more."""
+"""Elements of a request, unless its chunks have more."""
 LARGEST_BATCH = 1 << 21
-"""Elements sent by one request so that it has all of its chunks': a chunk is encoded anew by each that has some."""
+"""The most elements of a request that has all elements of its chunks: each write of a part encodes a chunk again."""
 LARGEST_BODY = 64 * 1024 * 1024
 IN_CHUNK = 1 << 17
-"""Elements that a chunk is to have."""
+"""The average number of elements in a chunk."""
 MAX_CHUNK_ELEMENTS = 2**32 - 1
 FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
-"""Shuffle and deflate, of places and of values."""
+"""Shuffle and deflate, for places and for values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """An array of which `count` elements are stored, of type `item`; `batches` read some of them each.
+    """An array with `count` stored elements of type `item`; `batches` yields functions that read some.
 
-    A batch also has how many bytes of the file it stands for; the largest has `most` elements.
+    Each batch comes with its number of bytes in the file; the largest one has `most` elements.
     """
 
     shape: tuple[int, ...]
@@ -51,7 +51,7 @@ class Matrix:
 
 
 def chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Return chunk dimensions, alike in all dimensions, in which `IN_CHUNK` of `count` elements lie on average."""
+    """Return equal chunk dimensions, so that a chunk has `IN_CHUNK` of `count` elements on average."""
     wanted = min(MAX_CHUNK_ELEMENTS, max(IN_CHUNK, prod(shape) * IN_CHUNK // max(1, count)))
     chunk = [0] * len(shape)
     left = wanted
@@ -64,7 +64,7 @@ def chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def matrix_body(matrix: Matrix) -> Json:
-    """Return what is sent to create the dataset of a matrix."""
+    """Return the body that creates the dataset of a matrix."""
     if 0 in matrix.shape:
         raise Unsupported(f"A sparse dataset of extent {list(matrix.shape)} has no elements; leave it out.")
     layout = {
@@ -79,7 +79,7 @@ def matrix_body(matrix: Matrix) -> Json:
 
 
 class MatrixUpload:
-    """The elements of one matrix, on their way to the dataset `id`."""
+    """The upload of the elements of a matrix to the dataset `id`."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class MatrixUpload:
             )
 
     def check(self) -> None:
-        """Ask whether as many elements are defined as were read: `Corrupt` when some were there twice."""
+        """Check that as many elements are defined as were read: `Corrupt` if the file has some twice."""
         answer = self._server.json("GET", f"{self._url}/defined", count_only=1)
         twice = self._matrix.count - int(answer["count"])
         if twice:
@@ -136,7 +136,7 @@ def row_of(pointers: NDArray[np.int64], begin: int, end: int) -> NDArray[np.int6
 
 
 def check_pointers(pointers: NDArray[np.int64], lines: int, count: int) -> None:
-    """Raise `Corrupt` unless pointers ascend from 0 to `count`, one a line and one at the end."""
+    """Raise `Corrupt` unless pointers, `lines` + 1 numbers, ascend from 0 to `count`."""
     right = len(pointers) == lines + 1 and int(pointers[0]) == 0 and int(pointers[-1]) == count
     if not right or (np.diff(pointers) < 0).any():
         raise Corrupt(
@@ -145,7 +145,7 @@ def check_pointers(pointers: NDArray[np.int64], lines: int, count: int) -> None:
 
 
 def coordinate_columns(first: NDArray[Any], second: NDArray[Any], kind: str) -> NDArray[np.uint64]:
-    """Return coordinates, (n, 2): of csc the lines are columns. `Corrupt` for what is negative."""
+    """Return coordinates, (n, 2); for csc the lines are columns. `Corrupt` for negative ones."""
     pair = (second, first) if kind == "csc" else (first, second)
     if len(first) and min(int(first.min()), int(second.min())) < 0:
         raise Corrupt("An index of the matrix is negative.")

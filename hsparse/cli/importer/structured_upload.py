@@ -1,4 +1,4 @@
-"""Sparse datasets of a file, made of structured chunks: sent as they are, and by value where the server's differ."""
+"""Sparse datasets of a file: structured chunks are sent as stored, or by value if the server's form differs."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ from hsparse.model.vlen_array import VlenArray
 
 Json = dict[str, Any]
 FLAGS = {2: ["H5D_SPARSE_DATA"], 3: ["H5D_SPARSE_DATA", "H5D_VL_DATA"]}
-"""By the number of sections."""
+"""The names of sections, by their number."""
 
 
 class StructuredData:
-    """What a file says of a dataset of structured chunks."""
+    """A dataset of structured chunks in a file: layout, filters and chunk index."""
 
     def __init__(self, objects: FileObjects, stored: ParsedObject) -> None:
-        """Read layout, filters and index; raises `Corrupt` and `Unsupported`."""
+        """Read layout, filters and index; raise `Corrupt` and `Unsupported`."""
         assert stored.dataset is not None
         assert isinstance(stored.dataset.layout, RawStructuredLayout)
         self.objects = objects
@@ -85,7 +85,7 @@ class StructuredData:
         )
 
     def body(self, path: str) -> Json:
-        """Return what is sent to create the dataset."""
+        """Return the body that creates the dataset."""
         index = self.layout.index
         body = common_body(self.objects, self.stored, path)
         body |= {
@@ -103,7 +103,7 @@ class StructuredData:
         return body
 
     def chunk(self, row: int) -> tuple[bytes, tuple[Section, ...], Pipelines]:
-        """Return a chunk's bytes, its sections and the pipelines they went through."""
+        """Return a chunk's bytes, its sections and their pipelines."""
         address, size = int(self.records.address[row]), int(self.records.size[row])
         data = self.objects.source.read(*self.objects.file.check(address, size, "chunk"))
         grid = Grid(self.dims, self.layout.index.chunk)
@@ -112,7 +112,7 @@ class StructuredData:
 
 
 class StructuredUpload:
-    """The chunks of one dataset; `record` is what the server has of it."""
+    """The chunks of one dataset; `record` is the server's JSON of the dataset."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class StructuredUpload:
         self._pipelines = chunk_spec(record).filters
 
     def submit(self, stored: set[Dims]) -> None:
-        """Submit all chunks but those that are `stored`."""
+        """Submit all chunks except those that are `stored`."""
         records = self._data.records
         unfiltered = records.unfiltered.sum(1).tolist()
         for row, scaled in enumerate(map(tuple, records.scaled.tolist())):
@@ -147,7 +147,7 @@ class StructuredUpload:
             elif isinstance(element_of(self._data.dataset.type.item), Fixed):
                 self._send_values(scaled, data, sections, pipelines)
             else:
-                self._send_variable(scaled, data, sections, pipelines)
+                self._send_vlen(scaled, data, sections, pipelines)
         self._advance(len(data))
 
     def _send_sections(
@@ -169,7 +169,7 @@ class StructuredUpload:
     def _send_values(
         self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
     ) -> None:
-        """Send elements whose bytes here differ from those in the file: with gaps, or with references."""
+        """Send elements whose bytes differ between hsparse and the file: types with gaps or references."""
         objects, stored, index = self._data.objects, self._data.dataset.type, self._data.layout.index
         chunk = open_sparse(data, sections, index.chunk, np.dtype(f"V{stored.size}"), pipelines)
         raw = byte_view(np.ascontiguousarray(chunk.values))
@@ -180,10 +180,10 @@ class StructuredUpload:
         body = encode_region(self._points(scaled, chunk.offsets), values)
         self._server.json("PUT", f"{self._url}/value", body, sparse=1)
 
-    def _send_variable(
+    def _send_vlen(
         self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
     ) -> None:
-        """Send elements of variable length, which are references to a heap in the chunk itself."""
+        """Send variable-length elements, which are references to a heap in the chunk."""
         stored = self._data.dataset.type
         element = element_of(stored.item)
         if element.file_size != stored.size or not is_packed(stored) or has_references(stored):
