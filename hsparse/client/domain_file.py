@@ -44,8 +44,8 @@ class DomainFile:
     def fetch(self, target: Path, progress: ReportProgress, *, replace: bool = False) -> int:
         """Write the file to `target` and return its size in bytes.
 
-        Until it is complete, its name is `target` with the etag and `.part`. One of the same state is continued, those of
-        others are removed. Raises the server's error, `Unreachable` if it stops answering,
+        Until it is complete, its name is `target` with the etag and `.part`. One of the same state is continued, those
+        of others are removed. Raises the server's error, `Unreachable` if it stops answering,
         `PreconditionFailed` if the domain was changed meanwhile, and the errors of `PartFile`.
         """
         size, etag = self.state()
