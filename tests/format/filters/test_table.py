@@ -42,7 +42,6 @@ EXCEPTIONS = {
     "cli/importer/npz_matrix.py": "compressed archives, which are no HDF5",
     "cli/importer/object_body.py": "tells users of h5repack's options",
     "cli/exporter/": "examples in the help and the errors of the command line",
-    "cli/demo": "a program that uses h5py and the API as a client does",
     "cli/parquet_references.py": "compression of Parquet files",
     "testing/": "requests of clients in tests",
 }
