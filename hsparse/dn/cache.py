@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-H = TypeVar("H", bound="Held")
+E = TypeVar("E", bound="CacheEntry")
 
 
-class Held(Protocol):
+class CacheEntry(Protocol):
     """What the cache holds: a stored object with its owner's knowledge, or a chunk put together of others."""
 
     key: str
@@ -47,11 +47,11 @@ class Cache:
     def __len__(self) -> int:
         return len(self._objects)
 
-    def __iter__(self) -> Iterator[Held]:
+    def __iter__(self) -> Iterator[CacheEntry]:
         return iter(list(self._objects.values()))
 
     @contextmanager
-    def use(self, key: str, make: Callable[[], H]) -> Iterator[H]:
+    def use(self, key: str, make: Callable[[], E]) -> Iterator[E]:
         """Give the object of `key`, made when it is not there; it stays at least while it is used."""
         owned = self._objects.get(key)
         if owned is None:
@@ -80,7 +80,7 @@ class Cache:
         for key in [key for key in self._objects if key.startswith(prefix)]:
             self._forget(key)
 
-    def _measure(self, key: str, owned: Held) -> None:
+    def _measure(self, key: str, owned: CacheEntry) -> None:
         if self._objects.get(key) is owned:
             nbytes = owned.nbytes
             self.nbytes += nbytes - self._sizes[key]

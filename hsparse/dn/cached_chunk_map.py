@@ -13,9 +13,9 @@ from hsparse.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
-FEW = 64
+MIN_NEW_ROWS = 64
 """Rows that are not worth a put: reading as many footers again costs as much as reading the map."""
-SHARE = 32
+ROWS_PER_NEW_ROW = 32
 """A map is put again when one row of so many is new."""
 
 
@@ -71,7 +71,7 @@ class CachedChunkMap:
                 break
         self._rows = merged
         self._new += len(new)
-        if self._new > max(FEW, len(self._rows) // SHARE) and self._saving is None:
+        if self._new > max(MIN_NEW_ROWS, len(self._rows) // ROWS_PER_NEW_ROW) and self._saving is None:
             check()
             self._saving = asyncio.create_task(self._save(counts))
             await asyncio.shield(self._saving)

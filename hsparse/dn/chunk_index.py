@@ -25,7 +25,7 @@ from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.format.chunk_map import ChunkMap, digests
 from hsparse.format.chunk_rows import ChunkRows, row_names
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.plan.chunk_plan import met
+from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.format.structured.footer import MAX_FOOTER, Footer, read_footer
@@ -36,7 +36,7 @@ from hsparse.wire.chunk_info_message import ChunkPage, CountChunks, FindChunk, L
 FOOTERS_AT_ONCE = 32
 MOST_LISTED = 100_000
 """The most rows of one answer."""
-HELD_BATCH = 10_000
+SORT_BATCH = 10_000
 """Rows that are gathered before they are put in order of coordinates: no more than these and the answer's are held."""
 
 
@@ -129,7 +129,7 @@ class ChunkIndex:
                     rows = rows.take(np.flatnonzero(row_names(rows.scaled) > after))
                 held.append(rows)
                 count += len(rows)
-                if count > most + HELD_BATCH:
+                if count > most + SORT_BATCH:
                     held = [_first(held, rank, most)]
                     count = len(held[0])
         rows = _first(held, rank, most)
@@ -244,7 +244,7 @@ async def listed_chunks(
     async for page in store.list(prefix, start_after=start):
         rows = _rows(page.entries, prefix, grid)
         if selection is not None:
-            rows = rows.take(met(selection, grid, rows.scaled).nonzero()[0])
+            rows = rows.take(selection_intersects(selection, grid, rows.scaled).nonzero()[0])
         if len(rows):
             yield rows
 

@@ -15,7 +15,7 @@ from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.kinds.chunk_kind import Change, ChunkKind
+from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind
 from hsparse.model.ids import chunk_key, chunk_prefix
 from hsparse.storage.object_store import ObjectStore
 
@@ -78,7 +78,7 @@ class ChunkObjects:
             yield cached
 
     async def apply(
-        self, kind: ChunkKind[Any], scaled: Scaled, change: Change[Any, T], weight: int, base: Base
+        self, kind: ChunkKind[Any], scaled: Scaled, change: ChunkChange[Any, T], weight: int, base: Base
     ) -> T:
         """Change a chunk, see `CachedObject.apply`."""
         with self.use(kind, scaled) as cached:

@@ -19,7 +19,7 @@ from hsparse.dn.cached_object import Base
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type
-from hsparse.format.kinds.chunk_kind import ChunkKind, DefinedElements, Found, Search
+from hsparse.format.kinds.chunk_kind import ChunkKind, DefinedElements, FoundElements, Search
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
@@ -133,7 +133,7 @@ class Chunks:
             pairs = list(zip(message.parts, message.values, strict=True))
             await self._each(write, pairs, kind.chunks_at_once)
 
-    async def find(self, message: FindElements) -> tuple[Found | None, ...]:
+    async def find(self, message: FindElements) -> tuple[FoundElements | None, ...]:
         """Answer `FindElements`: a few parts at a time, and no more when the limit is reached in order."""
         spec, parts, limit = message.spec, message.parts, message.limit
         kind, query = kind_of(spec), bind_query(message.query, spec.dtype)
@@ -141,7 +141,7 @@ class Chunks:
         takes_fill = query.takes(spec.fill_value)
         _check_work(kind, parts if takes_fill else ())
 
-        async def find(part: ChunkSelection) -> Found | None:
+        async def find(part: ChunkSelection) -> FoundElements | None:
             async with self._work(kind.load_bound(part.selection)):
                 chunk = await self._load(kind, part)
                 if chunk is None:
@@ -149,7 +149,7 @@ class Chunks:
                 work = part.selection.size * spec.dtype.itemsize
                 return await self._workers.run(work, kind.find, chunk, part.selection, search)
 
-        found: list[Found | None] = []
+        found: list[FoundElements | None] = []
         seen, wave = 0, FIRST_WAVE if message.in_order and limit else len(parts)
         while len(found) < len(parts) and not (message.in_order and limit and seen >= limit):
             some = parts[len(found) : len(found) + wave]
@@ -158,10 +158,10 @@ class Chunks:
                 seen += len(answer.positions) if answer else takes_fill * part.selection.size
             found += answers
             wave = 2 * wave
-        none = Found.none(packed_type(spec.dtype, message.fields))
+        none = FoundElements.none(packed_type(spec.dtype, message.fields))
         return (*found, *(none for _ in parts[len(found) :]))
 
-    async def update(self, message: UpdateElements) -> tuple[Found, ...]:
+    async def update(self, message: UpdateElements) -> tuple[FoundElements, ...]:
         """Answer `UpdateElements`."""
         spec = message.spec
         kind, search = kind_of(spec), Search(bind_query(message.query, spec.dtype), fields=message.fields)
@@ -169,7 +169,7 @@ class Chunks:
         takes_fill = search.query.takes(spec.fill_value)
         _check_work(kind, message.parts if takes_fill else ())
 
-        async def update(part: ChunkSelection) -> Found:
+        async def update(part: ChunkSelection) -> FoundElements:
             change = kind.update(part, search, value)
             bound = kind.change_bound if takes_fill else kind.load_bound
             nbytes = bound(part.selection)

@@ -20,9 +20,9 @@ from hsparse.dn.cache import Cache
 from hsparse.dn.fences import Fences
 from hsparse.errors import BadRequest, Conflict, Corrupt
 from hsparse.format.file_backed import (
-    ByteRange,
-    Pieces,
-    byte_ranges,
+    ChunkPieces,
+    CoalescedRange,
+    coalesce_ranges,
     decode_piece,
     longest_piece,
     place_piece,
@@ -41,7 +41,7 @@ BATCH = 32 * MIB
 WORK_AT_ONCE = 128 * MIB
 """Bytes of chunks and of ranges read for them that all messages together work on at a time."""
 RANGES_AT_ONCE = 16
-SHARE = MIB
+DECODE_BATCH = MIB
 """Bytes of pieces that one thread decodes before another range gets its turn."""
 PIECE_BYTES = 64
 """Work on a piece's columns, as so many bytes."""
@@ -51,7 +51,7 @@ MUCH = 4
 Array = NDArray[Any]
 
 
-class LinkedChunk:
+class FileBackedChunk:
     """A chunk put together, or being put together by a task; see `Held`."""
 
     def __init__(self, key: str) -> None:
@@ -117,7 +117,7 @@ class FileBackedChunks:
         """Return the chunks of some parts, of `size` bytes each."""
         keys = _keys(message, batch)
         with ExitStack() as uses:
-            chunks = [uses.enter_context(self._cache.use(key, partial(LinkedChunk, key))) for key in keys]
+            chunks = [uses.enter_context(self._cache.use(key, partial(FileBackedChunk, key))) for key in keys]
             while any(chunk.value is None for chunk in chunks):
                 missing = [
                     i for i, chunk in enumerate(chunks) if chunk.value is None and chunk.loading is None
@@ -136,7 +136,7 @@ class FileBackedChunks:
             return [chunk.value for chunk in chunks if chunk.value is not None]
 
     def _start(
-        self, message: ReadFileBacked, parts: NDArray[np.intp], chunks: list[LinkedChunk], size: int
+        self, message: ReadFileBacked, parts: NDArray[np.intp], chunks: list[FileBackedChunk], size: int
     ) -> asyncio.Task[None]:
         """Load chunks in a task of their own, which goes on when whoever asked first has gone."""
         task = asyncio.create_task(self._load(message, message.pieces.of(parts), chunks, size))
@@ -146,18 +146,19 @@ class FileBackedChunks:
         return task
 
     async def _load(
-        self, message: ReadFileBacked, pieces: Pieces, chunks: list[LinkedChunk], size: int
+        self, message: ReadFileBacked, pieces: ChunkPieces, chunks: list[FileBackedChunk], size: int
     ) -> None:
         try:
-            ranges = await self._workers.run(PIECE_BYTES * len(pieces.chunk), byte_ranges, pieces)
+            ranges = await self._workers.run(PIECE_BYTES * len(pieces.chunk), coalesce_ranges, pieces)
             nbytes = size * len(chunks) + sum(found.stop - found.start for found in ranges)
             share = max(
-                1, SHARE // (math.prod(message.piece or message.spec.dims) * message.spec.dtype.itemsize)
+                1,
+                DECODE_BATCH // (math.prod(message.piece or message.spec.dims) * message.spec.dtype.itemsize),
             )
             async with self._working.hold(nbytes):
                 arrays = await self._workers.run(size * len(chunks), _blank, message, pieces, len(chunks))
 
-                async def read(found: ByteRange) -> None:
+                async def read(found: CoalescedRange) -> None:
                     data = await self._files.read(message.files[found.file], found.start, found.stop)
                     shares = [found.rows[at : at + share] for at in range(0, len(found.rows), share)]
                     await gather_all(
@@ -209,7 +210,7 @@ def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:
     return keys
 
 
-def _blank(message: ReadFileBacked, pieces: Pieces, count: int) -> list[Array]:
+def _blank(message: ReadFileBacked, pieces: ChunkPieces, count: int) -> list[Array]:
     """Return new arrays for chunks, filled where pieces may be missing."""
     spec = message.spec
     dtype, fill = spec.dtype, spec.fill_value
@@ -222,8 +223,8 @@ def _blank(message: ReadFileBacked, pieces: Pieces, count: int) -> list[Array]:
 
 def _decode(
     message: ReadFileBacked,
-    pieces: Pieces,
-    found: ByteRange,
+    pieces: ChunkPieces,
+    found: CoalescedRange,
     rows: list[int],
     data: bytes,
     arrays: list[Array],

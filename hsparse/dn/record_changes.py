@@ -14,7 +14,6 @@ from hsparse.model.datatype import type_json
 from hsparse.model.link import same_link
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
-    Change,
     CreateObject,
     DeleteAttributes,
     DeleteLinks,
@@ -25,6 +24,7 @@ from hsparse.wire.record_message import (
     PutAttributes,
     PutLinks,
     PutRecord,
+    RecordChange,
     SetExtent,
     UpdateJob,
 )
@@ -33,7 +33,7 @@ UNLIMITED = "H5S_UNLIMITED"
 Changed = tuple[Record | None, Outcome]
 
 
-def change_record(change: Change, record: Record | None, now: float, graves: DeletedNames) -> Changed:
+def change_record(change: RecordChange, record: Record | None, now: float, graves: DeletedNames) -> Changed:
     """Return the record after `change` (None: deleted) and the outcome; raises what the change forbids.
 
     `record` is not modified. `now` is in seconds since the Unix epoch.

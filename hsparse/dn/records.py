@@ -24,7 +24,6 @@ from hsparse.model.ids import is_job_id, is_root, storage_key, tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import Failure, Record
 from hsparse.wire.record_message import (
-    Change,
     CreateObject,
     DeleteAttributes,
     DeleteLinks,
@@ -35,6 +34,7 @@ from hsparse.wire.record_message import (
     PutAttributes,
     PutLinks,
     PutRecord,
+    RecordChange,
 )
 
 DELETES_AT_ONCE = 32
@@ -64,7 +64,7 @@ class Records:
                 outcomes[place] = outcome
         return tuple(outcome for outcome in outcomes if outcome is not None)
 
-    async def change(self, changes: tuple[Change, ...]) -> tuple[Outcome, ...]:
+    async def change(self, changes: tuple[RecordChange, ...]) -> tuple[Outcome, ...]:
         """Answer `ChangeObjects`: changes of one object are applied in the order given."""
         if len(changes) == 1:
             return (await self._change(changes[0]),)
@@ -147,7 +147,7 @@ class Records:
             return Outcome(failure=Failure.of(error))
         return Outcome(record)
 
-    async def _change(self, change: Change) -> Outcome:
+    async def _change(self, change: RecordChange) -> Outcome:
         key = storage_key(change.id)
 
         def apply(record: Record | None) -> tuple[Record | None, Outcome]:
@@ -162,7 +162,7 @@ class Records:
         self._remember(change)
         return outcome
 
-    async def _outdate(self, change: Change) -> None:
+    async def _outdate(self, change: RecordChange) -> None:
         """See that HSDS has no summary of the changed object's domain; domains, jobs and our own are not in it."""
         id = change.id
         if id.startswith(("/", "s-")) or is_job_id(id):
@@ -175,7 +175,7 @@ class Records:
     def _make(self, key: str) -> CachedObject[Record]:
         return CachedObject(key, self._store, RecordCodec(key), self._workers)
 
-    def _remember(self, change: Change) -> None:
+    def _remember(self, change: RecordChange) -> None:
         match change:
             case DeleteObject(id):
                 self._deleted.add(id)

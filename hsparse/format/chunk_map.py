@@ -32,7 +32,7 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.checksum import crc32
 from hsparse.format.chunk_rows import row_names
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import decode, encode
+from hsparse.format.filters.pipeline import apply_filters, undo_filters
 
 MAGIC = b"hsparsem"
 VERSION = 1
@@ -121,7 +121,7 @@ def encode_map(rows: ChunkMap) -> bytes:
     table[:rank] = rows.scaled.T
     table[rank] = rows.defined
     table[rank + 1 :] = rows.sections.reshape(count, 3 * sections).T
-    packed, _ = encode(PIPELINE, table.tobytes())
+    packed, _ = apply_filters(PIPELINE, table.tobytes())
     head = HEAD.pack(MAGIC, VERSION, rank, sections, count)
     body = b"".join((head, rows.digest.astype("<u8").tobytes(), packed))
     return body + struct.pack("<I", crc32(body))
@@ -144,7 +144,7 @@ def decode_map(data: Buffer, rank: int, sections: int) -> ChunkMap:
     if count > MOST_ROWS or start > len(view) - 4:
         raise Corrupt(f"The chunk map has {len(view)} bytes: too few for {count} rows.")
     columns = rank + 1 + 3 * sections
-    content = decode(PIPELINE, view[start:-4], 0, 8 * count * columns)
+    content = undo_filters(PIPELINE, view[start:-4], 0, 8 * count * columns)
     table = np.frombuffer(content, "<u8").reshape(columns, count).astype(np.uint64)
     scaled = np.ascontiguousarray(table[:rank].T)
     names = row_names(scaled)

@@ -44,10 +44,10 @@ class StandardCodecs:
         return zlib.crc32(data)
 
     def h5checksum_metadata(self, data: Buffer) -> int:
-        return lookup3(data)
+        return lookup3_in_python(data)
 
     def h5checksum_fletcher32(self, data: Buffer) -> int:
-        return fletcher32(data)
+        return fletcher32_in_python(data)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         raise Misconfigured(
@@ -55,7 +55,7 @@ class StandardCodecs:
         )
 
 
-def lookup3(data: Buffer) -> int:
+def lookup3_in_python(data: Buffer) -> int:
     """Return Bob Jenkins' `hashlittle` with the initial value 0 (lookup3.c, public domain)."""
     view = memoryview(data).cast("B")
     a = b = c = (SEED + len(view)) & MASK
@@ -85,7 +85,7 @@ def lookup3(data: Buffer) -> int:
     return int(state[0])
 
 
-def fletcher32(data: Buffer) -> int:
+def fletcher32_in_python(data: Buffer) -> int:
     """Return the Fletcher-32 of HDF5's filter: of big-endian 16-bit words, a last odd byte the high one of its word."""
     view = memoryview(data).cast("B")
     words = np.frombuffer(bytes(view) + bytes(len(view) % 2), ">u2").astype(np.uint64)

@@ -29,7 +29,7 @@ MAX_DIMS_FLAG = 1
 
 
 @dataclass(slots=True)
-class Reader:
+class ByteReader:
     """Bytes read from the front; `Corrupt` when they end too soon."""
 
     data: memoryview
@@ -92,7 +92,7 @@ def encode_shape(shape: Shape, version: int = 1) -> bytes:
     return encode_dataspace(dims, limits or None, 2 if dims is None else version)
 
 
-def decode_shape(message: Reader, width: int = 8) -> Shape:
+def decode_shape(message: ByteReader, width: int = 8) -> Shape:
     """Read a message, numbers of `width` bytes; bytes may follow it. Raises `Corrupt`.
 
     Maximum dimensions are in the result where they differ from the extent: libhdf5 writes them always.
@@ -113,7 +113,7 @@ def decode_shape(message: Reader, width: int = 8) -> Shape:
     return shape
 
 
-def _decode(message: Reader, width: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+def _decode(message: ByteReader, width: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
     """Return the extent, None of a null dataspace, and the maximum dimensions where they are given."""
     version, rank, flags = message.numbers(3, 1, "dataspace message")
     if version not in (1, 2):
@@ -139,17 +139,17 @@ def encode_image(
     return struct.pack("<BBBI", 1, 0, 8, len(message)) + message + selection
 
 
-def decode_image(data: Buffer) -> tuple[tuple[int, ...], Reader]:
+def decode_image(data: Buffer) -> tuple[tuple[int, ...], ByteReader]:
     """Return the dimensions of an H5Sencode image, and a reader at its selection; raises `Corrupt`.
 
     Maximum dimensions are not looked at: writers differ in what they put there.
     """
-    reader = Reader(memoryview(data).cast("B"))
+    reader = ByteReader(memoryview(data).cast("B"))
     head = bytes(reader.take(3, "header"))
     if head != b"\x01\x00\x08":
         raise Corrupt(f"The encoded selection begins with {head.hex(' ')}, not with 01 00 08.")
     length = reader.number(4, "header")
-    message = Reader(reader.take(length, "dataspace message"))
+    message = ByteReader(reader.take(length, "dataspace message"))
     dims, _ = _decode(message, 8)
     if dims is None:
         raise Corrupt("The encoded selection has a dataspace of type 2, null.")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import decode
+from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.filters.table import LEFT_OUT_BY_CLIENTS, codec_of
 
 CLOSE = 128 * 1024
@@ -35,7 +35,7 @@ LONGEST = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pieces:
+class ChunkPieces:
     """Pieces of some chunks, by column, in any order; chunks without any have no row.
 
     `chunk: (n,) uint32` says which of the chunks, `place: (n, rank) uint32` where in it, in pieces, `file: (n,)
@@ -50,7 +50,7 @@ class Pieces:
     size: NDArray[np.uint64]
     mask: NDArray[np.uint32]
 
-    def of(self, chunks: NDArray[np.intp]) -> Pieces:
+    def of(self, chunks: NDArray[np.intp]) -> ChunkPieces:
         """Return the pieces of `chunks`, which are numbered from 0 in this order in the result."""
         if not len(self.chunk):
             return self
@@ -58,7 +58,7 @@ class Pieces:
         number[chunks] = np.arange(len(chunks))
         new = number[self.chunk]
         rows = np.flatnonzero(new >= 0)
-        return Pieces(
+        return ChunkPieces(
             new[rows].astype(np.uint32),
             self.place[rows],
             self.file[rows],
@@ -85,7 +85,7 @@ class Pieces:
 
 
 @dataclass(slots=True)
-class ByteRange:
+class CoalescedRange:
     """Bytes `start` up to and without `stop` of a file, and the rows of the pieces that lie in them."""
 
     file: int
@@ -94,7 +94,7 @@ class ByteRange:
     rows: list[int]
 
 
-def byte_ranges(pieces: Pieces, close: int = CLOSE, longest: int = LONGEST) -> list[ByteRange]:
+def coalesce_ranges(pieces: ChunkPieces, close: int = CLOSE, longest: int = LONGEST) -> list[CoalescedRange]:
     """Return the ranges to read so that each piece lies in one, in order of file and offset.
 
     Pieces at most `close` bytes apart share a range, as long as that has at most `longest` bytes; a piece that
@@ -102,7 +102,7 @@ def byte_ranges(pieces: Pieces, close: int = CLOSE, longest: int = LONGEST) -> l
     """
     order = np.lexsort((pieces.offset, pieces.file)).tolist()
     files, offsets, sizes = pieces.file.tolist(), pieces.offset.tolist(), pieces.size.tolist()
-    ranges: list[ByteRange] = []
+    ranges: list[CoalescedRange] = []
     for row in order:
         start, stop = offsets[row], offsets[row] + sizes[row]
         last = ranges[-1] if ranges else None
@@ -115,7 +115,7 @@ def byte_ranges(pieces: Pieces, close: int = CLOSE, longest: int = LONGEST) -> l
             last.stop = max(stop, last.stop)
             last.rows.append(row)
         else:
-            ranges.append(ByteRange(files[row], start, stop, [row]))
+            ranges.append(CoalescedRange(files[row], start, stop, [row]))
     return ranges
 
 
@@ -133,7 +133,7 @@ def decode_piece(
     failure: Corrupt | None = None
     for filters, skipped in _ways(pipeline, mask, len(data) >= expected):
         try:
-            return np.ndarray(dims, dtype, decode(filters, data, skipped, expected))
+            return np.ndarray(dims, dtype, undo_filters(filters, data, skipped, expected))
         except Corrupt as error:
             failure = failure or error
     assert failure is not None
@@ -151,7 +151,7 @@ def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> P
     with_checksum = [(*pipeline, checksum) for checksum in LEFT_OUT_BY_CLIENTS]
     for filters, skipped in sorted(ways, key=lambda way: way[0] not in with_checksum):
         try:
-            decode(filters, data, skipped, size)
+            undo_filters(filters, data, skipped, size)
             return filters
         except Corrupt as error:
             failure = failure or error

@@ -30,7 +30,7 @@ from hsparse.model.element import Compound, Element, Fixed
 from hsparse.model.json_values import Values, from_json, to_json
 from hsparse.model.length_prefixed import split_elements
 from hsparse.model.number_json import is_finite, number_json, numbers_from_json
-from hsparse.model.vlen_array import VlenArray, join, take
+from hsparse.model.vlen_array import VlenArray, join_elements, take_elements
 from hsparse.model.vlen_fields import VlenFields
 
 SMALL = 16 * 1024
@@ -276,7 +276,7 @@ class VlenArrays:
         return VlenArray.of((data[at : at + size] for at in range(0, len(data), size)), values.shape)
 
     def join(self, parts: Sequence[Any]) -> VlenArray:
-        return join(parts) if parts else VlenArray.of([])
+        return join_elements(parts) if parts else VlenArray.of([])
 
     def assemble(
         self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Any]
@@ -292,7 +292,7 @@ class VlenArrays:
                 numbers = np.arange(first, first + part.size).reshape(chunk.selection.shape)
                 index[chunk.place] = numbers
                 first += part.size
-        return take(there, index)
+        return take_elements(there, index)
 
     def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Any) -> list[Values]:
         if values.size == 1 and selection.size != 1:
@@ -300,7 +300,7 @@ class VlenArrays:
         if len(planned) == 1 and planned[0].selection.shape == selection.shape and selection.is_all:
             return [values]
         index = np.arange(values.size).reshape(values.shape)
-        return [take([values], np.asarray(index[chunk.place])) for chunk in planned]
+        return [take_elements([values], np.asarray(index[chunk.place])) for chunk in planned]
 
     def squeeze(self, values: Any) -> VlenArray:
         return self.received(values).reshape(tuple(dim for dim in values.shape if dim != 1))

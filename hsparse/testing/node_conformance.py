@@ -42,7 +42,6 @@ from hsparse.wire.chunk_message import (
 )
 from hsparse.wire.message import DataNode, GetInfo
 from hsparse.wire.record_message import (
-    Change,
     ChangeObjects,
     CreateObject,
     DeleteAttributes,
@@ -58,6 +57,7 @@ from hsparse.wire.record_message import (
     PutLinks,
     PutRecord,
     ReadObjects,
+    RecordChange,
     SetExtent,
     UpdateJob,
 )
@@ -74,7 +74,7 @@ def new_group() -> tuple[str, dict[str, Any]]:
     return id, {"id": id, "root": id, "links": {}, "attributes": {}, "created": 1.0, "lastModified": 1.0}
 
 
-async def change(node: DataNode, change: Change) -> Outcome:
+async def change(node: DataNode, change: RecordChange) -> Outcome:
     return (await node.send(ChangeObjects((change,))))[0]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.kinds.chunk_kind import Found
+from hsparse.format.kinds.chunk_kind import FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.model.json_values import Values
 from hsparse.wire.message import Message
@@ -72,7 +72,7 @@ class WriteChunks(Message[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class FindElements(Message[tuple[Found | None, ...]]):
+class FindElements(Message[tuple[FoundElements | None, ...]]):
     """Find the elements that answer a query, see `format.query`; None where all of a part is fill value.
 
     The selections meet each element once, in row-major order. With `limit` a part has at most so many, the
@@ -91,7 +91,7 @@ class FindElements(Message[tuple[Found | None, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateElements(Message[tuple[Found, ...]]):
+class UpdateElements(Message[tuple[FoundElements, ...]]):
     """Change the elements that answer a query, at the moment of the change; durable when answered.
 
     `value` is one element of `fields` alone, packed, or without them a whole one. The reply has what was

@@ -22,7 +22,7 @@ import orjson
 from hsparse.errors import BadRequest
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
-from hsparse.format.kinds.chunk_kind import DefinedElements, Found
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
 from hsparse.model.vlen_array import VlenArray
@@ -46,7 +46,7 @@ def _registered() -> dict[str, type]:
         VlenArray,
         ChunkSelection,
         DefinedElements,
-        Found,
+        FoundElements,
     }
     for module in MODULES:
         found |= {
@@ -60,7 +60,7 @@ def _registered() -> dict[str, type]:
 TYPES: dict[str, Any] = _registered()
 
 
-def encode(value: Any) -> list[bytes | memoryview]:
+def encode_frame(value: Any) -> list[bytes | memoryview]:
     """Return a frame as pieces to send in turn; array pieces are views of the arrays' own memory."""
     buffers: list[memoryview | bytes] = []
     header = msgpack.packb(value, default=lambda item: _pack(item, buffers), strict_types=True)
@@ -68,8 +68,8 @@ def encode(value: Any) -> list[bytes | memoryview]:
     return [head + bytes(-len(head) % ALIGN), *buffers]
 
 
-def decode(data: bytes | memoryview) -> Any:
-    """Return what `encode` was given, arrays as read-only views of `data`; `BadRequest` if it is no frame."""
+def decode_frame(data: bytes | memoryview) -> Any:
+    """Return what `encode_frame` was given, arrays as read-only views of `data`; `BadRequest` if it is no frame."""
     view = memoryview(data)
     try:
         length = int.from_bytes(view[:4], "little")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.file_backed import Pieces
+from hsparse.format.file_backed import ChunkPieces
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.model.file_backed import BackingFile
 from hsparse.wire.message import Message
@@ -26,7 +26,7 @@ class ReadFileBacked(Message[tuple[NDArray[Any] | None, ...]]):
 
     spec: ChunkSpec
     parts: tuple[ChunkSelection, ...]
-    pieces: Pieces
+    pieces: ChunkPieces
     files: tuple[BackingFile, ...]
     piece: tuple[int, ...]
 

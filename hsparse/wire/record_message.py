@@ -158,7 +158,7 @@ class UpdateJob:
     fields: Record
 
 
-Change: TypeAlias = (
+RecordChange: TypeAlias = (
     CreateObject
     | PutRecord
     | DeleteObject
@@ -177,7 +177,7 @@ Change: TypeAlias = (
 class ChangeObjects(Message[tuple[Outcome, ...]]):
     """Apply changes, each atomically; one outcome a change, in order."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[RecordChange, ...]
 
 
 @dataclass(frozen=True, slots=True)

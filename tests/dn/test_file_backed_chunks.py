@@ -15,7 +15,7 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import Conflict, Gone
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.file_backed import CLOSE, LONGEST, Pieces
+from hsparse.format.file_backed import CLOSE, LONGEST, ChunkPieces
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
@@ -24,7 +24,7 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_message import FenceDeleted
-from hsparse.wire.codec import decode, encode
+from hsparse.wire.codec import decode_frame, encode_frame
 from hsparse.wire.file_backed_message import InspectFile, ReadFileBacked
 
 R = TypeVar("R")
@@ -66,9 +66,9 @@ def spec(dims: tuple[int, ...], filters: tuple[Filter, ...] = (), fill: bytes = 
     return ChunkSpec(DATASET, "H5T_STD_I32LE", dims, False, fill, (filters,))
 
 
-def pieces(rows: list[tuple[int, tuple[int, ...], int, int]], rank: int = 1, mask: int = 0) -> Pieces:
+def pieces(rows: list[tuple[int, tuple[int, ...], int, int]], rank: int = 1, mask: int = 0) -> ChunkPieces:
     """Return pieces of rows of chunk, place, offset and size."""
-    return Pieces(
+    return ChunkPieces(
         np.array([row[0] for row in rows], np.uint32),
         np.array([row[1] for row in rows], np.uint32).reshape(-1, rank),
         np.zeros(len(rows), np.uint32),
@@ -83,11 +83,11 @@ def whole(dims: tuple[int, ...], *scaled: int) -> ChunkSelection:
 
 
 def message(
-    dims: tuple[int, ...], count: int, found: Pieces, piece: tuple[int, ...], **options: Any
+    dims: tuple[int, ...], count: int, found: ChunkPieces, piece: tuple[int, ...], **options: Any
 ) -> ReadFileBacked:
     parts = tuple(whole(dims, i, *(0,) * (len(dims) - 1)) for i in range(count))
     sent = ReadFileBacked(spec(dims, **options), parts, found, (BackingFile(FILE),), piece)
-    received: ReadFileBacked = decode(b"".join(encode(sent)))
+    received: ReadFileBacked = decode_frame(b"".join(encode_frame(sent)))
     return received
 
 

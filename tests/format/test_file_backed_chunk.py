@@ -19,7 +19,7 @@ from hsparse.format.file_backed import (
     place_start,
 )
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import decode
+from hsparse.format.filters.pipeline import undo_filters
 from tests.format.filters.filter_cases import CASES, pipeline
 
 SHAPE = (30, 20)
@@ -149,7 +149,7 @@ def test_the_filters_and_the_mask_that_libhdf5_has(
     skipped = mask_of(found, pipeline, 0, len(data), values.nbytes)
     assert skipped == mask
     np.testing.assert_array_equal(
-        np.frombuffer(decode(found, data, skipped, values.nbytes), "u1"), values.view("u1").reshape(-1)
+        np.frombuffer(undo_filters(found, data, skipped, values.nbytes), "u1"), values.view("u1").reshape(-1)
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.btree_v2 import read_btree_v2, split_records
 from hsparse.format.hdf5.file_fields import CHECKSUM_SIZE, check_signature, open_page, width_of
 from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk
@@ -105,7 +105,7 @@ def read_fractal_heap(file: Hdf5File, address: int) -> Reads[FractalHeap]:
     return heap
 
 
-def _check(heap: FractalHeap, header: Reader) -> None:
+def _check(heap: FractalHeap, header: ByteReader) -> None:
     sizes = (heap.width, heap.start, heap.max_direct)
     if not all(size and size & (size - 1) == 0 for size in sizes) or heap.start > heap.max_direct:
         raise Corrupt(f"The {header.thing} has width, first and largest block of {sizes}: no powers of two.")
@@ -132,7 +132,7 @@ def read_heap_objects(heap: FractalHeap, ids: Sequence[memoryview]) -> Reads[lis
         elif kind == HUGE:
             huge[number] = id
         else:
-            reader = Reader(id[1:], thing=f"id of the fractal heap at address {heap.address}")
+            reader = ByteReader(id[1:], thing=f"id of the fractal heap at address {heap.address}")
             offset = reader.number(heap.offset_width, "offset")
             managed[number] = offset, reader.number(heap.length_width, "length")
             total += managed[number][1]
@@ -232,7 +232,7 @@ def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_
     return children
 
 
-def _check_block(heap: FractalHeap, block: _Block, reader: Reader, signature: bytes) -> int:
+def _check_block(heap: FractalHeap, block: _Block, reader: ByteReader, signature: bytes) -> int:
     """Read what a block begins with; return the bytes it takes."""
     check_signature(reader, signature)
     owner = heap.file.widths.read_address(reader, "heap's address")
@@ -244,7 +244,7 @@ def _check_block(heap: FractalHeap, block: _Block, reader: Reader, signature: by
     return reader.place
 
 
-def _check_data(reader: Reader, place: int) -> None:
+def _check_data(reader: ByteReader, place: int) -> None:
     """Compare a direct block with its checksum at `place`, which was computed over zeros in its place."""
     blank = bytearray(reader.data)
     blank[place : place + CHECKSUM_SIZE] = bytes(CHECKSUM_SIZE)
@@ -284,7 +284,7 @@ def _read_huge(heap: FractalHeap, ids: dict[int, memoryview]) -> Reads[dict[int,
 
 
 def _place(heap: FractalHeap, data: memoryview) -> tuple[int, int]:
-    reader = Reader(data, thing=f"huge object of the fractal heap at address {heap.address}")
+    reader = ByteReader(data, thing=f"huge object of the fractal heap at address {heap.address}")
     address = heap.file.widths.read_address(reader, "address")
     size = heap.file.widths.read_length(reader, "length")
     if address is None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import WIDTH_CODES, check_signature, decode_name
 from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk
 from hsparse.format.hdf5.reads import Reads
@@ -76,7 +76,7 @@ def read_global_heap(walk: Walk, address: int, guess: int = LEAST_COLLECTION) ->
     """Read the collection at `address`, one of those that `walk` reads; raises `Corrupt`."""
     length = walk.file.widths.length
 
-    def whole(start: Reader) -> int:
+    def whole(start: ByteReader) -> int:
         return max(OBJECT_HEAD, int.from_bytes(start.data[8 : 8 + length], "little"))
 
     reader = yield from walk.read_sized(address, OBJECT_HEAD, guess, whole, "global heap collection")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import CHECKSUM_SIZE, Widths, address_bytes, check_signature, open_page
 from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
 from hsparse.format.hdf5.hdf5_file import Hdf5File
@@ -31,7 +31,7 @@ SharedLocation: TypeAlias = int | SharedHeapId
 """The location of a message: the address of an object header, or an id in the heap."""
 
 
-def decode_shared_location(message: Reader, widths: Widths) -> SharedLocation:
+def decode_shared_location(message: ByteReader, widths: Widths) -> SharedLocation:
     """Return where the message is; raises `Corrupt`."""
     version, kind = message.numbers(2, 1, "shared message")
     if not 1 <= version <= 3:
@@ -58,11 +58,13 @@ def read_shared_table(file: Hdf5File, extension: ObjectHeader) -> Reads[tuple[tu
     """
     for message in extension.messages:
         if message.kind == MessageType.SHARED_TABLE:
-            return (yield from _read_table(file, Reader(message.data, thing="shared message table message")))
+            return (
+                yield from _read_table(file, ByteReader(message.data, thing="shared message table message"))
+            )
     return ()
 
 
-def _read_table(file: Hdf5File, message: Reader) -> Reads[tuple[tuple[int, int], ...]]:
+def _read_table(file: Hdf5File, message: ByteReader) -> Reads[tuple[tuple[int, int], ...]]:
     version = message.number(1, "version")
     address = file.widths.read_address(message, "table's address")
     count = message.number(1, "number of indexes")
@@ -82,11 +84,11 @@ def _read_table(file: Hdf5File, message: Reader) -> Reads[tuple[tuple[int, int],
     return tuple(found)
 
 
-def read_shared_messages(file: Hdf5File, kind: int, ids: list[memoryview]) -> Reads[list[Reader]]:
+def read_shared_messages(file: Hdf5File, kind: int, ids: list[memoryview]) -> Reads[list[ByteReader]]:
     """Read messages of type `kind` by their heap ids; raises `Corrupt`."""
     for types, address in file.shared:
         if types >> kind & 1:
             heap = yield from read_fractal_heap(file, address)
             found = yield from read_heap_objects(heap, ids)
-            return [Reader(data, thing=f"message in the heap at address {address}") for data in found]
+            return [ByteReader(data, thing=f"message in the heap at address {address}") for data in found]
     raise Corrupt(f"The file shares no messages of type {kind:#04x}, though an object has one.")

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import Widths, address_bytes, open_page
 from hsparse.format.hdf5.hdf5_file import DEFAULT_K, Hdf5File
 from hsparse.format.hdf5.object_header import MessageType, read_object_header
@@ -33,7 +33,7 @@ def read_superblock(size: int) -> Reads[Hdf5File]:
     and widths that no known library writes."""
     base = yield from _find(size)
     (data,) = yield (ByteRange(base, min(LONGEST, size - base)),)
-    reader = Reader(memoryview(data), thing=f"superblock at byte {base}")
+    reader = ByteReader(memoryview(data), thing=f"superblock at byte {base}")
     reader.take(len(SIGNATURE), "signature")
     version = reader.number(1, "version")
     if version > 3:
@@ -46,7 +46,7 @@ def read_superblock(size: int) -> Reads[Hdf5File]:
     header = yield from read_object_header(file, extension)
     for message in header.messages:
         if message.kind == MessageType.BTREE_K:
-            reader = Reader(message.data, thing="superblock extension")
+            reader = ByteReader(message.data, thing="superblock extension")
             file = replace(file, chunk_k=decode_chunk_k(reader))
     return replace(file, shared=(yield from read_shared_table(file, header)))
 
@@ -63,7 +63,7 @@ def _find(size: int) -> Reads[int]:
     raise Corrupt("The file is no HDF5 file: no superblock is at byte 0, 512, 1024 and so on.")
 
 
-def _widths(reader: Reader) -> Widths:
+def _widths(reader: ByteReader) -> Widths:
     widths = Widths(*reader.numbers(2, 1, "widths"))
     if not set(widths) <= set(WIDTHS):
         raise Unsupported(
@@ -72,7 +72,7 @@ def _widths(reader: Reader) -> Widths:
     return widths
 
 
-def _read_old(reader: Reader, size: int, base: int, version: int) -> Hdf5File:
+def _read_old(reader: ByteReader, size: int, base: int, version: int) -> Hdf5File:
     reader.take(4, "versions")
     widths = _widths(reader)
     reader.take(1 + 2 + 2 + 4, "group parameters")
@@ -89,7 +89,7 @@ def _read_old(reader: Reader, size: int, base: int, version: int) -> Hdf5File:
     return Hdf5File(size, base, widths, _present(reader, root), version, chunk_k=chunk_k)
 
 
-def _read_new(reader: Reader, size: int, base: int, version: int) -> tuple[Hdf5File, int | None]:
+def _read_new(reader: ByteReader, size: int, base: int, version: int) -> tuple[Hdf5File, int | None]:
     """Return the file, and the address of the superblock extension."""
     widths = _widths(reader)
     reader.take(1, "consistency flags")
@@ -100,14 +100,14 @@ def _read_new(reader: Reader, size: int, base: int, version: int) -> tuple[Hdf5F
     return Hdf5File(size, base, widths, _present(reader, root), version), extension
 
 
-def _check_end(reader: Reader, size: int, base: int, stored_base: int | None, end: int | None) -> None:
+def _check_end(reader: ByteReader, size: int, base: int, stored_base: int | None, end: int | None) -> None:
     """Refuse a file that is shorter than its superblock says. Both addresses count from byte 0."""
     expected = base + _present(reader, end) - _present(reader, stored_base)
     if expected > size:
         raise Corrupt(f"The file has {size} bytes, its superblock says {expected}: it was cut short.")
 
 
-def _present(reader: Reader, address: int | None) -> int:
+def _present(reader: ByteReader, address: int | None) -> int:
     if address is None:
         raise Corrupt(f"The {reader.thing} has no address of the root group, or no beginning or end.")
     return address
@@ -120,7 +120,7 @@ def encode_superblock(root: int, end: int, version: int = 2) -> bytes:
     return body + struct.pack("<I", lookup3(body))
 
 
-def decode_chunk_k(message: Reader) -> int:
+def decode_chunk_k(message: ByteReader) -> int:
     """Return half the entries of a node of chunks; those of groups are found in each node. Raises `Corrupt`."""
     version = message.number(1, "version")
     if version:

@@ -5,7 +5,7 @@ size. There is one module for each of the four, and `hsparse.format.kinds.regist
 Whoever loads, changes and stores chunks asks the kind and never its name.
 
 A chunk in memory is a value of type `V`, never modified once it is committed; None stands for a chunk that was never
-written. A `Change` is a pure function of the chunk, so that it can be applied again after another writer's put.
+written. A `ChunkChange` is a pure function of the chunk, so that it can be applied again after another writer's put.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hsparse.model.json_values import Values
 V = TypeVar("V")
 T = TypeVar("T")
 
-Change: TypeAlias = Callable[[V | None], tuple[V | None, T]]
+ChunkChange: TypeAlias = Callable[[V | None], tuple[V | None, T]]
 """Takes a chunk (None: there is none) and returns the new one (None: delete it; the same: unchanged) and a result."""
 
 
@@ -44,7 +44,7 @@ class DefinedElements:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundElements:
     """Elements of a chunk selection that a query finds.
 
     `positions: (n,) uint32`, ascending, count in the selection's order; `values: (n,)`.
@@ -54,7 +54,7 @@ class Found:
     values: NDArray[Any]
 
     @classmethod
-    def none(cls, dtype: np.dtype[Any]) -> Found:
+    def none(cls, dtype: np.dtype[Any]) -> FoundElements:
         """Return what is found where no element answers the query."""
         return cls(np.zeros(0, np.uint32), np.zeros(0, dtype))
 
@@ -71,17 +71,17 @@ class Search:
     fields: tuple[str, ...] = ()
     places_only: bool = False
 
-    def among(self, values: NDArray[Any]) -> Found:
+    def among(self, values: NDArray[Any]) -> FoundElements:
         """Return what is found among the values of one selection."""
         flat = values.reshape(-1)
         positions = np.flatnonzero(self.query.mask(flat)).astype(np.uint32)
         return self.wanted(positions, flat[positions])
 
-    def wanted(self, positions: NDArray[np.uint32], rows: NDArray[Any]) -> Found:
+    def wanted(self, positions: NDArray[np.uint32], rows: NDArray[Any]) -> FoundElements:
         """Return the answer, given the positions of all that is found and the elements there."""
         if self.limit:
             positions, rows = positions[: self.limit], rows[: self.limit]
-        return Found(positions, rows[:0] if self.places_only else pick_fields(rows, self.fields))
+        return FoundElements(positions, rows[:0] if self.places_only else pick_fields(rows, self.fields))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +153,7 @@ class ChunkKind(Protocol[V]):
         """Return how many of the selected elements are defined."""
         ...
 
-    def find(self, chunk: V, selection: Selection, search: Search) -> Found:
+    def find(self, chunk: V, selection: Selection, search: Search) -> FoundElements:
         """Return what a query finds; `Unsupported` where elements have no fixed size."""
         ...
 
@@ -161,7 +161,7 @@ class ChunkKind(Protocol[V]):
 
     def write(
         self, at: ChunkSelection, values: Values, fields: tuple[str, ...], drop_fill: bool
-    ) -> Change[V, None]:
+    ) -> ChunkChange[V, None]:
         """Return the change that defines the selected elements.
 
         `values` are one each, in the selection's order, or one for all. With `fields` they have those alone, packed,
@@ -173,18 +173,20 @@ class ChunkKind(Protocol[V]):
         """Say whether writing whole elements everywhere in a chunk never fails: no need to know the old chunk."""
         ...
 
-    def update(self, at: ChunkSelection, search: Search, value: NDArray[Any]) -> Change[V, Found]:
+    def update(
+        self, at: ChunkSelection, search: Search, value: NDArray[Any]
+    ) -> ChunkChange[V, FoundElements]:
         """Return the change that sets the search's fields of what it finds to `value`, one element of these.
 
         Its result is what was changed, as it is now.
         """
         ...
 
-    def erase(self, selection: Selection) -> Change[V, None]:
+    def erase(self, selection: Selection) -> ChunkChange[V, None]:
         """Return the change that makes the selected elements undefined; of dense chunks there is none."""
         ...
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[V, None]:
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[V, None]:
         """Return the change that drops what lies at or beyond `stop` in any dimension."""
         ...
 

@@ -18,8 +18,8 @@ from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import MASK
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.filters.pipeline import decode
-from hsparse.format.kinds.chunk_kind import Change, DirectWrite, Found, Search
+from hsparse.format.filters.pipeline import undo_filters
+from hsparse.format.kinds.chunk_kind import ChunkChange, DirectWrite, FoundElements, Search
 from hsparse.format.kinds.dense import filled_beyond, not_sparse
 from hsparse.format.kinds.vlen_chunk import (
     decode_bare_vlen,
@@ -31,7 +31,7 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Selection
 from hsparse.model.layout import MAX_CHUNK_BYTES
 from hsparse.model.length_prefixed import split_elements
-from hsparse.model.vlen_array import VlenArray, take, taken_sizes
+from hsparse.model.vlen_array import VlenArray, take_elements, taken_sizes
 from hsparse.model.vlen_fields import VlenFields
 
 
@@ -67,7 +67,7 @@ class DenseVlen:
         given: DirectWrite[VlenArray]
         if mask:
             given = DirectWrite(
-                split_elements(decode(pipeline, data, mask, None), self._element, spec.dims), None
+                split_elements(undo_filters(pipeline, data, mask, None), self._element, spec.dims), None
             )
         else:
             given = DirectWrite(decode_bare_vlen(data, spec.dims, self._element, pipeline), data)
@@ -99,12 +99,12 @@ class DenseVlen:
     def count(self, chunk: VlenArray, selection: Selection) -> int:
         raise not_sparse(self.spec)
 
-    def find(self, chunk: VlenArray, selection: Selection, search: Search) -> Found:
+    def find(self, chunk: VlenArray, selection: Selection, search: Search) -> FoundElements:
         raise no_vlen_search()
 
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
-    ) -> Change[VlenArray, None]:
+    ) -> ChunkChange[VlenArray, None]:
         dims, fill = self.spec.dims, self._fill
         named = VlenFields.named(self._element, fields) if fields else None
 
@@ -112,7 +112,7 @@ class DenseVlen:
             old = fill if array is None else array
             index = np.arange(old.size) if array is not None else np.zeros(math.prod(dims), np.intp)
             where = places(at.selection)
-            new = values if named is None else named.merge(take([old], index[where]), values)
+            new = values if named is None else named.merge(take_elements([old], index[where]), values)
             index[where] = old.size + (np.arange(new.size) if new.size == len(where) else 0)
             return _checked([old, new], index.reshape(dims)), None
 
@@ -122,13 +122,15 @@ class DenseVlen:
         # A chunk that becomes too large is refused, and what there was must stay.
         return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES
 
-    def update(self, at: ChunkSelection, search: Search, value: NDArray[Any]) -> Change[VlenArray, Found]:
+    def update(
+        self, at: ChunkSelection, search: Search, value: NDArray[Any]
+    ) -> ChunkChange[VlenArray, FoundElements]:
         raise no_vlen_search()
 
-    def erase(self, selection: Selection) -> Change[VlenArray, None]:
+    def erase(self, selection: Selection) -> ChunkChange[VlenArray, None]:
         raise not_sparse(self.spec)
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[VlenArray, None]:
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[VlenArray, None]:
         def change(array: VlenArray | None) -> tuple[VlenArray | None, None]:
             if array is None:
                 return None, None
@@ -174,7 +176,7 @@ def taken(
         nbytes = int(taken_sizes(parts, index).sum(dtype=np.int64))
         if nbytes > limit:
             return nbytes
-    return take(parts, index)
+    return take_elements(parts, index)
 
 
 def picked(found: VlenArray | int, element: Any, fields: tuple[str, ...], limit: int) -> VlenArray | int:
@@ -209,4 +211,4 @@ def _checked(parts: list[VlenArray], index: NDArray[np.intp]) -> VlenArray:
         raise TooLarge(
             f"A chunk would have {nbytes} bytes; the limit is {MAX_CHUNK_BYTES}: make the dataset's chunks smaller."
         )
-    return take(parts, index)
+    return take_elements(parts, index)

@@ -17,7 +17,7 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import UNFILTERED
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
-from hsparse.format.kinds.chunk_kind import Change, DefinedElements, DirectWrite, Found, Search
+from hsparse.format.kinds.chunk_kind import ChunkChange, DefinedElements, DirectWrite, FoundElements, Search
 from hsparse.format.kinds.direct_chunk import checked_sections, sealed
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse, open_sparse
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
@@ -78,12 +78,12 @@ class Sparse:
     def count(self, chunk: SparseChunk, selection: Selection) -> int:
         return count_defined(chunk.offsets, selection)
 
-    def find(self, chunk: SparseChunk, selection: Selection, search: Search) -> Found:
+    def find(self, chunk: SparseChunk, selection: Selection, search: Search) -> FoundElements:
         return search.wanted(*self._answers(chunk, selection, search))
 
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
-    ) -> Change[SparseChunk, None]:
+    ) -> ChunkChange[SparseChunk, None]:
         selection, fill = at.selection, self._fill
         given = as_type(values, packed_type(self._dtype, fields)).reshape(-1)
 
@@ -111,14 +111,16 @@ class Sparse:
     def replaces(self, at: ChunkSelection, values: Any) -> bool:
         return True
 
-    def update(self, at: ChunkSelection, search: Search, value: Array) -> Change[SparseChunk, Found]:
+    def update(
+        self, at: ChunkSelection, search: Search, value: Array
+    ) -> ChunkChange[SparseChunk, FoundElements]:
         selection = at.selection
 
-        def change(chunk: SparseChunk | None) -> tuple[SparseChunk | None, Found]:
+        def change(chunk: SparseChunk | None) -> tuple[SparseChunk | None, FoundElements]:
             if chunk is None and not search.query.takes(self._fill):
-                return None, Found.none(self._dtype)
+                return None, FoundElements.none(self._dtype)
             base = self._empty() if chunk is None else chunk
-            found = Found(*self._answers(base, selection, search))
+            found = FoundElements(*self._answers(base, selection, search))
             if not len(found.positions):
                 return chunk, found
             set_fields(found.values, value, search.fields)
@@ -127,10 +129,10 @@ class Sparse:
 
         return change
 
-    def erase(self, selection: Selection) -> Change[SparseChunk, None]:
+    def erase(self, selection: Selection) -> ChunkChange[SparseChunk, None]:
         return erase(selection)
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[SparseChunk, None]:
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[SparseChunk, None]:
         return trim(self.spec.dims, stop)
 
     def nbytes(self, chunk: SparseChunk) -> int:

@@ -25,7 +25,7 @@ from hsparse.errors import BadRequest, Corrupt, TooLarge
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.hsds import decode_hsds_frame
-from hsparse.format.filters.pipeline import decode, encode
+from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from hsparse.format.kinds.sparse_chunk import IMAGE_LIMIT, RECORD_LIMIT, Offsets, SparseChunk
 from hsparse.format.selections.encoded_selection import decode_offsets, encode_offsets
 from hsparse.format.structured.container import (
@@ -41,7 +41,7 @@ from hsparse.format.structured.vlen_sections import decode_elements, encode_elem
 from hsparse.model.element import Element
 from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
 from hsparse.model.length_prefixed import split_elements
-from hsparse.model.vlen_array import VlenArray, take, taken_sizes
+from hsparse.model.vlen_array import VlenArray, take_elements, taken_sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +90,7 @@ class SparseVlenChunk:
                 f"A chunk would have {nbytes} bytes and {len(numbers.offsets) * references} strings and sequences; "
                 f"the limits are {MAX_CHUNK_BYTES} and {MAX_REFERENCES}: make the dataset's chunks smaller."
             )
-        return SparseVlenChunk(self.dims, numbers.offsets, take(parts, numbers.values))
+        return SparseVlenChunk(self.dims, numbers.offsets, take_elements(parts, numbers.values))
 
     def select(self, mask: NDArray[np.bool_]) -> SparseVlenChunk:
         """Return the chunk with only the elements where `mask: (n,)` is set."""
@@ -99,7 +99,7 @@ class SparseVlenChunk:
 
 def encode_bare_vlen(array: VlenArray, pipeline: tuple[Filter, ...]) -> Buffer:
     """Return the object of a chunk; without filters a view of its heap. `BadRequest` when a filter fails."""
-    data, mask = encode(tuple(replace(filter, optional=False) for filter in pipeline), array.heap.data)
+    data, mask = apply_filters(tuple(replace(filter, optional=False) for filter in pipeline), array.heap.data)
     assert mask == 0
     return data
 
@@ -110,7 +110,7 @@ def decode_bare_vlen(
     """Return a chunk's elements, shape `dims`; `Corrupt` when the object does not decode to exactly these."""
     content = decode_hsds_frame(data, pipeline)
     if content is None:
-        content = decode(pipeline, data, 0, None)
+        content = undo_filters(pipeline, data, 0, None)
     try:
         return split_elements(content, element, dims)
     except BadRequest as error:

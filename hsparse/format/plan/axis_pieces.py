@@ -15,7 +15,7 @@ Place: TypeAlias = slice | NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class AxisPiece:
     """What an axis has in one chunk: `axis` in the chunk's coordinates, and its positions as `place`.
 
     `full` says that it has every index of the chunk that lies inside the extent.
@@ -41,7 +41,7 @@ def count_pieces(axis: Axis, chunk: int) -> int:
     return _floor_sum(axis.count, chunk, axis.stride, axis.start + axis.block - 1) - firsts + axis.count
 
 
-def chunks_of(axis: Axis, chunk: int) -> NDArray[np.int64]:
+def chunk_numbers(axis: Axis, chunk: int) -> NDArray[np.int64]:
     """Return the numbers of the chunks the axis meets, ascending, (k,) int64."""
     found = ax.bounds(axis)
     if found is None:
@@ -58,7 +58,7 @@ def chunks_of(axis: Axis, chunk: int) -> NDArray[np.int64]:
     return np.unique(ax.indices(axis) // np.uint64(chunk)).astype(np.int64)
 
 
-def met_chunks(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
+def axis_intersects(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which of `chunks`, (k,) numbers in any order, an axis over an extent of `length` meets."""
     if not isinstance(axis, Span):
         return np.isin(chunks, axis.astype(np.int64) // chunk)
@@ -67,18 +67,18 @@ def met_chunks(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64]) -
     return met
 
 
-def pieces(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64] | None = None) -> list[Piece]:
+def cut_axis(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64] | None = None) -> list[AxisPiece]:
     """Cut an axis over an extent of `length`; the pieces come in the order of their chunks.
 
     With `chunks`, ascending, only those are considered; one that the axis does not meet gives no piece.
     """
-    wanted = chunks_of(axis, chunk) if chunks is None else chunks
+    wanted = chunk_numbers(axis, chunk) if chunks is None else chunks
     if isinstance(axis, Span):
         return _span_pieces(axis, chunk, length, wanted)
     return _list_pieces(axis, chunk, length, wanted)
 
 
-def _span_pieces(axis: Span, chunk: int, length: int, wanted: NDArray[np.int64]) -> list[Piece]:
+def _span_pieces(axis: Span, chunk: int, length: int, wanted: NDArray[np.int64]) -> list[AxisPiece]:
     whole = length // chunk
     ends = np.where(wanted < whole, np.minimum(wanted + 1, whole) * chunk, length)
     firsts = axis.below(wanted * chunk).tolist()
@@ -88,11 +88,13 @@ def _span_pieces(axis: Span, chunk: int, length: int, wanted: NDArray[np.int64])
         if last > first:
             inside = ax.translate(ax.take(axis, first, last), -number * chunk)
             full = last - first == min(chunk, length - number * chunk)
-            result.append(Piece(number, inside, slice(first, last), full))
+            result.append(AxisPiece(number, inside, slice(first, last), full))
     return result
 
 
-def _list_pieces(axis: NDArray[np.uint64], chunk: int, length: int, wanted: NDArray[np.int64]) -> list[Piece]:
+def _list_pieces(
+    axis: NDArray[np.uint64], chunk: int, length: int, wanted: NDArray[np.int64]
+) -> list[AxisPiece]:
     numbers = (axis // np.uint64(chunk)).astype(np.int64)
     order = np.argsort(numbers, kind="stable")
     grouped = numbers[order]
@@ -104,7 +106,7 @@ def _list_pieces(axis: NDArray[np.uint64], chunk: int, length: int, wanted: NDAr
             place = order[first:last]
             inside = axis[place] - np.uint64(number * chunk)
             full = ax.covers(inside, 0, min(chunk, length - number * chunk))
-            result.append(Piece(number, inside, as_place(place), full))
+            result.append(AxisPiece(number, inside, as_place(place), full))
     return result
 
 

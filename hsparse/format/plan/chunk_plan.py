@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.plan.axis_pieces import Piece, as_place, count_pieces, met_chunks, pieces
+from hsparse.format.plan.axis_pieces import AxisPiece, as_place, axis_intersects, count_pieces, cut_axis
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
@@ -80,7 +80,7 @@ def count_chunks(selection: Selection, grid: Grid) -> int:
     return _distinct(*_numbers(_cut_boxes(selection, grid)[1]))
 
 
-def met(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def selection_intersects(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Return which of the chunks at `scaled`, (k, rank) uint64 and all of the grid, the selection meets."""
     if selection.size == 0 or not len(scaled):
         return np.zeros(len(scaled), np.bool_)
@@ -90,7 +90,7 @@ def met(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray
         return _member(scaled.astype(np.int64), _cut_boxes(selection, grid)[1].astype(np.int64))
     found = np.ones(len(scaled), np.bool_)
     for dim, axis in enumerate(selection.axes):
-        found &= met_chunks(axis, grid.chunk[dim], grid.extent[dim], scaled[:, dim].astype(np.int64))
+        found &= axis_intersects(axis, grid.chunk[dim], grid.extent[dim], scaled[:, dim].astype(np.int64))
     return found
 
 
@@ -103,7 +103,7 @@ def _plan_orthogonal(
     by_dim = []
     for dim, axis in enumerate(selection.axes):
         wanted = None if only is None else np.unique(only[:, dim])
-        by_dim.append(pieces(axis, grid.chunk[dim], grid.extent[dim], wanted))
+        by_dim.append(cut_axis(axis, grid.chunk[dim], grid.extent[dim], wanted))
     if only is None:
         return tuple(_share(row, grid) for row in itertools.product(*by_dim))
     found = [{piece.chunk: piece for piece in some} for some in by_dim]
@@ -111,7 +111,7 @@ def _plan_orthogonal(
     return tuple(_share([p for p in row if p], grid) for row in rows if None not in row)
 
 
-def _share(row: Sequence[Piece], grid: Grid) -> PlannedChunk:
+def _share(row: Sequence[AxisPiece], grid: Grid) -> PlannedChunk:
     places = [piece.place for piece in row]
     place: tuple[Any, ...] = tuple(places)
     if sum(not isinstance(found, slice) for found in places) > 1:

@@ -19,7 +19,7 @@ from hsparse.format.dataspace_message import decode_image, encode_image
 from hsparse.format.selections import axis as ax
 from hsparse.format.selections.axis import Span
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.extent import columns, strides
+from hsparse.format.selections.extent import coordinate_columns, strides
 from hsparse.format.selections.merged_boxes import (
     RowRuns,
     box_count,
@@ -35,9 +35,9 @@ from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.serialized_selection import (
     ALL,
     NONE,
+    AllElements,
     BlockList,
-    Everything,
-    Nothing,
+    NoElements,
     PointList,
     Regular,
     Serialized,
@@ -86,9 +86,9 @@ def decode_first(data: Buffer) -> tuple[Selection, int]:
 
 def _as_selection(found: Serialized, dims: tuple[int, ...]) -> Selection:
     match found:
-        case Everything():
+        case AllElements():
             return Orthogonal.all(dims)
-        case Nothing():
+        case NoElements():
             return Orthogonal.none(dims) if dims else Points(dims, np.zeros((0, 0), np.uint64))
         case Regular(spans):
             return Orthogonal(dims, spans)
@@ -191,7 +191,7 @@ def encode_offsets(
     boxes = _boxes_if_smaller(runs, offsets, chunk)
     if boxes is not None:
         return encode_image(chunk, max_dims, encode_blocks(boxes[0], boxes[1] - np.uint64(1)))
-    return encode_image(chunk, max_dims, encode_points(columns(offsets, chunk)))
+    return encode_image(chunk, max_dims, encode_points(coordinate_columns(offsets, chunk)))
 
 
 def _encode_spans(spans: Sequence[Span]) -> bytes:
@@ -243,9 +243,9 @@ def decode_offsets(
     if count is not None and size != count:
         raise Corrupt(f"The encoded selection has {size} elements for {count} values.")
     match found:
-        case Everything():
+        case AllElements():
             return np.arange(size, dtype=np.uint32), None
-        case Nothing():
+        case NoElements():
             return np.zeros(0, np.uint32), None
         case Regular(spans):
             return Orthogonal.trusted(dims, spans).offsets().astype(np.uint32), None
@@ -257,9 +257,9 @@ def decode_offsets(
 
 def _size_of(found: Serialized, dims: Sequence[int]) -> int:
     match found:
-        case Everything():
+        case AllElements():
             return math.prod(dims)
-        case Nothing():
+        case NoElements():
             return 0
         case Regular(spans):
             return volume(spans)

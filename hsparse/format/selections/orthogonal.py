@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest
 from hsparse.format.selections import axis as ax
 from hsparse.format.selections.axis import NOTHING, Axis, Span
-from hsparse.format.selections.extent import check_countable, check_extent, columns, strides, widen
+from hsparse.format.selections.extent import check_countable, check_extent, coordinate_columns, strides, widen
 
 RUN_COST = 16
 """About how many elements can be tested one by one in the time of one binary search."""
@@ -201,7 +201,7 @@ class Orthogonal:
             return offsets.astype(np.intp)
         offsets = widen(offsets, self.extent)
         result = np.zeros(len(offsets), np.intp)
-        for axis, column in zip(self.axes, columns(offsets, self.extent), strict=True):
+        for axis, column in zip(self.axes, coordinate_columns(offsets, self.extent), strict=True):
             result *= axis.size
             result += ax.positions(axis, column)
         return result

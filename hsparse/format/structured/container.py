@@ -15,7 +15,7 @@ from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.checksum import lookup3
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import decode, encode
+from hsparse.format.filters.pipeline import apply_filters, undo_filters
 
 CHECKSUM = struct.Struct("<I")
 SECTION_NAMES = ("selection", "fixed-size values", "variable-length heap")
@@ -73,7 +73,7 @@ def build(
     for number, (content, pipeline) in enumerate(zip(contents, pipelines, strict=True)):
         if len(content) and number in metadata:
             content = b"".join((content, CHECKSUM.pack(lookup3(content))))
-        image, mask = encode(pipeline, content)
+        image, mask = apply_filters(pipeline, content)
         images.append(image)
         sections.append(Section(offset, len(image), len(content), mask))
         offset += len(image)
@@ -120,7 +120,7 @@ def open_section(
 ) -> Buffer:
     """Return one unfiltered section, given its stored bytes alone; `Corrupt` as `open_chunk`."""
     try:
-        content = decode(pipeline, image, section.mask, section.unfiltered)
+        content = undo_filters(pipeline, image, section.mask, section.unfiltered)
     except Corrupt as error:
         raise Corrupt(f"{name_section(number).capitalize()} does not decode: {error.message}") from error
     if number not in metadata or not len(content):

@@ -33,7 +33,7 @@ from hsparse.model.element import (
 )
 from hsparse.model.layout import MAX_REFERENCES
 from hsparse.model.length_prefixed import add_prefixes, skipper
-from hsparse.model.vlen_array import VlenArray, ends, runs_mask, take
+from hsparse.model.vlen_array import VlenArray, ends, runs_mask, take_elements
 
 Bytes = NDArray[np.uint8]
 
@@ -306,7 +306,7 @@ class _Reader:
         if len(columns) == 1:
             return columns[0]
         index = np.arange(len(rows))[:, None] + len(rows) * np.arange(len(columns))
-        return _grouped(take(columns, index), len(columns))
+        return _grouped(take_elements(columns, index), len(columns))
 
     def _payloads(self, references: Bytes, itemsize: int, depth: int) -> tuple[Bytes, Places]:
         """Return what references lead to, one after the other, and its sizes."""

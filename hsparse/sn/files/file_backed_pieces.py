@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.file_backed import longest_piece, mask_of, pipeline_of
-from hsparse.format.filters.pipeline import decode
+from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.hdf5.chunk_indexes.chunk_records import sort_rows
-from hsparse.format.hdf5.plan.planned_chunks import LinkedPlaces, PlannedChunks
+from hsparse.format.hdf5.plan.planned_chunks import FileBackedPlaces, PlannedChunks
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.file_backed import CONTIGUOUS_REF, BackingFile, file_backed_layout
 from hsparse.sn.data_nodes import Owners
@@ -61,7 +61,7 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
             f"most {longest}."
         )
     offset, mask = entries[:, OFFSET].astype(np.uint64), entries[:, MASK].astype(np.uint32)
-    places = LinkedPlaces(file, spec, offset, mask)
+    places = FileBackedPlaces(file, spec, offset, mask)
     return PlannedChunks.linked_to(places, coords.astype(np.uint64), entries[:, SIZE].astype(np.uint64))
 
 
@@ -98,7 +98,7 @@ def _run(
     sizes = np.minimum(starts + np.uint64(RUN), np.uint64(size)) - starts
     first = np.uint64(entries[0, OFFSET]) if len(entries) else np.uint64(0)
     spec = replace(dataset.spec, dims=extent)
-    places = LinkedPlaces(file, spec, starts + first, np.zeros(len(starts), np.uint32), contiguous=True)
+    places = FileBackedPlaces(file, spec, starts + first, np.zeros(len(starts), np.uint32), contiguous=True)
     return PlannedChunks.linked_to(places, np.zeros((len(starts), len(extent)), np.uint64), sizes)
 
 
@@ -147,7 +147,7 @@ def check_piece(chunks: PlannedChunks, row: int, data: memoryview) -> None:
     if places.contiguous:
         return
     try:
-        decode(spec.filters[0], data, int(places.mask[row]), prod(spec.dims) * spec.dtype.itemsize)
+        undo_filters(spec.filters[0], data, int(places.mask[row]), prod(spec.dims) * spec.dtype.itemsize)
     except Corrupt as error:
         raise Conflict(
             f"The file {places.file.uri!r} has no chunk of {spec.dataset} at byte {int(places.offset[row])}, "

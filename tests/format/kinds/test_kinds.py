@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.kinds.chunk_kind import Change, Found, Search
+from hsparse.format.kinds.chunk_kind import ChunkChange, FoundElements, Search
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
@@ -23,7 +23,7 @@ def spec(*, sparse: bool, dims: tuple[int, ...] = DIMS, fill: bytes = b"") -> Ch
     return ChunkSpec("d-1", "H5T_STD_I32LE", dims, sparse, fill, ((), ()))
 
 
-def update(about: ChunkSpec, query: Query, selection: Selection) -> Change[Any, Found]:
+def update(about: ChunkSpec, query: Query, selection: Selection) -> ChunkChange[Any, FoundElements]:
     at = ChunkSelection((0,) * len(about.dims), selection)
     return kind_of(about).update(at, Search(query), np.array(9, "<i4"))
 

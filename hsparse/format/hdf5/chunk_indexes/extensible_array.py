@@ -20,7 +20,7 @@ from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     ChunkRecords,
-    Elements,
+    RecordArray,
     decode_records,
     is_allocated,
     locate_chunks,
@@ -205,7 +205,7 @@ class _ArrayReader:
     dtype: np.dtype[Any]
     bounds: FileBounds
     numbers: list[NDArray[np.uint64]] = field(default_factory=list)
-    elements: list[Elements] = field(default_factory=list)
+    elements: list[RecordArray] = field(default_factory=list)
 
     def read(self, address: int) -> Reads[None]:
         shape, levels = self.shape, self.shape.levels()

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any, Literal
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import decode_name, encode_name, width_of
 from hsparse.format.hdf5.messages.file_type import (
     OBJECT_REFERENCE,
@@ -82,7 +82,7 @@ class _Head:
         return FileType(item, self.size)
 
 
-def decode_datatype(message: Reader, depth: int = 0) -> FileType:
+def decode_datatype(message: ByteReader, depth: int = 0) -> FileType:
     """Read a datatype; bytes may follow it. Raises `Corrupt`, and `Unsupported` for what HDF5/JSON cannot describe."""
     if depth > MAX_DEPTH:
         raise Corrupt(f"The type in the {message.thing} is nested more than {MAX_DEPTH} deep.")
@@ -96,7 +96,7 @@ def decode_datatype(message: Reader, depth: int = 0) -> FileType:
     return _DECODERS[head.kind](head, message)
 
 
-def _decode_integer(head: _Head, message: Reader) -> FileType:
+def _decode_integer(head: _Head, message: ByteReader) -> FileType:
     properties = bytes(message.take(4, "number's properties"))
     signed = head.kind == 0 and head.bits & SIGNED
     whole = properties == struct.pack("<HH", 0, 8 * head.size & 0xFFFF)
@@ -107,7 +107,7 @@ def _decode_integer(head: _Head, message: Reader) -> FileType:
     return FileType(item, head.size)
 
 
-def _decode_float(head: _Head, message: Reader) -> FileType:
+def _decode_float(head: _Head, message: ByteReader) -> FileType:
     properties = bytes(message.take(12, "float's properties"))
     sign = 8 * head.size - 1
     if FLOATS.get(head.size) != properties or head.bits & ~1 != HIGHEST_BIT | sign << 8:
@@ -116,7 +116,7 @@ def _decode_float(head: _Head, message: Reader) -> FileType:
     return FileType(item, head.size)
 
 
-def _decode_time(head: _Head, message: Reader) -> FileType:
+def _decode_time(head: _Head, message: ByteReader) -> FileType:
     return head.described(bytes(message.take(2, "time's precision")))
 
 
@@ -131,17 +131,17 @@ def _text(head: _Head, pad: int, charset: int, length: int | str) -> dict[str, A
     }
 
 
-def _decode_string(head: _Head, message: Reader) -> FileType:
+def _decode_string(head: _Head, message: ByteReader) -> FileType:
     return FileType(_text(head, head.bits & 15, head.bits >> 4 & 15, head.size), head.size)
 
 
-def _decode_opaque(head: _Head, message: Reader) -> FileType:
+def _decode_opaque(head: _Head, message: ByteReader) -> FileType:
     tag = bytes(message.take(head.bits & 255, "opaque type's tag")).partition(b"\0")[0]
     item = {"class": head.name, "size": head.size, "tag": decode_name(tag)}
     return FileType(item, head.size)
 
 
-def _decode_compound(head: _Head, message: Reader) -> FileType:
+def _decode_compound(head: _Head, message: ByteReader) -> FileType:
     fields: list[dict[str, Any]] = []
     parts, offsets = [], []
     for _ in range(head.bits & 0xFFFF):
@@ -169,7 +169,7 @@ def _decode_compound(head: _Head, message: Reader) -> FileType:
     return FileType(item, head.size, tuple(parts), tuple(offsets))
 
 
-def _old_dims(message: Reader) -> tuple[int, ...]:
+def _old_dims(message: ByteReader) -> tuple[int, ...]:
     rank = message.number(1, "member's dimensionality")
     message.take(11, "member's permutation")
     dims = message.numbers(4, 4, "member's dimensions")
@@ -178,7 +178,7 @@ def _old_dims(message: Reader) -> tuple[int, ...]:
     return dims[:rank]
 
 
-def _decode_reference(head: _Head, message: Reader) -> FileType:
+def _decode_reference(head: _Head, message: ByteReader) -> FileType:
     kind = head.bits & 15
     if head.bits == 0 or head.bits == 1:
         return FileType({"class": head.name, "base": (OBJECT_REFERENCE, REGION_REFERENCE)[kind]}, head.size)
@@ -187,7 +187,7 @@ def _decode_reference(head: _Head, message: Reader) -> FileType:
     return FileType({**head.described(b"").item, "base": STD_REFERENCE}, head.size)
 
 
-def _decode_enum(head: _Head, message: Reader) -> FileType:
+def _decode_enum(head: _Head, message: ByteReader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     names = [_name(head, message) for _ in range(head.bits & 0xFFFF)]
     values = message.take(len(names) * base.size, "enum's values")
@@ -213,7 +213,7 @@ def _order(base: FileType) -> Literal["big", "little"]:
     return "big" if base.item["base"].endswith("BE") else "little"
 
 
-def _decode_vlen(head: _Head, message: Reader) -> FileType:
+def _decode_vlen(head: _Head, message: ByteReader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     if head.bits & 15 == 1:
         item = _text(head, head.bits >> 4 & 15, head.bits >> 8 & 15, "H5T_VARIABLE")
@@ -223,7 +223,7 @@ def _decode_vlen(head: _Head, message: Reader) -> FileType:
     return FileType({"class": head.name, "base": base.item}, head.size, (base,))
 
 
-def _decode_array(head: _Head, message: Reader) -> FileType:
+def _decode_array(head: _Head, message: ByteReader) -> FileType:
     rank = message.number(1, "array's rank")
     if head.version < 3:
         message.take(3, "array's rank")
@@ -238,14 +238,14 @@ def _decode_array(head: _Head, message: Reader) -> FileType:
     return FileType({"class": head.name, "dims": list(dims), "base": base.item}, head.size, (base,))
 
 
-def _decode_complex(head: _Head, message: Reader) -> FileType:
+def _decode_complex(head: _Head, message: ByteReader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     if head.version < 5 or base.item["class"] != "H5T_FLOAT" or 2 * base.size != head.size:
         raise Corrupt(f"A complex number of {head.size} bytes in the {message.thing} is of {base.item}.")
     return FileType({"class": head.name, "base": base.item}, head.size, (base,))
 
 
-def _name(head: _Head, message: Reader) -> str:
+def _name(head: _Head, message: ByteReader) -> str:
     length, window = -1, NAME_WINDOW
     while length < 0:  # most names are short: the whole rest is not searched, nor copied, for each of them
         rest = bytes(message.data[message.place : message.place + window])
@@ -257,7 +257,7 @@ def _name(head: _Head, message: Reader) -> str:
     return decode_name(message.take(whole, "member's name")[:length])
 
 
-_DECODERS: tuple[Callable[[_Head, Reader], FileType], ...] = (
+_DECODERS: tuple[Callable[[_Head, ByteReader], FileType], ...] = (
     _decode_integer,
     _decode_float,
     _decode_time,

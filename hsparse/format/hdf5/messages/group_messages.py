@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import Widths, address_bytes, decode_name, encode_name, width_of
 
 DEFAULT_GROUP_INFO = bytes(2)
@@ -65,7 +65,7 @@ class LinkMessage:
     order: int | None = None
 
 
-def decode_link(message: Reader, widths: Widths) -> LinkMessage:
+def decode_link(message: ByteReader, widths: Widths) -> LinkMessage:
     """Read a link; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "link's header")
     if version != 1 or flags & 0xE0:
@@ -81,7 +81,7 @@ def decode_link(message: Reader, widths: Widths) -> LinkMessage:
     return LinkMessage(name, _target(message, kind, widths), order)
 
 
-def _target(message: Reader, kind: int, widths: Widths) -> LinkTarget:
+def _target(message: ByteReader, kind: int, widths: Widths) -> LinkTarget:
     if kind == HARD:
         address = widths.read_address(message, "address of a link's object")
         if address is None:
@@ -155,7 +155,7 @@ class DenseStorage:
     indexed: bool = False
 
 
-def decode_dense_storage(message: Reader, widths: Widths, order_width: int) -> DenseStorage:
+def decode_dense_storage(message: ByteReader, widths: Widths, order_width: int) -> DenseStorage:
     """Read the link info or attribute info message, which differ in `order_width`; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "info message's header")
     if version or flags & ~(TRACKED | INDEXED):
@@ -184,7 +184,7 @@ class SymbolTable(NamedTuple):
     heap: int
 
 
-def decode_symbol_table(message: Reader, widths: Widths) -> SymbolTable:
+def decode_symbol_table(message: ByteReader, widths: Widths) -> SymbolTable:
     """Read the message; raises `Corrupt`."""
     btree = widths.read_address(message, "address of the B-tree")
     heap = widths.read_address(message, "address of the local heap")

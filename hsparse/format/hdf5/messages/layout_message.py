@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
 from hsparse.format.hdf5.file_fields import Widths, address_bytes, width_of
 from hsparse.model.dataspace import MAX_RANK
@@ -92,7 +92,7 @@ PARAMETERS: dict[int, tuple[int, ...]] = {
 """The bytes of each parameter."""
 
 
-def decode_layout(message: Reader, widths: Widths) -> LayoutMessage:
+def decode_layout(message: ByteReader, widths: Widths) -> LayoutMessage:
     """Read a layout; raises `Corrupt`."""
     start = message.place
     version = message.number(1, "layout's version")
@@ -119,7 +119,7 @@ def decode_layout(message: Reader, widths: Widths) -> LayoutMessage:
     )
 
 
-def _decode_old(message: Reader, widths: Widths) -> LayoutMessage:
+def _decode_old(message: ByteReader, widths: Widths) -> LayoutMessage:
     rank, kind = message.numbers(2, 1, "layout's header")
     message.take(5, "layout's header")
     address = None if kind == COMPACT else widths.read_address(message, "address of the data")
@@ -133,14 +133,14 @@ def _decode_old(message: Reader, widths: Widths) -> LayoutMessage:
     return _chunked(message, sizes, LayoutIndex(BTREE_1, address), 0, 2)
 
 
-def _decode_chunked(message: Reader, widths: Widths) -> ChunkedLayout:
+def _decode_chunked(message: ByteReader, widths: Widths) -> ChunkedLayout:
     rank = message.number(1, "layout's dimensionality")
     address = widths.read_address(message, "address of the chunk index")
     sizes = message.numbers(rank, 4, "chunk's dimensions")
     return _chunked(message, sizes, LayoutIndex(BTREE_1, address), 0, 3)
 
 
-def _decode_indexed(message: Reader, widths: Widths, version: int) -> ChunkedLayout:
+def _decode_indexed(message: ByteReader, widths: Widths, version: int) -> ChunkedLayout:
     flags, rank, width = message.numbers(3, 1, "layout's header")
     if not 1 <= width <= 8 or flags & ~(UNFILTERED_EDGES | SINGLE_FILTERED):
         raise Corrupt(f"The {message.thing} has a layout with flags {flags} and dimensions of {width} bytes.")
@@ -158,7 +158,7 @@ def _decode_indexed(message: Reader, widths: Widths, version: int) -> ChunkedLay
 
 
 def _chunked(
-    message: Reader, sizes: tuple[int, ...], index: LayoutIndex, flags: int, version: int
+    message: ByteReader, sizes: tuple[int, ...], index: LayoutIndex, flags: int, version: int
 ) -> ChunkedLayout:
     """Return a chunked layout of `sizes`: the chunk's dimensions, then the bytes of an element."""
     if not 1 < len(sizes) <= MAX_RANK + 1 or not all(sizes):

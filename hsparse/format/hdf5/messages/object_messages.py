@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.dataspace_message import Reader, decode_shape, encode_shape
+from hsparse.format.dataspace_message import ByteReader, decode_shape, encode_shape
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.file_fields import Widths, decode_name, encode_name
 from hsparse.format.hdf5.messages.datatype_message import decode_datatype
@@ -45,7 +45,7 @@ class AttributeMessage:
         return bytes(self.data[:size])
 
 
-def decode_attribute(message: Reader, widths: Widths) -> AttributeMessage:
+def decode_attribute(message: ByteReader, widths: Widths) -> AttributeMessage:
     """Read an attribute; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "attribute's header")
     if not 1 <= version <= 3 or (version > 1 and flags & ~(TYPE_IS_SHARED | DATASPACE_IS_SHARED)):
@@ -57,7 +57,7 @@ def decode_attribute(message: Reader, widths: Widths) -> AttributeMessage:
     parts = []
     for size, what in zip(sizes, ("name", "datatype", "dataspace"), strict=True):
         data = message.take(size + (-size % 8 if version == 1 else 0), f"attribute's {what}")[:size]
-        parts.append(Reader(data, thing=f"attribute in the {message.thing}"))
+        parts.append(ByteReader(data, thing=f"attribute in the {message.thing}"))
     name, datatype, dataspace = parts
     return AttributeMessage(
         decode_name(bytes(name.data).partition(b"\0")[0]),
@@ -88,7 +88,7 @@ def encode_attribute(
     return Addressed.join((Addressed(head + title), datatype, Addressed(dataspace), data))
 
 
-def decode_reference_count(message: Reader) -> int:
+def decode_reference_count(message: ByteReader) -> int:
     """Read the message; raises `Corrupt`."""
     version = message.number(1, "reference count")
     if version:
@@ -101,7 +101,7 @@ def encode_reference_count(count: int) -> bytes:
     return struct.pack("<BI", 0, count)
 
 
-def decode_time(message: Reader) -> int:
+def decode_time(message: ByteReader) -> int:
     """Read message 0x0012; raises `Corrupt`."""
     version = message.number(1, "modification time")
     if version != 1:
@@ -110,7 +110,7 @@ def decode_time(message: Reader) -> int:
     return message.number(4, "modification time")
 
 
-def decode_old_time(message: Reader) -> int:
+def decode_old_time(message: ByteReader) -> int:
     """Read message 0x000E, `YYYYMMDDhhmmss`; raises `Corrupt`."""
     digits = bytes(message.take(14, "modification time")).decode("ascii", "replace")
     try:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.addressed import Addressed, Key
 from hsparse.format.hdf5.chunk_indexes.index_layout import (
@@ -65,7 +65,7 @@ def decode_structured_layout(
     Versions 28 and the prototype's are the same; of both it says the newest revision. `Corrupt` when the message
     contradicts itself, the dataspace or the filters, `Unsupported` for dense chunks of variable-length data.
     """
-    reader = Reader(memoryview(message), thing=THING)
+    reader = ByteReader(memoryview(message), thing=THING)
     head = _decode_head(reader, len(max_dims))
     base = IndexLayout(
         IndexKind.SINGLE,
@@ -89,7 +89,7 @@ def decode_structured_layout(
     return StructuredLayout(index, not head.flags & UNFILTERED_EDGES)
 
 
-def _decode_head(reader: Reader, rank: int) -> _Head:
+def _decode_head(reader: ByteReader, rank: int) -> _Head:
     version, layout_class, property_version = reader.numbers(3, 1, "header")
     if (version, layout_class, property_version) != (VERSION, CLASS, PROPERTY_VERSION):
         raise Corrupt(
@@ -111,7 +111,7 @@ def _decode_head(reader: Reader, rank: int) -> _Head:
     return _Head(kind, flags, tuple(chunk), element_size)
 
 
-def _decode_composition(reader: Reader, kind: int) -> int:
+def _decode_composition(reader: ByteReader, kind: int) -> int:
     """Return how many sections there are."""
     _, sections, count = reader.numbers(3, 1, "composition")
     metadata = reader.numbers(count, 1, "composition")
@@ -122,12 +122,12 @@ def _decode_composition(reader: Reader, kind: int) -> int:
     raise Corrupt(f"The {THING} has type {kind}, {sections} sections and metadata in sections {metadata}.")
 
 
-def _decode_index(reader: Reader, index: IndexLayout) -> IndexLayout:
+def _decode_index(reader: ByteReader, index: IndexLayout) -> IndexLayout:
     info = bytes(reader.take(index_info_size(index), "index information"))
     return replace(index, info=info, address=Widths().read_address(reader, "address"))
 
 
-def _decode_2023(reader: Reader, base: IndexLayout) -> IndexLayout:
+def _decode_2023(reader: ByteReader, base: IndexLayout) -> IndexLayout:
     """Return the index of version 17: the length of its information depends on the composition that follows."""
     kind = parse_index_kind(reader.number(1, "index type"), STRUCTURED_KINDS)
     start = reader.place

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.heaps import read_local_heap
 from hsparse.format.hdf5.reads import Reads
@@ -23,7 +23,7 @@ class ExternalFile:
     size: int | None
 
 
-def parse_external_files(file: Hdf5File, message: Reader) -> Reads[tuple[ExternalFile, ...]]:
+def parse_external_files(file: Hdf5File, message: ByteReader) -> Reads[tuple[ExternalFile, ...]]:
     """Read the message and its names, pieces in the order of the data; raises `Corrupt`."""
     version = message.number(1, "external files' header")
     message.take(3, "external files' header")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.btree_v2 import read_btree_v2, split_records
 from hsparse.format.hdf5.file_fields import Widths, check_signature
 from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
@@ -68,7 +68,7 @@ def _read_node(walk: Walk, address: int, guess: int) -> Reads[tuple[int, list[in
     widths = walk.file.widths
     head = 8 + 2 * widths.address
 
-    def whole(start: Reader) -> int:
+    def whole(start: ByteReader) -> int:
         used = int.from_bytes(start.data[6:8], "little")
         return head + used * (widths.length + widths.address) + widths.length
 
@@ -87,10 +87,10 @@ def _read_node(walk: Walk, address: int, guess: int) -> Reads[tuple[int, list[in
     return level, children
 
 
-def _read_leaf(walk: Walk, address: int, guess: int) -> Reads[Reader]:
+def _read_leaf(walk: Walk, address: int, guess: int) -> Reads[ByteReader]:
     entry = 2 * walk.file.widths.address + 24
 
-    def whole(start: Reader) -> int:
+    def whole(start: ByteReader) -> int:
         return 8 + entry * int.from_bytes(start.data[6:8], "little")
 
     leaf = yield from walk.read_sized(address, 8, guess, whole, "symbol table node")
@@ -98,7 +98,7 @@ def _read_leaf(walk: Walk, address: int, guess: int) -> Reads[Reader]:
     return leaf
 
 
-def _entries(leaf: Reader, widths: Widths, heap: LocalHeap) -> Iterator[LinkMessage]:
+def _entries(leaf: ByteReader, widths: Widths, heap: LocalHeap) -> Iterator[LinkMessage]:
     leaf.take(1, "header")
     for _ in range(leaf.number(2, "number of entries")):
         name = heap.text(leaf.number(widths.address, "name's offset"))
@@ -118,7 +118,7 @@ def _entries(leaf: Reader, widths: Widths, heap: LocalHeap) -> Iterator[LinkMess
 class DenseMessage:
     """A link or attribute message; `order` is that of an attribute's creation."""
 
-    data: Reader
+    data: ByteReader
     order: int | None = None
 
 
@@ -159,9 +159,11 @@ def _records(file: Hdf5File, storage: DenseStorage, kind: int, size: int) -> Rea
     return split_records(records)
 
 
-def _objects(file: Hdf5File, storage: DenseStorage, ids: list[memoryview], what: str) -> Reads[list[Reader]]:
+def _objects(
+    file: Hdf5File, storage: DenseStorage, ids: list[memoryview], what: str
+) -> Reads[list[ByteReader]]:
     if storage.heap is None or not ids:
         return []
     heap = yield from read_fractal_heap(file, storage.heap)
     found = yield from read_heap_objects(heap, ids)
-    return [Reader(data, thing=f"{what} in the heap at address {storage.heap}") for data in found]
+    return [ByteReader(data, thing=f"{what} in the heap at address {storage.heap}") for data in found]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.heaps import LEAST_COLLECTION, GlobalHeap, read_global_heap
 from hsparse.format.hdf5.messages.file_type import (
@@ -28,9 +28,9 @@ from hsparse.format.hdf5.messages.file_type import (
 )
 from hsparse.format.hdf5.reads import Reads, concurrently
 from hsparse.format.selections.serialized_selection import (
+    AllElements,
     BlockList,
-    Everything,
-    Nothing,
+    NoElements,
     PointList,
     Regular,
     decode_serialized,
@@ -167,7 +167,7 @@ class _Conversion(NamedTuple):
         return [_length_prefixed(self._region(data) if len(data) else b"") for data in found]
 
     def _region(self, data: memoryview) -> bytes:
-        reader = Reader(data, thing="region reference")
+        reader = ByteReader(data, thing="region reference")
         target = self._target(reader.number(self.file.widths.address, "address"))
         if target is None:
             return b""
@@ -204,11 +204,11 @@ class _Conversion(NamedTuple):
         return result
 
 
-def _selection_json(reader: Reader, dims: tuple[int, ...]) -> dict[str, Any]:
+def _selection_json(reader: ByteReader, dims: tuple[int, ...]) -> dict[str, Any]:
     match decode_serialized(reader, dims):
-        case Everything():
+        case AllElements():
             return {}
-        case Nothing():
+        case NoElements():
             return {"select_type": "H5S_SEL_POINTS", "selection": []}
         case PointList(coords):
             return {"select_type": "H5S_SEL_POINTS", "selection": coords.tolist()}

@@ -24,7 +24,7 @@ Uint64Column = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LinkedPlaces:
+class FileBackedPlaces:
     """Where the pieces of a dataset are whose data stays in another file: `offset: (n,)` in `file`, in bytes.
 
     `spec` has the dimensions of the pieces and the filters that they went through, `mask: (n,)` which were skipped.
@@ -37,7 +37,7 @@ class LinkedPlaces:
     mask: NDArray[np.uint32]
     contiguous: bool = False
 
-    def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> LinkedPlaces:
+    def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> FileBackedPlaces:
         """Return the places of some pieces, numbers or booleans."""
         return replace(self, offset=self.offset[places], mask=self.mask[places])
 
@@ -61,10 +61,10 @@ class PlannedChunks:
     defined: Uint64Column
     stored: NDArray[np.bool_]
     foreign: bool = False
-    linked: LinkedPlaces | None = None
+    linked: FileBackedPlaces | None = None
 
     @classmethod
-    def linked_to(cls, places: LinkedPlaces, scaled: Uint64Column, size: Uint64Column) -> PlannedChunks:
+    def linked_to(cls, places: FileBackedPlaces, scaled: Uint64Column, size: Uint64Column) -> PlannedChunks:
         """Return the pieces of a linked dataset, in row-major order of `scaled`, of `size` bytes each."""
         none = np.zeros(len(size), np.uint64)
         there = np.ones(len(size), np.bool_)
