@@ -1,4 +1,4 @@
-"""The chunk objects a data node owns: opened and changed behind the fences of their datasets."""
+"""The chunk objects that a data node owns, cached and changed behind the fences of their datasets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ class ChunkObjects:
         self._summaries = summaries
 
     async def begin(self, spec: ChunkSpec) -> None:
-        """Do what comes before any change of a dataset's chunks, most often nothing."""
+        """Prepare a change of a dataset's chunks: HSDS's summary is removed, and the dataset's fence is known.
+
+        Most often both are done already.
+        """
         await self._summaries.remove(spec.dataset)
         await self._fences.learn(spec.dataset)
 
@@ -69,7 +72,7 @@ class ChunkObjects:
 
     @contextmanager
     def use(self, kind: ChunkKind[Any], scaled: Scaled) -> Iterator[CachedObject[Any]]:
-        """Give a chunk's object, which stays in memory at least while it is used; raises as `check` does."""
+        """Yield a chunk's cached object, which stays in memory while it is used; raises as `check` does."""
         self._fences.check(kind.spec)
         key = chunk_key(kind.spec.dataset, scaled)
         with self._cache.use(
@@ -92,7 +95,7 @@ class ChunkObjects:
                 await cached.settle()
 
     async def fence_deleted(self, dataset: str) -> None:
-        """Refuse everything about a dataset from now on, and forget its chunks once they are settled."""
+        """Refuse operations on a dataset's chunks from now on, and drop them from the cache once they are settled."""
         self._fences.refuse_deleted(dataset)
         await self.settle(dataset)
         self._cache.drop(chunk_prefix(dataset))

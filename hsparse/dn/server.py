@@ -20,7 +20,7 @@ MAX_FRAME = 1 << 30
 
 
 def create_node_app(node: DataNode, epoch: int, token: str) -> web.Application:
-    """Make the application that answers for `node`; with a `token`, only to those who send it."""
+    """Make the application that answers for `node`; only requests with `token` are answered."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:

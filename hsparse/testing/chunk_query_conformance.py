@@ -2,6 +2,8 @@
 
 A test module of an implementation imports all of these by `*`, beside those of
 `hsparse.testing.node_conformance`.
+
+Tests: tests/dn/test_service.py.
 """
 
 from __future__ import annotations

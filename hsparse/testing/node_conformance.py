@@ -2,6 +2,8 @@
 
 A test module of an implementation imports all of these by `*` and provides the fixture; none is to be
 overridden.
+
+Tests: tests/dn/test_service.py, tests/testing/test_dict_data_node.py.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ TYPES: dict[str, Any] = _registered()
 
 
 def encode_frame(value: Any) -> list[bytes | memoryview]:
-    """Return a frame as pieces to send in turn; array pieces are views of the arrays' own memory."""
+    """Return a frame as buffers to send in this order; those of arrays are views of the arrays' memory."""
     buffers: list[memoryview | bytes] = []
     header = msgpack.packb(value, default=lambda item: _pack(item, buffers), strict_types=True)
     head = len(header).to_bytes(4, "little") + header
@@ -69,7 +69,7 @@ def encode_frame(value: Any) -> list[bytes | memoryview]:
 
 
 def decode_frame(data: bytes | memoryview) -> Any:
-    """Return what `encode_frame` was given, arrays as read-only views of `data`; `BadRequest` if it is no frame."""
+    """Return the value of a frame, arrays as read-only views of `data`; `BadRequest` if it is not a frame."""
     view = memoryview(data)
     try:
         length = int.from_bytes(view[:4], "little")
@@ -85,7 +85,7 @@ def decode_frame(data: bytes | memoryview) -> Any:
 
 
 class _Reader:
-    """Hands out the frame's buffers in the order in which the header names them."""
+    """Reads the extensions of a header: the frame's buffers in the order in which the header names them, and JSON."""
 
     def __init__(self, view: memoryview, at: int) -> None:
         self._view = view
@@ -156,7 +156,7 @@ _RECORDS: dict[type, frozenset[str]] = {}
 
 
 def _converters(cls: type) -> dict[str, Callable[[Any], Any]]:
-    """Return what makes each field's value again, by its name: tuples are lists on the wire."""
+    """Return the function that restores each field's value, by its name: tuples are lists on the wire."""
     if cls not in _CONVERTERS:
         hints = typing.get_type_hints(cls)
         _CONVERTERS[cls] = {field.name: _converter(hints[field.name]) for field in dataclasses.fields(cls)}
@@ -175,7 +175,7 @@ def _same(value: Any) -> Any:
 
 
 def _records(cls: type) -> frozenset[str]:
-    """Return the fields that are JSON, records or parts of them, and travel as such."""
+    """Return the fields that travel as JSON: records, and values inside records."""
     if cls not in _RECORDS:
         hints = typing.get_type_hints(cls)
         _RECORDS[cls] = frozenset(

@@ -123,10 +123,10 @@ class S3Upload:
             )
             return _bare(reply["ETag"])
 
-        async def settle(refusal: HsparseError, uncertain: bool) -> str:
+        async def settle(failed_condition: HsparseError, uncertain: bool) -> str:
             found = await find_marked(self._store, self._key)
             if found is None or found.mark != mark:
-                raise refusal
+                raise failed_condition
             return found.etag
 
         return await self._store.call(self._key, send, settle)
