@@ -1,6 +1,6 @@
-"""The chunk map of a dataset: what the footers of its structured chunks say, in one object beside them.
+"""The chunk map of a dataset: the contents of its structured chunks' footers, in one object beside them.
 
-A row is good as long as its chunk's object has the etag that it had when its footer was read. Little-endian:
+A row is valid as long as its chunk's object has the etag that it had when its footer was read. Little-endian:
 
 | bytes | content |
 | --- | --- |
@@ -39,7 +39,7 @@ VERSION = 1
 HEAD = struct.Struct("<8sIIII")
 PIPELINE = (Filter(2, (8,), optional=False), Filter(32015, (3,), optional=False))
 MOST_ROWS = 1 << 20
-"""Chunks a map tells of, the first in row-major order: what is beyond is read from the chunks each time."""
+"""The most rows, the first in row-major order; footers of further chunks are read each time."""
 MOST_RANK = 32
 MOST_SECTIONS = 3
 
@@ -73,11 +73,11 @@ class ChunkMap:
 
     @property
     def nbytes(self) -> int:
-        """The memory that the columns take."""
+        """The memory of the columns, in bytes."""
         return self.scaled.nbytes + self.digest.nbytes + self.sections.nbytes + self.defined.nbytes
 
     def find(self, scaled: Column, digest: Column) -> NDArray[np.intp]:
-        """Return the row of each chunk at `scaled`, (m, rank), whose etag's digest is as given; -1: none is good."""
+        """Return the row of each chunk at `scaled`, (m, rank), whose etag has this digest; -1 where none is valid."""
         if not len(self):
             return np.full(len(scaled), -1, np.intp)
         names, wanted = row_names(self.scaled), row_names(scaled)
@@ -86,7 +86,7 @@ class ChunkMap:
         return np.where(good, place, -1).astype(np.intp)
 
     def merge(self, new: ChunkMap) -> ChunkMap:
-        """Return this map with the rows of `new`, in any order there, in the place of older ones."""
+        """Return this map with the rows of `new`, which are in any order, replacing older ones."""
         names = np.concatenate((row_names(new.scaled), row_names(self.scaled)))
         _, first = np.unique(names, return_index=True)
         both = [
@@ -130,7 +130,7 @@ def encode_map(rows: ChunkMap) -> bytes:
 def decode_map(data: Buffer, rank: int, sections: int) -> ChunkMap:
     """Return the map of chunks of `rank` dimensions and so many sections; `Corrupt` for anything else.
 
-    Of each row there are 8 bytes at least that no filter makes smaller: that bounds the memory.
+    Each row has at least 8 bytes that are not compressed, which bounds the memory.
     """
     view = memoryview(data)
     if len(view) < HEAD.size + 4 or struct.unpack("<I", view[-4:])[0] != crc32(view[:-4]):

@@ -1,6 +1,6 @@
-"""The library of codecs: imagecodecs, or without it what Python itself has.
+"""The library of codecs: imagecodecs, or a replacement with Python's own codecs.
 
-The base install does without imagecodecs, which is larger than numpy. Then deflate is zlib's, CRC-32 too, lookup3 and
+The base install omits imagecodecs, which is larger than numpy. Then deflate and CRC-32 are those of zlib, lookup3 and
 Fletcher-32 are computed here, and every other codec raises `Misconfigured`. Measured on one core: lookup3 takes 0.2
 seconds a megabyte here, 0.0003 in imagecodecs.
 """
@@ -18,7 +18,7 @@ from hsparse.format.buffer import Buffer
 
 MASK = 0xFFFFFFFF
 SEED = 0xDEADBEEF
-"""Where lookup3 begins."""
+"""The initial state of lookup3."""
 ROTATIONS = ((0, 1, 14), (2, 0, 11), (1, 2, 25), (0, 1, 16), (2, 0, 4), (1, 2, 14), (0, 1, 24))
 """The steps that end lookup3: which of c, b and a is changed by which, rotated by how many bits."""
 

@@ -1,7 +1,7 @@
 """Queries over elements, evaluated column by column.
 
 Numbers compare by value, whatever the types: `x > 2.5` of integers is exact. A number for a float field is
-first rounded to the field's precision, as numpy does it, so that `x == 0.1` finds what was stored as 0.1.
+first rounded to the field's precision, as numpy does it, so that `x == 0.1` finds the stored 0.1.
 Fixed-size strings compare as bytes (texts as UTF-8) without trailing zeros.
 """
 
@@ -58,13 +58,13 @@ def bind_query(text: str, dtype: np.dtype[Any]) -> Query:
     """Return the query that `text` is over elements of `dtype`.
 
     `BadRequest` when it is malformed, names a field that is not there or cannot be compared, or compares a
-    field with what it never can be.
+    field with a value of another type.
     """
     return Query(text, dtype, _bind(parse_query(text), dtype))
 
 
 def queried(text: str) -> frozenset[str]:
-    """Return the fields that a query looks at."""
+    """Return the names of the fields in a query."""
     return _names(parse_query(text))
 
 

@@ -1,7 +1,7 @@
 """Raw codecs of imagecodecs: at C speed, on any buffer, without the GIL.
 
-`size` is the most bytes a decoder may return, and takes; what it returns may be shorter. All raise
-`RuntimeError` or `ValueError` when they cannot do what they are asked.
+`size` is the most bytes that a decoder may return, and allocates; the result may be shorter. All raise
+`RuntimeError` or `ValueError` when they cannot encode or decode the data.
 """
 
 from __future__ import annotations

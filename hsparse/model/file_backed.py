@@ -33,7 +33,7 @@ MOST_ENTRIES = 10_000
 SCHEMES = ("s3://", "file://")
 """Before them HSDS and its clients write a bucket and a key; a plain path may begin with the bucket or not."""
 OBJECTS_FOLDER = "db"
-"""Where the store keeps domains' objects: nobody's to link to, whatever the rights to them are."""
+"""The store's prefix of domains' objects, which no dataset may be linked to, whatever the rights to them are."""
 MAX_URI = 2048
 Json = dict[str, Any]
 Dims = tuple[int, ...]
@@ -87,7 +87,7 @@ def grouped_dims(piece: Dims, limits: tuple[int | None, ...], item_size: int) ->
 
 
 def parse_contiguous_ref(asked: Json, dims: Dims, datatype: Datatype, *, filtered: bool) -> Json:
-    """Return the layout as it is stored; `BadRequest` says what is wrong."""
+    """Return the stored layout; `BadRequest` says what is wrong."""
     check_file_backed_type(datatype)
     if filtered:
         raise BadRequest(f"Data with filters is in chunks, not contiguous: use {CHUNKED_REF}.")
@@ -209,7 +209,7 @@ def _is_int(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BackingFile:
-    """A file as a dataset is linked to it: its URI and, where it was looked at then, what it was like.
+    """The backing file of a dataset: its URI and, where it was inspected at creation, its state.
 
     `etag` (empty: not looked at) is that of its state, `head` the CRC-32 of its first bytes, by which a file
     that was copied, and so has another etag, is known again.

@@ -1,6 +1,6 @@
 """Elements of a variable-length type as two columns: where each ends, and all their bytes.
 
-An element's bytes are its length-prefixed form (`hsparse.model.length_prefixed`), whatever it is made of. So
+An element's bytes are its length-prefixed form (`hsparse.model.length_prefixed`), whatever its type. So
 elements are selected, merged, sent and stored without being taken apart: only what reads or makes JSON looks inside.
 """
 
@@ -65,7 +65,7 @@ class VlenArray:
         return VlenArray(shape, self.offsets, self.heap)
 
     def __getitem__(self, place: Any) -> VlenArray:
-        """Return what a numpy index of the array's shape selects, copied."""
+        """Return the elements that a numpy index of the array's shape selects, copied."""
         index = np.arange(self.size, dtype=np.intp).reshape(self.shape)[place]
         return take_elements([self], np.asarray(index))
 
@@ -95,7 +95,7 @@ def taken_sizes(parts: Sequence[VlenArray], index: Index) -> NDArray[np.uint32]:
 
 def take_elements(parts: Sequence[VlenArray], index: Index) -> VlenArray:
     """Return the elements at `index`, in its shape, where `parts` are numbered through, one after the other."""
-    # A copy costs less than telling for each run whose it is.
+    # A copy costs less than finding the array of each run.
     whole = parts[0] if len(parts) == 1 else join_elements(parts)
     flat = index.reshape(-1)
     offsets = ends(whole.sizes[flat])

@@ -31,7 +31,7 @@ BY_KEY = [(0, 1), (2, 0), (2, 10), (2, 9), (9, 12)]
 
 
 async def stored(node: DataNode, *, sparse: bool) -> ChunkSpec:
-    """Write one element into each of `STORED`; return what the chunks are."""
+    """Write one element into each of `STORED`; return the specification of the chunks."""
     about = spec(sparse=sparse)
     first = Orthogonal.box(DIMS, (0, 0), (1, 2))
     parts = tuple(ChunkSelection(scaled, first) for scaled in STORED)

@@ -55,7 +55,7 @@ class DictDataNode:
         self._deleted: set[tuple[str, ...]] = set()
 
     async def send(self, message: Message[R], /) -> R:
-        """Do what the message says and return its reply."""
+        """Carry out the message and return its reply."""
         self.log.append(message)
         return cast(R, self._answer(message))
 

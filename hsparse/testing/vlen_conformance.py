@@ -183,7 +183,7 @@ async def test_what_is_refused_leaves_what_was_there(node: DataNode, sparse: boo
 async def places_and_words(
     node: DataNode, spec: ChunkSpec, selection: Selection = WANTED[0]
 ) -> dict[int, bytes]:
-    """Return the defined words, which must be told alike by every message about them."""
+    """Return the defined words, on which all messages about them must agree."""
     parts = (ChunkSelection((0, 0), selection),)
     (found,) = await node.send(ReadDefined(spec, parts, limit=ROOM))
     (places,) = await node.send(ReadDefined(spec, parts, places_only=True))

@@ -1,4 +1,4 @@
-"""The compressors: Blosc, LZ4, deflate, Zstandard and LZF, and those that hsparse knows by name only.
+"""The compressors: Blosc, LZ4, deflate, Zstandard and LZF, and filters that hsparse knows by name only.
 
 To add one, write a class and list it in `FILTERS`. HSDS's clients are told of compressors in that order.
 
@@ -132,7 +132,7 @@ class Lz4(Compressor):
 
 
 class Lz4hc(Blosc):
-    """The REST API's own id: HDF5 has LZ4HC as a compressor of Blosc, which is what is stored."""
+    """The REST API's own id: HDF5 has LZ4HC as a compressor of Blosc, which is stored."""
 
     id = 32005
     name = "lz4hc"

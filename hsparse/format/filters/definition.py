@@ -1,6 +1,6 @@
-"""What a filter is: the record of one in a pipeline, and the class whose instances make up the table of filters.
+"""Filters: the record of one in a pipeline, and the class of the definitions in the table of filters.
 
-Everything that hsparse knows of a filter is in its definition: its id, its names in every dialect, its parameters,
+All that hsparse knows of a filter is in its definition: its id, its names in every dialect, its parameters,
 its codec, what HSDS makes of it, and what readers of references need. `table` has the definitions.
 
 Tests: tests/format/filters/test_table.py.
@@ -32,7 +32,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class FilterRequest:
-    """A filter as a client requests it; `name` is what the client calls it, `level` None where it gives none."""
+    """A filter as a client requests it; `name` is the client's name of it, `level` None where it gives none."""
 
     name: str
     level: int | None

@@ -113,7 +113,7 @@ def _kept(item: Any) -> FilterDefinition | None:
 
 
 def _frame_size(data: Buffer, pipeline: Pipeline) -> int | None:
-    """Return how many bytes a frame says it unfolds to, None for what is no frame."""
+    """Return the decoded size of a frame in bytes, None where it is not a frame."""
     ids = {filter.id for filter in pipeline}
     if len(data) < 16 or not ids & COMPRESSORS or ids & BIT_SHUFFLES:
         return None

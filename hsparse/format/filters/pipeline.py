@@ -45,7 +45,7 @@ def undo_filters(pipeline: tuple[Filter, ...], data: Buffer, mask: int, expected
     """Reverse the pipeline; filters whose bit is set in `mask` are skipped.
 
     `expected_size` is the size of the unfiltered data in bytes; without it the result is limited to
-    `UNKNOWN_LIMIT`. `Corrupt`, naming the filter, when the data is not what the filters made.
+    `UNKNOWN_LIMIT`. `Corrupt`, naming the filter, when the data does not decode.
     """
     if mask >> len(pipeline):
         raise Corrupt(

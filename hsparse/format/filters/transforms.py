@@ -1,4 +1,4 @@
-"""The filters that do not compress: byte and bit shuffle, the checksum, and those that hsparse knows by name only.
+"""The filters that do not compress: byte and bit shuffle, the checksum, and filters that hsparse knows by name only.
 
 To add one, write a class and list it in `FILTERS`.
 
@@ -135,7 +135,7 @@ class Bitshuffle(FilterDefinition):
         return 0, 4, sizes.element, *given[:3]
 
     def other_values(self, values: ClientValues) -> Iterator[ClientValues]:
-        # h5pyd's hsload leaves out what the filter compresses with.
+        # h5pyd's hsload omits the compression of the filter.
         if len(values) < 5:
             yield *values[:3], 0, bitshuffle.LZ4
             yield *values[:3], 0, bitshuffle.ZSTD
@@ -174,7 +174,7 @@ class ScaleOffset(FilterDefinition):
 
 
 class NoFilter(FilterDefinition):
-    """What a request names that wants no filter, not even those that structured chunks have by default."""
+    """The name with which a request asks for no filter, not even the defaults of structured chunks."""
 
     id = 0
     name = "none"

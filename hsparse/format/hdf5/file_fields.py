@@ -77,7 +77,7 @@ def open_page(data: Buffer, what: str) -> memoryview:
 
 
 def open_block(data: Buffer, signature: bytes, client: int, what: str) -> memoryview:
-    """Return what lies between a block's prefix and its checksum; `Corrupt`, naming `what`, when either is wrong."""
+    """Return the bytes between a block's prefix and its checksum; `Corrupt`, naming `what`, when either is wrong."""
     view = memoryview(data)
     if view[:4] != signature:
         raise Corrupt(f"The {what} begins with {bytes(view[:4])!r}, not with {signature!r}.")

@@ -171,11 +171,11 @@ def _read_managed(heap: FractalHeap, places: dict[int, tuple[int, int]]) -> Read
 def _read_block(
     heap: FractalHeap, block: _Block, wanted: list[tuple[int, int, int]], walk: Walk
 ) -> Reads[dict[int, memoryview]]:
-    """Read what is `wanted` (number, offset, length; by offset) and lies in the block."""
+    """Read the `wanted` objects (number, offset, length; by offset), all of which are in the block."""
     if block.rows:
         children = yield from _read_indirect(heap, block, walk)
-        shares = list(_shares(heap, children, wanted))
-        found = yield from concurrently(_read_block(heap, child, share, walk) for child, share in shares)
+        by_child = list(_by_child(heap, children, wanted))
+        found = yield from concurrently(_read_block(heap, child, some, walk) for child, some in by_child)
         return {number: data for some in found for number, data in some.items()}
     reader = yield from walk.read(block.address, block.size, "fractal heap's direct block")
     head = _check_block(heap, block, reader, b"FHDB")
@@ -191,10 +191,10 @@ def _read_block(
     return result
 
 
-def _shares(
+def _by_child(
     heap: FractalHeap, children: Iterable[_Block], wanted: list[tuple[int, int, int]]
 ) -> Iterable[tuple[_Block, list[tuple[int, int, int]]]]:
-    """Give every child what lies in it; both come in the order of their offsets."""
+    """Yield each child that has wanted objects, with these; children and objects are in the order of their offsets."""
     place = 0
     for child in children:
         begin = place
@@ -233,7 +233,7 @@ def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_
 
 
 def _check_block(heap: FractalHeap, block: _Block, reader: ByteReader, signature: bytes) -> int:
-    """Read what a block begins with; return the bytes it takes."""
+    """Read a block's prefix; return its size in bytes."""
     check_signature(reader, signature)
     owner = heap.file.widths.read_address(reader, "heap's address")
     offset = reader.number(heap.offset_width, "block's offset")

@@ -103,7 +103,7 @@ class Walk:
 
         return (yield from self.file.read_sized(address, least, guess, checked, what))
 
-    def share(self, guess: int, count: int) -> int:
+    def limit_guess(self, guess: int, count: int) -> int:
         """Return a guess that `count` structures may have at once, so that all take no more than the file."""
         return min(guess, self.file.size // max(1, count))
 

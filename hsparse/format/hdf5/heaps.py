@@ -54,7 +54,7 @@ LEAST_COLLECTION = 4096
 """Bytes of the smallest collection that libhdf5 writes."""
 MAX_OBJECTS = 65_535
 OBJECT_HEAD = 16
-"""Bytes before the first object, and before each object's bytes: multiples of 8, whatever a length takes."""
+"""Bytes before the first object, and before each object's bytes: multiples of 8, whatever the width of a length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class GlobalHeap:
 
 
 def read_global_heap(walk: Walk, address: int, guess: int = LEAST_COLLECTION) -> Reads[GlobalHeap]:
-    """Read the collection at `address`, one of those that `walk` reads; raises `Corrupt`."""
+    """Read the collection at `address` as a step of `walk`; raises `Corrupt`."""
     length = walk.file.widths.length
 
     def whole(start: ByteReader) -> int:
@@ -85,7 +85,7 @@ def read_global_heap(walk: Walk, address: int, guess: int = LEAST_COLLECTION) ->
     head = struct.Struct(f"<H6x{WIDTH_CODES[length]}").unpack_from
     objects: dict[int, memoryview] = {}
     place = OBJECT_HEAD
-    # what is left may be too little for the object that says how much is free
+    # the rest may be too small for the object that describes free space
     while place + OBJECT_HEAD <= len(data):
         number, size = head(data, place)
         if not number:

@@ -2,8 +2,8 @@
 
 The object is what an HDF5 file holds. It has no place for a filter mask, so every filter counts as mandatory. Where
 HDF5 would skip a filter because the data cannot be made smaller (lzf, blosc), the filter's own form for such data is
-stored, which HDF5 decodes like any other. `hsparse.format.filters.hsds` says which pipeline that is; what HSDS wrote
-is read as well (`hsparse.format.filters.hsds`).
+stored, which HDF5 decodes like any other. `hsparse.format.filters.hsds` chooses the pipeline, and reads the objects
+that HSDS wrote.
 
 Tests: tests/format/kinds/test_dense_chunk.py, tests/format/kinds/test_kinds.py.
 """
@@ -65,7 +65,7 @@ def decode_dense(
 
 
 class Dense:
-    """`ChunkKind` of arrays of shape `spec.dims`. Committed arrays are read-only, drafts of a change are not yet."""
+    """`ChunkKind` of arrays of shape `spec.dims`. Committed arrays are read-only, drafts that a change made are not."""
 
     chunks_at_once = 32
 
@@ -124,7 +124,7 @@ class Dense:
         def change(array: Array | None) -> tuple[Array, None]:
             in_order = isinstance(selection, Boxes) or selection.is_all
             if at.full and in_order and values.size == selection.size and not fields:
-                # A copy, unless it is all of its buffer: a view would keep the whole request in memory.
+                # A copy, unless the array owns its memory: a view would keep the whole request in memory.
                 whole = values.reshape(spec.dims)
                 return (whole.copy() if whole.base is not None else np.ascontiguousarray(whole)), None
             changed = _draft(array, spec.dims, fill)
@@ -198,7 +198,7 @@ class Dense:
         return self._nbytes
 
     def _fill_of(self, scaled: tuple[int, ...]) -> Array:
-        """Return what is where nothing was written, of no dimensions or the chunk's."""
+        """Return the values of unwritten elements: an array of no dimensions, or of the chunk's."""
         return self.spec.fill_of(scaled) if self.spec.arange else self._fill
 
 
@@ -208,7 +208,7 @@ def read_array(array: Array, selection: Selection) -> Array:
 
 
 def not_sparse(spec: ChunkSpec) -> BadRequest:
-    """Return the error for asking which elements of a dense chunk are defined."""
+    """Return the error for a sparse operation on a dense chunk."""
     return BadRequest(f"{spec.dataset} is not sparse: all its elements are always defined.")
 
 

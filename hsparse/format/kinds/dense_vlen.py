@@ -1,7 +1,7 @@
-"""Dense chunks of variable-length elements: their columns, and the two forms of object that hold them.
+"""Dense chunks of variable-length elements: reading and changing their columns.
 
-The forms: bare, as HSDS has it (elements in length-prefixed form, filtered), or a structured chunk where the layout
-says so. Both are in `hsparse.format.kinds.vlen_chunk`.
+Their objects have two forms, both in `hsparse.format.kinds.vlen_chunk`: bare, as in HSDS (elements in length-prefixed
+form, filtered), or a structured chunk where the layout says so.
 
 Tests: tests/format/kinds/test_kinds.py.
 """
@@ -39,7 +39,7 @@ class DenseVlen:
     """`ChunkKind` of `VlenArray` of shape `spec.dims`."""
 
     chunks_at_once = 8
-    """Fewer than of fixed-size elements: how large the chunks are is known when they are loaded."""
+    """Fewer than of fixed-size elements: the size of a chunk is known only when it is loaded."""
 
     def __init__(self, spec: ChunkSpec) -> None:
         self.spec = spec
@@ -119,7 +119,7 @@ class DenseVlen:
         return change
 
     def replaces(self, at: ChunkSelection, values: Any) -> bool:
-        # A chunk that becomes too large is refused, and what there was must stay.
+        # A chunk that becomes too large is refused, and the old one must stay.
         return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES
 
     def update(
@@ -160,7 +160,7 @@ class DenseVlen:
         return self._nbytes
 
 
-# --- what chunks of variable-length elements have in common, dense or sparse ---------------------------
+# --- shared with `sparse_vlen` ---------------------------------------------------------------------
 
 
 def places(selection: Selection) -> NDArray[np.intp]:
@@ -171,7 +171,10 @@ def places(selection: Selection) -> NDArray[np.intp]:
 def taken(
     parts: list[VlenArray], index: NDArray[np.intp], limit: int, fields: tuple[str, ...]
 ) -> VlenArray | int:
-    """Return the elements at `index` or, where they have more than `limit` bytes, how many; `fields` have no limit."""
+    """Return the elements at `index` or, where they have more than `limit` bytes, their number of bytes.
+
+    With `fields`, which `picked` counts later, there is no limit.
+    """
     if not fields:
         nbytes = int(taken_sizes(parts, index).sum(dtype=np.int64))
         if nbytes > limit:
@@ -180,7 +183,7 @@ def taken(
 
 
 def picked(found: VlenArray | int, element: Any, fields: tuple[str, ...], limit: int) -> VlenArray | int:
-    """Return elements with only these fields, or how many bytes that is beyond the limit."""
+    """Return elements with only these fields or, where these have more than `limit` bytes, their number of bytes."""
     if isinstance(found, int) or not fields:
         return found
     values = VlenFields.named(element, fields).pick(found)
@@ -193,12 +196,12 @@ def heap_bytes(values: VlenArray, selection: Selection) -> int:
 
 
 def no_vlen_search() -> Unsupported:
-    """Return the error for a query evaluated where the chunks are."""
+    """Return the error for a query of elements of variable length."""
     return Unsupported("This is not supported for elements of variable length; read them as they are.")
 
 
 def no_direct_vlen(spec: ChunkSpec) -> BadRequest:
-    """Return the error for bytes of a structured chunk with a heap."""
+    """Return the error for a direct write of a structured chunk with a heap."""
     return BadRequest(
         f"{spec.dataset} has structured chunks of variable-length elements, which cannot be written directly: write "
         "values."

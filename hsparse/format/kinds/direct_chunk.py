@@ -17,7 +17,7 @@ from hsparse.format.structured.footer import seal
 
 V = TypeVar("V")
 MOST_UNFILTERED = 512 * 1024 * 1024
-"""Bytes of a section before its filters: what a client claims them to be is taken before it is known to be true."""
+"""The most unfiltered bytes of a section: memory of the size that a client claims is taken before it is checked."""
 
 
 def open_direct_chunk(
@@ -27,10 +27,10 @@ def open_direct_chunk(
     scaled: tuple[int, ...],
     stop: tuple[int, ...],
 ) -> DirectWrite[V]:
-    """Return the chunk that a client's bytes are.
+    """Decode and check a client's bytes.
 
     `sections: (k, 3)` are as in `ChunkRows`, of a dense chunk the mask alone. `stop` are the dimensions of
-    what lies inside the extent. `BadRequest` says what is wrong with the bytes.
+    the part inside the extent. `BadRequest` says what is wrong with the bytes.
     """
     spec = kind.spec
     count = len(spec.filters) if spec.sparse else 1
@@ -45,7 +45,7 @@ def open_direct_chunk(
 
 
 def checked_sections(data: bytes, table: NDArray[np.uint64]) -> tuple[Section, ...]:
-    """Return the sections that a client says its bytes have; `BadRequest` or `TooLarge` where that cannot be."""
+    """Return the sections that a client claims; `BadRequest` or `TooLarge` where they are impossible."""
     sizes = table[:, SIZE].tolist()
     if sum(sizes) != len(data):
         raise BadRequest(f"The sections have {sizes} bytes, the body {len(data)}.")

@@ -1,4 +1,4 @@
-"""Sparse chunks of elements of a fixed size: what is read from their columns, and what changes them.
+"""Sparse chunks of elements of a fixed size: reading and changing their columns.
 
 The columns and the object that holds them: `hsparse.format.kinds.sparse_chunk`.
 
@@ -31,7 +31,7 @@ Array = NDArray[Any]
 Chunk = TypeVar("Chunk", SparseChunk, SparseVlenChunk)
 
 OFFSETS_BYTES = 12
-"""What an element's offset takes while it is merged: 8 bytes as it is computed, 4 as it is kept."""
+"""Bytes of an element's offset while it is merged: 8 where it is computed, 4 where it is kept."""
 
 
 class Sparse:
@@ -79,7 +79,7 @@ class Sparse:
         return count_defined(chunk.offsets, selection)
 
     def find(self, chunk: SparseChunk, selection: Selection, search: Search) -> FoundElements:
-        return search.wanted(*self._answers(chunk, selection, search))
+        return search.result(*self._answers(chunk, selection, search))
 
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
@@ -175,7 +175,7 @@ class Sparse:
     def _answers(
         self, chunk: SparseChunk, selection: Selection, search: Search
     ) -> tuple[NDArray[np.uint32], Array]:
-        """Return the positions of what the query finds, ascending, and the elements, which may be modified."""
+        """Return the positions of the elements that answer the query, ascending, and a copy of the elements."""
         query = search.query
         if isinstance(selection, Orthogonal) and not query.takes(self._fill):
             # The defined elements alone: the others are fill value, which does not answer the query.
@@ -188,7 +188,7 @@ class Sparse:
         return np.flatnonzero(mask).astype(np.uint32), values[mask]
 
 
-# --- what sparse chunks of both element types have in common ------------------------------------------
+# --- shared with `sparse_vlen` ----------------------------------------------------------------------
 
 
 def inside(chunk: Chunk, selection: Selection) -> Chunk:
@@ -214,7 +214,7 @@ def erase(selection: Selection) -> Callable[[Chunk | None], tuple[Chunk | None, 
 
 
 def trim(dims: tuple[int, ...], stop: tuple[int, ...]) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:
-    """Return the change that makes undefined what lies at or beyond `stop` in any dimension."""
+    """Return the change that makes elements at or beyond `stop` in any dimension undefined."""
     kept = Orthogonal.box(dims, (0,) * len(dims), tuple(map(min, stop, dims)))
 
     def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:

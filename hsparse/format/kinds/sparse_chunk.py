@@ -1,4 +1,4 @@
-"""A sparse chunk: the places of its defined elements and their values, and the object that holds them."""
+"""A sparse chunk: the offsets of its defined elements and their values, and its object."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IMAGE_LIMIT = 4096
 class SparseChunk:
     """The defined elements of a chunk of dimensions `dims`; never modified in place.
 
-    `offsets: (n,) uint32` are row-major places in the chunk, strictly ascending. `values: (n,)` has the file
+    `offsets: (n,) uint32` are row-major offsets in the chunk, strictly ascending. `values: (n,)` has the file
     datatype (an array datatype adds its own dimensions). Both are made read-only.
     """
 
@@ -49,7 +49,7 @@ class SparseChunk:
 
     @property
     def nbytes(self) -> int:
-        """The memory the columns take, in bytes."""
+        """The memory of the columns, in bytes."""
         return self.offsets.nbytes + self.values.nbytes
 
     def merge(self, offsets: NDArray[Any], values: ValueColumn) -> SparseChunk:
@@ -134,7 +134,7 @@ def encode_sparse(
 def decode_sparse(
     data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipelines: Sequence[tuple[Filter, ...]]
 ) -> SparseChunk:
-    """Read the object of a chunk; `Corrupt`, naming the section, when any byte of it is not as written."""
+    """Read the object of a chunk; `Corrupt`, naming the section, when any byte is damaged."""
     if dtype.hasobject:
         raise Unsupported("Sparse chunks of a variable-length datatype are not supported.")
     content, footer = unseal(data)

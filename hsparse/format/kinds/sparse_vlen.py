@@ -1,4 +1,4 @@
-"""Sparse chunks of variable-length elements: what is read from their columns, and what changes them.
+"""Sparse chunks of variable-length elements: reading and changing their columns.
 
 The columns and the object that holds them: `hsparse.format.kinds.vlen_chunk`.
 
@@ -30,7 +30,7 @@ class SparseVlen:
     """`ChunkKind` of `SparseVlenChunk`."""
 
     chunks_at_once = 8
-    """Fewer than of fixed-size elements: how large the chunks are is known when they are loaded."""
+    """Fewer than of fixed-size elements: the size of a chunk is known only when it is loaded."""
 
     def __init__(self, spec: ChunkSpec) -> None:
         self.spec = spec
@@ -104,7 +104,7 @@ class SparseVlen:
         return change
 
     def replaces(self, at: ChunkSelection, values: Any) -> bool:
-        # A chunk that becomes too large is refused, and what there was must stay.
+        # A chunk that becomes too large is refused, and the old one must stay.
         references = at.selection.size * self._element.references
         return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES and references <= MAX_REFERENCES
 
@@ -140,7 +140,7 @@ class SparseVlen:
     def _selected(
         self, chunk: SparseVlenChunk, selection: Selection
     ) -> tuple[list[VlenArray], NDArray[np.intp]]:
-        """Return what `take_elements` is given to read the selection, flat; 0 stands for the fill value."""
+        """Return the arguments of `take_elements` that read the selection, flat; index 0 is the fill value."""
         there, found = lookup(selection, chunk.offsets)
         return [self._fill, chunk.values], np.where(there, found + 1, 0)
 

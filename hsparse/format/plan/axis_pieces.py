@@ -1,4 +1,4 @@
-"""One axis of an orthogonal selection cut at chunk boundaries."""
+"""One axis of an orthogonal selection, cut at chunk boundaries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Place: TypeAlias = slice | NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AxisPiece:
-    """What an axis has in one chunk: `axis` in the chunk's coordinates, and its positions as `place`.
+    """The piece of an axis in one chunk: `axis` in the chunk's coordinates, and its positions as `place`.
 
     `full` says that it has every index of the chunk that lies inside the extent.
     """
@@ -28,7 +28,7 @@ class AxisPiece:
 
 
 def count_pieces(axis: Axis, chunk: int) -> int:
-    """Return how many chunks of length `chunk` the axis meets, exactly, without listing a span's indices."""
+    """Return how many chunks of length `chunk` the axis intersects, exactly, without listing a span's indices."""
     found = ax.bounds(axis)
     if found is None:
         return 0
@@ -42,7 +42,7 @@ def count_pieces(axis: Axis, chunk: int) -> int:
 
 
 def chunk_numbers(axis: Axis, chunk: int) -> NDArray[np.int64]:
-    """Return the numbers of the chunks the axis meets, ascending, (k,) int64."""
+    """Return the numbers of the chunks that the axis intersects, ascending, (k,) int64."""
     found = ax.bounds(axis)
     if found is None:
         return np.zeros(0, np.int64)
@@ -59,18 +59,18 @@ def chunk_numbers(axis: Axis, chunk: int) -> NDArray[np.int64]:
 
 
 def axis_intersects(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which of `chunks`, (k,) numbers in any order, an axis over an extent of `length` meets."""
+    """Return which of `chunks`, (k,) numbers in any order, an axis over an extent of `length` intersects."""
     if not isinstance(axis, Span):
         return np.isin(chunks, axis.astype(np.int64) // chunk)
     ends = np.where(chunks < length // chunk, np.minimum(chunks + 1, length // chunk) * chunk, length)
-    met: NDArray[np.bool_] = axis.below(ends) > axis.below(chunks * chunk)
-    return met
+    result: NDArray[np.bool_] = axis.below(ends) > axis.below(chunks * chunk)
+    return result
 
 
 def cut_axis(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64] | None = None) -> list[AxisPiece]:
     """Cut an axis over an extent of `length`; the pieces come in the order of their chunks.
 
-    With `chunks`, ascending, only those are considered; one that the axis does not meet gives no piece.
+    With `chunks`, ascending, only pieces in these are returned; a chunk that the axis does not intersect has none.
     """
     wanted = chunk_numbers(axis, chunk) if chunks is None else chunks
     if isinstance(axis, Span):

@@ -60,9 +60,9 @@ MAX_ELEMENTS = 2**32 - 1
 
 
 def decode_selection(data: Buffer) -> Selection:
-    """Return the selection of an H5Sencode image of any version; `Corrupt` when anything is off.
+    """Return the selection of an H5Sencode image of any version; `Corrupt` when it is damaged.
 
-    Out-of-extent and overlapping blocks are refused. Nothing is allocated for more elements than `data`
+    Blocks outside the extent or overlapping are `Corrupt` too. Nothing is allocated for more elements than `data`
     describes point by point or block by block.
     """
     selection, length = decode_first(data)
@@ -113,7 +113,7 @@ def encode_selection(
 
     `version` is of the selection's encoding: 1 for all and none; 1 or 2 for points; 1, 2 (regular only) or
     3 for hyperslabs; by default the last. `message_version` is the dataspace message's, 1 or 2. Index
-    lists that ascend are hyperslabs, others points. `BadRequest` for a version the type has not.
+    lists that ascend are hyperslabs, others points. `BadRequest` for a version that the type does not have.
     """
     if message_version not in (1, 2):
         raise BadRequest(f"The dataspace message has no version {message_version}; 1 and 2 exist.")
@@ -297,6 +297,3 @@ def _offsets_of_points(
     offsets = offsets[order]
     last = np.concatenate((offsets[1:] != offsets[:-1], [True]))
     return offsets[last], order[last]
-
-
-# --- filters --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A set of offsets as hyperslabs: the one regular hyperslab it is, or few disjoint boxes."""
+"""A set of offsets as hyperslabs: one regular hyperslab where it is one, or few disjoint boxes."""
 
 from __future__ import annotations
 

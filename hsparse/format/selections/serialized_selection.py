@@ -53,12 +53,12 @@ class Regular:
 
 @dataclass(frozen=True, slots=True)
 class AllElements:
-    """All elements."""
+    """H5S_SEL_ALL: all elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoElements:
-    """No element."""
+    """H5S_SEL_NONE: no element."""
 
 
 Serialized: TypeAlias = PointList | BlockList | Regular | AllElements | NoElements
@@ -68,7 +68,7 @@ Serialized: TypeAlias = PointList | BlockList | Regular | AllElements | NoElemen
 
 
 def decode_serialized(reader: ByteReader, dims: Sequence[int]) -> Serialized:
-    """Read a selection over `dims`, whatever follows it; raises `Corrupt`.
+    """Read a selection over `dims`; bytes may follow it. Raises `Corrupt`.
 
     Nothing is allocated for more elements than the bytes hold.
     """

@@ -42,7 +42,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk's sections as stored, `images`, and where they lie in it."""
+    """A chunk's encoded sections, `images`, and their entries."""
 
     images: tuple[Buffer, ...]
     sections: tuple[Section, ...]
@@ -54,7 +54,7 @@ class StoredChunk:
 
 
 def name_section(number: int) -> str:
-    """Return how an error message calls a section."""
+    """Return the name of a section in error messages."""
     return (
         f"section {number} ({SECTION_NAMES[number]})" if number < len(SECTION_NAMES) else f"section {number}"
     )
@@ -63,7 +63,7 @@ def name_section(number: int) -> str:
 def build(
     contents: Sequence[Buffer], metadata: Collection[int], pipelines: Sequence[tuple[Filter, ...]]
 ) -> StoredChunk:
-    """Add checksums to the sections numbered in `metadata`, filter all of `contents`, lay them out.
+    """Add checksums to the sections numbered in `metadata`, filter all of `contents`, and lay them out.
 
     There is one pipeline a section. `BadRequest` when a filter that is not optional fails.
     """

@@ -62,7 +62,7 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
         )
     offset, mask = entries[:, OFFSET].astype(np.uint64), entries[:, MASK].astype(np.uint32)
     places = FileBackedPlaces(file, spec, offset, mask)
-    return PlannedChunks.linked_to(places, coords.astype(np.uint64), entries[:, SIZE].astype(np.uint64))
+    return PlannedChunks.file_backed(places, coords.astype(np.uint64), entries[:, SIZE].astype(np.uint64))
 
 
 async def _current(owners: Owners, dataset: Dataset) -> BackingFile:
@@ -99,7 +99,7 @@ def _run(
     first = np.uint64(entries[0, OFFSET]) if len(entries) else np.uint64(0)
     spec = replace(dataset.spec, dims=extent)
     places = FileBackedPlaces(file, spec, starts + first, np.zeros(len(starts), np.uint32), contiguous=True)
-    return PlannedChunks.linked_to(places, np.zeros((len(starts), len(extent)), np.uint64), sizes)
+    return PlannedChunks.file_backed(places, np.zeros((len(starts), len(extent)), np.uint64), sizes)
 
 
 async def detect_filters(owners: Owners, chunks: PlannedChunks) -> PlannedChunks:
@@ -111,7 +111,7 @@ async def detect_filters(owners: Owners, chunks: PlannedChunks) -> PlannedChunks
 
 
 def _detected(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
-    places = chunks.linked
+    places = chunks.backing
     assert places is not None
     spec = places.spec
     size = prod(spec.dims) * spec.dtype.itemsize
@@ -128,12 +128,12 @@ def _detected(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
         for mask, nbytes in zip(places.mask.tolist(), chunks.size.tolist(), strict=True)
     ]
     judged = replace(places, spec=replace(spec, filters=(pipeline,)), mask=np.array(masks, np.uint32))
-    return replace(chunks, linked=judged)
+    return replace(chunks, backing=judged)
 
 
 async def read_piece(owners: Owners, chunks: PlannedChunks, row: int) -> memoryview:
     """Return a piece's bytes; `Moved` when the file is in another state than it was planned with."""
-    places = chunks.linked
+    places = chunks.backing
     assert places is not None
     message = ReadPiece(places.file, int(places.offset[row]), int(chunks.size[row]), exact=True)
     return byte_view(await owners.ask_owner(places.file.uri, message))
@@ -141,7 +141,7 @@ async def read_piece(owners: Owners, chunks: PlannedChunks, row: int) -> memoryv
 
 def check_piece(chunks: PlannedChunks, row: int, data: memoryview) -> None:
     """Raise `Conflict` where a chunk's bytes do not decode to its number of elements."""
-    places = chunks.linked
+    places = chunks.backing
     assert places is not None
     spec = places.spec
     if places.contiguous:

@@ -161,7 +161,7 @@ class MarkedObject:
 
 
 async def find_marked(store: S3Client, key: str) -> MarkedObject | None:
-    """Return what is known of an object without reading its bytes, None when there is no object."""
+    """Return the metadata of an object, None when there is no object."""
     try:
         head = await store.call(key, lambda client: client.head_object(Bucket=store.name, Key=key))
     except NotFound:

@@ -201,7 +201,7 @@ class S3Client:
         return longest * (1 + jitter) / 2
 
     def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
-        """Return what an exception of the client means. Its text may hold secrets and is not passed on."""
+        """Return the error for an exception of the client, without its text, which may hold secrets."""
         if isinstance(error, ClientError):
             code = error_code(error)
             status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -249,7 +249,7 @@ _CREDENTIALS = {
 
 
 def translate_error_reply(code: str, status: int, key: str, bucket: str) -> HsparseError | Retry:
-    """Return what an error reply with `code` and HTTP `status` means for a request on `key`."""
+    """Return the error for a reply with `code` and HTTP `status` to a request on `key`."""
     if code in _REFUSED:
         return Retry.REFUSED
     if code == "NoSuchBucket":

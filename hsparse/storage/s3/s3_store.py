@@ -165,7 +165,7 @@ def _whole_size(content_range: str, key: str) -> int:
 
 
 def _page(reply: dict[str, Any], prefix: str, start_after: str) -> Page:
-    """Return a page of a reply, without what is no key of ours (such as consoles' folder markers).
+    """Return a page of a reply, without foreign keys, such as the folder markers of consoles.
 
     The prefix and the start are looked at again: not every server takes them to the letter.
     """

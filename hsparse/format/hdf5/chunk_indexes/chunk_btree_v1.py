@@ -50,7 +50,7 @@ def read_chunk_btree_v1(layout: IndexLayout, address: int, bounds: FileBounds) -
 
 
 def _records(layout: IndexLayout, entries: RecordArray, address: int) -> ChunkRecords:
-    """Return what the leaves' entries say; `Corrupt` when they are not the keys of such chunks, in order."""
+    """Return the records of the leaves' entries; `Corrupt` when they are not the keys of such chunks, in order."""
     steps = np.array((*layout.chunk, layout.element_size), np.uint64)
     scaled, rest = np.divmod(entries["start"].astype(np.uint64), steps)
     sizes = entries["size"].astype(np.uint64)

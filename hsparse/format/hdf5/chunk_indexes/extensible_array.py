@@ -40,7 +40,7 @@ MOST_BITS = 62
 class ArrayLevel(NamedTuple):
     """`blocks` data blocks of `elements` each; the first element and the first data block by number.
 
-    Elements are counted from the index block's last on.
+    Elements are numbered from the last of the index block on.
     """
 
     blocks: int
@@ -149,7 +149,7 @@ class ExtensibleShape:
     ) -> tuple[NDArray[np.intp], NDArray[np.uint64], NDArray[np.uint64]]:
         """Return level, data block in the level and place in the data block of elements, (n,) each.
 
-        They are counted from the index block's last on.
+        They are numbered from the last of the index block on.
         """
         levels = self.levels()
         starts = np.array([level.start for level in levels], np.uint64)
@@ -294,5 +294,5 @@ class _ArrayReader:
 
 
 def extensible_header_size(layout: IndexLayout) -> int:
-    """Return the bytes of the header, which the index block follows in what is written."""
+    """Return the bytes of the header, which the index block follows when written."""
     return BLOCK_PREFIX + layout.fields(HEADER).size + 4

@@ -85,7 +85,7 @@ class ExtensibleArrayPlan(IndexPlan):
         return np.full(count, self.layout.undefined, f"<u{self.layout.address_width}")
 
     def addresses(self, address: int) -> bytes:
-        """Return what the index block has of addresses."""
+        """Return the addresses in the index block."""
         addresses = self.undefined_addresses(DEFAULT_SHAPE.addresses)
         for block in self.blocks:
             if block.level < DEFAULT_SHAPE.direct:

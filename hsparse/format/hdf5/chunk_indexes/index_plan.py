@@ -24,7 +24,7 @@ MOST_PLANNED = 2**40
 
 
 def check_planned(size: int) -> int:
-    """Return the size of an index in bytes; `TooLarge` beyond what is planned."""
+    """Return the size of an index in bytes; `TooLarge` beyond the limit of a plan."""
     if size > MOST_PLANNED:
         raise TooLarge(
             f"The chunk index would have {size} bytes, for as many chunks as the dataset could have: choose larger "

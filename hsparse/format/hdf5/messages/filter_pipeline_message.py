@@ -114,7 +114,7 @@ def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
                 f"The message of the sections' filters has {filters} of section {section} after section {last}; "
                 f"the chunk has {sections} sections."
             )
-        reader.take(2, "section's header")  # the list's length, which follows from what is in it
+        reader.take(2, "section's header")  # the list's length, which its entries determine
         pipelines[section] = tuple(decode_filter(reader, DESCRIPTION) for _ in range(filters))
         last = section
     return tuple(pipelines)

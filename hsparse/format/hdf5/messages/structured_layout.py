@@ -29,7 +29,7 @@ from hsparse.model.dataspace import MAX_RANK
 
 VERSION, CLASS, PROPERTY_VERSION = 5, 4, 0
 RFC_SPARSE, RFC_VL = 1, 2
-"""Bits of the chunk's type in the RFC; the prototype has 0 for what is sparse."""
+"""Bits of the chunk's type in the RFC; the prototype has 0 for sparse chunks."""
 METADATA = {2: METADATA_FIXED, 3: METADATA_VL}
 """The sections that hold metadata, by how many there are."""
 THING = "structured layout message"

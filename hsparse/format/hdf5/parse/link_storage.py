@@ -48,7 +48,7 @@ def parse_symbol_table(file: Hdf5File, table: SymbolTable) -> Reads[tuple[LinkMe
     walk = file.walk(f"group B-tree at address {table.btree}")
     nodes, level = [table.btree], None
     while level != 0:
-        guess = walk.share(NODE_GUESS, len(nodes))
+        guess = walk.limit_guess(NODE_GUESS, len(nodes))
         found = yield from concurrently(_read_node(walk, address, guess) for address in nodes)
         below = found[0][0] if level is None else level - 1
         if any(other != below for other, _ in found):
@@ -58,7 +58,7 @@ def parse_symbol_table(file: Hdf5File, table: SymbolTable) -> Reads[tuple[LinkMe
         level, nodes = below, [child for _, children in found for child in children]
         if not nodes:
             return ()
-    guess = walk.share(LEAF_GUESS, len(nodes))
+    guess = walk.limit_guess(LEAF_GUESS, len(nodes))
     leaves = yield from concurrently(_read_leaf(walk, address, guess) for address in nodes)
     return tuple(link for leaf in leaves for link in _entries(leaf, file.widths, heap))
 

@@ -190,7 +190,7 @@ class _Conversion(NamedTuple):
         numbers = _numbers(places[:, width:]).tolist()
         wanted = sorted({address for address, has in zip(addresses, present, strict=True) if has})
         walk = self.file.walk("values of variable length")
-        guess = walk.share(LEAST_COLLECTION, len(wanted))
+        guess = walk.limit_guess(LEAST_COLLECTION, len(wanted))
         found = yield from concurrently(read_global_heap(walk, address, guess) for address in wanted)
         heaps: dict[int, GlobalHeap] = dict(zip(wanted, found, strict=True))
         empty = memoryview(b"")

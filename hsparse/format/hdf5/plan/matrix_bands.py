@@ -240,7 +240,7 @@ def encode_entries(
 ) -> Buffer:
     """Return the entries of values or indices from `first` to before `last`, as a file has them.
 
-    They are numbers in the matrix; what is not in the band is left out.
+    They are numbers in the matrix; elements outside the band are left out.
     """
     begin = int(bands.starts[band])
     inside = slice(max(0, first - begin), max(0, last - begin))

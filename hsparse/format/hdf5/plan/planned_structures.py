@@ -191,22 +191,22 @@ def plan_btree_v2(name: Key, kind: int, records: Sequence[Addressed]) -> list[Fi
     width = width_of(MAX_LEAF)
     node = NODE_OVERHEAD + MAX_LEAF * size
     # one record of the root lies between two leaves
-    shares = [records[at : at + MAX_LEAF] for at in range(0, count, MAX_LEAF + 1)]
+    leaves = [records[at : at + MAX_LEAF] for at in range(0, count, MAX_LEAF + 1)]
     between = [records[at] for at in range(MAX_LEAF, count, MAX_LEAF + 1)]
-    if len(between) == len(shares):  # the last one has no leaf behind it
-        shares[-1:] = [shares[-1][:-1], [between[-1]]]
+    if len(between) == len(leaves):  # there is no leaf after the last record
+        leaves[-1:] = [leaves[-1][:-1], [between[-1]]]
         between[-1] = records[-2]
     pieces = [
-        FilePiece((name, kind, number), node, partial(_make_leaf, kind, share, node))
-        for number, share in enumerate(shares, 1)
+        FilePiece((name, kind, number), node, partial(_make_leaf, kind, leaf_records, node))
+        for number, leaf_records in enumerate(leaves, 1)
     ]
     root = Addressed.join(
         (
             Addressed(b"BTIN" + bytes((0, kind))),
             *between,
             *(
-                Addressed(bytes(8) + len(share).to_bytes(width, "little"), ((0, piece.key),))
-                for piece, share in zip(pieces, shares, strict=True)
+                Addressed(bytes(8) + len(leaf_records).to_bytes(width, "little"), ((0, piece.key),))
+                for piece, leaf_records in zip(pieces, leaves, strict=True)
             ),
         )
     )
