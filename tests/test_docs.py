@@ -34,7 +34,7 @@ NESTED = {"user": ("user", "list"), "key": ("key", "add")}
 OTHER_WORDS = (
     "graves?",
     "linked dataset",
-    "length-prefixed form",
+    "counted form",
     "put log",
     "refusals?",
     "known to be imperfect",

@@ -65,6 +65,19 @@ def parse_type(item: Any) -> Datatype:
     A predefined name gets the form in which it is stored: `{"class": "H5T_INTEGER", "base": name}`. Names
     inside compound, array and variable-length types stay as they are.
     """
+    if type(item) is dict and len(item) == 2:  # most datasets': a request asks for its type many times
+        name, base = item.get("class"), item.get("base")
+        if type(name) is str and type(base) is str:
+            return _parse_named(name, base)
+    return _parse_any(item)
+
+
+@lru_cache(maxsize=256)
+def _parse_named(name: str, base: str) -> Datatype:
+    return _parse_any({"class": name, "base": base})
+
+
+def _parse_any(item: Any) -> Datatype:
     _check(item, 0, [0])
     try:
         text = json.dumps(item, separators=(",", ":"))

@@ -10,7 +10,7 @@ import pytest
 SN = Path(__file__).parents[2] / "hsparse" / "sn"
 
 LAYERS = (
-    "settings",
+    "service_settings",
     "metrics",
     "http",
     "auth",

@@ -32,7 +32,7 @@ EXCEPTIONS = {
     "format/filters/filters_json.py": "whether a filter shuffles is a property of every definition",
     "format/filters/hsds.py": "HSDS's own form of a compressed chunk is Blosc's",
     "format/filters/table.py": "the filters that structured chunks have by default",
-    "format/codec_library.py": "the library that has the codecs, or what replaces it",
+    "format/codec_library.py": "the library of codecs, or what stands in for it",
     "format/raw_codec.py": "wraps the library that has the codecs",
     "format/checksum.py": "wraps the library that has the checksums",
     "sn/http/compression.py": "content codings of HTTP, which are no filters",
