@@ -34,7 +34,7 @@ from hsparse.storage.object_store import Entry, ObjectStore, Stored
 from hsparse.wire.chunk_info_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 
 FOOTERS_AT_ONCE = 32
-MOST_LISTED = 100_000
+MAX_LISTED = 100_000
 """The most rows of one answer."""
 SORT_BATCH = 10_000
 """Rows gathered before they are sorted by coordinates: besides them only those of the answer are in memory."""
@@ -52,8 +52,8 @@ class ChunkIndex:
     async def list(self, message: ListChunks) -> ChunkPage:
         """Answer `ListChunks`."""
         self._fences.check(message.spec)
-        if not 0 < message.limit <= MOST_LISTED:
-            raise BadRequest(f"A page of chunks has 1 to {MOST_LISTED} of them, not {message.limit}.")
+        if not 0 < message.limit <= MAX_LISTED:
+            raise BadRequest(f"A page of chunks has 1 to {MAX_LISTED} of them, not {message.limit}.")
         page = await (self._by_coords(message) if message.by_coords else self._in_order(message))
         if not message.spec.sparse:
             return page
@@ -117,8 +117,8 @@ class ChunkIndex:
         """Return a page in row-major order of coordinates. All chunks are listed; see `SORT_BATCH` for the memory."""
         spec, grid = message.spec, Grid(message.extent, message.spec.dims)
         most, rank = message.skip + message.limit + 1, len(spec.dims)
-        if most > 2 * MOST_LISTED:
-            raise BadRequest(f"An index by coordinates is at most {MOST_LISTED}; begin behind a marker.")
+        if most > 2 * MAX_LISTED:
+            raise BadRequest(f"An index by coordinates is at most {MAX_LISTED}; begin behind a marker.")
         after = row_names(np.array([message.after], np.uint64)) if message.after else None
         unsorted: list[ChunkRows] = []
         count = 0

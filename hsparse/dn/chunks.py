@@ -43,7 +43,7 @@ WORK_AT_ONCE = 128 * MIB
 """The work on large chunks of all messages together, in bytes: one value may fill many chunks."""
 SMALL = MIB
 """Less work does not take from that budget: few chunks of a message are worked on at a time anyway."""
-MOST_WORK = 2048 * MIB
+MAX_WORK = 2048 * MIB
 """The most bytes that work on one chunk may take: one value may fill a sparse chunk of 2^32-1 elements."""
 FIRST_WAVE = 4
 """How many chunks a query with a limit reads first; then twice as many, and so on."""
@@ -246,7 +246,7 @@ class _Room:
 
 
 def _check_work(kind: ChunkKind[Any], selections: Iterable[ChunkSelection]) -> None:
-    """Raise `TooLarge` when work on one of the chunks takes more than `MOST_WORK`."""
+    """Raise `TooLarge` when work on one of the chunks takes more than `MAX_WORK`."""
     most = max((kind.change_bound(at.selection) for at in selections), default=0)
-    if most > MOST_WORK:
+    if most > MAX_WORK:
         raise TooLarge(f"Work on so much of one chunk takes {most} bytes of memory; name less at a time.")

@@ -38,10 +38,10 @@ MAGIC = b"hsparsem"
 VERSION = 1
 HEAD = struct.Struct("<8sIIII")
 PIPELINE = (Filter(2, (8,), optional=False), Filter(32015, (3,), optional=False))
-MOST_ROWS = 1 << 20
+MAX_ROWS = 1 << 20
 """The most rows, the first in row-major order; footers of further chunks are read each time."""
-MOST_RANK = 32
-MOST_SECTIONS = 3
+MAX_RANK = 32
+MAX_SECTIONS = 3
 
 Column = NDArray[np.uint64]
 
@@ -98,7 +98,7 @@ class ChunkMap:
                 (new.defined, self.defined),
             )
         ]
-        return ChunkMap(*(column[first[:MOST_ROWS]] for column in both))
+        return ChunkMap(*(column[first[:MAX_ROWS]] for column in both))
 
     def inside(self, counts: tuple[int, ...]) -> ChunkMap:
         """Return the rows of the chunks of a grid that has `counts` chunks in each dimension."""
@@ -136,12 +136,12 @@ def decode_map(data: Buffer, rank: int, sections: int) -> ChunkMap:
     if len(view) < HEAD.size + 4 or struct.unpack("<I", view[-4:])[0] != crc32(view[:-4]):
         raise Corrupt("The chunk map is damaged: its checksum does not match.")
     magic, version, *shape, count = HEAD.unpack_from(view)
-    if (magic, version, shape) != (MAGIC, VERSION, [rank, sections]) or rank > MOST_RANK:
+    if (magic, version, shape) != (MAGIC, VERSION, [rank, sections]) or rank > MAX_RANK:
         raise Corrupt(
             f"The chunk map is not of {rank} dimensions and {sections} sections, version {VERSION}."
         )
     start = HEAD.size + 8 * count
-    if count > MOST_ROWS or start > len(view) - 4:
+    if count > MAX_ROWS or start > len(view) - 4:
         raise Corrupt(f"The chunk map has {len(view)} bytes: too few for {count} rows.")
     columns = rank + 1 + 3 * sections
     content = undo_filters(PIPELINE, view[start:-4], 0, 8 * count * columns)

@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
-from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.definition import Filter, Pipeline
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.filters.table import LEFT_OUT_BY_CLIENTS, codec_of
 
-CLOSE = 128 * 1024
+MAX_GAP = 128 * 1024
 """The most bytes between two pieces of one range: they are read and discarded, which is cheaper than a request.
 
 A request to S3 costs about 1 ms of one core here, as long as 128 KiB take at 125 MB/s; its 15 to 30 ms until the
 first byte overlap with those of the other ranges, which are read concurrently.
 """
-LONGEST = 8 * 1024 * 1024
+MAX_RANGE = 8 * 1024 * 1024
 """The most bytes of a coalesced range: S3 is fastest with concurrent ranges of 8 to 16 MiB."""
 
 
@@ -96,7 +96,9 @@ class CoalescedRange:
     rows: list[int]
 
 
-def coalesce_ranges(pieces: ChunkPieces, close: int = CLOSE, longest: int = LONGEST) -> list[CoalescedRange]:
+def coalesce_ranges(
+    pieces: ChunkPieces, close: int = MAX_GAP, longest: int = MAX_RANGE
+) -> list[CoalescedRange]:
     """Return the ranges to read so that each piece lies in one, in order of file and offset.
 
     Pieces at most `close` bytes apart share a range, as long as that has at most `longest` bytes; a piece that
@@ -119,9 +121,6 @@ def coalesce_ranges(pieces: ChunkPieces, close: int = CLOSE, longest: int = LONG
         else:
             ranges.append(CoalescedRange(files[row], start, stop, [row]))
     return ranges
-
-
-Pipeline = tuple[Filter, ...]
 
 
 def decode_piece(

@@ -275,7 +275,7 @@ async def test_a_map_is_not_put_behind_a_deletion(
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches and maps so small that bounds are reached."""
     monkeypatch.setattr(chunk_index, "SORT_BATCH", 20)
-    monkeypatch.setattr(chunk_map, "MOST_ROWS", 100)
+    monkeypatch.setattr(chunk_map, "MAX_ROWS", 100)
 
 
 @pytest.mark.usefixtures("small")

@@ -15,7 +15,7 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import Conflict, Gone
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.file_backed import CLOSE, LONGEST, ChunkPieces
+from hsparse.format.file_backed import MAX_GAP, MAX_RANGE, ChunkPieces
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
@@ -104,7 +104,7 @@ async def test_close_pieces_are_read_by_one_request_and_kept(store: Gate, node: 
 
 
 async def test_what_lies_apart_is_read_apart(store: Gate, node: DataService) -> None:
-    apart = CLOSE + 401
+    apart = MAX_GAP + 401
     data = bytearray(3 * apart)
     for i in range(3):
         data[i * apart : i * apart + 400] = np.full(100, i, "<i4").tobytes()
@@ -117,7 +117,7 @@ async def test_what_lies_apart_is_read_apart(store: Gate, node: DataService) -> 
 
 
 async def test_a_range_does_not_get_too_long(store: Gate, node: DataService) -> None:
-    dims = (LONGEST // 16,)  # a quarter of the longest range
+    dims = (MAX_RANGE // 16,)  # a quarter of the longest range
     await store.put(FILE, np.arange(dims[0] * 6, dtype="<i4").tobytes())
     store.reset()
     found = await node.send(

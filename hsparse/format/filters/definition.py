@@ -30,6 +30,10 @@ class Filter:
     optional: bool = True
 
 
+Pipeline = tuple[Filter, ...]
+"""The filters of a chunk, or of one section of it, in the order of encoding."""
+
+
 @dataclass(frozen=True, slots=True)
 class FilterRequest:
     """A filter as a client requests it; `name` is the client's name of it, `level` None where it gives none."""

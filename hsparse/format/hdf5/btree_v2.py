@@ -25,7 +25,7 @@ SPLIT, MERGE = 100, 40
 """At how many percent full libhdf5 splits a node, and merges it with its neighbour."""
 NODE_OVERHEAD = 10
 """The bytes of a node's signature, version, type and checksum."""
-MOST_RECORDS = 2**64
+MAX_RECORDS = 2**64
 """More than any tree counts."""
 
 
@@ -54,9 +54,9 @@ class BtreeV2Shape:
             pointer = address_width + _width(most[0]) + below
             most.append((room - pointer) // (record_size + pointer))
             totals.append((most[-1] + 1) * totals[-1] + most[-1])
-            if most[-1] < 1 or totals[-1] >= MOST_RECORDS:
+            if most[-1] < 1 or totals[-1] >= MAX_RECORDS:
                 break
-        if min(most) < 1 or totals[-1] >= MOST_RECORDS:
+        if min(most) < 1 or totals[-1] >= MAX_RECORDS:
             raise Corrupt(
                 f"A tree of depth {depth} cannot have nodes of {node_size} bytes with records of {record_size}."
             )

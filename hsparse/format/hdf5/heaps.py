@@ -50,7 +50,7 @@ def read_local_heap(file: Hdf5File, address: int) -> Reads[LocalHeap]:
     return LocalHeap(bytes(names.data), address, length)
 
 
-LEAST_COLLECTION = 4096
+MIN_COLLECTION = 4096
 """Bytes of the smallest collection that libhdf5 writes."""
 MAX_OBJECTS = 65_535
 OBJECT_HEAD = 16
@@ -72,7 +72,7 @@ class GlobalHeap:
         return found
 
 
-def read_global_heap(walk: Walk, address: int, guess: int = LEAST_COLLECTION) -> Reads[GlobalHeap]:
+def read_global_heap(walk: Walk, address: int, guess: int = MIN_COLLECTION) -> Reads[GlobalHeap]:
     """Read the collection at `address` as a step of `walk`; raises `Corrupt`."""
     length = walk.file.widths.length
 
@@ -101,7 +101,7 @@ def read_global_heap(walk: Walk, address: int, guess: int = LEAST_COLLECTION) ->
 def collection_size(sizes: Sequence[int]) -> int:
     """Return the bytes of a collection of objects of these sizes."""
     used = OBJECT_HEAD + sum(OBJECT_HEAD + size + -size % 8 for size in sizes)
-    return max(LEAST_COLLECTION, used)
+    return max(MIN_COLLECTION, used)
 
 
 def encode_global_heap(objects: Sequence[bytes]) -> bytes:

@@ -16,7 +16,7 @@ from hsparse.format.structured.container import Section, StoredChunk
 from hsparse.format.structured.footer import seal
 
 V = TypeVar("V")
-MOST_UNFILTERED = 512 * 1024 * 1024
+MAX_UNFILTERED = 512 * 1024 * 1024
 """The most unfiltered bytes of a section: memory of the size that a client claims is taken before it is checked."""
 
 
@@ -49,10 +49,10 @@ def checked_sections(data: bytes, table: NDArray[np.uint64]) -> tuple[Section, .
     sizes = table[:, SIZE].tolist()
     if sum(sizes) != len(data):
         raise BadRequest(f"The sections have {sizes} bytes, the body {len(data)}.")
-    if int(table[:, UNFILTERED].max()) > MOST_UNFILTERED:
+    if int(table[:, UNFILTERED].max()) > MAX_UNFILTERED:
         raise TooLarge(
             f"A section of {int(table[:, UNFILTERED].max())} bytes unfiltered is too large to be written directly; "
-            f"the limit is {MOST_UNFILTERED}: write values."
+            f"the limit is {MAX_UNFILTERED}: write values."
         )
     return sections_of(table)
 

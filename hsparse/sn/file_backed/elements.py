@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Conflict, TooLarge
 from hsparse.format.fields import pick_fields
-from hsparse.format.file_backed import LONGEST, ChunkPieces
+from hsparse.format.file_backed import MAX_RANGE, ChunkPieces
 from hsparse.format.kinds.chunk_kind import FoundElements, Search
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
 from hsparse.format.plan.grid import Grid
@@ -74,7 +74,7 @@ class FileBackedElements:
         pieces, files = await self._locate(np.array([share.scaled for share in planned], np.int64))
         there = np.flatnonzero(pieces.counts(count)).tolist()
         first, offset = pieces.firsts(count)
-        regions = list(zip(first.tolist(), (offset // np.uint64(LONGEST)).tolist(), strict=True))
+        regions = list(zip(first.tolist(), (offset // np.uint64(MAX_RANGE)).tolist(), strict=True))
         piece = () if self._layout["class"] == CONTIGUOUS_REF else self._piece
         spec = self._dataset.spec
 

@@ -20,7 +20,7 @@ from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     ChunkRecords,
-    RecordArray,
+    EncodedRecords,
     decode_records,
     is_allocated,
     locate_chunks,
@@ -33,7 +33,7 @@ from hsparse.format.hdf5.file_fields import BLOCK_PREFIX, open_block, open_page
 from hsparse.format.hdf5.hdf5_file import FileBounds
 from hsparse.format.hdf5.reads import ByteRange, Reads
 
-MOST_BITS = 62
+MAX_BITS = 62
 """The largest for which all elements of all levels can be numbered in 64 bits."""
 
 
@@ -79,7 +79,7 @@ class ExtensibleShape:
     def __post_init__(self) -> None:
         powers = all(size and not size & (size - 1) for size in (self.least_elements, self.least_blocks))
         if not (
-            powers and 0 < self.page_bits <= self.bits <= MOST_BITS and self.least_elements >> self.bits == 0
+            powers and 0 < self.page_bits <= self.bits <= MAX_BITS and self.least_elements >> self.bits == 0
         ):
             raise Corrupt(f"The parameters of an extensible array cannot be {self.parameters}.")
         levels = self.levels()
@@ -205,7 +205,7 @@ class _ArrayReader:
     dtype: np.dtype[Any]
     bounds: FileBounds
     numbers: list[NDArray[np.uint64]] = field(default_factory=list)
-    elements: list[RecordArray] = field(default_factory=list)
+    elements: list[EncodedRecords] = field(default_factory=list)
 
     def read(self, address: int) -> Reads[None]:
         shape, levels = self.shape, self.shape.levels()

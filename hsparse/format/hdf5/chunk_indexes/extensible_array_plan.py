@@ -19,7 +19,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     ChunkRecords,
-    RecordArray,
+    EncodedRecords,
     encode_records,
     number_chunks,
     place_elements,
@@ -129,7 +129,7 @@ class ExtensibleArrayPlan(IndexPlan):
         first = level.start.to_bytes(DEFAULT_SHAPE.offset_width, "little")
         return first + np.packbits(bits).tobytes() + addresses.tobytes()
 
-    def block_parts(self, block: _PlannedBlock, elements: RecordArray) -> Iterator[tuple[int, Buffer]]:
+    def block_parts(self, block: _PlannedBlock, elements: EncodedRecords) -> Iterator[tuple[int, Buffer]]:
         """Yield a data block's elements, or nothing and then its written pages; each after its offset in the block."""
         level = DEFAULT_SHAPE.levels()[block.level]
         places, found = self.places[block.rows], elements[block.rows]

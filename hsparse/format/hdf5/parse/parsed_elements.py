@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.heaps import LEAST_COLLECTION, GlobalHeap, read_global_heap
+from hsparse.format.hdf5.heaps import MIN_COLLECTION, GlobalHeap, read_global_heap
 from hsparse.format.hdf5.messages.file_type import (
     OBJECT_REFERENCE,
     FileType,
@@ -190,7 +190,7 @@ class _Conversion(NamedTuple):
         numbers = _numbers(places[:, width:]).tolist()
         wanted = sorted({address for address, has in zip(addresses, present, strict=True) if has})
         walk = self.file.walk("values of variable length")
-        guess = walk.limit_guess(LEAST_COLLECTION, len(wanted))
+        guess = walk.limit_guess(MIN_COLLECTION, len(wanted))
         found = yield from concurrently(read_global_heap(walk, address, guess) for address in wanted)
         heaps: dict[int, GlobalHeap] = dict(zip(wanted, found, strict=True))
         empty = memoryview(b"")

@@ -40,9 +40,9 @@ from hsparse.model.ids import chunk_name
 from hsparse.model.layout import CHUNKED, layout_json
 from hsparse.model.vlen_array import VlenArray
 
-MOST_INDEX = 64 * 1024 * 1024
+MAX_INDEX = 64 * 1024 * 1024
 """The longest chunk index of a file, in bytes: it is encoded in one piece."""
-MOST_UNWRITTEN, MOST_UNWRITTEN_BYTES = 65_536, 2**30
+MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES = 65_536, 2**30
 """The most unwritten chunks that are generated for a dataset, and their bytes."""
 BOOLEAN = {
     "class": "H5T_ENUM",
@@ -156,12 +156,12 @@ def _completed(record: Json, spec: ChunkSpec, chunks: PlannedChunks, key_of: Key
     if not missing:
         return chunks
     size = unwritten_size(spec, key_of)
-    if missing <= MOST_UNWRITTEN and missing * size <= MOST_UNWRITTEN_BYTES:
+    if missing <= MAX_UNWRITTEN and missing * size <= MAX_UNWRITTEN_BYTES:
         return chunks.completed(counts, size)
     if spec.arange:
         raise TooLarge(
             f"{spec.dataset} has an initializer, and {missing} chunks of {size} bytes that were never written; "
-            f"{MOST_UNWRITTEN} chunks and {MOST_UNWRITTEN_BYTES} bytes of such are made for a file."
+            f"{MAX_UNWRITTEN} chunks and {MAX_UNWRITTEN_BYTES} bytes of such are made for a file."
         )
     return chunks
 
@@ -266,9 +266,9 @@ def _structured(planned: PlannedDataset, record: Json, region: ChunkRegion) -> D
 
 def _planned_index(layout: IndexLayout, region: ChunkRegion) -> IndexPlan:
     index = plan_chunk_index(layout, region.chunks.scaled)
-    if index.size > MOST_INDEX:
+    if index.size > MAX_INDEX:
         raise TooLarge(
-            f"The chunk index of {region.spec.dataset} would have {index.size} bytes; the limit is {MOST_INDEX}: make "
+            f"The chunk index of {region.spec.dataset} would have {index.size} bytes; the limit is {MAX_INDEX}: make "
             "chunks larger, or ask for layout=stock, where only chunks that there are count."
         )
     return index
