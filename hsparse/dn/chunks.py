@@ -41,7 +41,7 @@ T = TypeVar("T")
 MIB = 1024 * 1024
 WORK_AT_ONCE = 128 * MIB
 """The work on large chunks of all messages together, in bytes: one value may fill many chunks."""
-SMALL = MIB
+SMALL_WORK = MIB
 """Less work does not take from that budget: few chunks of a message are worked on at a time anyway."""
 MAX_WORK = 2048 * MIB
 """The most bytes that work on one chunk may take: one value may fill a sparse chunk of 2^32-1 elements."""
@@ -220,7 +220,7 @@ class Chunks:
 
     def _work(self, nbytes: int) -> AbstractAsyncContextManager[None]:
         """Return the budget for work on `nbytes`, to be held while it lasts."""
-        return nullcontext() if nbytes <= SMALL else self._working.hold(nbytes)
+        return nullcontext() if nbytes <= SMALL_WORK else self._working.hold(nbytes)
 
     async def _each(self, function: Callable[[Any], Awaitable[T]], items: Any, most: int) -> list[T]:
         if len(items) == 1:

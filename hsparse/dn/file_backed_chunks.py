@@ -24,7 +24,7 @@ from hsparse.format.file_backed import (
     CoalescedRange,
     coalesce_ranges,
     decode_piece,
-    longest_piece,
+    max_piece_size,
     place_piece,
     place_start,
 )
@@ -45,7 +45,7 @@ DECODE_BATCH = MIB
 """Bytes of pieces that one call in a thread decodes, so that other ranges get threads too."""
 PIECE_BYTES = 64
 """The work on one row of `ChunkPieces`, in bytes."""
-MUCH = 4
+COPY_RATIO = 4
 """Values smaller than their chunk by this factor are copied, so as not to keep the chunk in memory."""
 
 Array = NDArray[Any]
@@ -181,7 +181,7 @@ def _check(message: ReadFileBacked) -> None:
     """Raise `Conflict` for pieces longer than any filter makes them: they would fill the memory."""
     pieces, spec = message.pieces, message.spec
     itemsize = spec.dtype.itemsize
-    longest = longest_piece(message.piece or spec.dims, itemsize, spec.filters[0])
+    longest = max_piece_size(message.piece or spec.dims, itemsize, spec.filters[0])
     if len(pieces.size) and int(pieces.size.max()) > longest:
         raise Conflict(
             f"A chunk of {spec.dataset} is said to take {int(pieces.size.max())} bytes in its file; it can take "
@@ -256,4 +256,4 @@ def _decode(
 def _select(chunk: Array, selection: Selection) -> Array:
     """Return the selected values: a view, or a copy where a view would keep a much larger chunk in memory."""
     selected = read_array(chunk, selection)
-    return selected.copy() if selected.nbytes * MUCH < chunk.nbytes else selected
+    return selected.copy() if selected.nbytes * COPY_RATIO < chunk.nbytes else selected

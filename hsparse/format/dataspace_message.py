@@ -34,7 +34,7 @@ class ByteReader:
 
     data: memoryview
     place: int = 0
-    thing: str = "encoded selection"
+    subject: str = "encoded selection"
     """What the bytes are, for messages."""
 
     @property
@@ -45,7 +45,7 @@ class ByteReader:
     def take(self, length: int, what: str) -> memoryview:
         if length > len(self.data) - self.place:
             raise Corrupt(
-                f"The {self.thing} ends inside its {what}: {length} bytes are needed, "
+                f"The {self.subject} ends inside its {what}: {length} bytes are needed, "
                 f"{len(self.data) - self.place} are left."
             )
         self.place += length
@@ -104,11 +104,11 @@ def decode_shape(message: ByteReader, width: int = 8) -> Shape:
         return {"class": "H5S_SCALAR"}
     shape: Shape = {"class": "H5S_SIMPLE", "dims": list(dims)}
     if max(dims) > MAX_EXTENT or num_elements(shape) > MAX_EXTENT:
-        raise Corrupt(f"The {message.thing} has extent {list(dims)}: more than 2^63-1 elements.")
+        raise Corrupt(f"The {message.subject} has extent {list(dims)}: more than 2^63-1 elements.")
     if limits is not None and limits != dims:
         unlimited = 2 ** (8 * width) - 1
         if any(limit < dim for limit, dim in zip(limits, dims, strict=True)):
-            raise Corrupt(f"The {message.thing} has extent {list(dims)} beyond its maximum {list(limits)}.")
+            raise Corrupt(f"The {message.subject} has extent {list(dims)} beyond its maximum {list(limits)}.")
         shape["maxdims"] = [UNLIMITED if limit == unlimited else limit for limit in limits]
     return shape
 
@@ -117,16 +117,16 @@ def _decode(message: ByteReader, width: int) -> tuple[tuple[int, ...] | None, tu
     """Return the extent, None of a null dataspace, and the maximum dimensions where they are given."""
     version, rank, flags = message.numbers(3, 1, "dataspace message")
     if version not in (1, 2):
-        raise Corrupt(f"The {message.thing} has a dataspace message of version {version}; 1 and 2 exist.")
+        raise Corrupt(f"The {message.subject} has a dataspace message of version {version}; 1 and 2 exist.")
     if rank > MAX_RANK or flags & ~MAX_DIMS_FLAG:
         raise Corrupt(
-            f"The {message.thing} has a dataspace of rank {rank} and flags {flags}; that is not possible."
+            f"The {message.subject} has a dataspace of rank {rank} and flags {flags}; that is not possible."
         )
     kind = message.number(5 if version == 1 else 1, "dataspace message")
     if version == 2 and kind == NULL and not rank:
         return None, None
     if version == 2 and kind != (SIMPLE if rank else SCALAR):
-        raise Corrupt(f"The {message.thing} has a dataspace of rank {rank} and type {kind}.")
+        raise Corrupt(f"The {message.subject} has a dataspace of rank {rank} and type {kind}.")
     dims = message.numbers(rank, width, "dataspace dimensions")
     return dims, message.numbers(rank, width, "maximum dimensions") if flags & MAX_DIMS_FLAG else None
 

@@ -187,7 +187,7 @@ def place_start(array: NDArray[Any], data: Buffer) -> None:
     array.reshape(-1)[:count] = np.ndarray((count,), array.dtype, data)
 
 
-def longest_piece(dims: tuple[int, ...], itemsize: int, pipeline: Pipeline) -> int:
+def max_piece_size(dims: tuple[int, ...], itemsize: int, pipeline: Pipeline) -> int:
     """Return the most bytes that a piece of `dims` elements can take in a file: no filter doubles it."""
     size = math.prod(dims) * itemsize
     return 2 * size + 4096 if pipeline else size + 4

@@ -35,7 +35,7 @@ from hsparse.model.number_json import is_finite, number_json, numbers_from_json
 from hsparse.model.vlen_array import VlenArray, join_elements, take_elements
 from hsparse.model.vlen_fields import VlenFields
 
-SMALL = 16 * 1024
+MIN_ESTIMATE = 16 * 1024
 """The least estimate of an answer of variable-length elements, in bytes."""
 
 
@@ -255,7 +255,7 @@ class VlenArrays:
         return VlenArrays(fields.element, fields.pick(self.fill), self.guessed_size, is_picked=True)
 
     def expected(self, count: int) -> int:
-        return max(SMALL, 4 * count * self.guessed_size)
+        return max(MIN_ESTIMATE, 4 * count * self.guessed_size)
 
     def least(self, count: int) -> int:
         return count * self.element.min_size

@@ -90,7 +90,7 @@ def test_cut_short(length: int) -> None:
 
 
 def message(data: bytes) -> ByteReader:
-    return ByteReader(memoryview(data), thing="test")
+    return ByteReader(memoryview(data), subject="test")
 
 
 SHAPES = [

@@ -12,8 +12,8 @@ import pytest
 from hsparse.errors import Corrupt
 from hsparse.format.file_backed import (
     decode_piece,
-    longest_piece,
     mask_of,
+    max_piece_size,
     pipeline_of,
     place_piece,
     place_start,
@@ -58,7 +58,7 @@ def test_a_piece_is_read_with_its_mask_or_without(
 ) -> None:
     values = array(dtype, spread)
     mask, data = written(file, values, **CASES[name][1])
-    assert len(data) <= longest_piece(SHAPE, values.dtype.itemsize, told(name, values))
+    assert len(data) <= max_piece_size(SHAPE, values.dtype.itemsize, told(name, values))
     for known in {mask, 0}:
         piece = decode_piece(data, SHAPE, values.dtype, told(name, values), known)
         np.testing.assert_array_equal(piece.view("u1"), values.view("u1"))

@@ -124,7 +124,7 @@ def read_btree_v2(bounds: FileBounds, widths: Widths, address: int, kind: int) -
     """
     what = f"B-tree header at {address}"
     (data,) = yield (bounds.block(address, btree_header_size(widths), "B-tree header"),)
-    header = ByteReader(open_block(data, b"BTHD", kind, what), thing=what)
+    header = ByteReader(open_block(data, b"BTHD", kind, what), subject=what)
     node_size, record_size = header.number(4, "node size"), header.number(2, "record size")
     depth = header.number(2, "depth")
     header.take(2, "split and merge percent")
@@ -173,7 +173,7 @@ def _read_node(
     """Put a node's records into `records`; return its children: one record of the node lies between two of them."""
     what = f"B-tree node at {node.address}"
     content = open_block(data, b"BTIN" if level else b"BTLF", kind, what)
-    reader = ByteReader(content, thing=what)
+    reader = ByteReader(content, subject=what)
     own = np.frombuffer(reader.take(node.records * shape.record_size, "records"), records.dtype)
     if not level:
         records[node.first : node.first + node.records] = own

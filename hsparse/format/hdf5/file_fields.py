@@ -104,6 +104,6 @@ def check_signature(reader: ByteReader, signature: bytes, version: int | None = 
     """Read a structure's signature and version; raises `Corrupt` for others."""
     found = bytes(reader.take(len(signature), "signature"))
     if found != signature:
-        raise Corrupt(f"The {reader.thing} begins with {found!r}, not with {signature!r}.")
+        raise Corrupt(f"The {reader.subject} begins with {found!r}, not with {signature!r}.")
     if version is not None and (other := reader.number(1, "version")) != version:
-        raise Corrupt(f"The {reader.thing} has version {other}; only {version} is known.")
+        raise Corrupt(f"The {reader.subject} has version {other}; only {version} is known.")

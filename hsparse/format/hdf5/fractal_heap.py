@@ -85,9 +85,9 @@ def read_fractal_heap(file: Hdf5File, address: int) -> Reads[FractalHeap]:
     id_length, filters = header.numbers(2, 2, "lengths")
     if filters:
         raise Unsupported(
-            f"The {header.thing} has filters; rewrite the file with groups that have none (h5repack)."
+            f"The {header.subject} has filters; rewrite the file with groups that have none (h5repack)."
         )
-    open_page(header.data, header.thing)
+    open_page(header.data, header.subject)
     flags, max_managed = header.number(1, "flags"), header.number(4, "largest managed object")
     header.take(length, "next huge id")
     huge_tree = file.widths.read_address(header, "huge objects' B-tree")
@@ -108,12 +108,14 @@ def read_fractal_heap(file: Hdf5File, address: int) -> Reads[FractalHeap]:
 def _check(heap: FractalHeap, header: ByteReader) -> None:
     sizes = (heap.width, heap.start, heap.max_direct)
     if not all(size and size & (size - 1) == 0 for size in sizes) or heap.start > heap.max_direct:
-        raise Corrupt(f"The {header.thing} has width, first and largest block of {sizes}: no powers of two.")
+        raise Corrupt(
+            f"The {header.subject} has width, first and largest block of {sizes}: no powers of two."
+        )
     if not 0 < heap.heap_bits <= 64 or heap.rows > heap.heap_bits or not heap.max_managed:
-        raise Corrupt(f"The {header.thing} has {heap.heap_bits} bits of space in {heap.rows} rows.")
+        raise Corrupt(f"The {header.subject} has {heap.heap_bits} bits of space in {heap.rows} rows.")
     if heap.id_length < 1 + heap.offset_width + heap.length_width:
         raise Corrupt(
-            f"The {header.thing} has ids of {heap.id_length} bytes, which hold no offset and length."
+            f"The {header.subject} has ids of {heap.id_length} bytes, which hold no offset and length."
         )
 
 
@@ -132,7 +134,7 @@ def read_heap_objects(heap: FractalHeap, ids: Sequence[memoryview]) -> Reads[lis
         elif kind == HUGE:
             huge[number] = id
         else:
-            reader = ByteReader(id[1:], thing=f"id of the fractal heap at address {heap.address}")
+            reader = ByteReader(id[1:], subject=f"id of the fractal heap at address {heap.address}")
             offset = reader.number(heap.offset_width, "offset")
             managed[number] = offset, reader.number(heap.length_width, "length")
             total += managed[number][1]
@@ -186,7 +188,7 @@ def _read_block(
     for number, offset, length in wanted:
         begin = offset - block.offset
         if begin < head or begin + length > block.size:
-            raise Corrupt(f"The {reader.thing} has no object of {length} bytes at {begin}.")
+            raise Corrupt(f"The {reader.subject} has no object of {length} bytes at {begin}.")
         result[number] = reader.data[begin : begin + length]
     return result
 
@@ -213,7 +215,7 @@ def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_
     head = 5 + heap.file.widths.address + heap.offset_width
     size = head + block.rows * heap.width * heap.file.widths.address + CHECKSUM_SIZE
     reader = yield from walk.read(block.address, size, "fractal heap's indirect block")
-    open_page(reader.data, reader.thing)
+    open_page(reader.data, reader.subject)
     _check_block(heap, block, reader, b"FHIB")
     children = []
     offset = block.offset
@@ -222,7 +224,7 @@ def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_
         rows = 0 if row < heap.direct_rows else heap.rows_of(size)
         if rows < 0 or (row >= heap.direct_rows and not rows):
             raise Corrupt(
-                f"The {reader.thing} has a row {row} whose blocks are smaller than a row of theirs."
+                f"The {reader.subject} has a row {row} whose blocks are smaller than a row of theirs."
             )
         for _ in range(heap.width):
             address = heap.file.widths.read_address(reader, "child's address")
@@ -239,7 +241,7 @@ def _check_block(heap: FractalHeap, block: _Block, reader: ByteReader, signature
     offset = reader.number(heap.offset_width, "block's offset")
     if owner != heap.address or offset != block.offset:
         raise Corrupt(
-            f"The {reader.thing} is at {offset} of the heap at {owner}, not {block.offset} of {heap.address}."
+            f"The {reader.subject} is at {offset} of the heap at {owner}, not {block.offset} of {heap.address}."
         )
     return reader.place
 
@@ -249,7 +251,7 @@ def _check_data(reader: ByteReader, place: int) -> None:
     blank = bytearray(reader.data)
     blank[place : place + CHECKSUM_SIZE] = bytes(CHECKSUM_SIZE)
     if lookup3(blank) != reader.number(CHECKSUM_SIZE, "checksum"):
-        raise Corrupt(f"The {reader.thing} does not have the checksum that it says.")
+        raise Corrupt(f"The {reader.subject} does not have the checksum that it says.")
 
 
 def _read_huge(heap: FractalHeap, ids: dict[int, memoryview]) -> Reads[dict[int, memoryview]]:
@@ -284,9 +286,9 @@ def _read_huge(heap: FractalHeap, ids: dict[int, memoryview]) -> Reads[dict[int,
 
 
 def _place(heap: FractalHeap, data: memoryview) -> tuple[int, int]:
-    reader = ByteReader(data, thing=f"huge object of the fractal heap at address {heap.address}")
+    reader = ByteReader(data, subject=f"huge object of the fractal heap at address {heap.address}")
     address = heap.file.widths.read_address(reader, "address")
     size = heap.file.widths.read_length(reader, "length")
     if address is None:
-        raise Corrupt(f"The {reader.thing} is nowhere.")
+        raise Corrupt(f"The {reader.subject} is nowhere.")
     return address, size

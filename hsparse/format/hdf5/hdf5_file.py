@@ -45,7 +45,7 @@ class Hdf5File:
     def read(self, address: int, size: int, what: str) -> Reads[ByteReader]:
         """Read `size` bytes at `address`; raises `Corrupt` where they are not in the file."""
         (data,) = yield (self.check(address, size, what),)
-        return ByteReader(memoryview(data), thing=f"{what} at address {address}")
+        return ByteReader(memoryview(data), subject=f"{what} at address {address}")
 
     def read_sized(
         self, address: int, least: int, guess: int, whole: Callable[[ByteReader], int], what: str
@@ -57,9 +57,9 @@ class Hdf5File:
         self.check(address, least, what)
         first = max(least, min(guess, self.size - self.base - address))
         start = yield from self.read(address, first, what)
-        size = whole(ByteReader(start.data, thing=start.thing))
+        size = whole(ByteReader(start.data, subject=start.subject))
         if size <= first:
-            return ByteReader(start.data[:size], thing=start.thing)
+            return ByteReader(start.data[:size], subject=start.subject)
         return (yield from self.read(address, size, what))
 
     @property

@@ -45,7 +45,7 @@ def read_local_heap(file: Hdf5File, address: int) -> Reads[LocalHeap]:
     file.widths.read_length(reader, "free list")
     segment = file.widths.read_address(reader, "address of the names")
     if segment is None:
-        raise Corrupt(f"The {reader.thing} has no names.")
+        raise Corrupt(f"The {reader.subject} has no names.")
     names = yield from file.read(segment, length, "local heap's data segment")
     return LocalHeap(bytes(names.data), address, length)
 
@@ -81,7 +81,7 @@ def read_global_heap(walk: Walk, address: int, guess: int = MIN_COLLECTION) -> R
 
     reader = yield from walk.read_sized(address, OBJECT_HEAD, guess, whole, "global heap collection")
     check_signature(reader, b"GCOL", 1)
-    data, thing = reader.data, reader.thing
+    data, subject = reader.data, reader.subject
     head = struct.Struct(f"<H6x{WIDTH_CODES[length]}").unpack_from
     objects: dict[int, memoryview] = {}
     place = OBJECT_HEAD
@@ -92,7 +92,7 @@ def read_global_heap(walk: Walk, address: int, guess: int = MIN_COLLECTION) -> R
             break
         place += OBJECT_HEAD
         if number in objects or size > len(data) - place:
-            raise Corrupt(f"The {thing} has two objects {number}, or ends inside the object {number}.")
+            raise Corrupt(f"The {subject} has two objects {number}, or ends inside the object {number}.")
         objects[number] = data[place : place + size]
         place += size + -size % 8
     return GlobalHeap(address, objects)

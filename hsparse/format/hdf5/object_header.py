@@ -143,23 +143,27 @@ def _optional(flags: int) -> int:
 def _begin_1(first: ByteReader, address: int) -> tuple[ObjectHeader, _Form, ByteReader]:
     version, _ = first.numbers(2, 1, "prefix")
     if version != 1:
-        raise Corrupt(f"The {first.thing} begins with {version}: no object header of version 1 or 2.")
+        raise Corrupt(f"The {first.subject} begins with {version}: no object header of version 1 or 2.")
     first.take(2, "prefix")
     references = first.number(4, "prefix")
     first.take(8, "prefix")
     header = ObjectHeader(address, 1, (), references)
-    return header, _Form(1), ByteReader(first.data[PREFIX_1:], thing=first.thing)
+    return header, _Form(1), ByteReader(first.data[PREFIX_1:], subject=first.subject)
 
 
 def _begin_2(first: ByteReader, address: int) -> tuple[ObjectHeader, _Form, ByteReader]:
     check_signature(first, b"OHDR", 2)
-    open_page(first.data, first.thing)
+    open_page(first.data, first.subject)
     flags = first.number(1, "prefix")
     times = first.numbers(4, 4, "times") if flags & TIMES else None
     first.take((4 if flags & PHASES else 0) + (1 << (flags & SIZE_BITS)), "prefix")
     ordered = bool(flags & ATTRIBUTE_ORDER)
     header = ObjectHeader(address, 2, (), None, times, ordered)
-    return header, _Form(2, ordered), ByteReader(first.data[first.place : -CHECKSUM_SIZE], thing=first.thing)
+    return (
+        header,
+        _Form(2, ordered),
+        ByteReader(first.data[first.place : -CHECKSUM_SIZE], subject=first.subject),
+    )
 
 
 def _opened(block: ByteReader, form: _Form) -> ByteReader:
@@ -167,8 +171,8 @@ def _opened(block: ByteReader, form: _Form) -> ByteReader:
     if form.version == 1:
         return block
     check_signature(block, b"OCHK", None)
-    open_page(block.data, block.thing)
-    return ByteReader(block.data[4:-CHECKSUM_SIZE], thing=block.thing)
+    open_page(block.data, block.subject)
+    return ByteReader(block.data[4:-CHECKSUM_SIZE], subject=block.subject)
 
 
 def _messages(block: ByteReader, form: _Form) -> Iterator[HeaderMessage]:
@@ -182,16 +186,16 @@ def _messages(block: ByteReader, form: _Form) -> Iterator[HeaderMessage]:
 
 
 def _continued(walk: Walk, message: HeaderMessage, block: ByteReader) -> Reads[ByteReader]:
-    reader = ByteReader(message.data, thing=block.thing)
+    reader = ByteReader(message.data, subject=block.subject)
     address = walk.file.widths.read_address(reader, "continuation's address")
     size = walk.file.widths.read_length(reader, "continuation's length")
     if address is None or size < 8:
-        raise Corrupt(f"The {block.thing} continues at address {address} with {size} bytes.")
+        raise Corrupt(f"The {block.subject} continues at address {address} with {size} bytes.")
     return walk.read(address, size, "object header's continuation")
 
 
 def _check_known(message: HeaderMessage, block: ByteReader) -> None:
     if message.kind > HIGHEST_TYPE and message.flags & REFUSE_UNKNOWN:
         raise Unsupported(
-            f"The {block.thing} has a message of type {message.kind:#04x}, which is not known here."
+            f"The {block.subject} has a message of type {message.kind:#04x}, which is not known here."
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
 from hsparse.format.selections import axis as ax
-from hsparse.format.selections.axis import NOTHING, Axis, Span
+from hsparse.format.selections.axis import EMPTY_SPAN, Axis, Span
 from hsparse.format.selections.extent import check_countable, check_extent, coordinate_columns, strides, widen
 
 RUN_COST = 16
@@ -57,7 +57,7 @@ class Orthogonal:
         """Select nothing; `BadRequest` for a scalar, whose only orthogonal selection is all."""
         if not extent:
             raise BadRequest("A scalar has no empty hyperslab; leave the request out.")
-        return cls(tuple(extent), (NOTHING,) * len(extent))
+        return cls(tuple(extent), (EMPTY_SPAN,) * len(extent))
 
     @classmethod
     def box(cls, extent: Sequence[int], start: Sequence[int], stop: Sequence[int]) -> Orthogonal:

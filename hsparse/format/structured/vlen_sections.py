@@ -47,15 +47,15 @@ FORMS: dict[FormatRevision, HeapForm] = {
 }
 
 
-def revision_of_heap(heap: Buffer, told: FormatRevision) -> FormatRevision:
-    """Return the revision whose form a heap has; `told` is what the layout message says.
+def revision_of_heap(heap: Buffer, declared: FormatRevision) -> FormatRevision:
+    """Return the revision whose form a heap has; `declared` is the one of the layout message.
 
     Version 28 of the RFC and the prototype have the same layout message. A heap of the prototype begins with `HGLS`,
     which no heap of the RFC can have as the number of its unused bytes: a section is smaller.
     """
-    if told is FormatRevision.LIB_2026_09 and len(heap) and bytes(memoryview(heap)[:4]) != MAGIC:
+    if declared is FormatRevision.LIB_2026_09 and len(heap) and bytes(memoryview(heap)[:4]) != MAGIC:
         return FormatRevision.RFC_2025_10
-    return told
+    return declared
 
 
 def encode_elements(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
 from hsparse.format.buffer import byte_view
-from hsparse.format.file_backed import longest_piece, mask_of, pipeline_of
+from hsparse.format.file_backed import mask_of, max_piece_size, pipeline_of
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.hdf5.chunk_indexes.chunk_records import sort_rows
 from hsparse.format.hdf5.plan.planned_chunks import FileBackedPlaces, PlannedChunks
@@ -54,7 +54,7 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
     order = sort_rows(coords.astype(np.uint64))
     coords, entries = coords[order], entries[order]
     spec = replace(dataset.spec, dims=elements.piece_dims)
-    longest = longest_piece(spec.dims, spec.dtype.itemsize, spec.filters[0])
+    longest = max_piece_size(spec.dims, spec.dtype.itemsize, spec.filters[0])
     if len(entries) and int(entries[:, SIZE].max()) > longest:
         raise Conflict(
             f"A chunk of {dataset.id} is said to take {int(entries[:, SIZE].max())} bytes in its file; it can take at "

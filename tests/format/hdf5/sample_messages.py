@@ -39,4 +39,4 @@ def same(encoded: bytes, data: bytes) -> bool:
 
 
 def reader(data: bytes) -> ByteReader:
-    return ByteReader(memoryview(data), thing="test")
+    return ByteReader(memoryview(data), subject="test")

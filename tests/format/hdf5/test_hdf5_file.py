@@ -57,8 +57,8 @@ def test_structures_do_not_overlap() -> None:
 
 
 def test_guesses_are_shared() -> None:
-    assert FILE.walk("tree").share(64, 0) == 64
-    assert FILE.walk("tree").share(64, 100) == 2
+    assert FILE.walk("tree").limit_guess(64, 0) == 64
+    assert FILE.walk("tree").limit_guess(64, 100) == 2
 
 
 def test_signatures() -> None:

@@ -118,7 +118,7 @@ def test_nodes_of_other_sizes(tmp_path: Path, libver: str, version: int, k: int)
 @pytest.mark.parametrize(("message", "complaint"), [(b"\1\5\0", "version 1"), (b"\0\0\0", "no entries")])
 def test_corrupt_btree_k(message: bytes, complaint: str) -> None:
     with pytest.raises(Corrupt, match=complaint):
-        decode_chunk_k(ByteReader(memoryview(message + bytes(4)), thing="superblock extension"))
+        decode_chunk_k(ByteReader(memoryview(message + bytes(4)), subject="superblock extension"))
 
 
 def test_what_no_superblock_says() -> None:

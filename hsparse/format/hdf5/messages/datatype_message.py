@@ -85,12 +85,12 @@ class _Head:
 def decode_datatype(message: ByteReader, depth: int = 0) -> FileType:
     """Read a datatype; bytes may follow it. Raises `Corrupt`, and `Unsupported` for what HDF5/JSON cannot describe."""
     if depth > MAX_DEPTH:
-        raise Corrupt(f"The type in the {message.thing} is nested more than {MAX_DEPTH} deep.")
+        raise Corrupt(f"The type in the {message.subject} is nested more than {MAX_DEPTH} deep.")
     first, low, middle, high = message.numbers(4, 1, "datatype")
     head = _Head(first >> 4, first & 15, low | middle << 8 | high << 16, message.number(4, "datatype"), depth)
     if not 1 <= head.version <= 5 or head.kind >= len(CLASSES) or not head.size:
         raise Corrupt(
-            f"The {message.thing} has a type of version {head.version}, class {head.kind} and "
+            f"The {message.subject} has a type of version {head.version}, class {head.kind} and "
             f"{head.size} bytes; there are versions 1 to 5, classes 0 to {len(CLASSES) - 1}."
         )
     return _DECODERS[head.kind](head, message)
@@ -154,7 +154,7 @@ def _decode_compound(head: _Head, message: ByteReader) -> FileType:
             part = FileType(array, prod(dims) * part.size, (part,))
         if offset + part.size > head.size:
             raise Corrupt(
-                f"The member {name!r} of a compound in the {message.thing} ends at {offset + part.size}, "
+                f"The member {name!r} of a compound in the {message.subject} ends at {offset + part.size}, "
                 f"beyond the compound's {head.size} bytes."
             )
         fields.append({"name": name, "type": part.item})
@@ -162,9 +162,9 @@ def _decode_compound(head: _Head, message: ByteReader) -> FileType:
         offsets.append(offset)
     ends = sorted((offset, offset + part.size) for part, offset in zip(parts, offsets, strict=True))
     if any(end > begin for (_, end), (begin, _) in pairwise(ends)):
-        raise Corrupt(f"Members of a compound in the {message.thing} overlap.")
+        raise Corrupt(f"Members of a compound in the {message.subject} overlap.")
     if not fields or len({field["name"] for field in fields}) < len(fields):
-        raise Corrupt(f"A compound in the {message.thing} has no members, or two of one name.")
+        raise Corrupt(f"A compound in the {message.subject} has no members, or two of one name.")
     item = {"class": head.name, "fields": fields}
     return FileType(item, head.size, tuple(parts), tuple(offsets))
 
@@ -174,7 +174,7 @@ def _old_dims(message: ByteReader) -> tuple[int, ...]:
     message.take(11, "member's permutation")
     dims = message.numbers(4, 4, "member's dimensions")
     if rank > 4 or not all(dims[:rank]):
-        raise Corrupt(f"A member in the {message.thing} has {rank} dimensions of {dims}; it can have 4.")
+        raise Corrupt(f"A member in the {message.subject} has {rank} dimensions of {dims}; it can have 4.")
     return dims[:rank]
 
 
@@ -183,7 +183,7 @@ def _decode_reference(head: _Head, message: ByteReader) -> FileType:
     if head.bits == 0 or head.bits == 1:
         return FileType({"class": head.name, "base": (OBJECT_REFERENCE, REGION_REFERENCE)[kind]}, head.size)
     if head.version < 4 or kind not in (2, 3, 4):
-        raise Corrupt(f"The {message.thing} has a reference type of kind {kind}, version {head.version}.")
+        raise Corrupt(f"The {message.subject} has a reference type of kind {kind}, version {head.version}.")
     return FileType({**head.described(b"").item, "base": STD_REFERENCE}, head.size)
 
 
@@ -192,11 +192,11 @@ def _decode_enum(head: _Head, message: ByteReader) -> FileType:
     names = [_name(head, message) for _ in range(head.bits & 0xFFFF)]
     values = message.take(len(names) * base.size, "enum's values")
     if base.item["class"] != "H5T_INTEGER" or base.size != head.size:
-        raise Corrupt(f"An enum of {head.size} bytes in the {message.thing} is based on {base.item}.")
+        raise Corrupt(f"An enum of {head.size} bytes in the {message.subject} is based on {base.item}.")
     if "base" not in base.item:
-        raise Unsupported(f"The {message.thing} has an enum over integers that have no name: {base.item}.")
+        raise Unsupported(f"The {message.subject} has an enum over integers that have no name: {base.item}.")
     if len(set(names)) < len(names) or not names:
-        raise Corrupt(f"An enum in the {message.thing} has no names, or one twice.")
+        raise Corrupt(f"An enum in the {message.subject} has no names, or one twice.")
     numbers = [
         int.from_bytes(
             values[place : place + base.size],
@@ -219,7 +219,7 @@ def _decode_vlen(head: _Head, message: ByteReader) -> FileType:
         item = _text(head, head.bits >> 4 & 15, head.bits >> 8 & 15, "H5T_VARIABLE")
         return FileType(item, head.size)
     if head.bits & 15:
-        raise Corrupt(f"The {message.thing} has a variable-length type of kind {head.bits & 15}.")
+        raise Corrupt(f"The {message.subject} has a variable-length type of kind {head.bits & 15}.")
     return FileType({"class": head.name, "base": base.item}, head.size, (base,))
 
 
@@ -233,7 +233,7 @@ def _decode_array(head: _Head, message: ByteReader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     if not 0 < rank <= MAX_ARRAY_RANK or not all(dims) or prod(dims) * base.size != head.size:
         raise Corrupt(
-            f"An array of {head.size} bytes in the {message.thing} has dimensions {dims} of {base.size} bytes."
+            f"An array of {head.size} bytes in the {message.subject} has dimensions {dims} of {base.size} bytes."
         )
     return FileType({"class": head.name, "dims": list(dims), "base": base.item}, head.size, (base,))
 
@@ -241,7 +241,7 @@ def _decode_array(head: _Head, message: ByteReader) -> FileType:
 def _decode_complex(head: _Head, message: ByteReader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     if head.version < 5 or base.item["class"] != "H5T_FLOAT" or 2 * base.size != head.size:
-        raise Corrupt(f"A complex number of {head.size} bytes in the {message.thing} is of {base.item}.")
+        raise Corrupt(f"A complex number of {head.size} bytes in the {message.subject} is of {base.item}.")
     return FileType({"class": head.name, "base": base.item}, head.size, (base,))
 
 
@@ -251,7 +251,7 @@ def _name(head: _Head, message: ByteReader) -> str:
         rest = bytes(message.data[message.place : message.place + window])
         length = rest.find(b"\0")
         if length < 0 and len(rest) < window:
-            raise Corrupt(f"The {message.thing} ends inside the name of a member.")
+            raise Corrupt(f"The {message.subject} ends inside the name of a member.")
         window *= 8
     whole = length + 1 if head.version >= 3 else (length + 8) // 8 * 8
     return decode_name(message.take(whole, "member's name")[:length])

@@ -41,7 +41,7 @@ def decode_fill(message: ByteReader) -> FillValue:
             value = _value(message)
         return FillValue(value, flags & 3, flags >> 2 & 3)
     if version not in (1, 2):
-        raise Corrupt(f"The {message.thing} has a fill value message of version {version}; 1 to 3 exist.")
+        raise Corrupt(f"The {message.subject} has a fill value message of version {version}; 1 to 3 exist.")
     allocation, writing, defined = message.numbers(3, 1, "fill value's times")
     has_value = defined or version == 1
     return FillValue(_value(message) if has_value else None, allocation & 3, writing & 3)

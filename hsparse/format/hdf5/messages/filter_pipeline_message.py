@@ -63,7 +63,7 @@ def decode_pipeline(message: ByteReader) -> tuple[Filter, ...]:
     version, count = message.numbers(2, 1, "filter pipeline's header")
     if version not in (1, 2) or count > MAX_FILTERS:
         raise Corrupt(
-            f"The {message.thing} has a filter pipeline of version {version} with {count} filters; "
+            f"The {message.subject} has a filter pipeline of version {version} with {count} filters; "
             f"there are versions 1 and 2, and at most {MAX_FILTERS} filters."
         )
     if version == 1:
@@ -101,7 +101,7 @@ def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
 
     What follows the last description is padding. Raises `Corrupt`.
     """
-    reader = ByteReader(memoryview(body), thing="message of the sections' filters")
+    reader = ByteReader(memoryview(body), subject="message of the sections' filters")
     version, count = reader.numbers(2, 1, "header")
     if version not in {number for _, number in MESSAGES.values()}:
         raise Corrupt(f"The message of the sections' filters has version {version}; 0, 1 and 3 exist.")

@@ -31,7 +31,7 @@ def parse_external_files(file: Hdf5File, message: ByteReader) -> Reads[tuple[Ext
     address = file.widths.read_address(message, "address of the local heap")
     if version != 1 or address is None:
         raise Corrupt(
-            f"The {message.thing} has an external files message of version {version}, heap {address}."
+            f"The {message.subject} has an external files message of version {version}, heap {address}."
         )
     slots = [message.numbers(3, file.widths.length, "external file's slot") for _ in range(used)]
     heap = yield from read_local_heap(file, address)

@@ -82,7 +82,7 @@ def _read_node(walk: Walk, address: int, guess: int) -> Reads[tuple[int, list[in
         child = widths.read_address(node, "child")
         widths.read_length(node, "key")
         if child is None:
-            raise Corrupt(f"The {node.thing} has a child without address.")
+            raise Corrupt(f"The {node.subject} has a child without address.")
         children.append(child)
     return level, children
 
@@ -107,7 +107,7 @@ def _entries(leaf: ByteReader, widths: Widths, heap: LocalHeap) -> Iterator[Link
         leaf.take(4, "entry")
         scratch = leaf.take(16, "scratch space")
         if not name or (address is None and cache != SOFT_CACHE):
-            raise Corrupt(f"The {leaf.thing} has an entry {name!r} that leads nowhere.")
+            raise Corrupt(f"The {leaf.subject} has an entry {name!r} that leads nowhere.")
         if cache == SOFT_CACHE:
             yield LinkMessage(name, SoftLink(heap.text(int.from_bytes(scratch[:4], "little"))))
         elif address is not None:
@@ -166,4 +166,4 @@ def _objects(
         return []
     heap = yield from read_fractal_heap(file, storage.heap)
     found = yield from read_heap_objects(heap, ids)
-    return [ByteReader(data, thing=f"{what} in the heap at address {storage.heap}") for data in found]
+    return [ByteReader(data, subject=f"{what} in the heap at address {storage.heap}") for data in found]

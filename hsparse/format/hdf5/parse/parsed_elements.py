@@ -167,7 +167,7 @@ class _Conversion(NamedTuple):
         return [_length_prefixed(self._region(data) if len(data) else b"") for data in found]
 
     def _region(self, data: memoryview) -> bytes:
-        reader = ByteReader(data, thing="region reference")
+        reader = ByteReader(data, subject="region reference")
         target = self._target(reader.number(self.file.widths.address, "address"))
         if target is None:
             return b""

@@ -166,8 +166,8 @@ class _Parts:
         return any(message.kind == kind for message in self.header.messages)
 
     def reader(self, message: HeaderMessage) -> ByteReader:
-        thing = f"message {message.kind:#04x} of the object at address {self.header.address}"
-        return ByteReader(message.data, thing=thing)
+        subject = f"message {message.kind:#04x} of the object at address {self.header.address}"
+        return ByteReader(message.data, subject=subject)
 
     def one(self, kind: int, decode: Callable[[ByteReader], Result]) -> Result | None:
         """Decode the first message of a type, None where there is none."""

@@ -30,7 +30,7 @@ def message_of(type_id: h5py.h5t.TypeID) -> bytes:
 
 
 def decode(data: bytes) -> FileType:
-    reader = ByteReader(memoryview(data), thing="test")
+    reader = ByteReader(memoryview(data), subject="test")
     stored = decode_datatype(reader)
     reader.done("type")
     return stored
@@ -123,7 +123,7 @@ def test_changed_bytes_are_read_or_refused(type_id: h5py.h5t.TypeID, data: st.Da
     place = data.draw(st.integers(0, len(message) - 1))
     message[place] ^= 1 << data.draw(st.integers(0, 7))
     with suppress(Corrupt, Unsupported):
-        assert decode_datatype(ByteReader(memoryview(message), thing="test")).size > 0
+        assert decode_datatype(ByteReader(memoryview(message), subject="test")).size > 0
 
 
 @given(st.sampled_from(h5py_types()), st.data())
