@@ -26,7 +26,7 @@ class CacheEntry(Protocol):
         ...
 
     async def settle(self) -> None:
-        """Wait until what was accepted before this call is stored or has failed."""
+        """Wait until changes accepted before this call are stored or have failed."""
         ...
 
     async def drain(self) -> None:

@@ -53,7 +53,7 @@ class Base(Enum):
     ABSENT = "absent"
     """Most likely there is no object: try that first, load only when the put is refused."""
     IGNORED = "ignored"
-    """Nothing: the change replaces the value whatever it is, and never raises."""
+    """Nothing: the change replaces any value, and never raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class CachedObject(Generic[V]):
             await asyncio.wait([self._committing])
 
     async def settle(self) -> None:
-        """Wait until what was accepted before this call is stored or has failed; what comes later may go on."""
+        """Wait until changes accepted before this call are stored or have failed; later ones may still be running."""
         if self._committing is None:
             return
         with suppress(HsparseError):  # errors of the other changes reach their own callers

@@ -38,6 +38,8 @@ MAX_LISTED = 100_000
 """The most rows of one answer."""
 SORT_BATCH = 10_000
 """Rows gathered before they are sorted by coordinates: besides them only those of the answer are in memory."""
+FIRST_KEY = f"{MAP_FOLDER}~"
+"""Sorts after a dataset's keys that are no chunks': its record's and its map's."""
 
 
 class ChunkIndex:
@@ -225,10 +227,6 @@ def _cut(rows: ChunkRows, limit: int) -> ChunkPage:
     if len(rows) <= limit:
         return ChunkPage(rows)
     return ChunkPage(rows.take(np.arange(limit)), tuple(rows.scaled[limit - 1].tolist()))
-
-
-FIRST_KEY = f"{MAP_FOLDER}~"
-"""Sorts after a dataset's keys that are no chunks': its record's and its map's."""
 
 
 async def listed_chunks(

@@ -88,7 +88,7 @@ class ChunkObjects:
             return await cached.apply(change, weight=weight, base=base)
 
     async def settle(self, dataset: str) -> None:
-        """Wait until what was accepted for a dataset's chunks by now is durable."""
+        """Wait until the accepted changes of a dataset's chunks are durable."""
         prefix = chunk_prefix(dataset)
         for cached in self._cache:
             if cached.key.startswith(prefix):

@@ -52,16 +52,16 @@ class ChunkRows:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[ChunkRows], rank: int) -> ChunkRows:
-        """Return all rows of `parts`, in order; all have the same number of sections."""
-        if not parts:
+    def joined(cls, pages: Sequence[ChunkRows], rank: int) -> ChunkRows:
+        """Return all rows of `pages`, in order; all have the same number of sections."""
+        if not pages:
             return cls.of((), rank, (), ())
         return cls(
-            np.concatenate([part.scaled for part in parts]),
-            np.concatenate([part.size for part in parts]),
-            tuple(etag for part in parts for etag in part.etags),
-            np.concatenate([part.sections for part in parts]),
-            np.concatenate([part.defined for part in parts]),
+            np.concatenate([rows.scaled for rows in pages]),
+            np.concatenate([rows.size for rows in pages]),
+            tuple(etag for rows in pages for etag in rows.etags),
+            np.concatenate([rows.sections for rows in pages]),
+            np.concatenate([rows.defined for rows in pages]),
         )
 
     def take(self, places: NDArray[np.intp]) -> ChunkRows:

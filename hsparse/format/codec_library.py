@@ -30,7 +30,7 @@ class StandardCodecs:
         return zlib.compress(data, min(level, 9))
 
     def deflate_decode(self, data: Buffer, out: int) -> bytes:
-        """Return at most `out` bytes; `RuntimeError` for more of them and for what is no whole zlib stream."""
+        """Return at most `out` bytes; `RuntimeError` for more, and for data that is no whole zlib stream."""
         stream = zlib.decompressobj()
         try:
             found = stream.decompress(data, out + 1)

@@ -142,7 +142,7 @@ def encode_image(
 def decode_image(data: Buffer) -> tuple[tuple[int, ...], ByteReader]:
     """Return the dimensions of an H5Sencode image, and a reader at its selection; raises `Corrupt`.
 
-    Maximum dimensions are not looked at: writers differ in what they put there.
+    Maximum dimensions are ignored: writers differ in their use.
     """
     reader = ByteReader(memoryview(data).cast("B"))
     head = bytes(reader.take(3, "header"))

@@ -81,14 +81,14 @@ class ValueArrays(Protocol):
         """Return parsed values as stored ones, in a shape: of an array type each is one opaque element."""
         ...
 
-    def join(self, parts: Sequence[Values]) -> Values:
-        """Return the elements of all arrays in `parts`, (n,)."""
+    def join(self, arrays: Sequence[Values]) -> Values:
+        """Return the elements of all `arrays`, (n,)."""
         ...
 
     def assemble(
-        self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Values | None]
+        self, selection: Selection, planned: Sequence[PlannedChunk], read: Sequence[Values | None]
     ) -> Values:
-        """Return values in the selection's shape: `parts` in their planned places, the fill value elsewhere."""
+        """Return values in the selection's shape: those `read` in their planned places, the fill value elsewhere."""
         ...
 
     def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Values) -> list[Values]:
@@ -170,26 +170,26 @@ class FixedArrays:
     def stored(self, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         return np.ndarray(shape, self.dtype, np.ascontiguousarray(values))
 
-    def join(self, parts: Sequence[Any]) -> NDArray[Any]:
-        if len(parts) == 1:
-            return self.received(parts[0]).reshape(-1)
-        result = np.empty(sum(part.size for part in parts), self.dtype)
+    def join(self, arrays: Sequence[Any]) -> NDArray[Any]:
+        if len(arrays) == 1:
+            return self.received(arrays[0]).reshape(-1)
+        result = np.empty(sum(values.size for values in arrays), self.dtype)
         first = 0
-        for part in parts:
-            result[first : first + part.size] = self.received(part).reshape(-1)
-            first += part.size
+        for values in arrays:
+            result[first : first + values.size] = self.received(values).reshape(-1)
+            first += values.size
         return result
 
     def assemble(
-        self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Any]
+        self, selection: Selection, planned: Sequence[PlannedChunk], read: Sequence[Any]
     ) -> NDArray[Any]:
-        if len(planned) == 1 and parts[0] is not None and parts[0].size == selection.size:
-            return self.received(parts[0]).reshape(selection.shape)
+        if len(planned) == 1 and read[0] is not None and read[0].size == selection.size:
+            return self.received(read[0]).reshape(selection.shape)
         result = np.empty(selection.shape, self.dtype)
         if sum(chunk.selection.size for chunk in planned) < selection.size:
             result[...] = self.fill
-        for chunk, part in zip(planned, parts, strict=True):
-            result[chunk.place] = self.fill if part is None else self.received(part)
+        for chunk, values in zip(planned, read, strict=True):
+            result[chunk.place] = self.fill if values is None else self.received(values)
         return result
 
     def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Any) -> list[Values]:
@@ -277,23 +277,23 @@ class VlenArrays:
         data = values.tobytes()
         return VlenArray.of((data[at : at + size] for at in range(0, len(data), size)), values.shape)
 
-    def join(self, parts: Sequence[Any]) -> VlenArray:
-        return join_elements(parts) if parts else VlenArray.of([])
+    def join(self, arrays: Sequence[Any]) -> VlenArray:
+        return join_elements(arrays) if arrays else VlenArray.of([])
 
     def assemble(
-        self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Any]
+        self, selection: Selection, planned: Sequence[PlannedChunk], read: Sequence[Any]
     ) -> VlenArray:
-        if len(planned) == 1 and parts[0] is not None and parts[0].size == selection.size:
-            return self.received(parts[0]).reshape(selection.shape)
+        if len(planned) == 1 and read[0] is not None and read[0].size == selection.size:
+            return self.received(read[0]).reshape(selection.shape)
         arrays: list[VlenArray] = [self.fill]
         index = np.zeros(selection.shape, np.intp)
         first = 1
-        for chunk, part in zip(planned, parts, strict=True):
-            if part is not None:
-                arrays.append(part)
-                numbers = np.arange(first, first + part.size).reshape(chunk.selection.shape)
+        for chunk, values in zip(planned, read, strict=True):
+            if values is not None:
+                arrays.append(values)
+                numbers = np.arange(first, first + values.size).reshape(chunk.selection.shape)
                 index[chunk.place] = numbers
-                first += part.size
+                first += values.size
         return take_elements(arrays, index)
 
     def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Any) -> list[Values]:

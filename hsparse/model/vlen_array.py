@@ -86,17 +86,17 @@ def ends(sizes: NDArray[Any]) -> NDArray[np.uint32]:
     return offsets.astype(np.uint32)
 
 
-def taken_sizes(parts: Sequence[VlenArray], index: Index) -> NDArray[np.uint32]:
+def taken_sizes(arrays: Sequence[VlenArray], index: Index) -> NDArray[np.uint32]:
     """Return the bytes of each element that `take_elements` would return, in the index's row-major order."""
-    sizes = np.concatenate([part.sizes for part in parts]) if parts else np.zeros(0, np.uint32)
+    sizes = np.concatenate([array.sizes for array in arrays]) if arrays else np.zeros(0, np.uint32)
     result: NDArray[np.uint32] = sizes[index.reshape(-1)]
     return result
 
 
-def take_elements(parts: Sequence[VlenArray], index: Index) -> VlenArray:
-    """Return the elements at `index`, in its shape, where `parts` are numbered through, one after the other."""
+def take_elements(arrays: Sequence[VlenArray], index: Index) -> VlenArray:
+    """Return the elements at `index`, in its shape, where `arrays` are numbered through, one after the other."""
     # A copy costs less than finding the array of each run.
-    whole = parts[0] if len(parts) == 1 else join_elements(parts)
+    whole = arrays[0] if len(arrays) == 1 else join_elements(arrays)
     flat = index.reshape(-1)
     offsets = ends(whole.sizes[flat])
     heap = b"".join(_pieces(whole, flat)) if len(flat) else b""
@@ -115,10 +115,10 @@ def runs_mask(begins: NDArray[np.int64], sizes: NDArray[np.int64], total: int) -
     return np.repeat(inside, lengths)
 
 
-def join_elements(parts: Sequence[VlenArray]) -> VlenArray:
-    """Return the elements of all parts, one at least, in one row."""
-    offsets = ends(np.concatenate([part.sizes for part in parts]))
-    return VlenArray((len(offsets) - 1,), offsets, np.concatenate([part.heap for part in parts]))
+def join_elements(arrays: Sequence[VlenArray]) -> VlenArray:
+    """Return the elements of all arrays, one at least, in one row."""
+    offsets = ends(np.concatenate([array.sizes for array in arrays]))
+    return VlenArray((len(offsets) - 1,), offsets, np.concatenate([array.heap for array in arrays]))
 
 
 def _pieces(array: VlenArray, flat: Index) -> Iterator[bytes | memoryview]:

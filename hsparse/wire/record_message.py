@@ -51,7 +51,7 @@ class CreateObject:
 
 @dataclass(frozen=True, slots=True)
 class PutRecord:
-    """Store a record whatever is there: it is derived from other objects."""
+    """Store a record, with or without one there: it is derived from other objects."""
 
     id: str
     record: Record

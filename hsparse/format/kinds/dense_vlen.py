@@ -169,17 +169,17 @@ def places(selection: Selection) -> NDArray[np.intp]:
 
 
 def taken(
-    parts: list[VlenArray], index: NDArray[np.intp], limit: int, fields: tuple[str, ...]
+    arrays: list[VlenArray], index: NDArray[np.intp], limit: int, fields: tuple[str, ...]
 ) -> VlenArray | int:
     """Return the elements at `index` or, where they have more than `limit` bytes, their number of bytes.
 
     With `fields`, which `picked` counts later, there is no limit.
     """
     if not fields:
-        nbytes = int(taken_sizes(parts, index).sum(dtype=np.int64))
+        nbytes = int(taken_sizes(arrays, index).sum(dtype=np.int64))
         if nbytes > limit:
             return nbytes
-    return take_elements(parts, index)
+    return take_elements(arrays, index)
 
 
 def picked(found: VlenArray | int, element: Any, fields: tuple[str, ...], limit: int) -> VlenArray | int:
@@ -208,10 +208,10 @@ def no_direct_vlen(spec: ChunkSpec) -> BadRequest:
     )
 
 
-def _checked(parts: list[VlenArray], index: NDArray[np.intp]) -> VlenArray:
-    nbytes = int(taken_sizes(parts, index).sum(dtype=np.int64))
+def _checked(arrays: list[VlenArray], index: NDArray[np.intp]) -> VlenArray:
+    nbytes = int(taken_sizes(arrays, index).sum(dtype=np.int64))
     if nbytes > MAX_CHUNK_BYTES:
         raise TooLarge(
             f"A chunk would have {nbytes} bytes; the limit is {MAX_CHUNK_BYTES}: make the dataset's chunks smaller."
         )
-    return take_elements(parts, index)
+    return take_elements(arrays, index)

@@ -55,10 +55,10 @@ class SparseVlen:
     def read(
         self, chunk: SparseVlenChunk, selection: Selection, fields: tuple[str, ...], limit: int
     ) -> VlenArray | int | None:
-        parts, index = self._selected(chunk, selection)
+        arrays, index = self._selected(chunk, selection)
         if not index.any():
             return None
-        found = taken(parts, index.reshape(selection.shape), limit, fields)
+        found = taken(arrays, index.reshape(selection.shape), limit, fields)
         return picked(found, self._element, fields, limit)
 
     def defined(

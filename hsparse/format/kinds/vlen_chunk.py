@@ -84,14 +84,14 @@ class SparseVlenChunk:
         count = len(self.offsets)
         new = np.arange(len(offsets)) if values.size == len(offsets) else np.zeros(len(offsets), np.intp)
         numbers = SparseChunk(self.dims, self.offsets, np.arange(count)).merge(offsets, count + new)
-        parts = [self.values, values]
-        nbytes = int(taken_sizes(parts, numbers.values).sum(dtype=np.int64))
+        arrays = [self.values, values]
+        nbytes = int(taken_sizes(arrays, numbers.values).sum(dtype=np.int64))
         if nbytes > MAX_CHUNK_BYTES or len(numbers.offsets) * references > MAX_REFERENCES:
             raise TooLarge(
                 f"A chunk would have {nbytes} bytes and {len(numbers.offsets) * references} strings and sequences; "
                 f"the limits are {MAX_CHUNK_BYTES} and {MAX_REFERENCES}: make the dataset's chunks smaller."
             )
-        return SparseVlenChunk(self.dims, numbers.offsets, take_elements(parts, numbers.values))
+        return SparseVlenChunk(self.dims, numbers.offsets, take_elements(arrays, numbers.values))
 
     def select(self, mask: NDArray[np.bool_]) -> SparseVlenChunk:
         """Return the chunk with only the elements where `mask: (n,)` is set."""

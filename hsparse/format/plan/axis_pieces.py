@@ -36,7 +36,7 @@ def count_pieces(axis: Axis, chunk: int) -> int:
         return int(np.unique(axis // np.uint64(chunk)).size)
     if axis.contiguous or axis.stride - axis.block < chunk:
         return (found[1] - 1) // chunk - found[0] // chunk + 1
-    # gaps of a chunk or more: no two blocks share one, so the blocks' chunks add up
+    # gaps of a chunk or more: no chunk has two blocks, so the blocks' chunks add up
     firsts = _floor_sum(axis.count, chunk, axis.stride, axis.start)
     return _floor_sum(axis.count, chunk, axis.stride, axis.start + axis.block - 1) - firsts + axis.count
 

@@ -169,7 +169,7 @@ def _covers(points: Points, clipped: tuple[int, ...]) -> bool:
 
 
 def _distinct(numbers: NDArray[np.uint64], highest: int) -> int:
-    """Return how many different numbers there are; a table tells it several times as fast as `np.unique`."""
+    """Return how many different numbers there are; a table counts them much faster than `np.unique`."""
     if highest > max(len(numbers), 2**16):
         return int(np.unique(numbers).size)
     there = np.zeros(highest + 1, np.bool_)
@@ -178,7 +178,7 @@ def _distinct(numbers: NDArray[np.uint64], highest: int) -> int:
 
 
 def _numbers(scaled: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:
-    """Return one number a row that orders and tells apart the rows of `scaled`, and its upper bound."""
+    """Return one number a row, which orders and distinguishes the rows of `scaled`, and its upper bound."""
     numbers = np.zeros(len(scaled), np.uint64)
     if not len(scaled):
         return numbers, 0

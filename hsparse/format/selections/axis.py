@@ -91,7 +91,7 @@ def _check_span(span: Span, dim: int, length: int) -> None:
 
 
 def size(axis: Axis) -> int:
-    """Return how many indices the axis has, repeats counted."""
+    """Return how many indices the axis has, with repeats."""
     return axis.size
 
 
@@ -105,7 +105,7 @@ def bounds(axis: Axis) -> tuple[int, int] | None:
 
 
 def covers(axis: Axis, start: int, stop: int) -> bool:
-    """Return whether every index in `start..stop-1` is there and no other, in whatever order."""
+    """Return whether every index in `start..stop-1` is there and no other, in any order."""
     found = bounds(axis)
     if found != (start, stop):
         return found is None and start >= stop

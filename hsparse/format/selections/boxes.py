@@ -111,7 +111,7 @@ class Boxes:
         return Boxes(tuple(extent), self.starts + steps, self.stops + steps)
 
     def clip(self, start: Sequence[int], stop: Sequence[int]) -> Boxes:
-        """Return what lies in the block `start..stop` (exclusive), in the same coordinates."""
+        """Return the elements in the block `start..stop` (exclusive), in the same coordinates."""
         starts = np.maximum(self.starts, np.array(start, np.uint64))
         stops = np.minimum(self.stops, np.array(stop, np.uint64))
         keep = (starts < stops).all(axis=1)

@@ -126,7 +126,7 @@ def _continued(
 
 
 def _chain_lengths(following: NDArray[np.intp]) -> NDArray[np.uint32]:
-    """Return how many boxes hang together from each on, itself counted: pointer doubling, log steps."""
+    """Return the length of the chain of boxes that begins at each: pointer doubling, log steps."""
     lengths = (following >= 0).astype(np.uint32)
     jump = following.copy()
     active = np.flatnonzero(jump >= 0)

@@ -115,7 +115,7 @@ class Orthogonal:
         return Orthogonal(tuple(extent), tuple(map(ax.translate, self.axes, offset)))
 
     def clip(self, start: Sequence[int], stop: Sequence[int]) -> Orthogonal:
-        """Return what lies in the block `start..stop` (exclusive), in the same coordinates."""
+        """Return the elements in the block `start..stop` (exclusive), in the same coordinates."""
         return Orthogonal.trusted(self.extent, tuple(map(ax.clip, self.axes, start, stop)))
 
     def index(self) -> tuple[Any, ...]:

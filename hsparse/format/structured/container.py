@@ -31,7 +31,7 @@ METADATA_VL = (0, 1, 2)
 class Section:
     """A section's entry in the chunk's metadata, in bytes.
 
-    `size` is what is stored; `unfiltered` includes the checksum and is 0 for an empty section.
+    `size` is of the stored bytes; `unfiltered` includes the checksum and is 0 for an empty section.
     """
 
     offset: int
