@@ -1,8 +1,10 @@
 """Arrays of a dataset's values: one protocol over elements of a fixed size and of variable length.
 
-A service node plans, pages, gathers and converts values through it, and never asks which of the two it has. Elements
-of a fixed size are numpy arrays; variable-length ones are offsets and a heap (`hsparse.model.vlen_array`).
-`ValueArrays.of_fields` gives the arrays of some fields of a compound, so that fields need no second way either.
+A service node plans, pages, gathers and converts values through it, without distinguishing the two. Elements of a fixed
+size are numpy arrays; variable-length ones are offsets and a heap (`hsparse.model.vlen_array`).
+`ValueArrays.of_fields` returns the arrays of some fields of a compound, so that fields need no code of their own.
+
+Tests: tests/sn/values/test_values.py, tests/sn/values/test_vlen_values.py.
 """
 
 from __future__ import annotations
@@ -30,15 +32,15 @@ from hsparse.model.element import Compound, Element, Fixed
 from hsparse.model.json_values import Values, from_json, to_json
 from hsparse.model.length_prefixed import split_elements
 from hsparse.model.number_json import is_finite, number_json, numbers_from_json
-from hsparse.model.vlen_array import VlenArray, join, take
+from hsparse.model.vlen_array import VlenArray, join_elements, take_elements
 from hsparse.model.vlen_fields import VlenFields
 
-SMALL = 16 * 1024
-"""Bytes that an answer of variable-length elements is first expected to take, at least."""
+MIN_ESTIMATE = 16 * 1024
+"""The least estimate of an answer of variable-length elements, in bytes."""
 
 
 class ValueArrays(Protocol):
-    """What is done with arrays of one dataset's values, or of some fields of them."""
+    """Operations on arrays of one dataset's values, or of some of their fields."""
 
     fill: Any
     """The fill value, an array of no dimensions."""
@@ -54,39 +56,39 @@ class ValueArrays(Protocol):
     # --- sizes, in bytes ----------------------------------------------------------------------------
 
     def expected(self, count: int) -> int:
-        """Return what `count` elements most likely take at most."""
+        """Return an estimate of the most that `count` elements take."""
         ...
 
     def least(self, count: int) -> int:
-        """Return what `count` elements take at least."""
+        """Return the least that `count` elements take."""
         ...
 
     def nbytes(self, values: Values) -> int:
-        """Return what elements take as bytes."""
+        """Return the size of elements as bytes."""
         ...
 
     def work(self, count: int) -> int:
-        """Return how many of `count` elements are looked at one by one: whether that is worth a thread."""
+        """Return how many of `count` elements are processed one by one, see `hsparse.concurrency.offload.offload`."""
         ...
 
-    # --- putting together and taking apart ------------------------------------------------------------
+    # --- assembling and cutting ------------------------------------------------------------
 
     def received(self, values: Values) -> Values:
-        """Return values that came from a data node as what they are: compounds travel as opaque bytes."""
+        """Return values from a data node in their own type: compounds travel as opaque bytes."""
         ...
 
     def stored(self, values: Values, shape: tuple[int, ...]) -> Values:
-        """Return values that were parsed as what is stored, in a shape: of an array type each is one opaque element."""
+        """Return parsed values as stored ones, in a shape: of an array type each is one opaque element."""
         ...
 
-    def join(self, parts: Sequence[Values]) -> Values:
-        """Return the elements of all parts, (n,)."""
+    def join(self, arrays: Sequence[Values]) -> Values:
+        """Return the elements of all `arrays`, (n,)."""
         ...
 
     def assemble(
-        self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Values | None]
+        self, selection: Selection, planned: Sequence[PlannedChunk], read: Sequence[Values | None]
     ) -> Values:
-        """Put each part into its place in the selection's shape, the fill value where there is none."""
+        """Return values in the selection's shape: those `read` in their planned places, the fill value elsewhere."""
         ...
 
     def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Values) -> list[Values]:
@@ -126,12 +128,12 @@ class ValueArrays(Protocol):
         ...
 
     def from_region(self, data: Buffer) -> tuple[Selection, Values]:
-        """Return what such bytes hold; `Corrupt` names what is wrong."""
+        """Return the selection and values of such bytes; `Corrupt` names what is wrong."""
         ...
 
 
 class FixedArrays:
-    """`ValueArrays` of numpy arrays of `dtype`, the type that is stored; `element` is what they are made of."""
+    """`ValueArrays` of numpy arrays of `dtype`, the stored type; `element` describes them."""
 
     is_exact = True
 
@@ -168,26 +170,26 @@ class FixedArrays:
     def stored(self, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         return np.ndarray(shape, self.dtype, np.ascontiguousarray(values))
 
-    def join(self, parts: Sequence[Any]) -> NDArray[Any]:
-        if len(parts) == 1:
-            return self.received(parts[0]).reshape(-1)
-        result = np.empty(sum(part.size for part in parts), self.dtype)
+    def join(self, arrays: Sequence[Any]) -> NDArray[Any]:
+        if len(arrays) == 1:
+            return self.received(arrays[0]).reshape(-1)
+        result = np.empty(sum(values.size for values in arrays), self.dtype)
         first = 0
-        for part in parts:
-            result[first : first + part.size] = self.received(part).reshape(-1)
-            first += part.size
+        for values in arrays:
+            result[first : first + values.size] = self.received(values).reshape(-1)
+            first += values.size
         return result
 
     def assemble(
-        self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Any]
+        self, selection: Selection, planned: Sequence[PlannedChunk], read: Sequence[Any]
     ) -> NDArray[Any]:
-        if len(planned) == 1 and parts[0] is not None and parts[0].size == selection.size:
-            return self.received(parts[0]).reshape(selection.shape)
+        if len(planned) == 1 and read[0] is not None and read[0].size == selection.size:
+            return self.received(read[0]).reshape(selection.shape)
         result = np.empty(selection.shape, self.dtype)
         if sum(chunk.selection.size for chunk in planned) < selection.size:
             result[...] = self.fill
-        for chunk, part in zip(planned, parts, strict=True):
-            result[chunk.place] = self.fill if part is None else self.received(part)
+        for chunk, values in zip(planned, read, strict=True):
+            result[chunk.place] = self.fill if values is None else self.received(values)
         return result
 
     def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Any) -> list[Values]:
@@ -200,9 +202,9 @@ class FixedArrays:
         return squeezed
 
     def to_json(self, values: Any) -> tuple[Any, bool]:
-        shown = self._element.dtype
-        if shown.subdtype is not None:  # opaque until here
-            values = np.ndarray(values.shape, shown, np.ascontiguousarray(values))
+        dtype = self._element.dtype
+        if dtype.subdtype is not None:  # opaque until here
+            values = np.ndarray(values.shape, dtype, np.ascontiguousarray(values))
         return number_json(values), not is_finite(values)
 
     def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
@@ -253,7 +255,7 @@ class VlenArrays:
         return VlenArrays(fields.element, fields.pick(self.fill), self.guessed_size, is_picked=True)
 
     def expected(self, count: int) -> int:
-        return max(SMALL, 4 * count * self.guessed_size)
+        return max(MIN_ESTIMATE, 4 * count * self.guessed_size)
 
     def least(self, count: int) -> int:
         return count * self.element.min_size
@@ -271,28 +273,28 @@ class VlenArrays:
     def stored(self, values: Any, shape: tuple[int, ...]) -> VlenArray:
         if isinstance(values, VlenArray):
             return values
-        size = values.dtype.itemsize  # a field of fixed size, of a compound that is not
+        size = values.dtype.itemsize  # a field of fixed size of a compound of variable length
         data = values.tobytes()
         return VlenArray.of((data[at : at + size] for at in range(0, len(data), size)), values.shape)
 
-    def join(self, parts: Sequence[Any]) -> VlenArray:
-        return join(parts) if parts else VlenArray.of([])
+    def join(self, arrays: Sequence[Any]) -> VlenArray:
+        return join_elements(arrays) if arrays else VlenArray.of([])
 
     def assemble(
-        self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Any]
+        self, selection: Selection, planned: Sequence[PlannedChunk], read: Sequence[Any]
     ) -> VlenArray:
-        if len(planned) == 1 and parts[0] is not None and parts[0].size == selection.size:
-            return self.received(parts[0]).reshape(selection.shape)
-        there: list[VlenArray] = [self.fill]
+        if len(planned) == 1 and read[0] is not None and read[0].size == selection.size:
+            return self.received(read[0]).reshape(selection.shape)
+        arrays: list[VlenArray] = [self.fill]
         index = np.zeros(selection.shape, np.intp)
         first = 1
-        for chunk, part in zip(planned, parts, strict=True):
-            if part is not None:
-                there.append(part)
-                numbers = np.arange(first, first + part.size).reshape(chunk.selection.shape)
+        for chunk, values in zip(planned, read, strict=True):
+            if values is not None:
+                arrays.append(values)
+                numbers = np.arange(first, first + values.size).reshape(chunk.selection.shape)
                 index[chunk.place] = numbers
-                first += part.size
-        return take(there, index)
+                first += values.size
+        return take_elements(arrays, index)
 
     def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Any) -> list[Values]:
         if values.size == 1 and selection.size != 1:
@@ -300,7 +302,7 @@ class VlenArrays:
         if len(planned) == 1 and planned[0].selection.shape == selection.shape and selection.is_all:
             return [values]
         index = np.arange(values.size).reshape(values.shape)
-        return [take([values], np.asarray(index[chunk.place])) for chunk in planned]
+        return [take_elements([values], np.asarray(index[chunk.place])) for chunk in planned]
 
     def squeeze(self, values: Any) -> VlenArray:
         return self.received(values).reshape(tuple(dim for dim in values.shape if dim != 1))
@@ -329,7 +331,7 @@ class VlenArrays:
 
 
 def arrays_of(spec: ChunkSpec) -> FixedArrays | VlenArrays:
-    """Return what is done with arrays of the values that a specification describes."""
+    """Return the arrays of the values that a specification describes."""
     datatype = spec.datatype
     if datatype.is_vlen:
         return VlenArrays(datatype.element, spec.vlen_fill, datatype.guessed_size)
@@ -339,7 +341,7 @@ def arrays_of(spec: ChunkSpec) -> FixedArrays | VlenArrays:
 def elements_from_json(
     arrays: ValueArrays, value: Any, shape: tuple[int, ...], forms: Sequence[Element]
 ) -> Values:
-    """Return JSON values whose elements have one of these forms, the likeliest first, in `shape` or one for all."""
+    """Return JSON values whose elements have one of `forms`, the likeliest first, in `shape` or one for all."""
     failure: BadRequest | None = None
     for form in forms:
         for dims in (shape, (1,)):

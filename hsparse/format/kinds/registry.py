@@ -1,4 +1,4 @@
-"""Which kind of chunk a dataset has. A new kind is one module beside the others and one row here.
+"""The registry of chunk kinds. A new kind is one module beside the others and one row here.
 
 Tests: tests/format/kinds/test_kinds.py.
 """
@@ -25,5 +25,5 @@ KINDS: dict[tuple[bool, bool], Callable[[ChunkSpec], ChunkKind[Any]]] = {
 
 
 def kind_of(spec: ChunkSpec) -> ChunkKind[Any]:
-    """Return what is done with the chunks that a specification describes."""
+    """Return the kind of the chunks that a specification describes."""
     return KINDS[spec.sparse, spec.datatype.is_vlen](spec)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.offload import offload
 from hsparse.errors import TooLarge
-from hsparse.format.kinds.chunk_kind import DefinedElements, Found
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan
 from hsparse.format.plan.pages import pages
 from hsparse.format.selections.selection import Selection
@@ -62,7 +62,7 @@ class ElementSource(Protocol):
         in_order: bool,
         fields: tuple[str, ...],
         places_only: bool,
-    ) -> list[Found | None]:
+    ) -> list[FoundElements | None]:
         """Return what a query finds in each planned chunk, see `FindElements`."""
         ...
 
@@ -202,7 +202,7 @@ class ChunkFanout:
         in_order: bool = False,
         fields: Sequence[str] = (),
         places_only: bool = False,
-    ) -> list[Found | None]:
+    ) -> list[FoundElements | None]:
         """Return what a query finds in each planned chunk, see `FindElements`."""
         return await self._source.find(
             planned, query, limit=limit, in_order=in_order, fields=tuple(fields), places_only=places_only
@@ -212,7 +212,7 @@ class ChunkFanout:
 
     async def update(
         self, planned: Sequence[PlannedChunk], query: str, value: NDArray[Any], fields: Sequence[str]
-    ) -> list[Found]:
+    ) -> list[FoundElements]:
         """Change what a query finds in each planned chunk, see `UpdateElements`; durable when it returns."""
         self._dataset.require_writable()
         spec, names = self._dataset.spec, tuple(fields)

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type, pick_fields
-from hsparse.format.kinds.chunk_kind import Found
+from hsparse.format.kinds.chunk_kind import FoundElements
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid
 from hsparse.format.plan.pages import pages
 from hsparse.format.query import Query, bind_query, queried
 from hsparse.format.selections.extent import check_countable, ravel
 from hsparse.format.selections.selection import Orthogonal, Points, Selection, ascending, coords_at
-from hsparse.model.vlen_array import VlenArray, take
+from hsparse.model.vlen_array import VlenArray, take_elements
 from hsparse.model.vlen_fields import VlenFields
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MOST_CHUNKS, ChunkFanout
@@ -100,7 +100,9 @@ class ElementQuery:
         replies = await self._chunks.find(
             asked, self._query.text, limit=limit, in_order=in_order, fields=fields, places_only=places_only
         )
-        found: dict[Scaled, Found | None] = dict(zip((share.scaled for share in asked), replies, strict=True))
+        found: dict[Scaled, FoundElements | None] = dict(
+            zip((share.scaled for share in asked), replies, strict=True)
+        )
         pieces = [self._piece(share, found.get(share.scaled), limit, fields) for share in shares]
         if places_only:
             pieces = [(offsets, rows[:0]) for offsets, rows in pieces]
@@ -139,7 +141,9 @@ class ElementQuery:
                 yield shares
             await asyncio.sleep(0)
 
-    def _piece(self, share: PlannedChunk, found: Found | None, limit: int, fields: Sequence[str]) -> Rows:
+    def _piece(
+        self, share: PlannedChunk, found: FoundElements | None, limit: int, fields: Sequence[str]
+    ) -> Rows:
         """Return what was found in a share; of a chunk that is not there all is fill value, and answers or not."""
         if found is not None:
             positions, rows = found.positions, found.values
@@ -192,7 +196,7 @@ class VlenQuery:
                         left -= len(positions)
                     if len(positions):
                         offsets = ravel(coords_at(part, first + positions), self._dataset.extent)
-                        rows = await offload(piece.size, take, [piece], positions)
+                        rows = await offload(piece.size, take_elements, [piece], positions)
                         yield offsets, await offload(rows.size, picked.pick, rows) if picked else rows
                     if self._limit and not left:
                         return

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.kinds.chunk_kind import DefinedElements, Found
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
 from hsparse.model.ids import chunk_key
 from hsparse.model.json_values import Values
@@ -54,7 +54,7 @@ class OwnElements:
         in_order: bool,
         fields: tuple[str, ...],
         places_only: bool,
-    ) -> list[Found | None]:
+    ) -> list[FoundElements | None]:
         spec = self._dataset.spec
         return await self._owners.gather(
             planned,
