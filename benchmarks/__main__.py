@@ -21,7 +21,7 @@ from benchmarks import machine, memory
 from benchmarks.bench import Bench
 from benchmarks.failure import Failed
 from benchmarks.peers import hsds, hsparse, tiledb
-from benchmarks.report import Report
+from benchmarks.report import OLDER, Report
 from benchmarks.table import NOTES, markdown
 from benchmarks.trials.append import AppendTrial
 from benchmarks.trials.dense import DenseTrial
@@ -94,6 +94,12 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--peers", default="hsds,tiledb", help="a comma-separated part of hsds,tiledb; '' for none"
     )
+    parser.add_argument(
+        "--against",
+        default="",
+        metavar="REVISION",
+        help="an older revision of this checkout, as a peer; not of the workloads files and memory",
+    )
     parser.add_argument("--no-hsparse", action="store_true", help="run the peers alone")
     parser.add_argument(
         "--serve", default="", help="more arguments of `hsparse serve`, as one word: '--dn 2'"
@@ -110,15 +116,27 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
             parser.error(f"there is no {kind} {unknown[0]!r}; there are {', '.join(known)}")
     if options.repeats is not None and options.repeats < 1:
         parser.error("--repeats must be at least 1")
+    if options.against:
+        try:
+            options.against = hsparse.commit(options.against)
+        except Failed as error:
+            parser.error(str(error))
+        peers.append("older")
     options.workloads = options.workloads or list(WORKLOADS)
     options.repeats = options.repeats or (1 if options.quick else 3)
     options.peers = frozenset({*peers, "bare"} | (set() if options.no_hsparse else {"hsparse"}))
     return options
 
 
-def install(peers: frozenset[str], tell: Callable[[str], None]) -> dict[str, str]:
+def install(options: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, str]:
     """Make the peers' environments and return everyone's version."""
+    peers: frozenset[str] = options.peers
     versions = {"hsparse": hsparse.version()} if "hsparse" in peers else {}
+    if "older" in peers:
+        tell(f"installing hsparse of {options.against[:12]}")
+        older = hsparse.older_environment(FOLDER, options.against)
+        older.install()
+        versions[OLDER] = f"{older.version('hsparse')} of {options.against[:12]}"
     for peer, environment, package in (
         ("hsds", hsds.environment(FOLDER), "hsds"),
         ("tiledb", tiledb.environment(FOLDER), "tiledb"),
@@ -142,7 +160,15 @@ async def run(options: argparse.Namespace, report: Report, tell: Callable[[str],
     for workload in options.workloads:
         with tempfile.TemporaryDirectory(prefix="run-", dir=FOLDER) as work:
             bench = Bench(
-                FOLDER, Path(work), options.peers, options.repeats, options.quick, report, tell, serve
+                FOLDER,
+                Path(work),
+                options.peers,
+                options.repeats,
+                options.quick,
+                report,
+                tell,
+                serve,
+                options.against,
             )
             try:
                 await WORKLOADS[workload](bench)
@@ -182,7 +208,7 @@ def main() -> None:
             if not console.is_terminal:
                 console.print(text, highlight=False)
 
-        versions = install(options.peers, tell)
+        versions = install(options, tell)
         facts = machine.facts() | {
             "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
             "repeats": f"{options.repeats}{', quick: sizes too small for figures' if options.quick else ''}",

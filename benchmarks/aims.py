@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.report import OURS, MeasuredMetric, Report, number
+from benchmarks.report import OLDER, OURS, MeasuredMetric, Report, number
 
 SPARSE = frozenset({"lcls-points", "lcls-roi", "uniform", "single-cell"})
 HSDS = ("HSDS", "HSDS flushed")
@@ -32,6 +32,19 @@ class Aim:
         sign = "at least" if metric.higher else "at most"
         word = "met" if met else "MISSED"
         return f"{sign} {number(self.value)} {metric.unit}: {word} ({number(ours.median)})"
+
+
+def slower(metric: MeasuredMetric, report: Report) -> str | None:
+    """Return `SLOWER than older hsparse` when our best sample is worse than its worst one, else None.
+
+    One repeat has no spread, and says nothing.
+    """
+    sides, ratio = report.samples.get(metric, {}), report.ratio(metric, OLDER)
+    if ratio is None or len(sides[OURS]) < 2:
+        return None
+    ours, older = sides[OURS], sides[OLDER]
+    worse = max(ours) < min(older) if metric.higher else min(ours) > max(older)
+    return f"SLOWER than {OLDER} ({number(ratio.median)})" if worse else None
 
 
 def aims(metric: MeasuredMetric) -> tuple[Aim, ...]:

@@ -21,13 +21,14 @@ class Sides:
     """The running sides of a workload; None where one does not take part."""
 
     hsparse: Server | None
+    older: Server | None
     hsds: Server | None
     bare: Server | None
     tiledb: Worker | None
 
     def servers(self) -> list[Server]:
         """Return the servers that store what they are sent."""
-        return [server for server in (self.hsparse, self.hsds) if server is not None]
+        return [server for server in (self.hsparse, self.older, self.hsds) if server is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Bench:
     tell: Callable[[str], None]
     serve: tuple[str, ...] = ()
     """More arguments of `hsparse serve`."""
+    against: str = ""
+    """The commit of the older hsparse, where that is a peer."""
 
     @asynccontextmanager
     async def sides(self, workload: str, *wanted: str) -> AsyncIterator[Sides]:
@@ -55,6 +58,11 @@ class Bench:
             sides = Sides(
                 await stack.enter_async_context(hsparse.serve(work, self.serve))
                 if "hsparse" in taking
+                else None,
+                await stack.enter_async_context(
+                    hsparse.serve_older(self.folder, self.against, work, self.serve)
+                )
+                if "older" in taking
                 else None,
                 await stack.enter_async_context(hsds.serve(self.folder, work)) if "hsds" in taking else None,
                 await stack.enter_async_context(bare.serve(work)) if "bare" in taking else None,

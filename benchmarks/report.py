@@ -6,8 +6,9 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
-SIDES = ("hsparse", "HSDS", "HSDS flushed", "TileDB", "bare", "copy")
-OURS = "hsparse"
+OURS, OLDER = "hsparse", "older hsparse"
+"""This revision, and the one that `--against` names."""
+SIDES = (OURS, OLDER, "HSDS", "HSDS flushed", "TileDB", "bare", "copy")
 
 
 def number(value: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from benchmarks.aims import aims
+from benchmarks.aims import aims, slower
 from benchmarks.report import OURS, SIDES, MeasuredMetric, Report, Spread, number
 
 NOTES = (
@@ -55,6 +55,7 @@ def _table(report: Report, metrics: list[MeasuredMetric]) -> Iterable[str]:
         ratios = [cell(report.ratio(metric, peer)) for peer in peers]
         figures = [cell(report.spread(metric, side)) for side in sides]
         verdicts = [verdict for aim in aims(metric) if (verdict := aim.verdict(metric, report))]
+        verdicts += [verdict] if (verdict := slower(metric, report)) else []
         arrow = "more is better" if metric.higher else "less is better"
         yield _row([f"{metric.name}, {metric.unit} ({arrow})", *ratios, *figures, "; ".join(verdicts)])
 

@@ -1,4 +1,7 @@
-"""Injected time and randomness: the only source of both outside of tests."""
+"""Injected time and randomness: the only source of both outside of tests.
+
+Tests: tests/test_clock.py.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Error kinds, by what the caller must do about them.
 
 `ErrorKind` is append-only: its values travel between nodes and appear in logs and answers. HTTP
-statuses belong to `hsparse.wire.http`, not here.
+statuses are in `hsparse.wire.http`.
+
+Tests: tests/test_errors.py.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class ErrorKind(StrEnum):
 
 
 MISSING_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
-"""The kinds that say that a thing does not exist: it was never created, or was deleted."""
+"""The kinds of a missing object: it was never created, or was deleted."""
 
 
 class HsparseError(Exception):
@@ -64,19 +66,19 @@ class Forbidden(HsparseError):
 
 
 class NotFound(HsparseError):
-    """The named thing was never created."""
+    """The named object was never created."""
 
     kind = ErrorKind.NOT_FOUND
 
 
 class Gone(HsparseError):
-    """The named thing was deleted."""
+    """The named object was deleted."""
 
     kind = ErrorKind.GONE
 
 
 class Conflict(HsparseError):
-    """The request contradicts the current state of the named thing."""
+    """The request contradicts the current state of the named object."""
 
     kind = ErrorKind.CONFLICT
 

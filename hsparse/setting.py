@@ -3,6 +3,7 @@
 A section is such a dataclass: `StoreSettings`, `DataSettings`, `ServiceSettings`, and those of the process in
 `hsparse.config`. A field declared by `setting` has a flag, a variable, a help text and checked bounds, all made
 from its declaration; a field with a plain default is not configurable from outside.
+
 Tests: tests/test_config.py.
 """
 
@@ -33,7 +34,7 @@ class Declaration:
     commands: tuple[str, ...] | None = None
 
     @property
-    def variable(self) -> str:
+    def env_var(self) -> str:
         """The environment variable."""
         return f"HSPARSE_{self.name.upper()}"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hsparse.dn.chunk_codec import DenseCodec, SparseCodec
 
 from hsparse.format.chunk_spec import chunk_spec
+from hsparse.format.kinds.registry import kind_of
 from hsparse.model.ids import chunk_of_key, chunk_prefix
 from hsparse.storage.filesystem.directory_walk import TEMPORARY
 from hsparse.storage.posix import PosixStore
@@ -122,7 +122,7 @@ async def check_objects(root: Path, ids: list[str]) -> int:
         id = next(id for id in ids if key.startswith(chunk_prefix(id)))
         record = json.loads((await store.get(f"{chunk_prefix(id)}.dataset.json")).data)
         spec = chunk_spec(record)
-        (SparseCodec if spec.sparse else DenseCodec)(key, spec, spec.dtype).decode(data)
+        kind_of(spec).decode(data)
         count += 1
     left = temporary_files(root)
     for path in left:  # as they would be when an hour has passed, and no put can be using them

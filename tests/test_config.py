@@ -16,7 +16,7 @@ from hsparse.sn.service_settings import CompressionPolicy
 @pytest.fixture(autouse=True)
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for one in SETTINGS.values():
-        monkeypatch.delenv(one.variable, raising=False)
+        monkeypatch.delenv(one.env_var, raising=False)
 
 
 def test_every_setting_belongs_to_one_section() -> None:

@@ -18,15 +18,19 @@ MODULES = sorted(
 )
 
 OTHER_WORDS = {
+    "anybody": "its role",
     "aside": "offload",
     "buried": "deleted names",
     "bury": "deleted names",
     "counted": "length-prefixed",
     "door": "driver",
+    "everybody": "its role",
     "everything": "bulk listing",
     "grave": "deleted names",
     "graves": "deleted names",
     "held": "cached object",
+    "helper": "what it does",
+    "helpers": "what they do",
     "linked": "file-backed",
     "lossy": "a fault wrapper's name",
     "made": "transcoded, or what it is",
@@ -40,10 +44,18 @@ OTHER_WORDS = {
     "share": "chunk selection",
     "shares": "chunk selections",
     "shown": "to_json, ..._json",
+    "somebody": "its role",
     "standing": "roles",
+    "stuff": "what it is",
+    "thing": "what it is",
+    "things": "what they are",
     "turn": "keyed lock",
     "turns": "keyed lock",
+    "untold": "undescribed",
+    "util": "what it does",
+    "utils": "what they do",
     "variable": "vlen",
+    "whoever": "its role",
 }
 """Words that name nothing here, and the word for what they would name."""
 ALLOWED: dict[str, str] = {}

@@ -1,15 +1,21 @@
-"""This project's server, started as a user starts it."""
+"""This project's server, of this revision and of an older one, started as a user starts it."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from benchmarks.child import Child, free_port
+from benchmarks.environment import Environment
+from benchmarks.failure import Failed
 from benchmarks.peers.server import Server
+from benchmarks.report import OLDER, OURS
+
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 def version() -> str:
@@ -17,20 +23,61 @@ def version() -> str:
     return importlib.metadata.version("hsparse")
 
 
+def commit(revision: str, project: Path = PROJECT) -> str:
+    """Return the commit that git knows as `revision` in a checkout; `Failed` when there is none."""
+    argv: list[str | Path] = [
+        "git",
+        "-C",
+        project,
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        f"{revision}^{{commit}}",
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    if done.returncode:
+        raise Failed(f"{project} has no revision {revision!r}.")
+    return str(done.stdout.strip())
+
+
+def older_environment(bench: Path, commit: str, project: Path = PROJECT) -> Environment:
+    """Return the environment of an older commit; pip takes no notice of the extra where it is not known yet."""
+    source = project.as_uri().replace("file://", "file://localhost", 1)  # pip 23 takes no URL without a host
+    package = f"hsparse[server] @ git+{source}@{commit}"
+    return Environment(bench / f"hsparse-{commit[:12]}", (package,))
+
+
 @asynccontextmanager
 async def serve(
-    work: Path, arguments: Sequence[str] = (), env: Mapping[str, str] | None = None
+    work: Path,
+    arguments: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    *,
+    python: Path = Path(sys.executable),
+    name: str = OURS,
 ) -> AsyncIterator[Server]:
-    """Start `hsparse serve` over a directory of `work`; stop it at the end."""
-    store = work / "hsparse"
+    """Start the `hsparse serve` beside `python` over a directory of `work`; stop it at the end."""
+    folder = name.replace(" ", "-")
+    store = work / folder
     store.mkdir(parents=True)
     port = free_port()
-    command = Path(sys.executable).with_name("hsparse")
+    command = python.with_name("hsparse")
     argv: list[str | Path] = [command, "serve", "--root", store, "--port", str(port), *arguments]
-    server = Server("hsparse", f"http://127.0.0.1:{port}", durable=True, children=[], store=store)
+    server = Server(name, f"http://127.0.0.1:{port}", durable=True, children=[], store=store)
     try:
-        server.children.append(await Child.start(argv, work / "hsparse.log", env))
+        server.children.append(await Child.start(argv, work / f"{folder}.log", env))
         await server.wait_ready()
         yield server
     finally:
         await server.stop()
+
+
+@asynccontextmanager
+async def serve_older(
+    bench: Path, commit: str, work: Path, arguments: Sequence[str] = ()
+) -> AsyncIterator[Server]:
+    """Start the server of an older commit with the same arguments; stop it at the end."""
+    python = older_environment(bench, commit).python
+    env = {"PYTHONPATH": ""}  # which may name this revision's checkout
+    async with serve(work, arguments, env, python=python, name=OLDER) as server:
+        yield server

@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 
 from benchmarks.child import Child, ChildFailed
+from benchmarks.report import OLDER, OURS
 from benchmarks.rest import Rest
 
 CHUNK_NAME = re.compile(r"\d+(_\d+)*")
@@ -31,6 +32,11 @@ class Server:
     auth: tuple[str, str] | None = None
     runs: int = 0
     sessions: list[Rest] = field(default_factory=list)
+
+    @property
+    def is_hsparse(self) -> bool:
+        """Whether it is hsparse, of whatever revision, and so stores sparse datasets."""
+        return self.name in (OURS, OLDER)
 
     def rest(self) -> Rest:
         """Return a new session."""

@@ -49,13 +49,13 @@ class AppendTrial:
             "Appended frames go to HSDS as dense frames, by hyperslab, which it takes faster than the same "
             "points in JSON. p99 is of the write's answer, without the growth before it; frames/s has both."
         )
-        async with self.bench.sides(f"{self.case.name}-append", "hsparse", "hsds", "tiledb") as sides:
+        async with self.bench.sides(
+            f"{self.case.name}-append", "hsparse", "older", "hsds", "tiledb"
+        ) as sides:
             for manner in MANNERS:
-                turns: dict[str, Measurement] = {}
-                if (ours := sides.hsparse) is not None:
-                    turns["hsparse"] = partial(self.server, ours, manner)
-                if (theirs := sides.hsds) is not None:
-                    turns["HSDS"] = partial(self.server, theirs, manner)
+                turns: dict[str, Measurement] = {
+                    server.name: partial(self.server, server, manner) for server in sides.servers()
+                }
                 if (worker := sides.tiledb) is not None and manner.clients == 1:
                     turns["TileDB"] = partial(self.tiledb, worker, manner)
                 await self.bench.in_turn(f"{self.case.name}, {manner.name}", turns)
@@ -74,14 +74,13 @@ class AppendTrial:
         bodies = self.bodies(server, manner)
         async with server.rest() as rest:
             await rest.domain(server.new_domain())
-            sparse = server.name == "hsparse"
-            dataset = await rest.dataset((layout.sparse if sparse else layout.dense)(case, rows=0))
+            dataset = await rest.dataset((layout.sparse if server.is_hsparse else layout.dense)(case, rows=0))
 
             async def append(_: int) -> None:
                 first = await rest.extend(dataset, manner.frames)
                 body = bodies[first // manner.frames]
                 began = time.perf_counter()
-                if sparse:
+                if server.is_hsparse:
                     await rest.write_points(dataset, body)
                 else:
                     await rest.write(
@@ -95,27 +94,27 @@ class AppendTrial:
                 began = time.perf_counter()
                 await rest.flush()
                 self.add("HSDS flushed", manner, load.seconds + time.perf_counter() - began, latencies)
-            await self.check(rest, dataset, sparse)
+            await self.check(server, rest, dataset)
 
     def bodies(self, server: Server, manner: Manner) -> list[bytes]:
         """Return the bodies of the writes, by the number of the request whose frames they hold."""
         case, starts = self.case, range(0, self.case.extent[0], manner.frames)
-        if server.name == "hsparse":
+        if server.is_hsparse:
             return [arrow.encode(case.points.rows(start, start + manner.frames)) for start in starts]
         return [
             dense_rows(case.points, case.extent, start, start + manner.frames).tobytes() for start in starts
         ]
 
-    async def check(self, rest: Rest, dataset: str, sparse: bool) -> None:
+    async def check(self, server: Server, rest: Rest, dataset: str) -> None:
         """Compare what is stored with the frames: all of it where that is cheap, else the first 16."""
         case = self.case
-        if sparse:
+        if server.is_hsparse:
             found = await rest.read_points(dataset)
-            check_points("hsparse", len(found), found.total(), case.points)
+            check_points(server.name, len(found), found.total(), case.points)
             return
         stop = min(16, case.extent[0])
         found_rows = await rest.read(dataset, ((0, 0, 0), (stop, *case.extent[1:])), case.dtype)
-        check_array("HSDS", found_rows, dense_rows(case.points, case.extent, 0, stop))
+        check_array(server.name, found_rows, dense_rows(case.points, case.extent, 0, stop))
 
     async def tiledb(self, worker: Worker, manner: Manner) -> None:
         """Append as TileDB does: a fragment a call."""

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.bench import Bench, Measurement
 from benchmarks.load import Load, drive
 from benchmarks.peers.server import Server
-from benchmarks.report import OURS, MeasuredMetric
+from benchmarks.report import MeasuredMetric
 from benchmarks.rest import BINARY, Rest
 from benchmarks.trials.check import check_array
 from benchmarks.workloads.case import Box
@@ -32,12 +32,10 @@ class DenseTrial:
 
     async def run(self) -> None:
         """Take all samples."""
-        async with self.bench.sides("dense", "hsparse", "hsds", "bare") as sides:
-            turns: dict[str, Measurement] = {}
-            if (ours := sides.hsparse) is not None:
-                turns["hsparse"] = partial(self.server, ours)
-            if (theirs := sides.hsds) is not None:
-                turns["HSDS"] = partial(self.server, theirs)
+        async with self.bench.sides("dense", "hsparse", "older", "hsds", "bare") as sides:
+            turns: dict[str, Measurement] = {
+                server.name: partial(self.server, server) for server in sides.servers()
+            }
             if (bound := sides.bare) is not None:
                 turns["bare"] = partial(self.bare, bound)
             await self.bench.in_turn("dense", turns)
@@ -70,7 +68,7 @@ class DenseTrial:
             self.add(server.name, "1 MiB hyperslab read, p50", "ms", load.percentile(50))
             check_array(server.name, await rest.read(dataset, slabs[0], F64), self.piece(slabs[0]))
             await self.points(server.name, rest, dataset)
-            if server.name == OURS:
+            if server.is_hsparse:
                 await self.many_points(server.name, rest, dataset)
 
     async def write(self, server: Server, rest: Rest, dataset: str, name: str, boxes: Sequence[Box]) -> None:

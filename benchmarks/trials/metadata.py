@@ -35,12 +35,10 @@ class MetadataTrial:
 
     async def run(self) -> None:
         """Take all samples."""
-        async with self.bench.sides("metadata", "hsparse", "hsds", "bare") as sides:
-            turns: dict[str, Measurement] = {}
-            if (ours := sides.hsparse) is not None:
-                turns["hsparse"] = partial(self.server, ours)
-            if (theirs := sides.hsds) is not None:
-                turns["HSDS"] = partial(self.server, theirs)
+        async with self.bench.sides("metadata", "hsparse", "older", "hsds", "bare") as sides:
+            turns: dict[str, Measurement] = {
+                server.name: partial(self.server, server) for server in sides.servers()
+            }
             if (bound := sides.bare) is not None:
                 turns["bare"] = partial(self.bare, bound)
             await self.bench.in_turn("metadata", turns)

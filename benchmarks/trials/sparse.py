@@ -31,7 +31,7 @@ class SparseTrial:
 
     async def run(self) -> None:
         """Take all samples."""
-        case, wanted = self.case, ["hsparse", "tiledb"]
+        case, wanted = self.case, ["hsparse", "older", "tiledb"]
         if case.dense_chunk is None:
             size = np.prod(case.extent, dtype=float) * case.dtype.itemsize / 2**30
             self.bench.report.remark(
@@ -40,11 +40,10 @@ class SparseTrial:
         else:
             wanted.append("hsds")
         async with self.bench.sides(case.name, *wanted) as sides:
-            turns: dict[str, Measurement] = {}
-            if (ours := sides.hsparse) is not None:
-                turns["hsparse"] = partial(self.hsparse, ours)
-            if (theirs := sides.hsds) is not None:
-                turns["HSDS"] = partial(self.hsds, theirs)
+            turns: dict[str, Measurement] = {
+                server.name: partial(self.hsparse if server.is_hsparse else self.hsds, server)
+                for server in sides.servers()
+            }
             if (worker := sides.tiledb) is not None:
                 turns["TileDB"] = partial(self.tiledb, worker)
             await self.bench.in_turn(case.name, turns)
@@ -68,17 +67,17 @@ class SparseTrial:
             await rest.domain(server.new_domain())
             dataset = await rest.dataset(layout.sparse(case))
             write = await drive(lambda i: rest.write_points(dataset, bodies[i]), len(bodies), IN_FLIGHT)
-            self.add_write("hsparse", write.seconds)
-            self.add_stored("hsparse", server.stored(dataset))
+            self.add_write(server.name, write.seconds)
+            self.add_stored(server.name, server.stored(dataset))
             began = time.perf_counter()
             found = await rest.read_points(dataset)
-            self.add("hsparse", "read all", "s", time.perf_counter() - began)
-            check_points("hsparse", len(found), found.total(), case.points)
+            self.add(server.name, "read all", "s", time.perf_counter() - began)
+            check_points(server.name, len(found), found.total(), case.points)
             boxes = await drive(lambda i: rest.read_points(dataset, case.boxes[i]), len(case.boxes))
-            self.add("hsparse", "box, p50", "ms", boxes.percentile(50))
+            self.add(server.name, "box, p50", "ms", boxes.percentile(50))
             for box in case.boxes[:2]:
                 found = await rest.read_points(dataset, box)
-                check_points("hsparse", len(found), found.total(), case.points.inside(*box))
+                check_points(server.name, len(found), found.total(), case.points.inside(*box))
 
     async def hsds(self, server: Server) -> None:
         """Write and read the dense dataset in bands of whole rows; building the bands is not timed."""

@@ -31,12 +31,10 @@ class StoredTrial:
         )
         percents = (PERCENTS[-1],) if self.bench.quick else PERCENTS
         cases = [rfc_table(pattern, percent) for pattern in PATTERNS for percent in percents]
-        async with self.bench.sides("rfc-table", "hsparse", "hsds", "tiledb") as sides:
+        async with self.bench.sides("rfc-table", "hsparse", "older", "hsds", "tiledb") as sides:
             for case in cases:
-                if (ours := sides.hsparse) is not None:
-                    await self.server(ours, case)
-                if (theirs := sides.hsds) is not None:
-                    await self.server(theirs, case)
+                for server in sides.servers():
+                    await self.server(server, case)
                 if (worker := sides.tiledb) is not None:
                     await self.tiledb(worker, case)
 
@@ -46,10 +44,9 @@ class StoredTrial:
 
     async def server(self, server: Server, case: SparseCase) -> None:
         """Write the chunk, wait until it is stored, and count."""
-        sparse = server.name == "hsparse"
         async with server.rest() as rest:
             await rest.domain(server.new_domain())
-            if sparse:
+            if server.is_hsparse:
                 dataset = await rest.dataset(layout.sparse(case, codec=layout.GZIP))
                 await rest.write_points(dataset, arrow.encode(case.points))
             else:
@@ -58,7 +55,7 @@ class StoredTrial:
                 await rest.flush()
         size = server.stored(dataset)
         self.add(server.name, case.name, size)
-        if sparse:
+        if server.is_hsparse:
             self.add(server.name, f"{case.name}: encoded selection", size - len(case.points))
 
     async def tiledb(self, worker: Worker, case: SparseCase) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from hsparse.cli import connection_flags
 from hsparse.client.connection import Connection
 from hsparse.errors import BadRequest, Unauthenticated
-from hsparse.sn.auth.authenticator import basic_credential
+from hsparse.sn.auth.basic_credential import basic_credential
 
 STANDARD_INPUT = 0
 GRACE = 20.0

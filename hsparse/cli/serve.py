@@ -173,7 +173,7 @@ def add_setting_flags(parser: argparse.ArgumentParser, *names: str) -> None:
         kind: dict[str, Any] = {"metavar": name.rpartition("_")[2].upper(), "default": None}
         if one.annotation is bool:
             kind = {"action": argparse.BooleanOptionalAction, "default": None}
-        parser.add_argument(one.flag, help=f"{one.description} [{one.variable}{suffix}]", **kind)
+        parser.add_argument(one.flag, help=f"{one.description} [{one.env_var}{suffix}]", **kind)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

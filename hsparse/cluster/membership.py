@@ -1,4 +1,4 @@
-"""Membership: which data nodes there are, and the epoch by which nodes tell that they agree on it.
+"""Membership: the data nodes, and the epoch by which nodes check that they agree on them.
 
 Today the operator gives every node the same list of URLs, and the epoch is a hash of that list. Two nodes with the
 same list have the same epoch, without asking each other; with different lists they have different epochs, and a

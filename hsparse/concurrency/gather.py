@@ -1,4 +1,4 @@
-"""Awaiting many at once, on either side of the wire, so that nothing runs on unseen after a failure."""
+"""Await many coroutines concurrently; when one fails, none is left running."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 async def gather_each(function: Callable[[U], Awaitable[T]], items: Iterable[U], limit: int) -> list[T]:
     """Return `function` of each item, in their order, at most `limit` at a time.
 
-    Once one fails no more are begun; the failure of the first item that failed is raised when the others are done.
+    Once one fails no more are started; when the running ones are done, the error of the first failed item is raised.
     """
     todo = list(items)
     drawn = iter(enumerate(todo))
@@ -43,7 +43,7 @@ async def gather_each(function: Callable[[U], Awaitable[T]], items: Iterable[U],
             except BaseException as error:  # noqa: BLE001 - raised below
                 failed[number] = error
 
-    # Not a task an item: there may be a million.
+    # Not one task for each item: there may be a million.
     await gather_all([work() for _ in range(min(limit, len(todo)))])
     if failed:
         raise failed[min(failed)]

@@ -1,4 +1,4 @@
-"""A budget of bytes: a full one makes requests wait, then answer busy, never die."""
+"""A memory budget: admission control by bytes. Requests wait for room, then fail as `Busy`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE = 30.0
 
 
 class MemoryBudget:
-    """Bytes that may be in use at once; those who wait are served in the order they came."""
+    """A budget of bytes that may be in use at a time; waiting requests are admitted in the order of arrival."""
 
     def __init__(self, limit: int, patience: float = PATIENCE) -> None:
         self._limit = limit
@@ -24,7 +24,7 @@ class MemoryBudget:
 
     @asynccontextmanager
     async def hold(self, nbytes: int) -> AsyncIterator[None]:
-        """Hold `nbytes` (more than the whole budget counts as all of it); `Busy` when no room comes free."""
+        """Hold `nbytes` (at most the whole budget); `Busy` when there is no room within `patience` seconds."""
         nbytes = min(nbytes, self._limit)
         await self._acquire(nbytes)
         try:
@@ -37,15 +37,15 @@ class MemoryBudget:
         if not self._waiting and self.used + nbytes <= self._limit:
             self.used += nbytes
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((nbytes, turn))
+        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((nbytes, admitted))
         try:
             async with asyncio.timeout(self._patience):
-                await turn
+                await admitted
         except BaseException as error:
-            if turn.done() and not turn.cancelled():
+            if admitted.done() and not admitted.cancelled():
                 self.used -= nbytes
-            self._waiting = deque(item for item in self._waiting if item[1] is not turn)
+            self._waiting = deque(item for item in self._waiting if item[1] is not admitted)
             self._admit()
             if isinstance(error, TimeoutError):
                 raise Busy(f"No room for {nbytes} bytes within {self._patience:g} s; try again.") from error
@@ -53,7 +53,7 @@ class MemoryBudget:
 
     def _admit(self) -> None:
         while self._waiting and self.used + self._waiting[0][0] <= self._limit:
-            nbytes, turn = self._waiting.popleft()
-            if not turn.done():
+            nbytes, admitted = self._waiting.popleft()
+            if not admitted.done():
                 self.used += nbytes
-                turn.set_result(None)
+                admitted.set_result(None)

@@ -1,4 +1,7 @@
-"""Threads for encoding, decoding and merging, so that the event loop only waits and routes."""
+"""Offload encoding, decoding and merging to threads, so that the event loop stays free.
+
+Tests: tests/concurrency/test_offload.py.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 INLINE_BYTES = 16 * 1024
-"""Work on fewer bytes is done at once: changing threads costs about 50 us, as much as that work."""
+"""Work on fewer bytes is done on the event loop: changing threads costs about 50 us, as much as that work."""
 
 
 class OffloadPool:
-    """A pool of threads."""
+    """A pool of threads for work on bytes."""
 
     def __init__(self, count: int) -> None:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="hsparse-codec")
@@ -28,16 +31,16 @@ class OffloadPool:
         return await call
 
     def close(self) -> None:
-        """Wait for what runs, then end the threads."""
+        """Wait for running calls, then end the threads."""
         self._pool.shutdown()
 
 
 INLINE_ELEMENTS = 1 << 14
-"""Elements that are worked on one by one at once; for more the event loop is left to others."""
+"""Work on at most so many single elements is done on the event loop."""
 
 
 async def offload(count: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return `function(*args)`, which works on `count` elements, computed in a thread when they are many."""
+    """Return `function(*args)`, which works on `count` single elements, computed in a thread when they are many."""
     if count <= INLINE_ELEMENTS:
         return function(*args, **kwargs)
     return await asyncio.to_thread(function, *args, **kwargs)

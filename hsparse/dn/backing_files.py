@@ -1,4 +1,4 @@
-"""Files that datasets are linked to, read by ranges of bytes; a file that is not what it was is refused."""
+"""The backing files of file-backed datasets, read by byte ranges; a file that was changed is refused."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from hsparse.model.file_backed import BackingFile, file_key
 from hsparse.storage.object_store import ObjectStore
 
 HEAD_BYTES = 4096
-"""What a file is known again by: of HDF5 files these have its superblock, with its size, and its root group."""
-LIMIT = 10_000
-"""How many files' states are remembered as looked at."""
+"""The first bytes, by whose checksum a file is recognised: HDF5's superblock, with the file's size, and root group."""
+MAX_HEADS = 10_000
+"""The most file states whose head's checksum is remembered."""
 
 
 class BackingFiles:
-    """The files of one store."""
+    """The backing files in one store."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._heads: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self._looks: dict[str, asyncio.Task[tuple[str, int]]] = {}
+        self._inspections: dict[str, asyncio.Task[tuple[str, int]]] = {}
 
     async def inspect(self, uri: str) -> BackingFile:
-        """Return a file as it is now; `NotFound` when there is none, `BadRequest` when it cannot be linked to.
+        """Return a file as it is now; `NotFound` when there is none, `BadRequest` when it cannot back a dataset.
 
-        All who ask at once, as for the datasets of one file, share one look.
+        Concurrent calls for one file, as for its datasets, share one request (single flight).
         """
         key = file_key(uri, self._store.name)
-        look = self._looks.get(key)
-        if look is None:
-            look = self._looks[key] = asyncio.create_task(self._look(key))
-            look.add_done_callback(
-                lambda look: self._looks.pop(key) and (look.cancelled() or look.exception())
+        inspection = self._inspections.get(key)
+        if inspection is None:
+            inspection = self._inspections[key] = asyncio.create_task(self._inspect(key))
+            inspection.add_done_callback(
+                lambda task: self._inspections.pop(key) and (task.cancelled() or task.exception())
             )
-        etag, head = await asyncio.shield(look)
+        etag, head = await asyncio.shield(inspection)
         return BackingFile(uri, etag, head)
 
-    async def _look(self, key: str) -> tuple[str, int]:
+    async def _inspect(self, key: str) -> tuple[str, int]:
         """Return a file's etag and the checksum of its head."""
         try:
             stored = await self._store.get_range(key, 0, HEAD_BYTES)
@@ -77,7 +77,7 @@ class BackingFiles:
         return stored.data
 
     async def _compare(self, file: BackingFile, key: str, etag: str) -> None:
-        """Raise `Conflict` when the file's state `etag` does not begin as the file did when it was linked to."""
+        """Raise `Conflict` when the file's state `etag` does not begin as it did when the dataset was created."""
         head = self._heads.get((key, etag))
         if head is None:
             stored = await self._store.get_range(key, 0, HEAD_BYTES)
@@ -90,6 +90,6 @@ class BackingFiles:
 
     def _remember(self, key: str, etag: str, data: bytes) -> int:
         head = self._heads[key, etag] = crc32(data)
-        if len(self._heads) > LIMIT:
+        if len(self._heads) > MAX_HEADS:
             self._heads.popitem(last=False)
         return head

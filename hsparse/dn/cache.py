@@ -1,4 +1,4 @@
-"""The objects a data node holds in memory, within a budget of bytes, least recently used out first."""
+"""The cache of a data node: objects in memory within a budget of bytes, the least recently used evicted first."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-H = TypeVar("H", bound="Held")
+E = TypeVar("E", bound="CacheEntry")
 
 
-class Held(Protocol):
-    """What the cache holds: a stored object with its owner's knowledge, or a chunk put together of others."""
+class CacheEntry(Protocol):
+    """An entry of the cache: a cached object, a chunk map, or a file-backed chunk."""
 
     key: str
 
@@ -22,11 +22,11 @@ class Held(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that forgetting it would free."""
+        """Bytes of memory that evicting it would free."""
         ...
 
     async def settle(self) -> None:
-        """Wait until what was accepted before this call is stored or has failed."""
+        """Wait until changes accepted before this call are stored or have failed."""
         ...
 
     async def drain(self) -> None:
@@ -35,66 +35,66 @@ class Held(Protocol):
 
 
 class Cache:
-    """What is held, by key. What is in use is never dropped, so that a key never has two."""
+    """Entries by key. An entry in use is never dropped, so that a key never has two."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
-        self._objects: OrderedDict[str, Any] = OrderedDict()
+        self._entries: OrderedDict[str, Any] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._users: dict[str, int] = {}
         self.nbytes = 0
 
     def __len__(self) -> int:
-        return len(self._objects)
+        return len(self._entries)
 
-    def __iter__(self) -> Iterator[Held]:
-        return iter(list(self._objects.values()))
+    def __iter__(self) -> Iterator[CacheEntry]:
+        return iter(list(self._entries.values()))
 
     @contextmanager
-    def use(self, key: str, make: Callable[[], H]) -> Iterator[H]:
-        """Give the object of `key`, made when it is not there; it stays at least while it is used."""
-        owned = self._objects.get(key)
-        if owned is None:
-            owned = self._objects[key] = make()
+    def use(self, key: str, make: Callable[[], E]) -> Iterator[E]:
+        """Yield the entry of `key`, made when it is not there; it stays at least while it is used."""
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = make()
             self._sizes[key] = 0
         else:
-            self._objects.move_to_end(key)
+            self._entries.move_to_end(key)
         self._users[key] = self._users.get(key, 0) + 1
         try:
-            yield owned
+            yield entry
         finally:
             self._users[key] -= 1
             if not self._users[key]:
                 del self._users[key]
-            self._measure(key, owned)
+            self._measure(key, entry)
 
     def get(self, key: str) -> Any:
-        """Return the object of `key` if it is held, as just used; for a look that does not wait."""
-        owned = self._objects.get(key)
-        if owned is not None:
-            self._objects.move_to_end(key)
-        return owned
+        """Return the entry of `key`, or None, without waiting; it counts as just used."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+        return entry
 
     def drop(self, prefix: str) -> None:
-        """Forget idle objects whose keys begin with `prefix`."""
-        for key in [key for key in self._objects if key.startswith(prefix)]:
-            self._forget(key)
+        """Drop idle entries whose keys begin with `prefix`."""
+        for key in [key for key in self._entries if key.startswith(prefix)]:
+            self._evict(key)
 
-    def _measure(self, key: str, owned: Held) -> None:
-        if self._objects.get(key) is owned:
-            nbytes = owned.nbytes
+    def _measure(self, key: str, entry: CacheEntry) -> None:
+        if self._entries.get(key) is entry:
+            nbytes = entry.nbytes
             self.nbytes += nbytes - self._sizes[key]
             self._sizes[key] = nbytes
-        for _ in range(len(self._objects)):
+        for _ in range(len(self._entries)):
             if self.nbytes <= self._budget:
                 return
-            oldest = next(iter(self._objects))
-            if not self._forget(oldest):
-                self._objects.move_to_end(oldest)
+            oldest = next(iter(self._entries))
+            if not self._evict(oldest):
+                self._entries.move_to_end(oldest)
 
-    def _forget(self, key: str) -> bool:
-        if key in self._users or self._objects[key].busy:
+    def _evict(self, key: str) -> bool:
+        if key in self._users or self._entries[key].busy:
             return False
-        del self._objects[key]
+        del self._entries[key]
         self.nbytes -= self._sizes.pop(key)
         return True

@@ -1,4 +1,4 @@
-"""A dataset's chunk map as a data node holds it: loaded once, added to, and put when much is new."""
+"""A dataset's chunk map in a data node's cache: loaded once, added to, and put when many rows are new."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hsparse.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
-FEW = 64
-"""Rows that are not worth a put: reading as many footers again costs as much as reading the map."""
-SHARE = 32
-"""A map is put again when one row of so many is new."""
+MIN_NEW_ROWS = 64
+"""So many new rows are not worth a put: reading as many footers again costs as much as reading the map."""
+ROWS_PER_NEW_ROW = 32
+"""A map is put again when at least one row in so many is new."""
 
 
 class CachedChunkMap:
-    """A map in the cache, see `Held`; what it says is only ever used of chunks whose etags are as it says."""
+    """A `CacheEntry` with a chunk map; a row is only used when its chunk still has the row's etag."""
 
     def __init__(self, key: str, rank: int, sections: int, store: ObjectStore, workers: OffloadPool) -> None:
         self.key = key
@@ -51,7 +51,7 @@ class CachedChunkMap:
             await asyncio.wait(tasks)
 
     async def rows(self) -> ChunkMap:
-        """Return what is known; read from the store once."""
+        """Return the rows; they are read from the store once (single flight)."""
         if self._rows is not None:
             return self._rows
         if self._loading is None:
@@ -59,19 +59,19 @@ class CachedChunkMap:
         return await asyncio.shield(self._loading)
 
     async def add(self, new: ChunkMap, counts: tuple[int, ...], check: Callable[[], None]) -> None:
-        """Add rows; put the map, without what lies outside the grid's `counts`, when it is worth it.
+        """Add rows; put the map, without rows outside the grid's `counts`, when it is worth it.
 
-        `check` raises when nothing is to be put any more. A put that fails is no failure of the request: the next
-        one puts again.
+        `check` raises when nothing may be put any more. A failed put is not a failure of the request: the next
+        request puts again.
         """
         while True:
             known = await self.rows()
             merged = await self._workers.run(known.nbytes + new.nbytes, known.merge, new)
-            if self._rows is known:  # nobody else has added rows meanwhile
+            if self._rows is known:  # no other call has added rows meanwhile
                 break
         self._rows = merged
         self._new += len(new)
-        if self._new > max(FEW, len(self._rows) // SHARE) and self._saving is None:
+        if self._new > max(MIN_NEW_ROWS, len(self._rows) // ROWS_PER_NEW_ROW) and self._saving is None:
             check()
             self._saving = asyncio.create_task(self._save(counts))
             await asyncio.shield(self._saving)
@@ -87,7 +87,7 @@ class CachedChunkMap:
         except NotFound:
             pass
         except Corrupt as error:
-            # What it said can be read again from the chunks; the next put replaces it.
+            # Its rows can be read again from the chunks; the next put replaces it.
             log.warning("The chunk map %s is read anew: %s", self.key, error.message)
         finally:
             self._loading = None
@@ -105,7 +105,7 @@ class CachedChunkMap:
             else:
                 self._etag = await self._store.put_if_match(self.key, data, self._etag)
         except PreconditionFailed:
-            # Another node has put one: it is read with the next request, and what is missing there added.
+            # Another node has put one: the next request reads it and adds the missing rows.
             self._rows = self._etag = None
         except HsparseError as error:
             self._new += new

@@ -1,7 +1,8 @@
-"""One object of the store as its owner holds it: loaded once, changed in groups, put conditionally.
+"""A cached object: loaded once (single flight), changed by group commit, put conditionally.
 
-Changes that arrive while a put is in flight wait and share the next one. A change is a pure function
-of the value, so that it can be applied again to what another writer stored in between.
+Changes that arrive while a put is in flight wait and share the next one (group commit). A change modifies nothing
+and depends on the value alone, so that it can be applied again when another writer has put in between (optimistic
+concurrency).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 ATTEMPTS = 64
-"""How often a group is applied again after another writer's put came first, before it fails as busy."""
+"""How often a group is applied before it fails as busy; it is applied again when another writer's put came first."""
 
 
 class Codec(Protocol[V]):
@@ -36,11 +37,11 @@ class Codec(Protocol[V]):
         ...
 
     def nbytes(self, value: V, stored: int) -> int:
-        """Return about how many bytes of memory the value takes, which is `stored` bytes as an object."""
+        """Return about how many bytes of memory the value takes; its object has `stored` bytes."""
         ...
 
     def work(self, nbytes: int) -> int:
-        """Return what changing and encoding a value of so many bytes of memory amounts to, see `OffloadPool`."""
+        """Return the work of changing and encoding a value of `nbytes` of memory, in bytes, see `OffloadPool.run`."""
         ...
 
 
@@ -52,12 +53,12 @@ class Base(Enum):
     ABSENT = "absent"
     """Most likely there is no object: try that first, load only when the put is refused."""
     IGNORED = "ignored"
-    """Nothing: the change replaces the value whatever it is, and never raises."""
+    """Nothing: the change replaces any value, and never raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded(Generic[V]):
-    """A value that a change returns with the object's very bytes, to be stored instead of what a codec makes."""
+    """A value that a change returns together with its encoded bytes; the codec does not encode it."""
 
     value: V
     data: Buffer
@@ -73,7 +74,7 @@ class _Waiting(Generic[V]):
 
 @dataclass(slots=True)
 class _State(Generic[V]):
-    """What the store held when last seen. `value` is unset where only the etag is known."""
+    """The object's state in the store when last seen. `value` is unset where only the etag is known (not `decoded`)."""
 
     value: V | None
     etag: str | None
@@ -91,7 +92,7 @@ class _Group(Generic[V]):
 
 
 class CachedObject(Generic[V]):
-    """An object and everything its owner knows of it. Not thread-safe: one event loop uses it."""
+    """An object of the store and its last known state. Not thread-safe: one event loop uses it."""
 
     def __init__(self, key: str, store: ObjectStore, codec: Codec[V], workers: OffloadPool) -> None:
         self.key = key
@@ -110,7 +111,7 @@ class CachedObject(Generic[V]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that forgetting it would free."""
+        """Bytes of memory that evicting it would free."""
         return len(self.key) + (self._state.nbytes if self._state is not None else 0)
 
     def peek(self) -> tuple[bool, V | None]:
@@ -153,10 +154,10 @@ class CachedObject(Generic[V]):
             await asyncio.wait([self._committing])
 
     async def settle(self) -> None:
-        """Wait until what was accepted before this call is stored or has failed; what comes later may go on."""
+        """Wait until changes accepted before this call are stored or have failed; later ones may still be running."""
         if self._committing is None:
             return
-        with suppress(HsparseError):  # of the others' making: they are told themselves
+        with suppress(HsparseError):  # errors of the other changes reach their own callers
             await self.apply(lambda value: (value, None))
 
     async def _load(self) -> V | None:
@@ -180,7 +181,7 @@ class CachedObject(Generic[V]):
                 try:
                     results = await self._commit_group(group)
                 except Exception as error:  # noqa: BLE001
-                    # Every waiter must hear of it, whatever it is; each gets it raised in its own request.
+                    # Whatever the error is, it is raised in every waiting request.
                     self._state = None
                     results = [error] * len(group)
                 for waiting, result in zip(group, results, strict=True):

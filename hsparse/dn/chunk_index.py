@@ -1,9 +1,9 @@
-"""Which chunks of a dataset are stored, and what their footers say: answers to the chunk queries.
+"""The chunk index of a dataset: which chunks are stored, their sizes, and the contents of their footers.
 
-The store's listing tells which chunks there are, always; the chunk map tells of those whose etags it knows, so that
-only the footers of the others are read. Dense chunks have none.
+The store's listing always says which chunks exist. The chunk map has the footers' contents of chunks by their etags,
+so that only the other footers are read. Dense chunks have no footers.
 
-The chunks of a dataset that the store has, as its listing tells: coordinates, sizes and etags.
+Tests: tests/dn/test_chunk_index.py, tests/dn/test_chunk_listing.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.format.chunk_map import ChunkMap, digests
 from hsparse.format.chunk_rows import ChunkRows, row_names
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.plan.chunk_plan import met
+from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.format.structured.footer import MAX_FOOTER, Footer, read_footer
@@ -34,10 +34,12 @@ from hsparse.storage.object_store import Entry, ObjectStore, Stored
 from hsparse.wire.chunk_info_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 
 FOOTERS_AT_ONCE = 32
-MOST_LISTED = 100_000
+MAX_LISTED = 100_000
 """The most rows of one answer."""
-HELD_BATCH = 10_000
-"""Rows that are gathered before they are put in order of coordinates: no more than these and the answer's are held."""
+SORT_BATCH = 10_000
+"""Rows gathered before they are sorted by coordinates: besides them only those of the answer are in memory."""
+FIRST_KEY = f"{MAP_FOLDER}~"
+"""Sorts after a dataset's keys that are no chunks': its record's and its map's."""
 
 
 class ChunkIndex:
@@ -52,8 +54,8 @@ class ChunkIndex:
     async def list(self, message: ListChunks) -> ChunkPage:
         """Answer `ListChunks`."""
         self._fences.check(message.spec)
-        if not 0 < message.limit <= MOST_LISTED:
-            raise BadRequest(f"A page of chunks has 1 to {MOST_LISTED} of them, not {message.limit}.")
+        if not 0 < message.limit <= MAX_LISTED:
+            raise BadRequest(f"A page of chunks has 1 to {MAX_LISTED} of them, not {message.limit}.")
         page = await (self._by_coords(message) if message.by_coords else self._in_order(message))
         if not message.spec.sparse:
             return page
@@ -87,7 +89,7 @@ class ChunkIndex:
         return rows.described(*footer_columns([read_chunk_footer(key, tail, spec)], len(spec.filters)))
 
     async def sign(self, message: SignKeys) -> tuple[str, ...]:
-        """Answer `SignKeys`; others have their turn between, as each URL takes half a millisecond."""
+        """Answer `SignKeys`. Other tasks run between two URLs: each takes half a millisecond."""
         urls = []
         for key in message.keys:
             urls.append(await self._store.presigned(key, message.seconds))
@@ -99,7 +101,7 @@ class ChunkIndex:
     async def _in_order(self, message: ListChunks) -> ChunkPage:
         """Return a page in the order of keys: nothing is listed but that page."""
         spec, grid = message.spec, Grid(message.extent, message.spec.dims)
-        parts: list[ChunkRows] = []
+        found: list[ChunkRows] = []
         count, skip = 0, message.skip
         pages = listed_chunks(self._store, spec.dataset, grid, message.selection, message.after)
         async with aclosing(pages):
@@ -107,46 +109,46 @@ class ChunkIndex:
                 passed = min(skip, len(rows))
                 skip -= passed
                 rows = rows.take(np.arange(passed, len(rows)))
-                parts.append(rows)
+                found.append(rows)
                 count += len(rows)
                 if count > message.limit:
                     break
-        return _cut(ChunkRows.joined(parts, len(spec.dims)), message.limit)
+        return _cut(ChunkRows.joined(found, len(spec.dims)), message.limit)
 
     async def _by_coords(self, message: ListChunks) -> ChunkPage:
-        """Return a page in row-major order of coordinates; all has to be listed, but only so much is held."""
+        """Return a page in row-major order of coordinates. All chunks are listed; see `SORT_BATCH` for the memory."""
         spec, grid = message.spec, Grid(message.extent, message.spec.dims)
         most, rank = message.skip + message.limit + 1, len(spec.dims)
-        if most > 2 * MOST_LISTED:
-            raise BadRequest(f"An index by coordinates is at most {MOST_LISTED}; begin behind a marker.")
+        if most > 2 * MAX_LISTED:
+            raise BadRequest(f"An index by coordinates is at most {MAX_LISTED}; begin behind a marker.")
         after = row_names(np.array([message.after], np.uint64)) if message.after else None
-        held: list[ChunkRows] = []
+        unsorted: list[ChunkRows] = []
         count = 0
         pages = listed_chunks(self._store, spec.dataset, grid, message.selection)
         async with aclosing(pages):
             async for rows in pages:
                 if after is not None:
                     rows = rows.take(np.flatnonzero(row_names(rows.scaled) > after))
-                held.append(rows)
+                unsorted.append(rows)
                 count += len(rows)
-                if count > most + HELD_BATCH:
-                    held = [_first(held, rank, most)]
-                    count = len(held[0])
-        rows = _first(held, rank, most)
+                if count > most + SORT_BATCH:
+                    unsorted = [_first(unsorted, rank, most)]
+                    count = len(unsorted[0])
+        rows = _first(unsorted, rank, most)
         return _cut(rows.take(np.arange(min(message.skip, len(rows)), len(rows))), message.limit)
 
-    # --- what footers say ---------------------------------------------------------------------------
+    # --- footers ---------------------------------------------------------------------------
 
     async def _described(self, spec: ChunkSpec, extent: tuple[int, ...], rows: ChunkRows) -> ChunkRows:
-        """Return rows with what their footers say: from the map, and read where that is of another state.
+        """Return rows with the contents of their footers, from the map or, where its etag differs, read.
 
-        A chunk that is gone meanwhile has no row; one that was stored anew is told as it is now.
+        A chunk that was deleted meanwhile has no row; one that was put anew has the row of its new state.
         """
         rank, sections = len(spec.dims), len(spec.filters)
         key = map_key(spec.dataset)
         make = partial(CachedChunkMap, key, rank, sections, self._store, self._workers)
-        with self._cache.use(key, make) as held:
-            known = await held.rows()
+        with self._cache.use(key, make) as chunk_map:
+            known = await chunk_map.rows()
             places = await self._workers.run(
                 known.nbytes, lambda: known.find(rows.scaled, digests(rows.etags))
             )
@@ -161,13 +163,13 @@ class ChunkIndex:
             there, read = await self._read_footers(spec, rows.take(unknown))
             new = ChunkMap(read.scaled, digests(read.etags), read.sections, read.defined)
             counts = Grid(extent, spec.dims).counts
-            await held.add(new, counts, partial(self._fences.check, spec))
+            await chunk_map.add(new, counts, partial(self._fences.check, spec))
             order = np.concatenate((np.flatnonzero(good), unknown[there]))
             both = ChunkRows.joined((described.take(np.flatnonzero(good)), read), rank)
             return both.take(np.argsort(order, kind="stable"))
 
     async def _read_footers(self, spec: ChunkSpec, rows: ChunkRows) -> tuple[NDArray[np.intp], ChunkRows]:
-        """Return which of the rows are still there, and these as they are now."""
+        """Return the places of the rows whose chunks still exist, and new rows of these."""
         keys = [chunk_key(spec.dataset, tuple(scaled)) for scaled in rows.scaled.tolist()]
 
         async def read(key: str) -> Stored | None:
@@ -208,7 +210,7 @@ def read_chunk_footer(key: str, tail: Stored, spec: ChunkSpec) -> Footer:
 
 
 def footer_columns(footers: list[Footer], sections: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return what footers say as columns of `ChunkRows`: `sections` and `defined`."""
+    """Return the contents of footers as columns of `ChunkRows`: `sections` and `defined`."""
     table = [[(one.size, one.unfiltered, one.mask) for one in footer.sections] for footer in footers]
     return (
         np.array(table, np.uint64).reshape(len(footers), sections, 3),
@@ -216,8 +218,8 @@ def footer_columns(footers: list[Footer], sections: int) -> tuple[NDArray[np.uin
     )
 
 
-def _first(parts: list[ChunkRows], rank: int, most: int) -> ChunkRows:
-    rows = ChunkRows.joined(parts, rank)
+def _first(some: list[ChunkRows], rank: int, most: int) -> ChunkRows:
+    rows = ChunkRows.joined(some, rank)
     return rows.take(np.argsort(row_names(rows.scaled), kind="stable")[:most])
 
 
@@ -227,24 +229,20 @@ def _cut(rows: ChunkRows, limit: int) -> ChunkPage:
     return ChunkPage(rows.take(np.arange(limit)), tuple(rows.scaled[limit - 1].tolist()))
 
 
-FIRST_KEY = f"{MAP_FOLDER}~"
-"""Behind the keys of a dataset that are no chunks': its record's and its map's."""
-
-
 async def listed_chunks(
     store: ObjectStore, dataset: str, grid: Grid, selection: Selection | None, after: tuple[int, ...] = ()
 ) -> AsyncGenerator[ChunkRows, None]:
-    """Yield the stored chunks of a grid that a selection meets, a page of the listing at a time, in order of keys.
+    """Yield the stored chunks of a grid that a selection intersects, a page of the listing at a time, in order of keys.
 
-    Only those behind the key of the chunk `after`; chunks outside the grid's extent, left by a shrink that is not
-    finished, are none.
+    Only keys after that of the chunk `after`. Chunks outside the grid's extent, which an unfinished shrink leaves, are
+    not among them.
     """
     prefix = chunk_prefix(dataset)
     start = chunk_key(dataset, after) if after else prefix + FIRST_KEY
     async for page in store.list(prefix, start_after=start):
         rows = _rows(page.entries, prefix, grid)
         if selection is not None:
-            rows = rows.take(met(selection, grid, rows.scaled).nonzero()[0])
+            rows = rows.take(selection_intersects(selection, grid, rows.scaled).nonzero()[0])
         if len(rows):
             yield rows
 

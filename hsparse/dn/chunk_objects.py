@@ -1,4 +1,4 @@
-"""The chunk objects a data node owns: opened and changed behind the fences of their datasets."""
+"""The chunk objects that a data node owns, cached and changed behind the fences of their datasets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.kinds.chunk_kind import Change, ChunkKind
+from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind
 from hsparse.model.ids import chunk_key, chunk_prefix
 from hsparse.storage.object_store import ObjectStore
 
@@ -59,7 +59,10 @@ class ChunkObjects:
         self._summaries = summaries
 
     async def begin(self, spec: ChunkSpec) -> None:
-        """Do what comes before any change of a dataset's chunks, most often nothing."""
+        """Prepare a change of a dataset's chunks: HSDS's summary is removed, and the dataset's fence is known.
+
+        Most often both are done already.
+        """
         await self._summaries.remove(spec.dataset)
         await self._fences.learn(spec.dataset)
 
@@ -69,7 +72,7 @@ class ChunkObjects:
 
     @contextmanager
     def use(self, kind: ChunkKind[Any], scaled: Scaled) -> Iterator[CachedObject[Any]]:
-        """Give a chunk's object, which stays in memory at least while it is used; raises as `check` does."""
+        """Yield a chunk's cached object, which stays in memory while it is used; raises as `check` does."""
         self._fences.check(kind.spec)
         key = chunk_key(kind.spec.dataset, scaled)
         with self._cache.use(
@@ -78,21 +81,21 @@ class ChunkObjects:
             yield cached
 
     async def apply(
-        self, kind: ChunkKind[Any], scaled: Scaled, change: Change[Any, T], weight: int, base: Base
+        self, kind: ChunkKind[Any], scaled: Scaled, change: ChunkChange[Any, T], weight: int, base: Base
     ) -> T:
         """Change a chunk, see `CachedObject.apply`."""
         with self.use(kind, scaled) as cached:
             return await cached.apply(change, weight=weight, base=base)
 
     async def settle(self, dataset: str) -> None:
-        """Wait until what was accepted for a dataset's chunks by now is durable."""
+        """Wait until the accepted changes of a dataset's chunks are durable."""
         prefix = chunk_prefix(dataset)
         for cached in self._cache:
             if cached.key.startswith(prefix):
                 await cached.settle()
 
     async def fence_deleted(self, dataset: str) -> None:
-        """Refuse everything about a dataset from now on, and forget its chunks once they are settled."""
+        """Refuse operations on a dataset's chunks from now on, and drop them from the cache once they are settled."""
         self._fences.refuse_deleted(dataset)
         await self.settle(dataset)
         self._cache.drop(chunk_prefix(dataset))

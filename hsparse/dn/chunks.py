@@ -1,7 +1,7 @@
-"""The elements of the chunks that a data node serves: read, found, counted and changed.
+"""The elements of the chunks that a data node owns: read, found, counted and changed.
 
-What is done with a chunk is its kind's (`hsparse.format.kinds`); here chunks are loaded, committed, and bounded in
-memory.
+A chunk's kind (`hsparse.format.kinds`) reads and changes it. This module loads and commits chunks, and limits the
+memory that they take.
 
 Tests: tests/dn/test_service.py, which runs the conformance suites.
 """
@@ -19,7 +19,7 @@ from hsparse.dn.cached_object import Base
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type
-from hsparse.format.kinds.chunk_kind import ChunkKind, DefinedElements, Found, Search
+from hsparse.format.kinds.chunk_kind import ChunkKind, DefinedElements, FoundElements, Search
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
@@ -40,13 +40,13 @@ T = TypeVar("T")
 
 MIB = 1024 * 1024
 WORK_AT_ONCE = 128 * MIB
-"""How many bytes of large chunks all messages together work on at a time: one value may fill many chunks."""
-SMALL = MIB
-"""Work on fewer bytes is not counted: few chunks of a message are worked on at a time anyway."""
-MOST_WORK = 2048 * MIB
-"""How many bytes work on one chunk may take: one value may fill a sparse chunk of 2^32-1 elements."""
+"""The work on large chunks of all messages together, in bytes: one value may fill many chunks."""
+SMALL_WORK = MIB
+"""Less work does not take from that budget: few chunks of a message are worked on at a time anyway."""
+MAX_WORK = 2048 * MIB
+"""The most bytes that work on one chunk may take: one value may fill a sparse chunk of 2^32-1 elements."""
 FIRST_WAVE = 4
-"""How many chunks a query with a limit looks at first; then twice as many, and so on."""
+"""How many chunks a query with a limit reads first; then twice as many, and so on."""
 
 
 class Chunks:
@@ -62,35 +62,35 @@ class Chunks:
         """Answer `ReadChunks`."""
         kind, fields, room = kind_of(message.spec), message.fields, _Room(message.limit)
 
-        async def read(part: ChunkSelection) -> Values | int | None:
+        async def read(at: ChunkSelection) -> Values | int | None:
             if room.spent:
                 return 0
-            async with self._work(kind.load_bound(part.selection)):
-                chunk = await self._load(kind, part)
+            async with self._work(kind.load_bound(at.selection)):
+                chunk = await self._load(kind, at)
             if chunk is None:
                 return None
-            work = kind.read_work(chunk, part.selection, fields)
-            found = await self._workers.run(work, kind.read, chunk, part.selection, fields, room.left)
+            work = kind.read_work(chunk, at.selection, fields)
+            found = await self._workers.run(work, kind.read, chunk, at.selection, fields, room.left)
             if found is None or isinstance(found, int):
                 room.take(found or 0)
                 return found
             nbytes = kind.answer_bytes(found)
             return found if room.take(nbytes) else nbytes
 
-        return tuple(await self._each(read, message.parts, kind.chunks_at_once))
+        return tuple(await self._each(read, message.selections, kind.chunks_at_once))
 
     async def read_defined(self, message: ReadDefined) -> tuple[DefinedElements | int | None, ...]:
         """Answer `ReadDefined`."""
-        kind, room, alone = kind_of(message.spec), _Room(message.limit), len(message.parts) == 1
+        kind, room, alone = kind_of(message.spec), _Room(message.limit), len(message.selections) == 1
 
-        async def read(part: ChunkSelection) -> DefinedElements | int | None:
+        async def read(at: ChunkSelection) -> DefinedElements | int | None:
             if room.spent:
                 return 0
-            chunk = await self._load(kind, part)
+            chunk = await self._load(kind, at)
             if chunk is None:
                 return None
             found = await self._workers.run(
-                kind.nbytes(chunk), kind.defined, chunk, part.selection, message.places_only, room.left, alone
+                kind.nbytes(chunk), kind.defined, chunk, at.selection, message.places_only, room.left, alone
             )
             if found is None or isinstance(found, int):
                 room.take(found or 0)
@@ -98,97 +98,99 @@ class Chunks:
             nbytes = found.offsets.nbytes + kind.answer_bytes(found.values)
             return found if room.take(nbytes) or alone else nbytes
 
-        return tuple(await self._each(read, message.parts, kind.chunks_at_once))
+        return tuple(await self._each(read, message.selections, kind.chunks_at_once))
 
     async def count(self, message: CountDefined) -> tuple[int, ...]:
         """Answer `CountDefined`."""
         kind = kind_of(message.spec)
 
-        async def count(part: ChunkSelection) -> int:
-            chunk = await self._load(kind, part)
+        async def count(at: ChunkSelection) -> int:
+            chunk = await self._load(kind, at)
             if chunk is None:
                 return 0
-            return await self._workers.run(kind.nbytes(chunk), kind.count, chunk, part.selection)
+            return await self._workers.run(kind.nbytes(chunk), kind.count, chunk, at.selection)
 
-        return tuple(await self._each(count, message.parts, kind.chunks_at_once))
+        return tuple(await self._each(count, message.selections, kind.chunks_at_once))
 
     async def write(self, message: WriteChunks) -> None:
         """Answer `WriteChunks`."""
         kind, fields, drop_fill = kind_of(message.spec), message.fields, message.drop_fill
-        if len(message.parts) != len(message.values):
-            raise BadRequest(f"{len(message.parts)} parts came with {len(message.values)} arrays of values.")
-        _check_work(kind, message.parts)
+        if len(message.selections) != len(message.values):
+            raise BadRequest(
+                f"{len(message.selections)} chunk selections came with {len(message.values)} arrays of values."
+            )
+        _check_work(kind, message.selections)
 
         async def write(item: tuple[ChunkSelection, Values]) -> None:
-            part, values = item
-            change = kind.write(part, values, fields, drop_fill)
-            blind = part.full and not drop_fill and not fields and kind.replaces(part, values)
+            at, values = item
+            change = kind.write(at, values, fields, drop_fill)
+            blind = at.full and not drop_fill and not fields and kind.replaces(at, values)
             base = Base.IGNORED if blind else Base.NEEDED
-            nbytes = kind.change_bound(part.selection)
+            nbytes = kind.change_bound(at.selection)
             async with self._work(nbytes):
-                await self._objects.apply(kind, part.scaled, change, nbytes, base)
+                await self._objects.apply(kind, at.scaled, change, nbytes, base)
 
         await self._objects.begin(kind.spec)
         async with self._pending.hold(sum(values.nbytes for values in message.values)):
-            pairs = list(zip(message.parts, message.values, strict=True))
+            pairs = list(zip(message.selections, message.values, strict=True))
             await self._each(write, pairs, kind.chunks_at_once)
 
-    async def find(self, message: FindElements) -> tuple[Found | None, ...]:
-        """Answer `FindElements`: a few parts at a time, and no more when the limit is reached in order."""
-        spec, parts, limit = message.spec, message.parts, message.limit
+    async def find(self, message: FindElements) -> tuple[FoundElements | None, ...]:
+        """Answer `FindElements`: in waves, where the selections are in order, until the limit is reached."""
+        spec, selections, limit = message.spec, message.selections, message.limit
         kind, query = kind_of(spec), bind_query(message.query, spec.dtype)
         search = Search(query, limit, message.fields, message.places_only)
         takes_fill = query.takes(spec.fill_value)
-        _check_work(kind, parts if takes_fill else ())
+        _check_work(kind, selections if takes_fill else ())
 
-        async def find(part: ChunkSelection) -> Found | None:
-            async with self._work(kind.load_bound(part.selection)):
-                chunk = await self._load(kind, part)
+        async def find(at: ChunkSelection) -> FoundElements | None:
+            async with self._work(kind.load_bound(at.selection)):
+                chunk = await self._load(kind, at)
                 if chunk is None:
                     return None
-                work = part.selection.size * spec.dtype.itemsize
-                return await self._workers.run(work, kind.find, chunk, part.selection, search)
+                work = at.selection.size * spec.dtype.itemsize
+                return await self._workers.run(work, kind.find, chunk, at.selection, search)
 
-        found: list[Found | None] = []
-        seen, wave = 0, FIRST_WAVE if message.in_order and limit else len(parts)
-        while len(found) < len(parts) and not (message.in_order and limit and seen >= limit):
-            some = parts[len(found) : len(found) + wave]
+        found: list[FoundElements | None] = []
+        seen, wave = 0, FIRST_WAVE if message.in_order and limit else len(selections)
+        while len(found) < len(selections) and not (message.in_order and limit and seen >= limit):
+            some = selections[len(found) : len(found) + wave]
             answers = await self._each(find, some, kind.chunks_at_once)
-            for part, answer in zip(some, answers, strict=True):
-                seen += len(answer.positions) if answer else takes_fill * part.selection.size
+            for at, answer in zip(some, answers, strict=True):
+                seen += len(answer.positions) if answer else takes_fill * at.selection.size
             found += answers
             wave = 2 * wave
-        none = Found.none(packed_type(spec.dtype, message.fields))
-        return (*found, *(none for _ in parts[len(found) :]))
+        none = FoundElements.none(packed_type(spec.dtype, message.fields))
+        return (*found, *(none for _ in selections[len(found) :]))
 
-    async def update(self, message: UpdateElements) -> tuple[Found, ...]:
+    async def update(self, message: UpdateElements) -> tuple[FoundElements, ...]:
         """Answer `UpdateElements`."""
         spec = message.spec
         kind, search = kind_of(spec), Search(bind_query(message.query, spec.dtype), fields=message.fields)
         value = as_type(message.value, packed_type(spec.dtype, message.fields))
         takes_fill = search.query.takes(spec.fill_value)
-        _check_work(kind, message.parts if takes_fill else ())
+        _check_work(kind, message.selections if takes_fill else ())
 
-        async def update(part: ChunkSelection) -> Found:
-            change = kind.update(part, search, value)
+        async def update(at: ChunkSelection) -> FoundElements:
+            change = kind.update(at, search, value)
             bound = kind.change_bound if takes_fill else kind.load_bound
-            nbytes = bound(part.selection)
+            nbytes = bound(at.selection)
             async with self._work(nbytes):
-                return await self._objects.apply(kind, part.scaled, change, nbytes, Base.NEEDED)
+                return await self._objects.apply(kind, at.scaled, change, nbytes, Base.NEEDED)
 
         await self._objects.begin(spec)
-        return tuple(await self._each(update, message.parts, kind.chunks_at_once))
+        return tuple(await self._each(update, message.selections, kind.chunks_at_once))
 
     async def erase(self, message: EraseChunks) -> None:
         """Answer `EraseChunks`."""
         kind = kind_of(message.spec)
 
-        async def erase(part: ChunkSelection) -> None:
-            change = kind.erase(part.selection)
-            await self._objects.apply(kind, part.scaled, change, part.selection.size, Base.NEEDED)
+        async def erase(at: ChunkSelection) -> None:
+            change = kind.erase(at.selection)
+            await self._objects.apply(kind, at.scaled, change, at.selection.size, Base.NEEDED)
 
         await self._objects.begin(message.spec)
-        await self._each(erase, message.parts, kind.chunks_at_once)
+        await self._each(erase, message.selections, kind.chunks_at_once)
 
     async def trim(self, message: TrimChunks) -> None:
         """Answer `TrimChunks`."""
@@ -199,7 +201,7 @@ class Chunks:
 
         async def trim(scaled: tuple[int, ...]) -> None:
             pairs = zip(scaled, spec.dims, message.extent, strict=True)
-            stop = tuple(max(0, extent - at * dim) for at, dim, extent in pairs)
+            stop = tuple(max(0, extent - i * dim) for i, dim, extent in pairs)
             if not all(stop):
                 await self._objects.apply(kind, scaled, lambda chunk: (None, None), 0, Base.IGNORED)
             else:
@@ -211,14 +213,14 @@ class Chunks:
         """Answer `FenceDeleted`."""
         await self._objects.fence_deleted(message.dataset)
 
-    async def _load(self, kind: ChunkKind[Any], part: ChunkSelection) -> Any:
-        with self._objects.use(kind, part.scaled) as cached:
+    async def _load(self, kind: ChunkKind[Any], at: ChunkSelection) -> Any:
+        with self._objects.use(kind, at.scaled) as cached:
             chunk = await cached.read()
-        return kind.missing(part.scaled) if chunk is None else chunk
+        return kind.missing(at.scaled) if chunk is None else chunk
 
     def _work(self, nbytes: int) -> AbstractAsyncContextManager[None]:
-        """Wait for room for work on `nbytes`."""
-        return nullcontext() if nbytes <= SMALL else self._working.hold(nbytes)
+        """Return the budget for work on `nbytes`, to be held while it lasts."""
+        return nullcontext() if nbytes <= SMALL_WORK else self._working.hold(nbytes)
 
     async def _each(self, function: Callable[[Any], Awaitable[T]], items: Any, most: int) -> list[T]:
         if len(items) == 1:
@@ -227,24 +229,24 @@ class Chunks:
 
 
 class _Room:
-    """The bytes that the answer to one message may still have; parts that are read side by side share it."""
+    """The bytes that the answer to one message may still have; concurrent reads share them."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit
 
     @property
     def spent(self) -> bool:
-        """Whether an earlier part had more than there was: what follows is not looked at any more."""
+        """Whether an answer had more bytes than were left: the chunks after it are not read any more."""
         return self.left < 0
 
     def take(self, nbytes: int) -> bool:
-        """Take so many bytes of it; False when there are not as many left."""
+        """Take `nbytes` from it; return False when there are not as many left."""
         self.left -= nbytes
         return not self.spent
 
 
-def _check_work(kind: ChunkKind[Any], parts: Iterable[ChunkSelection]) -> None:
-    """Raise `TooLarge` when work on one of the parts takes more than `MOST_WORK`."""
-    most = max((kind.change_bound(part.selection) for part in parts), default=0)
-    if most > MOST_WORK:
+def _check_work(kind: ChunkKind[Any], selections: Iterable[ChunkSelection]) -> None:
+    """Raise `TooLarge` when work on one of the chunks takes more than `MAX_WORK`."""
+    most = max((kind.change_bound(at.selection) for at in selections), default=0)
+    if most > MAX_WORK:
         raise TooLarge(f"Work on so much of one chunk takes {most} bytes of memory; name less at a time.")

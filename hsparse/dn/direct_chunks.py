@@ -1,4 +1,4 @@
-"""Chunks read and written as they are stored: H5Dread_chunk, H5Dwrite_chunk and their structured forms."""
+"""Direct reads and writes of encoded chunks: H5Dread_chunk, H5Dwrite_chunk and their structured forms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
 
 
 class DirectChunks:
-    """Chunks as they are stored, over the node's store and what it owns."""
+    """Reads and writes of encoded chunks, over the node's store and its cached objects."""
 
     def __init__(
         self, store: ObjectStore, objects: ChunkObjects, workers: OffloadPool, pending: MemoryBudget
@@ -51,7 +51,7 @@ class DirectChunks:
         return DirectChunk(np.frombuffer(content, np.uint8), row)
 
     async def write(self, message: WriteDirect) -> None:
-        """Answer `WriteDirect`: checked, then put as any write of a whole chunk is."""
+        """Answer `WriteDirect`: check the bytes, then put them as any write of a whole chunk."""
         kind, scaled = kind_of(message.spec), message.scaled
         grid = Grid(message.extent, kind.spec.dims)
         if not grid.holds(scaled):

@@ -1,6 +1,8 @@
-"""Which chunk operations come too late: planned before a shrink of the extent, or for a deleted dataset.
+"""Fences refuse chunk operations with a stale plan: planned before a shrink of the extent, or for a deleted dataset.
 
-What was deleted here, remembered for a while, so that it answers 410 and not 404.
+Deleted names are remembered for a while, so that they are answered with 410 (`Gone`) and not with 404 (`NotFound`).
+
+Tests: tests/dn/test_fences.py, tests/dn/test_service.py.
 """
 
 from __future__ import annotations
@@ -11,24 +13,24 @@ from collections.abc import Awaitable, Callable
 from hsparse.errors import Gone, HsparseError, Moved, NotFound
 from hsparse.format.chunk_spec import ChunkSpec
 
-LIMIT = 100_000
-"""How many datasets are remembered; one that is forgotten is learnt again from its record."""
+MAX_FENCES = 100_000
+"""The most datasets that are remembered; a forgotten one is learnt again from its record."""
 
 
 class Fences:
-    """By dataset, the newest generation heard of; None when it was deleted.
+    """The fencing token of each dataset: the newest generation seen, None when it was deleted.
 
-    `generation_of` reads a dataset's generation from its stored record: so a node that was restarted does
-    not take an operation that it had refused before.
+    `generation_of` reads a dataset's generation from its stored record, so that a restarted node accepts no operation
+    that it had refused before.
     """
 
-    def __init__(self, generation_of: Callable[[str], Awaitable[int]], limit: int = LIMIT) -> None:
+    def __init__(self, generation_of: Callable[[str], Awaitable[int]], limit: int = MAX_FENCES) -> None:
         self._generation_of = generation_of
         self._limit = limit
         self._newest: OrderedDict[str, int | None] = OrderedDict()
 
     async def learn(self, dataset: str) -> None:
-        """Know the dataset's generation; to be awaited before its chunks are changed."""
+        """Learn the dataset's generation; to be awaited before its chunks are changed."""
         if dataset not in self._newest:
             generation = await self._generation_of(dataset)
             self._raise(dataset, generation)
@@ -48,7 +50,7 @@ class Fences:
         self._newest[dataset] = None
 
     def _raise(self, dataset: str, generation: int) -> None:
-        """Remember a generation, unless a newer one, or the dataset's deletion, was heard of meanwhile."""
+        """Remember a generation, unless a newer one, or the dataset's deletion, was seen meanwhile."""
         known = self._newest.get(dataset, 0)
         self._newest[dataset] = None if known is None else max(known, generation)
         self._newest.move_to_end(dataset)
@@ -56,28 +58,28 @@ class Fences:
             self._newest.popitem(last=False)
 
 
-MOST_NAMES = 100_000
+MAX_NAMES = 100_000
 
 
 class DeletedNames:
-    """Names of deleted things, the oldest forgotten first."""
+    """Names of deleted objects, attributes and links; the oldest are forgotten first."""
 
-    def __init__(self, limit: int = MOST_NAMES) -> None:
+    def __init__(self, limit: int = MAX_NAMES) -> None:
         self._limit = limit
         self._names: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
     def add(self, *name: str) -> None:
-        """Remember that the thing of this name was deleted."""
+        """Remember a deleted name."""
         self._names[name] = None
         if len(self._names) > self._limit:
             self._names.popitem(last=False)
 
     def remove(self, *name: str) -> None:
-        """Forget that it was deleted: it exists once more."""
+        """Forget a name that exists again."""
         self._names.pop(name, None)
 
     def missing(self, sentence: str, *name: str) -> HsparseError:
-        """Return the error for a thing that is not there: `Gone` when it was deleted, else `NotFound`."""
+        """Return the error for a missing name, the subject `sentence`: `Gone` when it was deleted, else `NotFound`."""
         return (
             Gone(f"{sentence} was deleted.")
             if name in self._names

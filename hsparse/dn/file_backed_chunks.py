@@ -1,4 +1,4 @@
-"""Chunks whose data stays in files: read by ranges, put together, and kept as any chunk in memory is."""
+"""Chunks of file-backed datasets: read by byte ranges of the backing files, assembled, and cached."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from hsparse.dn.cache import Cache
 from hsparse.dn.fences import Fences
 from hsparse.errors import BadRequest, Conflict, Corrupt
 from hsparse.format.file_backed import (
-    ByteRange,
-    Pieces,
-    byte_ranges,
+    ChunkPieces,
+    CoalescedRange,
+    coalesce_ranges,
     decode_piece,
-    longest_piece,
+    max_piece_size,
     place_piece,
     place_start,
 )
 from hsparse.format.kinds.dense import read_array
-from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.selections.selection import Selection
 from hsparse.model.file_backed import BackingFile
 from hsparse.model.ids import chunk_key
 from hsparse.storage.object_store import ObjectStore
@@ -37,22 +37,22 @@ from hsparse.wire.file_backed_message import ReadFileBacked, ReadPiece
 
 MIB = 1024 * 1024
 BATCH = 32 * MIB
-"""Bytes of chunks of one message that are worked on at a time."""
+"""Bytes of one message's chunks that are assembled at a time."""
 WORK_AT_ONCE = 128 * MIB
-"""Bytes of chunks and of ranges read for them that all messages together work on at a time."""
+"""Bytes of chunks, and of ranges read for them, that all messages together may take at a time."""
 RANGES_AT_ONCE = 16
-SHARE = MIB
-"""Bytes of pieces that one thread decodes before another range gets its turn."""
+DECODE_BATCH = MIB
+"""Bytes of pieces that one call in a thread decodes, so that other ranges get threads too."""
 PIECE_BYTES = 64
-"""Work on a piece's columns, as so many bytes."""
-MUCH = 4
-"""A part smaller than its chunk by this factor is copied, so as not to keep the chunk in memory."""
+"""The work on one row of `ChunkPieces`, in bytes."""
+COPY_RATIO = 4
+"""Values smaller than their chunk by this factor are copied, so as not to keep the chunk in memory."""
 
 Array = NDArray[Any]
 
 
-class LinkedChunk:
-    """A chunk put together, or being put together by a task; see `Held`."""
+class FileBackedChunk:
+    """A `CacheEntry` with an assembled chunk, or one that a task assembles."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -68,7 +68,7 @@ class LinkedChunk:
         return len(self.key) + (0 if self.value is None else self.value.nbytes)
 
     async def settle(self) -> None:
-        """Nothing is ever accepted."""
+        """Return at once: these chunks are never changed."""
 
     async def drain(self) -> None:
         if self.loading is not None:
@@ -76,7 +76,7 @@ class LinkedChunk:
 
 
 class FileBackedChunks:
-    """Linked chunks by what they are made of, over the node's cache and store."""
+    """File-backed chunks by the pieces that they are assembled of, over the node's cache and store."""
 
     def __init__(self, store: ObjectStore, cache: Cache, workers: OffloadPool, fences: Fences) -> None:
         self._files = BackingFiles(store)
@@ -97,10 +97,10 @@ class FileBackedChunks:
         )
 
     async def read(self, message: ReadFileBacked) -> tuple[Array | None, ...]:
-        """Answer `ReadFileBacked`; parts are worked on in the order in which they lie in their files."""
+        """Answer `ReadFileBacked`; chunks are assembled in the order of their first pieces in the files."""
         self._fences.check(message.spec)
         _check(message)
-        count = len(message.parts)
+        count = len(message.selections)
         result: list[Array | None] = [None] * count
         order = np.lexsort(message.pieces.firsts(count)[::-1])
         order = order[message.pieces.counts(count)[order] > 0]
@@ -110,19 +110,19 @@ class FileBackedChunks:
             batch = order[first : first + step]
             values = await self._batch(message, batch, size)
             for place, value in zip(batch.tolist(), values, strict=True):
-                result[place] = _part(value, message.parts[place])
+                result[place] = _select(value, message.selections[place].selection)
         return tuple(result)
 
     async def _batch(self, message: ReadFileBacked, batch: NDArray[np.intp], size: int) -> list[Array]:
-        """Return the chunks of some parts, of `size` bytes each."""
+        """Return the chunks of some selections, by their numbers; each has `size` bytes."""
         keys = _keys(message, batch)
         with ExitStack() as uses:
-            chunks = [uses.enter_context(self._cache.use(key, partial(LinkedChunk, key))) for key in keys]
+            chunks = [uses.enter_context(self._cache.use(key, partial(FileBackedChunk, key))) for key in keys]
             while any(chunk.value is None for chunk in chunks):
                 missing = [
                     i for i, chunk in enumerate(chunks) if chunk.value is None and chunk.loading is None
                 ]
-                # Parts may name a chunk twice: the cache gives the same for both.
+                # Two selections may be of one chunk, which has one entry in the cache.
                 missing = list({id(chunks[i]): i for i in missing}.values())
                 others = {chunk.loading for chunk in chunks if chunk.loading is not None}
                 own = (
@@ -136,35 +136,36 @@ class FileBackedChunks:
             return [chunk.value for chunk in chunks if chunk.value is not None]
 
     def _start(
-        self, message: ReadFileBacked, parts: NDArray[np.intp], chunks: list[LinkedChunk], size: int
+        self, message: ReadFileBacked, numbers: NDArray[np.intp], chunks: list[FileBackedChunk], size: int
     ) -> asyncio.Task[None]:
-        """Load chunks in a task of their own, which goes on when whoever asked first has gone."""
-        task = asyncio.create_task(self._load(message, message.pieces.of(parts), chunks, size))
+        """Load chunks in a task of their own, which goes on when the request that started it is cancelled."""
+        task = asyncio.create_task(self._load(message, message.pieces.of(numbers), chunks, size))
         for chunk in chunks:
             chunk.loading = task
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return task
 
     async def _load(
-        self, message: ReadFileBacked, pieces: Pieces, chunks: list[LinkedChunk], size: int
+        self, message: ReadFileBacked, pieces: ChunkPieces, chunks: list[FileBackedChunk], size: int
     ) -> None:
         try:
-            ranges = await self._workers.run(PIECE_BYTES * len(pieces.chunk), byte_ranges, pieces)
+            ranges = await self._workers.run(PIECE_BYTES * len(pieces.chunk), coalesce_ranges, pieces)
             nbytes = size * len(chunks) + sum(found.stop - found.start for found in ranges)
-            share = max(
-                1, SHARE // (math.prod(message.piece or message.spec.dims) * message.spec.dtype.itemsize)
+            step = max(
+                1,
+                DECODE_BATCH // (math.prod(message.piece or message.spec.dims) * message.spec.dtype.itemsize),
             )
             async with self._working.hold(nbytes):
                 arrays = await self._workers.run(size * len(chunks), _blank, message, pieces, len(chunks))
 
-                async def read(found: ByteRange) -> None:
+                async def read(found: CoalescedRange) -> None:
                     data = await self._files.read(message.files[found.file], found.start, found.stop)
-                    shares = [found.rows[at : at + share] for at in range(0, len(found.rows), share)]
+                    batches = [found.rows[at : at + step] for at in range(0, len(found.rows), step)]
                     await gather_all(
                         self._workers.run(
                             size * len(rows), _decode, message, pieces, found, rows, data, arrays
                         )
-                        for rows in shares
+                        for rows in batches
                     )
 
                 await gather_each(read, ranges, RANGES_AT_ONCE)
@@ -177,21 +178,21 @@ class FileBackedChunks:
 
 
 def _check(message: ReadFileBacked) -> None:
-    """Raise `Conflict` for pieces that are longer than filters can make them: they would fill the memory."""
+    """Raise `Conflict` for pieces longer than any filter makes them: they would fill the memory."""
     pieces, spec = message.pieces, message.spec
     itemsize = spec.dtype.itemsize
-    longest = longest_piece(message.piece or spec.dims, itemsize, spec.filters[0])
+    longest = max_piece_size(message.piece or spec.dims, itemsize, spec.filters[0])
     if len(pieces.size) and int(pieces.size.max()) > longest:
         raise Conflict(
             f"A chunk of {spec.dataset} is said to take {int(pieces.size.max())} bytes in its file; it can take "
             f"at most {longest}."
         )
-    if len(pieces.chunk) and int(pieces.chunk.max()) >= len(message.parts):
-        raise BadRequest("A piece belongs to none of the parts.")
+    if len(pieces.chunk) and int(pieces.chunk.max()) >= len(message.selections):
+        raise BadRequest("A piece belongs to none of the chunk selections.")
 
 
 def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:
-    """Return the names of parts' chunks in the cache: what they are made of is in them."""
+    """Return the cache keys of selections' chunks, with a digest of the pieces that they are assembled of."""
     pieces = message.pieces.of(batch)
     order = np.argsort(pieces.chunk, kind="stable")
     bounds = np.searchsorted(pieces.chunk[order], np.arange(len(batch) + 1)).tolist()
@@ -200,17 +201,19 @@ def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:
     ]
     uris = "\n".join(file.uri + file.etag for file in message.files).encode()
     keys = []
-    for number, part in enumerate(batch.tolist()):
-        rows = slice(bounds[number], bounds[number + 1])
+    for place, number in enumerate(batch.tolist()):
+        rows = slice(bounds[place], bounds[place + 1])
         digest = blake2b(uris, digest_size=12)
         for column in columns:
             digest.update(np.ascontiguousarray(column[rows]).tobytes())
-        keys.append(f"{chunk_key(message.spec.dataset, message.parts[part].scaled)}@{digest.hexdigest()}")
+        keys.append(
+            f"{chunk_key(message.spec.dataset, message.selections[number].scaled)}@{digest.hexdigest()}"
+        )
     return keys
 
 
-def _blank(message: ReadFileBacked, pieces: Pieces, count: int) -> list[Array]:
-    """Return new arrays for chunks, filled where pieces may be missing."""
+def _blank(message: ReadFileBacked, pieces: ChunkPieces, count: int) -> list[Array]:
+    """Return new arrays for chunks, with the fill value where pieces are missing."""
     spec = message.spec
     dtype, fill = spec.dtype, spec.fill_value
     whole = math.prod(d // p for d, p in zip(spec.dims, message.piece, strict=True)) if message.piece else 0
@@ -222,34 +225,35 @@ def _blank(message: ReadFileBacked, pieces: Pieces, count: int) -> list[Array]:
 
 def _decode(
     message: ReadFileBacked,
-    pieces: Pieces,
-    found: ByteRange,
+    pieces: ChunkPieces,
+    found: CoalescedRange,
     rows: list[int],
     data: bytes,
     arrays: list[Array],
 ) -> None:
-    """Set what some of the pieces in a range have."""
+    """Decode some of the pieces in a range into their chunks' arrays."""
     spec, view = message.spec, memoryview(data)
     dtype = spec.dtype
     for row in rows:
         start = int(pieces.offset[row]) - found.start
-        part = view[start : start + int(pieces.size[row])]
+        stored = view[start : start + int(pieces.size[row])]
         array = arrays[int(pieces.chunk[row])]
         if not message.piece:
-            place_start(array, part)
+            place_start(array, stored)
             continue
         try:
-            piece = decode_piece(part, message.piece, dtype, spec.filters[0], int(pieces.mask[row]))
+            piece = decode_piece(stored, message.piece, dtype, spec.filters[0], int(pieces.mask[row]))
         except Corrupt as error:
-            # As likely the dataset was linked with other filters, or another type, as the file is damaged: no 5xx,
-            # after which clients ask again and again.
+            # The dataset may have been created with other filters or another type than the file has, or the file is
+            # damaged. It is no 5xx, which clients would retry.
             raise Conflict(
                 f"The file {message.files[found.file].uri!r} has no chunk of {spec.dataset} at byte "
-                f"{found.start + start}, {len(part)} bytes long: {error.message}"
+                f"{found.start + start}, {len(stored)} bytes long: {error.message}"
             ) from error
         place_piece(array, pieces.place[row].tolist(), piece)
 
 
-def _part(value: Array, part: ChunkSelection) -> Array:
-    selected = read_array(value, part.selection)
-    return selected.copy() if selected.nbytes * MUCH < value.nbytes else selected
+def _select(chunk: Array, selection: Selection) -> Array:
+    """Return the selected values: a view, or a copy where a view would keep a much larger chunk in memory."""
+    selected = read_array(chunk, selection)
+    return selected.copy() if selected.nbytes * COPY_RATIO < chunk.nbytes else selected

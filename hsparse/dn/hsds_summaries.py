@@ -1,7 +1,7 @@
-"""What HSDS keeps of a domain's objects, removed before the first change of one here.
+"""HSDS's summary of a domain's objects, deleted before the first change of one here.
 
-HSDS 1.0 answers who opens a domain from the `.summary.json` of its last scan, however old, with the values of small
-datasets too: what was changed here in the meantime it would not show.
+HSDS 1.0 answers a client that opens a domain from the `.summary.json` of its last scan, however old, and with values
+of small datasets: without the deletion it would miss the changes made here.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from hsparse.model.ids import domain_prefix
 from hsparse.storage.object_store import ObjectStore
 
 NAME = ".summary.json"
-LIMIT = 100_000
-"""Domains that are remembered as without one; of one that was forgotten it is removed once more."""
+MAX_DOMAINS = 100_000
+"""The most domains that are remembered as having no summary; a forgotten one has it deleted once more."""
 
 
 class HsdsSummaries:
-    """The summaries of the domains whose objects a data node changes."""
+    """HSDS's summaries of the domains whose objects a data node changes."""
 
-    def __init__(self, store: ObjectStore, limit: int = LIMIT) -> None:
+    def __init__(self, store: ObjectStore, limit: int = MAX_DOMAINS) -> None:
         self._store = store
         self._limit = limit
         self._none: OrderedDict[str, None] = OrderedDict()
 
     async def remove(self, id: str) -> None:
-        """Return when the domain of an object has no summary; most often that is known."""
+        """Delete the summary of an object's domain, unless it is known that there is none."""
         prefix = domain_prefix(id)
         if prefix not in self._none:
             await self._store.delete(prefix + NAME)

@@ -1,4 +1,10 @@
-"""What each change does to a record: pure functions, so that they can be applied again after a reload."""
+"""The changes of records, as functions from an old record to a new one and an outcome.
+
+They modify nothing, neither the old record nor the deleted names, so that a change can be applied again when another
+writer has put in between. They are not pure: which error a missing name gets depends on the names deleted so far.
+
+Tests: tests/dn/test_service.py, which runs the conformance suites.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +15,11 @@ from typing import Any
 from hsparse.dn.fences import DeletedNames
 from hsparse.errors import BadRequest, Conflict, Gone, HsparseError
 from hsparse.model.acl import Right
-from hsparse.model.dataspace import MAX_EXTENT
+from hsparse.model.dataspace import MAX_EXTENT, UNLIMITED
 from hsparse.model.datatype import type_json
 from hsparse.model.link import same_link
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
-    Change,
     CreateObject,
     DeleteAttributes,
     DeleteLinks,
@@ -25,26 +30,26 @@ from hsparse.wire.record_message import (
     PutAttributes,
     PutLinks,
     PutRecord,
+    RecordChange,
     SetExtent,
     UpdateJob,
 )
 
-UNLIMITED = "H5S_UNLIMITED"
 Changed = tuple[Record | None, Outcome]
 
 
-def change_record(change: Change, record: Record | None, now: float, graves: DeletedNames) -> Changed:
-    """Return the record after `change` (None: deleted) and the outcome; raises what the change forbids.
+def change_record(change: RecordChange, record: Record | None, now: float, deleted: DeletedNames) -> Changed:
+    """Return the record after `change` (None: deleted) and the outcome; raises the error of a change that is refused.
 
-    `record` is not modified. `now` is in seconds since the Unix epoch.
+    `record` is not modified. `now` is in seconds since the Unix epoch. `deleted` tells `Gone` from `NotFound`.
     """
     if isinstance(change, CreateObject):
         return _create(change, record)
     if isinstance(change, PutRecord):
         return change.record, Outcome(change.record, changed=True)
     if record is None:
-        raise graves.missing(f"{change.id}", change.id)
-    return _apply(change, record, now, graves)
+        raise deleted.missing(f"{change.id}", change.id)
+    return _apply(change, record, now, deleted)
 
 
 def _create(change: CreateObject, record: Record | None) -> Changed:
@@ -54,17 +59,17 @@ def _create(change: CreateObject, record: Record | None) -> Changed:
 
 
 @singledispatch
-def _apply(change: Any, record: Record, now: float, graves: DeletedNames) -> Changed:
+def _apply(change: Any, record: Record, now: float, deleted: DeletedNames) -> Changed:
     raise BadRequest(f"{type(change).__name__} is not a change of a record.")
 
 
 @_apply.register
-def _(change: DeleteObject, record: Record, now: float, graves: DeletedNames) -> Changed:
+def _(change: DeleteObject, record: Record, now: float, deleted: DeletedNames) -> Changed:
     return None, Outcome(record, changed=True)
 
 
 @_apply.register
-def _(change: PutAttributes, record: Record, now: float, graves: DeletedNames) -> Changed:
+def _(change: PutAttributes, record: Record, now: float, deleted: DeletedNames) -> Changed:
     attributes = dict(record.get("attributes") or {})
     created = changed = False
     for name, attribute in change.attributes.items():
@@ -83,12 +88,12 @@ def _(change: PutAttributes, record: Record, now: float, graves: DeletedNames) -
 
 
 @_apply.register
-def _(change: DeleteAttributes, record: Record, now: float, graves: DeletedNames) -> Changed:
+def _(change: DeleteAttributes, record: Record, now: float, deleted: DeletedNames) -> Changed:
     before = record.get("attributes") or {}
     attributes = _without(
         before,
         change.names,
-        lambda name: graves.missing(f"Attribute {name!r} of {change.id}", change.id, "attribute", name),
+        lambda name: deleted.missing(f"Attribute {name!r} of {change.id}", change.id, "attribute", name),
         again=change.again,
     )
     if len(attributes) == len(before):
@@ -97,7 +102,7 @@ def _(change: DeleteAttributes, record: Record, now: float, graves: DeletedNames
 
 
 @_apply.register
-def _(change: PutLinks, record: Record, now: float, graves: DeletedNames) -> Changed:
+def _(change: PutLinks, record: Record, now: float, deleted: DeletedNames) -> Changed:
     links = dict(record.get("links") or {})
     changed = False
     for title, link in change.links.items():
@@ -114,12 +119,12 @@ def _(change: PutLinks, record: Record, now: float, graves: DeletedNames) -> Cha
 
 
 @_apply.register
-def _(change: DeleteLinks, record: Record, now: float, graves: DeletedNames) -> Changed:
+def _(change: DeleteLinks, record: Record, now: float, deleted: DeletedNames) -> Changed:
     before = record.get("links") or {}
     links = _without(
         before,
         change.titles,
-        lambda title: graves.missing(f"Link {title!r} of {change.id}", change.id, "link", title),
+        lambda title: deleted.missing(f"Link {title!r} of {change.id}", change.id, "link", title),
         again=change.again,
     )
     if len(links) == len(before):
@@ -128,7 +133,7 @@ def _(change: DeleteLinks, record: Record, now: float, graves: DeletedNames) -> 
 
 
 @_apply.register
-def _(change: PutAcl, record: Record, now: float, graves: DeletedNames) -> Changed:
+def _(change: PutAcl, record: Record, now: float, deleted: DeletedNames) -> Changed:
     acls = dict(record.get("acls") or {})
     there = acls.get(change.user)
     acls[change.user] = {right.value: False for right in Right} | (there or {}) | change.rights
@@ -136,7 +141,7 @@ def _(change: PutAcl, record: Record, now: float, graves: DeletedNames) -> Chang
 
 
 @_apply.register
-def _(change: SetExtent, record: Record, now: float, graves: DeletedNames) -> Changed:
+def _(change: SetExtent, record: Record, now: float, deleted: DeletedNames) -> Changed:
     shape = record["shape"]
     before = tuple(shape.get("dims") or ())
     after = _extent(change, before)
@@ -150,23 +155,23 @@ def _(change: SetExtent, record: Record, now: float, graves: DeletedNames) -> Ch
     fields: dict[str, Any] = {"shape": {**shape, "dims": list(after)}}
     if shrinks:
         fields["generation"] = record.get("generation", 0) + 1
-        # Until everything outside is erased, growing would uncover what the shrink had hidden.
+        # Until all chunks outside are erased, growing would uncover elements that the shrink had removed.
         fields["trim"] = True
     return _renew(record, now, **fields, changed=True)
 
 
 @_apply.register
-def _(change: EndTrim, record: Record, now: float, graves: DeletedNames) -> Changed:
+def _(change: EndTrim, record: Record, now: float, deleted: DeletedNames) -> Changed:
     if "trim" not in record or record.get("generation", 0) != change.generation:
         return record, Outcome(record)
     rest = {key: value for key, value in record.items() if key != "trim"}
-    # Whoever still works at this shrink, and does not know that it is done, must not erase what comes now.
+    # A service node that still works on this shrink must not erase elements that are written from now on.
     rest["generation"] = change.generation + 1
     return rest, Outcome(rest, changed=True)
 
 
 @_apply.register
-def _(change: UpdateJob, record: Record, now: float, graves: DeletedNames) -> Changed:
+def _(change: UpdateJob, record: Record, now: float, deleted: DeletedNames) -> Changed:
     if "ended" in record:
         raise Conflict(f"The job {change.id} has ended already.")
     return _renew(record, now, **change.fields, changed=True)
@@ -208,9 +213,9 @@ def _same(new: Record, there: Record) -> bool:
 
 
 def _content(item: Record) -> Record:
-    """Return an attribute or link without its times, its type as answers show it.
+    """Return an attribute without its times, with its type in the form of answers.
 
-    h5pyd 1.0.0 sends back what it was shown, in which an enum has its names in both of two forms.
+    h5pyd 1.0.0 sends back the type that it was answered, in which an enum has its names in both of two forms.
     """
     content = {key: value for key, value in item.items() if key not in ("created", "lastModified")}
     return content | {"type": type_json(content["type"])} if "type" in content else content

@@ -1,6 +1,6 @@
-"""The records a data node owns: reading them, changing them, listing and deleting whole domains.
+"""The records that a data node owns: read, changed, listed, and deleted by whole domains. They are stored as JSON.
 
-Records as the store keeps them: JSON objects.
+Tests: tests/dn/test_service.py, which runs the conformance suites, and tests/dn/test_record_codec.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from hsparse.model.ids import is_job_id, is_root, storage_key, tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import Failure, Record
 from hsparse.wire.record_message import (
-    Change,
     CreateObject,
     DeleteAttributes,
     DeleteLinks,
@@ -35,6 +34,7 @@ from hsparse.wire.record_message import (
     PutAttributes,
     PutLinks,
     PutRecord,
+    RecordChange,
 )
 
 DELETES_AT_ONCE = 32
@@ -56,7 +56,7 @@ class Records:
 
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
         """Answer `ReadObjects`."""
-        outcomes = [self._remembered(id) for id in ids]
+        outcomes = [self._cached(id) for id in ids]
         missing = [place for place, outcome in enumerate(outcomes) if outcome is None]
         if missing:
             loaded = await gather_all([self._read(ids[place]) for place in missing])
@@ -64,7 +64,7 @@ class Records:
                 outcomes[place] = outcome
         return tuple(outcome for outcome in outcomes if outcome is not None)
 
-    async def change(self, changes: tuple[Change, ...]) -> tuple[Outcome, ...]:
+    async def change(self, changes: tuple[RecordChange, ...]) -> tuple[Outcome, ...]:
         """Answer `ChangeObjects`: changes of one object are applied in the order given."""
         if len(changes) == 1:
             return (await self._change(changes[0]),)
@@ -73,11 +73,11 @@ class Records:
     async def generation(self, dataset: str) -> int:
         """Return the generation in a dataset's stored record, 0 when there is none.
 
-        A record that another node owns is not kept: what it holds here would not be renewed.
+        The record is not cached when another node owns it: the copy here would become stale.
         """
         key = storage_key(dataset)
-        owned: CachedObject[Record] | None = self._cache.get(key)
-        known, record = (False, None) if owned is None else owned.peek()
+        cached: CachedObject[Record] | None = self._cache.get(key)
+        known, record = (False, None) if cached is None else cached.peek()
         if not known:
             try:
                 stored = await self._store.get(key)
@@ -128,42 +128,42 @@ class Records:
             count += len(page.entries)
         return count
 
-    def _remembered(self, id: str) -> Outcome | None:
-        """Return a record that is in memory: without a task for each, which costs more than the look."""
-        owned: CachedObject[Record] | None = self._cache.get(storage_key(id))
-        if owned is None:
+    def _cached(self, id: str) -> Outcome | None:
+        """Return a cached record, else None: a task for each would cost more than this look-up."""
+        cached: CachedObject[Record] | None = self._cache.get(storage_key(id))
+        if cached is None:
             return None
-        record = owned.peek()[1]
+        record = cached.peek()[1]
         return None if record is None else Outcome(record)
 
     async def _read(self, id: str) -> Outcome:
         key = storage_key(id)
         try:
-            with self._cache.use(key, lambda: self._make(key)) as owned:
-                record = await owned.read()
+            with self._cache.use(key, lambda: self._make(key)) as cached:
+                record = await cached.read()
             if record is None:
                 raise self._deleted.missing(id, id)
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
         return Outcome(record)
 
-    async def _change(self, change: Change) -> Outcome:
+    async def _change(self, change: RecordChange) -> Outcome:
         key = storage_key(change.id)
 
         def apply(record: Record | None) -> tuple[Record | None, Outcome]:
             return change_record(change, record, self._clock.now(), self._deleted)
 
         try:
-            await self._outdate(change)
-            with self._cache.use(key, lambda: self._make(key)) as owned:
-                outcome = await owned.apply(apply, base=_BASES.get(type(change), Base.NEEDED))
+            await self._remove_summary(change)
+            with self._cache.use(key, lambda: self._make(key)) as cached:
+                outcome = await cached.apply(apply, base=_BASES.get(type(change), Base.NEEDED))
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
-        self._remember(change)
+        self._note_deletions(change)
         return outcome
 
-    async def _outdate(self, change: Change) -> None:
-        """See that HSDS has no summary of the changed object's domain; domains, jobs and our own are not in it."""
+    async def _remove_summary(self, change: RecordChange) -> None:
+        """Remove HSDS's summary of the changed object's domain; domains, jobs and our own summaries are not in it."""
         id = change.id
         if id.startswith(("/", "s-")) or is_job_id(id):
             return
@@ -175,7 +175,7 @@ class Records:
     def _make(self, key: str) -> CachedObject[Record]:
         return CachedObject(key, self._store, RecordCodec(key), self._workers)
 
-    def _remember(self, change: Change) -> None:
+    def _note_deletions(self, change: RecordChange) -> None:
         match change:
             case DeleteObject(id):
                 self._deleted.add(id)
@@ -196,14 +196,14 @@ class Records:
 
 
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
-"""What other servers write into JSON for floats that it has no number for, and the names that records have."""
+"""The constants that other servers write into JSON for floats that are not finite, and our names for them."""
 
 OVERHEAD = 1024
-"""Bytes of memory that an object takes besides its record."""
+"""Bytes of memory of a cached object besides its record."""
 MEMORY = 8
 """Bytes of memory of a parsed record for each byte of JSON: 2 to 11, as measured; 8 for many small attributes."""
 SPEED = 4
-"""How many times faster JSON is encoded than `Workers` reckons with."""
+"""How many times faster JSON is encoded than `OffloadPool` assumes."""
 
 
 class RecordCodec:
@@ -228,11 +228,11 @@ class RecordCodec:
         return OVERHEAD + MEMORY * stored
 
     def work(self, nbytes: int) -> int:
-        return nbytes // (MEMORY * SPEED)  # a change looks at one part of a record, and the rest is encoded
+        return nbytes // (MEMORY * SPEED)  # a change reads a small part of a record; all of it is encoded
 
 
 def _parse(data: bytes) -> Any:
-    """Return JSON's value; `ValueError` when it is none, but for the floats of `NOT_FINITE`."""
+    """Return JSON's value, with the floats of `NOT_FINITE`; `ValueError` when it is not JSON."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.errors import BadRequest, HsparseError, Moved, TooLarge, Unauthenticated
-from hsparse.wire.codec import decode, encode
+from hsparse.wire.codec import decode_frame, encode_frame
 from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, STATUS, TOKEN_HEADER
 from hsparse.wire.message import DataNode, Failure, GetInfo
 
@@ -20,12 +20,12 @@ MAX_FRAME = 1 << 30
 
 
 def create_node_app(node: DataNode, epoch: int, token: str) -> web.Application:
-    """Make the application that answers for `node`; with a `token`, only to those who send it."""
+    """Make the application that answers for `node`; only requests with `token` are answered."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             _check(request, epoch, token)
-            reply = await node.send(decode(await _body(request)))
+            reply = await node.send(decode_frame(await _body(request)))
         except HsparseError as error:
             return await _respond(request, Failure.of(error), STATUS[error.kind])
         except Exception:
@@ -68,7 +68,7 @@ async def _body(request: web.Request) -> memoryview:
 
 
 async def _respond(request: web.Request, value: Any, status: int) -> web.StreamResponse:
-    pieces = encode(value)
+    pieces = encode_frame(value)
     response = web.StreamResponse(status=status, headers={"Content-Type": FRAME_TYPE})
     response.content_length = sum(len(piece) for piece in pieces)
     await response.prepare(request)

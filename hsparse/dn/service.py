@@ -69,7 +69,7 @@ class DataService:
         self._start_time = clock.now()
 
     async def send(self, message: Message[R]) -> R:
-        """Do what the message says, see `DataNode`."""
+        """Answer a message, see `DataNode`."""
         return cast(R, await self._answer(message))
 
     async def _answer(self, message: Message[Any]) -> Any:  # noqa: C901
@@ -129,8 +129,8 @@ class DataService:
         return NodeInfo(self.id, "READY", self._start_time, self._store.name, counters)
 
     async def close(self) -> None:
-        """Finish what was accepted, then stop."""
-        for owned in self._cache:
-            await owned.drain()
+        """Finish the accepted changes, then stop."""
+        for entry in self._cache:
+            await entry.drain()
         self._workers.close()
         await self._store.close()

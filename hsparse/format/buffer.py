@@ -1,4 +1,4 @@
-"""Bytes as they are passed around in this package: anything contiguous, never copied to change its type."""
+"""Contiguous bytes of any type: functions take each type, so that nothing is copied to change it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The chunk map of a dataset: what the footers of its structured chunks say, in one object beside them.
+"""The chunk map of a dataset: the contents of its structured chunks' footers, in one object beside them.
 
-A row is good as long as its chunk's object has the etag that it had when its footer was read. Little-endian:
+A row is valid as long as its chunk's object has the etag that it had when its footer was read. Little-endian:
 
 | bytes | content |
 | --- | --- |
@@ -32,16 +32,16 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.checksum import crc32
 from hsparse.format.chunk_rows import row_names
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import decode, encode
+from hsparse.format.filters.pipeline import apply_filters, undo_filters
 
 MAGIC = b"hsparsem"
 VERSION = 1
 HEAD = struct.Struct("<8sIIII")
 PIPELINE = (Filter(2, (8,), optional=False), Filter(32015, (3,), optional=False))
-MOST_ROWS = 1 << 20
-"""Chunks a map tells of, the first in row-major order: what is beyond is read from the chunks each time."""
-MOST_RANK = 32
-MOST_SECTIONS = 3
+MAX_ROWS = 1 << 20
+"""The most rows, the first in row-major order; footers of further chunks are read each time."""
+MAX_RANK = 32
+MAX_SECTIONS = 3
 
 Column = NDArray[np.uint64]
 
@@ -73,11 +73,11 @@ class ChunkMap:
 
     @property
     def nbytes(self) -> int:
-        """The memory that the columns take."""
+        """The memory of the columns, in bytes."""
         return self.scaled.nbytes + self.digest.nbytes + self.sections.nbytes + self.defined.nbytes
 
     def find(self, scaled: Column, digest: Column) -> NDArray[np.intp]:
-        """Return the row of each chunk at `scaled`, (m, rank), whose etag's digest is as given; -1: none is good."""
+        """Return the row of each chunk at `scaled`, (m, rank), whose etag has this digest; -1 where none is valid."""
         if not len(self):
             return np.full(len(scaled), -1, np.intp)
         names, wanted = row_names(self.scaled), row_names(scaled)
@@ -86,7 +86,7 @@ class ChunkMap:
         return np.where(good, place, -1).astype(np.intp)
 
     def merge(self, new: ChunkMap) -> ChunkMap:
-        """Return this map with the rows of `new`, in any order there, in the place of older ones."""
+        """Return this map with the rows of `new`, which are in any order, replacing older ones."""
         names = np.concatenate((row_names(new.scaled), row_names(self.scaled)))
         _, first = np.unique(names, return_index=True)
         both = [
@@ -98,7 +98,7 @@ class ChunkMap:
                 (new.defined, self.defined),
             )
         ]
-        return ChunkMap(*(column[first[:MOST_ROWS]] for column in both))
+        return ChunkMap(*(column[first[:MAX_ROWS]] for column in both))
 
     def inside(self, counts: tuple[int, ...]) -> ChunkMap:
         """Return the rows of the chunks of a grid that has `counts` chunks in each dimension."""
@@ -121,7 +121,7 @@ def encode_map(rows: ChunkMap) -> bytes:
     table[:rank] = rows.scaled.T
     table[rank] = rows.defined
     table[rank + 1 :] = rows.sections.reshape(count, 3 * sections).T
-    packed, _ = encode(PIPELINE, table.tobytes())
+    packed, _ = apply_filters(PIPELINE, table.tobytes())
     head = HEAD.pack(MAGIC, VERSION, rank, sections, count)
     body = b"".join((head, rows.digest.astype("<u8").tobytes(), packed))
     return body + struct.pack("<I", crc32(body))
@@ -130,21 +130,21 @@ def encode_map(rows: ChunkMap) -> bytes:
 def decode_map(data: Buffer, rank: int, sections: int) -> ChunkMap:
     """Return the map of chunks of `rank` dimensions and so many sections; `Corrupt` for anything else.
 
-    Of each row there are 8 bytes at least that no filter makes smaller: that bounds the memory.
+    Each row has at least 8 bytes that are not compressed, which bounds the memory.
     """
     view = memoryview(data)
     if len(view) < HEAD.size + 4 or struct.unpack("<I", view[-4:])[0] != crc32(view[:-4]):
         raise Corrupt("The chunk map is damaged: its checksum does not match.")
     magic, version, *shape, count = HEAD.unpack_from(view)
-    if (magic, version, shape) != (MAGIC, VERSION, [rank, sections]) or rank > MOST_RANK:
+    if (magic, version, shape) != (MAGIC, VERSION, [rank, sections]) or rank > MAX_RANK:
         raise Corrupt(
             f"The chunk map is not of {rank} dimensions and {sections} sections, version {VERSION}."
         )
     start = HEAD.size + 8 * count
-    if count > MOST_ROWS or start > len(view) - 4:
+    if count > MAX_ROWS or start > len(view) - 4:
         raise Corrupt(f"The chunk map has {len(view)} bytes: too few for {count} rows.")
     columns = rank + 1 + 3 * sections
-    content = decode(PIPELINE, view[start:-4], 0, 8 * count * columns)
+    content = undo_filters(PIPELINE, view[start:-4], 0, 8 * count * columns)
     table = np.frombuffer(content, "<u8").reshape(columns, count).astype(np.uint64)
     scaled = np.ascontiguousarray(table[:rank].T)
     names = row_names(scaled)

@@ -1,4 +1,4 @@
-"""Stored chunks by column: what the chunk index of an HDF5 file would say of them.
+"""Stored chunks by column: the contents of a chunk index of an HDF5 file.
 
 RFC "Chunk query functionality in HDF5" (2018), `H5D_chunk_info_t`; for structured chunks `H5D_struct_chunk_info_t`
 of the sparse storage API.
@@ -41,7 +41,7 @@ class ChunkRows:
     def of(
         cls, scaled: Sequence[Sequence[int]], rank: int, size: Sequence[int], etags: Sequence[str]
     ) -> ChunkRows:
-        """Return rows of which nothing is known but what a listing tells."""
+        """Return rows with the columns that a listing has; the others are empty."""
         count = len(scaled)
         return cls(
             np.array(scaled, np.uint64).reshape(count, rank),
@@ -52,16 +52,16 @@ class ChunkRows:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[ChunkRows], rank: int) -> ChunkRows:
-        """Return all rows of `parts`, which know equally much, in turn."""
-        if not parts:
+    def joined(cls, pages: Sequence[ChunkRows], rank: int) -> ChunkRows:
+        """Return all rows of `pages`, in order; all have the same number of sections."""
+        if not pages:
             return cls.of((), rank, (), ())
         return cls(
-            np.concatenate([part.scaled for part in parts]),
-            np.concatenate([part.size for part in parts]),
-            tuple(etag for part in parts for etag in part.etags),
-            np.concatenate([part.sections for part in parts]),
-            np.concatenate([part.defined for part in parts]),
+            np.concatenate([rows.scaled for rows in pages]),
+            np.concatenate([rows.size for rows in pages]),
+            tuple(etag for rows in pages for etag in rows.etags),
+            np.concatenate([rows.sections for rows in pages]),
+            np.concatenate([rows.defined for rows in pages]),
         )
 
     def take(self, places: NDArray[np.intp]) -> ChunkRows:
@@ -75,7 +75,7 @@ class ChunkRows:
         )
 
     def described(self, sections: NDArray[np.uint64], defined: NDArray[np.uint64]) -> ChunkRows:
-        """Return the rows with what is known of structured chunks."""
+        """Return the rows with the columns of structured chunks."""
         return ChunkRows(self.scaled, self.size, self.etags, sections, defined)
 
 

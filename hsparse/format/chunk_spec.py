@@ -1,4 +1,4 @@
-"""What a data node must be told to decode and encode a dataset's chunks, taken from the dataset's record.
+"""The specification of a dataset's chunks, taken from its record: all that a data node needs to decode and encode them.
 
 Tests: tests/model/test_layout.py, tests/model/test_file_backed.py.
 """
@@ -34,7 +34,7 @@ class ChunkSpec:
     `filters` has one pipeline a section: one for a dense chunk, two for a sparse one (selection, fixed-size
     values), three for a structured one of a variable-length type, sparse or dense (with the heap).
     `generation` rises when a shrink of the dataset's extent begins, and when it is finished.
-    `arange` is what unwritten elements are instead of the fill value (`hsparse.model.initial_values`).
+    `arange` gives unwritten elements values other than the fill value (`hsparse.model.initial_values`).
     """
 
     dataset: str
@@ -72,7 +72,7 @@ class ChunkSpec:
         return np.frombuffer(self.fill, np.uint8).view(dtype).reshape(())
 
     def fill_of(self, scaled: tuple[int, ...]) -> NDArray[Any]:
-        """Return what is where nothing was written in a chunk, of no dimensions or the chunk's."""
+        """Return the values of unwritten elements of a chunk: an array of no dimensions, or of the chunk's."""
         if not self.arange:
             return self.fill_value
         (count,) = self.dims
@@ -85,7 +85,7 @@ class ChunkSpec:
 
 
 def chunk_spec(record: Json) -> ChunkSpec:
-    """Return what a data node must know of a dataset's chunks; `BadRequest` names what is wrong."""
+    """Return the specification of a dataset's chunks; `BadRequest` names what is wrong with the record."""
     properties = record.get("creationProperties") or {}
     fixed = [
         chunk_dims(record),
@@ -106,7 +106,7 @@ def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
     dims, sparse, structured, file_backed, item, filters, initializer, fill = json.loads(text)
     datatype = parse_type(item)
     chunk_bytes = prod(dims) * datatype.guessed_size
-    if structured or file_backed:  # what lies in a file has gone through HDF5's own filters
+    if structured or file_backed:  # chunks in files have gone through HDF5's own filters
         pipelines = parse_filters(
             filters,
             datatype.element.file_size,

@@ -29,12 +29,12 @@ MAX_DIMS_FLAG = 1
 
 
 @dataclass(slots=True)
-class Reader:
+class ByteReader:
     """Bytes read from the front; `Corrupt` when they end too soon."""
 
     data: memoryview
     place: int = 0
-    thing: str = "encoded selection"
+    subject: str = "encoded selection"
     """What the bytes are, for messages."""
 
     @property
@@ -45,7 +45,7 @@ class Reader:
     def take(self, length: int, what: str) -> memoryview:
         if length > len(self.data) - self.place:
             raise Corrupt(
-                f"The {self.thing} ends inside its {what}: {length} bytes are needed, "
+                f"The {self.subject} ends inside its {what}: {length} bytes are needed, "
                 f"{len(self.data) - self.place} are left."
             )
         self.place += length
@@ -92,7 +92,7 @@ def encode_shape(shape: Shape, version: int = 1) -> bytes:
     return encode_dataspace(dims, limits or None, 2 if dims is None else version)
 
 
-def decode_shape(message: Reader, width: int = 8) -> Shape:
+def decode_shape(message: ByteReader, width: int = 8) -> Shape:
     """Read a message, numbers of `width` bytes; bytes may follow it. Raises `Corrupt`.
 
     Maximum dimensions are in the result where they differ from the extent: libhdf5 writes them always.
@@ -104,29 +104,29 @@ def decode_shape(message: Reader, width: int = 8) -> Shape:
         return {"class": "H5S_SCALAR"}
     shape: Shape = {"class": "H5S_SIMPLE", "dims": list(dims)}
     if max(dims) > MAX_EXTENT or num_elements(shape) > MAX_EXTENT:
-        raise Corrupt(f"The {message.thing} has extent {list(dims)}: more than 2^63-1 elements.")
+        raise Corrupt(f"The {message.subject} has extent {list(dims)}: more than 2^63-1 elements.")
     if limits is not None and limits != dims:
         unlimited = 2 ** (8 * width) - 1
         if any(limit < dim for limit, dim in zip(limits, dims, strict=True)):
-            raise Corrupt(f"The {message.thing} has extent {list(dims)} beyond its maximum {list(limits)}.")
+            raise Corrupt(f"The {message.subject} has extent {list(dims)} beyond its maximum {list(limits)}.")
         shape["maxdims"] = [UNLIMITED if limit == unlimited else limit for limit in limits]
     return shape
 
 
-def _decode(message: Reader, width: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+def _decode(message: ByteReader, width: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
     """Return the extent, None of a null dataspace, and the maximum dimensions where they are given."""
     version, rank, flags = message.numbers(3, 1, "dataspace message")
     if version not in (1, 2):
-        raise Corrupt(f"The {message.thing} has a dataspace message of version {version}; 1 and 2 exist.")
+        raise Corrupt(f"The {message.subject} has a dataspace message of version {version}; 1 and 2 exist.")
     if rank > MAX_RANK or flags & ~MAX_DIMS_FLAG:
         raise Corrupt(
-            f"The {message.thing} has a dataspace of rank {rank} and flags {flags}; that is not possible."
+            f"The {message.subject} has a dataspace of rank {rank} and flags {flags}; that is not possible."
         )
     kind = message.number(5 if version == 1 else 1, "dataspace message")
     if version == 2 and kind == NULL and not rank:
         return None, None
     if version == 2 and kind != (SIMPLE if rank else SCALAR):
-        raise Corrupt(f"The {message.thing} has a dataspace of rank {rank} and type {kind}.")
+        raise Corrupt(f"The {message.subject} has a dataspace of rank {rank} and type {kind}.")
     dims = message.numbers(rank, width, "dataspace dimensions")
     return dims, message.numbers(rank, width, "maximum dimensions") if flags & MAX_DIMS_FLAG else None
 
@@ -139,17 +139,17 @@ def encode_image(
     return struct.pack("<BBBI", 1, 0, 8, len(message)) + message + selection
 
 
-def decode_image(data: Buffer) -> tuple[tuple[int, ...], Reader]:
+def decode_image(data: Buffer) -> tuple[tuple[int, ...], ByteReader]:
     """Return the dimensions of an H5Sencode image, and a reader at its selection; raises `Corrupt`.
 
-    Maximum dimensions are not looked at: writers differ in what they put there.
+    Maximum dimensions are ignored: writers differ in their use.
     """
-    reader = Reader(memoryview(data).cast("B"))
+    reader = ByteReader(memoryview(data).cast("B"))
     head = bytes(reader.take(3, "header"))
     if head != b"\x01\x00\x08":
         raise Corrupt(f"The encoded selection begins with {head.hex(' ')}, not with 01 00 08.")
     length = reader.number(4, "header")
-    message = Reader(reader.take(length, "dataspace message"))
+    message = ByteReader(reader.take(length, "dataspace message"))
     dims, _ = _decode(message, 8)
     if dims is None:
         raise Corrupt("The encoded selection has a dataspace of type 2, null.")

@@ -1,4 +1,4 @@
-"""Some fields of compound elements: picked out packed, or set."""
+"""Fields of compound elements: some of them picked, packed, or set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hsparse.errors import BadRequest
 
 
 def parse_fields(text: str | None, dtype: np.dtype[Any]) -> tuple[str, ...]:
-    """Return the fields that `text`, `a:b`, names; none of them where all are meant, in the type's order.
+    """Return the fields that `text`, `a:b`, names; () where it names all in the type's order.
 
     `BadRequest` for a field that the type does not have, or one named twice.
     """
@@ -36,7 +36,7 @@ def packed_type(dtype: np.dtype[Any], names: Sequence[str]) -> np.dtype[Any]:
 
 
 def as_type(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return elements as the `dtype` that they are, whatever type they travelled as: not copied."""
+    """Return elements as a view of type `dtype`: compounds travel between nodes as opaque bytes."""
     return values if values.dtype == dtype else values.view(dtype)
 
 

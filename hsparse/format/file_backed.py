@@ -1,11 +1,13 @@
-"""Where the pieces of chunks lie in files, and which ranges are read for them: close ones in one request.
+"""File-backed chunks: where their pieces are in backing files, which byte ranges to read, and how pieces decode.
 
-Chunks put together of pieces of HDF5 files.
+Close pieces are read in one range. A piece is a chunk of an HDF5 file, or a run of a contiguous dataset.
 
-What clients tell of a file is less than the file knows. They name no filter masks; h5pyd's hsload leaves out
-fletcher32, and what bitshuffle compresses with. So a piece that does not decode as told is tried as libhdf5 may
-have written it: with filters skipped that did not make it smaller, with a checksum and with a compression that
-nobody told of. Each of these is certain when it decodes: sizes and checksums must fit exactly.
+Clients describe the filters of a file incompletely. They give no filter masks; h5pyd's hsload omits fletcher32 and the
+compression of bitshuffle. So a piece that does not decode as described is tried as libhdf5 may have written it:
+with filters skipped that did not make it smaller, with a checksum, and with other compressions. A way that decodes is
+certain: sizes and checksums must fit exactly.
+
+Tests: tests/format/test_file_backed_pieces.py, tests/format/test_file_backed_chunk.py.
 """
 
 from __future__ import annotations
@@ -20,27 +22,27 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
-from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import decode
+from hsparse.format.filters.definition import Filter, Pipeline
+from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.filters.table import LEFT_OUT_BY_CLIENTS, codec_of
 
-CLOSE = 128 * 1024
-"""Bytes between two pieces that are read and thrown away rather than asking twice.
+MAX_GAP = 128 * 1024
+"""The most bytes between two pieces of one range: they are read and discarded, which is cheaper than a request.
 
 A request to S3 costs about 1 ms of one core here, as long as 128 KiB take at 125 MB/s; its 15 to 30 ms until the
-first byte are shared with the other ranges, which are asked for at the same time.
+first byte overlap with those of the other ranges, which are read concurrently.
 """
-LONGEST = 8 * 1024 * 1024
-"""Bytes of a range made of several pieces: S3 is fastest with ranges of 8 to 16 MiB side by side."""
+MAX_RANGE = 8 * 1024 * 1024
+"""The most bytes of a coalesced range: S3 is fastest with concurrent ranges of 8 to 16 MiB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pieces:
-    """Pieces of some chunks, by column, in any order; chunks without any have no row.
+class ChunkPieces:
+    """Pieces of some chunks, by column, in any order; a chunk without pieces has no row.
 
-    `chunk: (n,) uint32` says which of the chunks, `place: (n, rank) uint32` where in it, in pieces, `file: (n,)
-    uint32` which of the files, `offset: (n,) uint64` and `size: (n,) uint64` where there, in bytes. `mask: (n,)
-    uint32` is HDF5's filter mask.
+    `chunk: (n,) uint32` is the number of the chunk, `place: (n, rank) uint32` the place in it, counted in pieces,
+    `file: (n,) uint32` the number of the file and, in it, `offset: (n,) uint64` and `size: (n,) uint64` in bytes.
+    `mask: (n,) uint32` is HDF5's filter mask.
     """
 
     chunk: NDArray[np.uint32]
@@ -50,15 +52,15 @@ class Pieces:
     size: NDArray[np.uint64]
     mask: NDArray[np.uint32]
 
-    def of(self, chunks: NDArray[np.intp]) -> Pieces:
-        """Return the pieces of `chunks`, which are numbered from 0 in this order in the result."""
+    def of(self, chunks: NDArray[np.intp]) -> ChunkPieces:
+        """Return the pieces of `chunks`, whose numbers in the result are 0, 1, ... in this order."""
         if not len(self.chunk):
             return self
         number = np.full(max(int(self.chunk.max()), int(chunks.max(initial=0))) + 1, -1, np.int64)
         number[chunks] = np.arange(len(chunks))
         new = number[self.chunk]
         rows = np.flatnonzero(new >= 0)
-        return Pieces(
+        return ChunkPieces(
             new[rows].astype(np.uint32),
             self.place[rows],
             self.file[rows],
@@ -74,7 +76,7 @@ class Pieces:
     def firsts(self, chunks: int) -> tuple[NDArray[np.uint32], NDArray[np.uint64]]:
         """Return the file and the lowest offset of each of `chunks` chunks, (chunks,) each.
 
-        Of a chunk without pieces both are 0; of one in several files, the lowest-numbered file counts.
+        Of a chunk without pieces both are 0; of one in more than one file, the file with the lowest number is meant.
         """
         order = np.lexsort((self.offset, self.file, self.chunk))
         found, places = np.unique(self.chunk[order], return_index=True)
@@ -85,8 +87,8 @@ class Pieces:
 
 
 @dataclass(slots=True)
-class ByteRange:
-    """Bytes `start` up to and without `stop` of a file, and the rows of the pieces that lie in them."""
+class CoalescedRange:
+    """Bytes `start` up to and without `stop` of a file, and the rows of `ChunkPieces` that lie in them."""
 
     file: int
     start: int
@@ -94,7 +96,9 @@ class ByteRange:
     rows: list[int]
 
 
-def byte_ranges(pieces: Pieces, close: int = CLOSE, longest: int = LONGEST) -> list[ByteRange]:
+def coalesce_ranges(
+    pieces: ChunkPieces, close: int = MAX_GAP, longest: int = MAX_RANGE
+) -> list[CoalescedRange]:
     """Return the ranges to read so that each piece lies in one, in order of file and offset.
 
     Pieces at most `close` bytes apart share a range, as long as that has at most `longest` bytes; a piece that
@@ -102,7 +106,7 @@ def byte_ranges(pieces: Pieces, close: int = CLOSE, longest: int = LONGEST) -> l
     """
     order = np.lexsort((pieces.offset, pieces.file)).tolist()
     files, offsets, sizes = pieces.file.tolist(), pieces.offset.tolist(), pieces.size.tolist()
-    ranges: list[ByteRange] = []
+    ranges: list[CoalescedRange] = []
     for row in order:
         start, stop = offsets[row], offsets[row] + sizes[row]
         last = ranges[-1] if ranges else None
@@ -115,11 +119,8 @@ def byte_ranges(pieces: Pieces, close: int = CLOSE, longest: int = LONGEST) -> l
             last.stop = max(stop, last.stop)
             last.rows.append(row)
         else:
-            ranges.append(ByteRange(files[row], start, stop, [row]))
+            ranges.append(CoalescedRange(files[row], start, stop, [row]))
     return ranges
-
-
-Pipeline = tuple[Filter, ...]
 
 
 def decode_piece(
@@ -127,13 +128,13 @@ def decode_piece(
 ) -> NDArray[Any]:
     """Return a piece's elements, shape `dims`, a view of `data` where there are no filters.
 
-    `mask` is the filter mask as far as it is known. `Corrupt` when no way leads to exactly that many elements.
+    `mask` is the filter mask, as far as it is known. `Corrupt` when no pipeline decodes to exactly that many elements.
     """
     expected = math.prod(dims) * dtype.itemsize
     failure: Corrupt | None = None
     for filters, skipped in _ways(pipeline, mask, len(data) >= expected):
         try:
-            return np.ndarray(dims, dtype, decode(filters, data, skipped, expected))
+            return np.ndarray(dims, dtype, undo_filters(filters, data, skipped, expected))
         except Corrupt as error:
             failure = failure or error
     assert failure is not None
@@ -141,17 +142,17 @@ def decode_piece(
 
 
 def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> Pipeline:
-    """Return the filters of a piece of `size` bytes of elements: those told, or more where a writer left some out.
+    """Return the filters of a piece of `size` bytes of elements: the described ones, or others if only these decode it.
 
     `Corrupt` as `decode_piece`.
     """
     failure: Corrupt | None = None
     ways = list(_ways(pipeline, mask, len(data) >= size))
-    # With a checksum at the end first: decompressors may take it for bytes to be ignored.
+    # Pipelines with a checksum at the end come first: decompressors may ignore its bytes.
     with_checksum = [(*pipeline, checksum) for checksum in LEFT_OUT_BY_CLIENTS]
     for filters, skipped in sorted(ways, key=lambda way: way[0] not in with_checksum):
         try:
-            decode(filters, data, skipped, size)
+            undo_filters(filters, data, skipped, size)
             return filters
         except Corrupt as error:
             failure = failure or error
@@ -159,13 +160,13 @@ def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> P
     raise failure
 
 
-def mask_of(filters: Pipeline, told: Pipeline, mask: int, nbytes: int, size: int) -> int:
+def mask_of(filters: Pipeline, described: Pipeline, mask: int, nbytes: int, size: int) -> int:
     """Return the filter mask of a piece of `nbytes` bytes, of `size` bytes of elements.
 
-    `mask` is that for the filters `told`; `filters` are those and perhaps a checksum more. Filters that decline to
-    make data longer were skipped where it is not shorter.
+    `mask` is the mask for the filters `described`; `filters` are these, perhaps with a checksum added. Filters that
+    decline to make data longer were skipped where the piece is not shorter.
     """
-    if len(filters) > len(told):
+    if len(filters) > len(described):
         place = next(place for place, filter in enumerate(filters) if filter in LEFT_OUT_BY_CLIENTS)
         mask = mask & ((1 << place) - 1) | (mask >> place) << (place + 1)
         nbytes -= codec_of(filters[place]).growth(filters[place].values) or 0
@@ -174,32 +175,32 @@ def mask_of(filters: Pipeline, told: Pipeline, mask: int, nbytes: int, size: int
 
 
 def place_piece(array: NDArray[Any], place: list[int], piece: NDArray[Any]) -> None:
-    """Set the part of a chunk at `place`, counted in pieces, to a piece's elements."""
+    """Set the elements of a chunk at `place`, in units of pieces, to a piece's elements."""
     array[tuple(slice(at * size, (at + 1) * size) for at, size in zip(place, piece.shape, strict=True))] = (
         piece
     )
 
 
 def place_start(array: NDArray[Any], data: Buffer) -> None:
-    """Set the first elements of a chunk, in row-major order, to those in `data`: of a contiguous dataset."""
+    """Set the first elements of a chunk, in row-major order, to those in `data`, a run of a contiguous dataset."""
     count = len(data) // array.dtype.itemsize
     array.reshape(-1)[:count] = np.ndarray((count,), array.dtype, data)
 
 
-def longest_piece(dims: tuple[int, ...], itemsize: int, pipeline: Pipeline) -> int:
+def max_piece_size(dims: tuple[int, ...], itemsize: int, pipeline: Pipeline) -> int:
     """Return the most bytes that a piece of `dims` elements can take in a file: no filter doubles it."""
     size = math.prod(dims) * itemsize
     return 2 * size + 4096 if pipeline else size + 4
 
 
 def _ways(pipeline: Pipeline, mask: int, long: bool) -> Iterator[tuple[Pipeline, int]]:
-    """Give pipelines and masks to try; `long`: the piece is not smaller than its elements."""
-    for filters in _told_and_untold(pipeline):
+    """Yield pipelines and masks to try; `long`: the piece is not smaller than its elements."""
+    for filters in _described_and_others(pipeline):
         yield from _masked(filters, mask, long)
 
 
-def _told_and_untold(pipeline: Pipeline) -> Iterator[Pipeline]:
-    """Give the pipeline, then with other client values that its filters may have in the file."""
+def _described_and_others(pipeline: Pipeline) -> Iterator[Pipeline]:
+    """Yield the described pipeline, then those with other client values that its filters may have in the file."""
     yield pipeline
     for place, filter in enumerate(pipeline):
         for values in codec_of(filter).other_values(filter.values):

@@ -1,7 +1,7 @@
 """Queries over elements, evaluated column by column.
 
 Numbers compare by value, whatever the types: `x > 2.5` of integers is exact. A number for a float field is
-first rounded to the field's precision, as numpy does it, so that `x == 0.1` finds what was stored as 0.1.
+first rounded to the field's precision, as numpy does it, so that `x == 0.1` finds the stored 0.1.
 Fixed-size strings compare as bytes (texts as UTF-8) without trailing zeros.
 """
 
@@ -22,7 +22,7 @@ from hsparse.format.query_syntax import And, Compare, Literal, Member, Not, Null
 
 Column: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
-Test: TypeAlias = Callable[[Column], Mask]
+Predicate: TypeAlias = Callable[[Column], Mask]
 
 ELEMENT = "_"
 """How a query names the element itself, where it has no fields."""
@@ -42,7 +42,7 @@ class Query:
 
     text: str
     dtype: np.dtype[Any]
-    _test: Test = field(repr=False, compare=False)
+    _test: Predicate = field(repr=False, compare=False)
 
     def mask(self, values: NDArray[Any]) -> Mask:
         """Return which of `values`, of the query's dtype and any shape, answer the query."""
@@ -58,13 +58,13 @@ def bind_query(text: str, dtype: np.dtype[Any]) -> Query:
     """Return the query that `text` is over elements of `dtype`.
 
     `BadRequest` when it is malformed, names a field that is not there or cannot be compared, or compares a
-    field with what it never can be.
+    field with a value of another type.
     """
     return Query(text, dtype, _bind(parse_query(text), dtype))
 
 
 def queried(text: str) -> frozenset[str]:
-    """Return the fields that a query looks at."""
+    """Return the names of the fields in a query."""
     return _names(parse_query(text))
 
 
@@ -78,7 +78,7 @@ def _names(term: Term) -> frozenset[str]:
             return frozenset({name})
 
 
-def _bind(term: Term, dtype: np.dtype[Any]) -> Test:
+def _bind(term: Term, dtype: np.dtype[Any]) -> Predicate:
     match term:
         case Not(inner):
             test = _bind(inner, dtype)
@@ -95,7 +95,7 @@ def _bind(term: Term, dtype: np.dtype[Any]) -> Test:
             return _of_field(name, dtype, _null)
 
 
-def _joined(tests: list[Test], join: np.ufunc) -> Test:
+def _joined(tests: list[Predicate], join: np.ufunc) -> Predicate:
     def test(values: Column) -> Mask:
         mask = tests[0](values)
         for one in tests[1:]:
@@ -105,7 +105,7 @@ def _joined(tests: list[Test], join: np.ufunc) -> Test:
     return test
 
 
-def _of_field(name: str, dtype: np.dtype[Any], make: Callable[[np.dtype[Any]], Test]) -> Test:
+def _of_field(name: str, dtype: np.dtype[Any], make: Callable[[np.dtype[Any]], Predicate]) -> Predicate:
     """Return the test that `make` makes for the field's dtype, over whole elements."""
     if dtype.names is None:
         if name != ELEMENT:
@@ -130,7 +130,7 @@ def _comparable(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype
 
 
-def _compare(name: str, dtype: np.dtype[Any], op: str, value: Literal) -> Test:
+def _compare(name: str, dtype: np.dtype[Any], op: str, value: Literal) -> Predicate:
     if dtype.kind == "S":
         return _against(_OPERATORS[op], np.bytes_(_bytes(name, value)))
     number = _number(name, value)
@@ -139,11 +139,11 @@ def _compare(name: str, dtype: np.dtype[Any], op: str, value: Literal) -> Test:
     return _integer_test(op, number, dtype)
 
 
-def _against(compare: Callable[[Any, Any], Any], value: Any) -> Test:
+def _against(compare: Callable[[Any, Any], Any], value: Any) -> Predicate:
     return lambda column: np.asarray(compare(column, value), np.bool_)
 
 
-def _integer_test(op: str, number: float, dtype: np.dtype[Any]) -> Test:
+def _integer_test(op: str, number: float, dtype: np.dtype[Any]) -> Predicate:
     """Compare integers exactly: with a fraction, or beyond the type's range, too."""
     if isinstance(number, float) and not number.is_integer():
         if op in ("==", "!="):
@@ -169,11 +169,11 @@ def _range(dtype: np.dtype[Any]) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _always(answer: bool) -> Test:
+def _always(answer: bool) -> Predicate:
     return lambda column: np.full(column.shape, answer, np.bool_)
 
 
-def _member(name: str, dtype: np.dtype[Any], members: tuple[Literal, ...]) -> Test:
+def _member(name: str, dtype: np.dtype[Any], members: tuple[Literal, ...]) -> Predicate:
     if dtype.kind == "S":
         texts = np.array([_bytes(name, value) for value in members], np.bytes_)
         return lambda column: np.isin(column, texts)
@@ -188,7 +188,7 @@ def _member(name: str, dtype: np.dtype[Any], members: tuple[Literal, ...]) -> Te
     return lambda column: np.isin(column.astype(kind, copy=False), integers)
 
 
-def _null(dtype: np.dtype[Any]) -> Test:
+def _null(dtype: np.dtype[Any]) -> Predicate:
     return np.isnan if dtype.kind == "f" else _always(False)
 
 

@@ -13,7 +13,7 @@ The grammar is that of HSDS 1.0 (h5col's, with words for signs), and HSDS 0.9's 
     value     := number | text | b text | "true" | "false" | name
 
 Words are the same in capitals. A bare name where a value stands is text. `_` is the element itself where it has
-no fields. Nothing is ever evaluated: what this grammar does not say is a `BadRequest`.
+no fields. Nothing is evaluated as code: text outside this grammar is a `BadRequest`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_TESTS = 256
 """The most comparisons: each is work on every selected element."""
 MAX_DIGITS = 40
 WORDS = frozenset({"true", "false", "and", "or", "not", "in"})
-"""Names that mean something else, but inside `field(...)` or quoted."""
+"""Reserved words; inside `field(...)` or quoted they are names."""
 
 Literal: TypeAlias = int | float | bool | bytes | str
 
@@ -96,7 +96,7 @@ Token = tuple[str, str]
 
 @lru_cache(maxsize=1024)
 def parse_query(text: str) -> Term:
-    """Return what a query says; `BadRequest` names what is wrong with it. The types are not looked at."""
+    """Parse a query; `BadRequest` names what is wrong with it. The fields' types are not checked."""
     if len(text) > MAX_LENGTH:
         raise BadRequest(f"The query has {len(text)} characters; the limit is {MAX_LENGTH}.")
     return _Parser(_tokens(text)).query()

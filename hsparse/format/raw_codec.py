@@ -1,7 +1,7 @@
-"""Raw codecs and checksums of imagecodecs: at C speed, on any buffer, without the GIL.
+"""Raw codecs of imagecodecs: at C speed, on any buffer, without the GIL.
 
-`size` is the most bytes a decoder may return, and takes; what it returns may be shorter. All raise
-`RuntimeError` or `ValueError` when they cannot do what they are asked.
+`size` is the most bytes that a decoder may return, and allocates; the result may be shorter. All raise
+`RuntimeError` or `ValueError` when they cannot encode or decode the data.
 """
 
 from __future__ import annotations
@@ -91,15 +91,3 @@ def bitshuffle_encode(data: Buffer, itemsize: int, block: int) -> bytes:
 def bitshuffle_decode(data: Buffer, itemsize: int, block: int) -> bytes:
     result: bytes = codecs.bitshuffle_decode(data, itemsize=itemsize, blocksize=block)
     return result
-
-
-def lookup3(data: Buffer) -> int:
-    return int(codecs.h5checksum_metadata(data))
-
-
-def fletcher32(data: Buffer) -> int:
-    return int(codecs.h5checksum_fletcher32(data))
-
-
-def crc32(data: Buffer) -> int:
-    return int(codecs.deflate_crc32(data))

@@ -1,44 +1,27 @@
 """Arrays of a dataset's values: one protocol over elements of a fixed size and of variable length.
 
-A service node plans, pages, gathers and converts values through it, and never asks which of the two it has. Elements
-of a fixed size are numpy arrays; variable-length ones are offsets and a heap (`hsparse.model.vlen_array`).
-`ValueArrays.of_fields` gives the arrays of some fields of a compound, so that fields need no second way either.
+A service node plans, pages, gathers and converts values through it, without distinguishing the two. Elements of a fixed
+size are numpy arrays; variable-length ones are offsets and a heap (`hsparse.model.vlen_array`).
+`ValueArrays.of_fields` returns the arrays of some fields of a compound, so that fields need no code of their own.
+
+Tests: tests/sn/values/test_values.py, tests/sn/values/test_vlen_values.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
 from hsparse.format.buffer import Buffer
-from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.selections.selection import Selection
-from hsparse.format.structured.region import (
-    decode_region,
-    decode_vlen_region,
-    encode_region,
-    encode_vlen_region,
-)
-from hsparse.model.element import Compound, Element, Fixed
-from hsparse.model.json_values import Values, from_json, to_json
-from hsparse.model.length_prefixed import split_elements
-from hsparse.model.number_json import is_finite, number_json, numbers_from_json
-from hsparse.model.vlen_array import VlenArray, join, take
-from hsparse.model.vlen_fields import VlenFields
-
-SMALL = 16 * 1024
-"""Bytes that an answer of variable-length elements is first expected to take, at least."""
+from hsparse.model.element import Element
+from hsparse.model.json_values import Values, from_json
 
 
 class ValueArrays(Protocol):
-    """What is done with arrays of one dataset's values, or of some fields of them."""
+    """Operations on arrays of one dataset's values, or of some of their fields."""
 
     fill: Any
     """The fill value, an array of no dimensions."""
@@ -54,39 +37,39 @@ class ValueArrays(Protocol):
     # --- sizes, in bytes ----------------------------------------------------------------------------
 
     def expected(self, count: int) -> int:
-        """Return what `count` elements most likely take at most."""
+        """Return an estimate of the most that `count` elements take."""
         ...
 
     def least(self, count: int) -> int:
-        """Return what `count` elements take at least."""
+        """Return the least that `count` elements take."""
         ...
 
     def nbytes(self, values: Values) -> int:
-        """Return what elements take as bytes."""
+        """Return the size of elements as bytes."""
         ...
 
     def work(self, count: int) -> int:
-        """Return how many of `count` elements are looked at one by one: whether that is worth a thread."""
+        """Return how many of `count` elements are processed one by one, see `hsparse.concurrency.offload.offload`."""
         ...
 
-    # --- putting together and taking apart ------------------------------------------------------------
+    # --- assembling and cutting ------------------------------------------------------------
 
     def received(self, values: Values) -> Values:
-        """Return values that came from a data node as what they are: compounds travel as opaque bytes."""
+        """Return values from a data node in their own type: compounds travel as opaque bytes."""
         ...
 
     def stored(self, values: Values, shape: tuple[int, ...]) -> Values:
-        """Return values that were parsed as what is stored, in a shape: of an array type each is one opaque element."""
+        """Return parsed values as stored ones, in a shape: of an array type each is one opaque element."""
         ...
 
-    def join(self, parts: Sequence[Values]) -> Values:
-        """Return the elements of all parts, (n,)."""
+    def join(self, arrays: Sequence[Values]) -> Values:
+        """Return the elements of all `arrays`, (n,)."""
         ...
 
     def assemble(
-        self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Values | None]
+        self, selection: Selection, planned: Sequence[PlannedChunk], read: Sequence[Values | None]
     ) -> Values:
-        """Put each part into its place in the selection's shape, the fill value where there is none."""
+        """Return values in the selection's shape: those `read` in their planned places, the fill value elsewhere."""
         ...
 
     def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Values) -> list[Values]:
@@ -126,220 +109,14 @@ class ValueArrays(Protocol):
         ...
 
     def from_region(self, data: Buffer) -> tuple[Selection, Values]:
-        """Return what such bytes hold; `Corrupt` names what is wrong."""
+        """Return the selection and values of such bytes; `Corrupt` names what is wrong."""
         ...
-
-
-class FixedArrays:
-    """`ValueArrays` of numpy arrays of `dtype`, the type that is stored; `element` is what they are made of."""
-
-    is_exact = True
-
-    def __init__(
-        self, dtype: np.dtype[Any], fill: NDArray[Any], element: Element, *, is_picked: bool = False
-    ) -> None:
-        self.dtype = dtype
-        self.fill = fill
-        self.guessed_size = dtype.itemsize
-        self._element = element
-        self._is_picked = is_picked
-
-    def of_fields(self, names: Sequence[str]) -> FixedArrays:
-        if not names:
-            return self
-        dtype = packed_type(self.dtype, names)
-        return FixedArrays(dtype, pick_fields(self.fill, names), Fixed(dtype), is_picked=True)
-
-    def expected(self, count: int) -> int:
-        return count * self.dtype.itemsize
-
-    def least(self, count: int) -> int:
-        return count * self.dtype.itemsize
-
-    def nbytes(self, values: Any) -> int:
-        return int(values.nbytes)
-
-    def work(self, count: int) -> int:
-        return 0
-
-    def received(self, values: Any) -> NDArray[Any]:
-        return as_type(values, self.dtype)
-
-    def stored(self, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-        return np.ndarray(shape, self.dtype, np.ascontiguousarray(values))
-
-    def join(self, parts: Sequence[Any]) -> NDArray[Any]:
-        if len(parts) == 1:
-            return self.received(parts[0]).reshape(-1)
-        result = np.empty(sum(part.size for part in parts), self.dtype)
-        first = 0
-        for part in parts:
-            result[first : first + part.size] = self.received(part).reshape(-1)
-            first += part.size
-        return result
-
-    def assemble(
-        self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Any]
-    ) -> NDArray[Any]:
-        if len(planned) == 1 and parts[0] is not None and parts[0].size == selection.size:
-            return self.received(parts[0]).reshape(selection.shape)
-        result = np.empty(selection.shape, self.dtype)
-        if sum(chunk.selection.size for chunk in planned) < selection.size:
-            result[...] = self.fill
-        for chunk, part in zip(planned, parts, strict=True):
-            result[chunk.place] = self.fill if part is None else self.received(part)
-        return result
-
-    def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Any) -> list[Values]:
-        if values.size == 1 and selection.size != 1:
-            return [values.reshape(1)] * len(planned)
-        return [values[(*chunk.place, ...)] for chunk in planned]
-
-    def squeeze(self, values: Any) -> NDArray[Any]:
-        squeezed: NDArray[Any] = values.squeeze()
-        return squeezed
-
-    def to_json(self, values: Any) -> tuple[Any, bool]:
-        shown = self._element.dtype
-        if shown.subdtype is not None:  # opaque until here
-            values = np.ndarray(values.shape, shown, np.ascontiguousarray(values))
-        return number_json(values), not is_finite(values)
-
-    def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
-        if self.dtype.kind in "iuf":
-            return numbers_from_json(value, self.dtype, shape)
-        forms: list[Element] = [self._element]
-        if self._is_picked and len(self.dtype.names or ()) == 1:
-            forms.append(Fixed(self.dtype[0]))
-        return elements_from_json(self, value, shape, forms)
-
-    def to_bytes(self, values: Any) -> memoryview:
-        flat = np.ascontiguousarray(values).reshape(-1)
-        return flat.view(np.uint8).data if flat.size else memoryview(b"")
-
-    def from_bytes(self, data: Buffer, count: int, shape: tuple[int, ...]) -> NDArray[Any]:
-        if len(data) != count * self.dtype.itemsize:
-            raise BadRequest(
-                f"The body has {len(data)} bytes; {count} elements of {self.dtype.itemsize} bytes need "
-                f"{count * self.dtype.itemsize}."
-            )
-        values = np.frombuffer(data, np.uint8).view(self.dtype)
-        return values.reshape(shape) if count == prod(shape) else values
-
-    def to_region(self, selection: Selection, values: Any) -> bytes:
-        return encode_region(selection, values)
-
-    def from_region(self, data: Buffer) -> tuple[Selection, Values]:
-        return decode_region(data, self.dtype)
-
-
-class VlenArrays:
-    """`ValueArrays` of `VlenArray`s of `element`."""
-
-    is_exact = False
-
-    def __init__(
-        self, element: Element, fill: VlenArray, guessed_size: int, *, is_picked: bool = False
-    ) -> None:
-        self._is_picked = is_picked
-        self.element = element
-        self.fill = fill
-        self.guessed_size = guessed_size
-
-    def of_fields(self, names: Sequence[str]) -> VlenArrays:
-        if not names:
-            return self
-        fields = VlenFields.named(self.element, names)
-        return VlenArrays(fields.element, fields.pick(self.fill), self.guessed_size, is_picked=True)
-
-    def expected(self, count: int) -> int:
-        return max(SMALL, 4 * count * self.guessed_size)
-
-    def least(self, count: int) -> int:
-        return count * self.element.min_size
-
-    def nbytes(self, values: Any) -> int:
-        return len(values.heap)
-
-    def work(self, count: int) -> int:
-        return count
-
-    def received(self, values: Any) -> VlenArray:
-        found: VlenArray = values
-        return found
-
-    def stored(self, values: Any, shape: tuple[int, ...]) -> VlenArray:
-        if isinstance(values, VlenArray):
-            return values
-        size = values.dtype.itemsize  # a field of fixed size, of a compound that is not
-        data = values.tobytes()
-        return VlenArray.of((data[at : at + size] for at in range(0, len(data), size)), values.shape)
-
-    def join(self, parts: Sequence[Any]) -> VlenArray:
-        return join(parts) if parts else VlenArray.of([])
-
-    def assemble(
-        self, selection: Selection, planned: Sequence[PlannedChunk], parts: Sequence[Any]
-    ) -> VlenArray:
-        if len(planned) == 1 and parts[0] is not None and parts[0].size == selection.size:
-            return self.received(parts[0]).reshape(selection.shape)
-        there: list[VlenArray] = [self.fill]
-        index = np.zeros(selection.shape, np.intp)
-        first = 1
-        for chunk, part in zip(planned, parts, strict=True):
-            if part is not None:
-                there.append(part)
-                numbers = np.arange(first, first + part.size).reshape(chunk.selection.shape)
-                index[chunk.place] = numbers
-                first += part.size
-        return take(there, index)
-
-    def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Any) -> list[Values]:
-        if values.size == 1 and selection.size != 1:
-            return [values.reshape((1,))] * len(planned)
-        if len(planned) == 1 and planned[0].selection.shape == selection.shape and selection.is_all:
-            return [values]
-        index = np.arange(values.size).reshape(values.shape)
-        return [take([values], np.asarray(index[chunk.place])) for chunk in planned]
-
-    def squeeze(self, values: Any) -> VlenArray:
-        return self.received(values).reshape(tuple(dim for dim in values.shape if dim != 1))
-
-    def to_json(self, values: Any) -> tuple[Any, bool]:
-        return to_json(values, self.element), True
-
-    def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
-        forms = [self.element]
-        if self._is_picked and isinstance(self.element, Compound) and len(self.element.parts) == 1:
-            forms += self.element.parts
-        return elements_from_json(self, value, shape, forms)
-
-    def to_bytes(self, values: Any) -> memoryview:
-        data: memoryview = values.heap.data
-        return data
-
-    def from_bytes(self, data: Buffer, count: int, shape: tuple[int, ...]) -> VlenArray:
-        return split_elements(data, self.element, shape if count == prod(shape) else (1,))
-
-    def to_region(self, selection: Selection, values: Any) -> bytes:
-        return encode_vlen_region(selection, values, self.element)
-
-    def from_region(self, data: Buffer) -> tuple[Selection, Values]:
-        return decode_vlen_region(data, self.element)
-
-
-def arrays_of(spec: ChunkSpec) -> FixedArrays | VlenArrays:
-    """Return what is done with arrays of the values that a specification describes."""
-    datatype = spec.datatype
-    if datatype.is_vlen:
-        return VlenArrays(datatype.element, spec.vlen_fill, datatype.guessed_size)
-    return FixedArrays(datatype.element_dtype, spec.fill_value, datatype.element)
 
 
 def elements_from_json(
     arrays: ValueArrays, value: Any, shape: tuple[int, ...], forms: Sequence[Element]
 ) -> Values:
-    """Return JSON values whose elements have one of these forms, the likeliest first, in `shape` or one for all."""
+    """Return JSON values whose elements have one of `forms`, the likeliest first, in `shape` or one for all."""
     failure: BadRequest | None = None
     for form in forms:
         for dims in (shape, (1,)):

@@ -1,4 +1,4 @@
-"""Attributes: from what a request sends to the stored form, and from there to values.
+"""Attributes: from the form of requests to the stored form, and from there to values.
 
 The stored form is `{"type": item, "shape": dataspace, "value": JSON value}`. `value` is null where none was
 given (all zero, or empty). Values that JSON cannot hold (bytes that are no UTF-8) are one base64 string of all

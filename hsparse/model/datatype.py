@@ -106,7 +106,7 @@ def _parse(text: str) -> Datatype:
 
 
 def _check(item: Any, depth: int, parts: list[int]) -> None:
-    """Refuse what would be too much work, and whatever has not the form of a type."""
+    """Refuse items that are too large or too deep, and items that do not have the form of a type."""
     parts[0] += 1
     if depth > MAX_DEPTH:
         raise BadRequest(f"The type is nested more than {MAX_DEPTH} deep.")
@@ -212,17 +212,17 @@ def type_json(item: Any) -> Any:
     `members` (1.0: a list), at any depth; the same object when it holds no enum."""
     if not isinstance(item, dict):
         return item
-    shown = item
+    answer = item
     if item.get("class") == "H5T_ENUM":
-        shown = item | _names(item.get("mapping", item.get("members")))
+        answer = item | _names(item.get("mapping", item.get("members")))
     if (base := item.get("base")) is not None and (inner := type_json(base)) is not base:
-        shown = shown | {"base": inner}
+        answer = answer | {"base": inner}
     if isinstance(fields := item.get("fields"), list):
         types = [type_json(field["type"]) for field in fields]
         if any(one is not field["type"] for one, field in zip(types, fields, strict=True)):
             pairs = zip(types, fields, strict=True)
-            shown = shown | {"fields": [field | {"type": one} for one, field in pairs]}
-    return shown
+            answer = answer | {"fields": [field | {"type": one} for one, field in pairs]}
+    return answer
 
 
 def _names(names: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What an element of a datatype is made of: fixed-size parts as numpy dtypes, variable-length parts as they nest.
+"""The structure of a datatype's elements: fixed-size parts as numpy dtypes, variable-length parts as they nest.
 
 Built from type items; h5json's own translation refuses what HDF5 allows (arrays of enums, booleans, references
 and opaque data, fields whose names are not ASCII). Special dtypes carry the metadata that h5json and h5py know them by.
@@ -35,12 +35,12 @@ class Fixed:
 
     @property
     def file_size(self) -> int:
-        """The bytes it takes in an HDF5 file's elements, what is on a heap not counted."""
+        """The bytes it takes in an HDF5 file's elements, without its payloads on a heap."""
         return self.dtype.itemsize
 
     @property
     def references(self) -> int:
-        """How many references to a heap it has there, those on the heap not counted."""
+        """How many references to a heap it has there, without those on the heap."""
         return 0
 
 
@@ -121,7 +121,7 @@ Element: TypeAlias = Fixed | VlenString | Region | VlenSequence | ArrayOfVlen | 
 
 
 def element_of(item: Any) -> Element:
-    """Return what elements of a type item are made of; `ValueError` or `TypeError` says what is wrong with it."""
+    """Return the structure of a type item's elements; `ValueError` or `TypeError` says what is wrong with the item."""
     if isinstance(item, str):
         return _predefined(item)
     return _BUILDERS[item["class"]](item)

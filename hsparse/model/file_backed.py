@@ -26,14 +26,14 @@ GROUP_BYTES = 128 * 1024
 
 A chunk costs about 0.1 ms, a piece of 4 KB 0.06 ms. Pieces are read together beyond a chunk's bounds.
 """
-MOST_PIECES = 1024
+MAX_PIECES = 1024
 """The most pieces that are put together to one chunk of the grid."""
-MOST_ENTRIES = 10_000
+MAX_ENTRIES = 10_000
 """The most pieces a record may list; more belong into a chunk table."""
 SCHEMES = ("s3://", "file://")
 """Before them HSDS and its clients write a bucket and a key; a plain path may begin with the bucket or not."""
 OBJECTS_FOLDER = "db"
-"""Where the store keeps domains' objects: nobody's to link to, whatever the rights to them are."""
+"""The store's prefix of domains' objects, which no dataset may be linked to, whatever the rights to them are."""
 MAX_URI = 2048
 Json = dict[str, Any]
 Dims = tuple[int, ...]
@@ -79,15 +79,15 @@ def slab_dims(dims: Dims, item_size: int) -> Dims:
 
 
 def grouped_dims(piece: Dims, limits: tuple[int | None, ...], item_size: int) -> Dims:
-    """Return the grid's chunk: as many pieces as it takes to have `GROUP_BYTES`, at most about `MOST_PIECES`."""
+    """Return the grid's chunk: as many pieces as it takes to have `GROUP_BYTES`, at most about `MAX_PIECES`."""
     size = prod(piece) * item_size
     counts = tuple(None if limit is None else -(-limit // p) for limit, p in zip(limits, piece, strict=True))
-    factors = enlarge((1,) * len(piece), counts, size, min(GROUP_BYTES, size * MOST_PIECES))
+    factors = enlarge((1,) * len(piece), counts, size, min(GROUP_BYTES, size * MAX_PIECES))
     return tuple(p * factor for p, factor in zip(piece, factors, strict=True))
 
 
 def parse_contiguous_ref(asked: Json, dims: Dims, datatype: Datatype, *, filtered: bool) -> Json:
-    """Return the layout as it is stored; `BadRequest` says what is wrong."""
+    """Return the stored layout; `BadRequest` says what is wrong."""
     check_file_backed_type(datatype)
     if filtered:
         raise BadRequest(f"Data with filters is in chunks, not contiguous: use {CHUNKED_REF}.")
@@ -113,9 +113,9 @@ def parse_chunked_ref(asked: Json, dims: Dims, datatype: Datatype, *, filtered: 
         raise BadRequest(
             "The layout's chunks must give, for each chunk's scaled coordinates, its offset and size."
         )
-    if len(chunks) > MOST_ENTRIES:
+    if len(chunks) > MAX_ENTRIES:
         raise BadRequest(
-            f"The layout lists {len(chunks)} chunks; the limit is {MOST_ENTRIES}: use {CHUNKED_REF_INDIRECT}."
+            f"The layout lists {len(chunks)} chunks; the limit is {MAX_ENTRIES}: use {CHUNKED_REF_INDIRECT}."
         )
     size = prod(dims) * datatype.guessed_size
     entries = {_name(key, len(dims)): _entry(key, value, size, filtered) for key, value in chunks.items()}
@@ -209,7 +209,7 @@ def _is_int(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BackingFile:
-    """A file as a dataset is linked to it: its URI and, where it was looked at then, what it was like.
+    """The backing file of a dataset: its URI and, where it was inspected at creation, its state.
 
     `etag` (empty: not looked at) is that of its state, `head` the CRC-32 of its first bytes, by which a file
     that was copied, and so has another etag, is known again.

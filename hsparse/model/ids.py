@@ -126,7 +126,7 @@ def chunk_key(dataset: str, scaled: tuple[int, ...]) -> str:
 
 
 def chunk_name(scaled: Sequence[int]) -> str:
-    """Return what a chunk is called in its dataset, and its key ends in: `<i>_<j>_<k>`, of a scalar `0`."""
+    """Return the name of a chunk in its dataset, with which its key ends: `<i>_<j>_<k>`, of a scalar `0`."""
     return "_".join(map(str, scaled)) or "0"
 
 
@@ -165,7 +165,7 @@ def is_job_id(id: str) -> bool:
 
 
 def check_job_id(id: str) -> str:
-    """Return a job's id; `NotFound` for what is none."""
+    """Return a job's id; `NotFound` for text that is no id."""
     if _JOB_ID.fullmatch(id) is None:
         raise NotFound(f"There is no job {id[:80]!r}.")
     return id
@@ -182,7 +182,7 @@ def job_id_of_key(key: str) -> str:
 
 
 def job_key_prefix(owner: str) -> str:
-    """Return what the keys of a user's jobs begin with; so may another user's, it has a hash of the name."""
+    """Return the prefix of the keys of a user's jobs; it has a hash of the name, which another user may share."""
     return f"{JOB_FOLDER}{_owner_digits(owner)}-"
 
 

@@ -90,7 +90,7 @@ MAX_NUMBER = 2**63
 
 
 def parse_initializer(value: Any, rank: int, element: Element, *, sparse: bool) -> Arange:
-    """Return what creation property `initializer` (None: not given) asks for; `BadRequest` for what is not known."""
+    """Parse the creation property `initializer` (None: not given); `BadRequest` for an unknown one."""
     if value is None or value == []:
         return ()
     words = value.split() if isinstance(value, str) else value

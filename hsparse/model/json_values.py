@@ -275,11 +275,11 @@ def _empty(dims: tuple[int, ...]) -> Any:
     return [_empty(dims[1:]) for _ in range(dims[0])] if len(dims) > 1 and dims[0] else []
 
 
-Reader = Callable[[Buffer, int], tuple[Any, int]]
+ElementReader = Callable[[Buffer, int], tuple[Any, int]]
 """`read(data, at)` returns a part as JSON, and where it ends; the data were split before, so they fit."""
 
 
-def _reader(element: Element) -> Reader:
+def _reader(element: Element) -> ElementReader:
     if isinstance(element, Fixed):
         return _fixed_reader(element.dtype)
     if isinstance(element, VlenString):
@@ -300,7 +300,7 @@ def _column(data: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.ndarray((len(data) // dtype.itemsize,), dtype, data)
 
 
-def _fixed_reader(dtype: np.dtype[Any]) -> Reader:
+def _fixed_reader(dtype: np.dtype[Any]) -> ElementReader:
     def read(data: Buffer, at: int) -> tuple[Any, int]:
         end = at + dtype.itemsize
         return fixed_json(_column(bytes(data[at:end]), dtype))[0], end
@@ -308,7 +308,7 @@ def _fixed_reader(dtype: np.dtype[Any]) -> Reader:
     return read
 
 
-def _run_reader(convert: Callable[[bytes], Any]) -> Reader:
+def _run_reader(convert: Callable[[bytes], Any]) -> ElementReader:
     def read(data: Buffer, at: int) -> tuple[Any, int]:
         begin = at + PREFIX_SIZE
         end = begin + int.from_bytes(data[at:begin], "little")
@@ -317,7 +317,7 @@ def _run_reader(convert: Callable[[bytes], Any]) -> Reader:
     return read
 
 
-def _sequence_reader(inner: Reader) -> Reader:
+def _sequence_reader(inner: ElementReader) -> ElementReader:
     def read(data: Buffer, at: int) -> tuple[Any, int]:
         begin = at + PREFIX_SIZE
         end = begin + int.from_bytes(data[at:begin], "little")
@@ -330,7 +330,7 @@ def _sequence_reader(inner: Reader) -> Reader:
     return read
 
 
-def _array_reader(dims: tuple[int, ...], inner: Reader) -> Reader:
+def _array_reader(dims: tuple[int, ...], inner: ElementReader) -> ElementReader:
     def read(data: Buffer, at: int) -> tuple[Any, int]:
         found = []
         for _ in range(prod(dims)):
@@ -341,7 +341,7 @@ def _array_reader(dims: tuple[int, ...], inner: Reader) -> Reader:
     return read
 
 
-def _record_reader(parts: list[Reader]) -> Reader:
+def _record_reader(parts: list[ElementReader]) -> ElementReader:
     def read(data: Buffer, at: int) -> tuple[Any, int]:
         found = []
         for part in parts:

@@ -1,4 +1,4 @@
-"""Dataset layouts: what a request asks for, what is stored, and the chunk grid that follows from a record.
+"""Dataset layouts: the requested one, the stored one, and the chunk grid that follows from a record.
 
 Everything but a structured chunk's cells is stored in chunks; where a client asked for another layout (a
 contiguous dataset beyond one chunk, chunks too small to be stored one by one) the grid differs from what
@@ -46,7 +46,7 @@ Json = dict[str, Any]
 class Layout:
     """A layout as asked, and the grid (empty for a null dataspace, which has no chunks).
 
-    `follows` says that the grid is known from what was asked and the dataset's extent.
+    `follows` says that the grid follows from the request and the dataset's extent.
     """
 
     asked: Json

@@ -39,7 +39,7 @@ Skip: TypeAlias = Callable[[Buffer, int, int], int]
 def split_elements(data: Buffer, element: Element, shape: tuple[int, ...]) -> VlenArray:
     """Return the elements that `data` has, a view of it; `BadRequest` when they are not exactly of `shape`.
 
-    Nothing is believed: memory is taken for as many elements as the bytes can hold.
+    Memory is allocated for no more elements than the bytes can hold.
     """
     count = prod(shape)
     if len(data) < count * element.min_size:

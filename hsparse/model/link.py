@@ -1,4 +1,4 @@
-"""Links: from what a request sends to the stored form, and to what clients are shown."""
+"""Links: from the form of requests to the stored form, and to the form of answers."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def parse_link(body: Any) -> Json:
 
 def link_json(title: str, link: Json) -> Json:
     """Return a link as `GET .../links/{title}` shows it."""
-    shown = {"title": title, "class": link["class"]}
+    answer = {"title": title, "class": link["class"]}
     if link["class"] == HARD:
-        return shown | {"id": link["id"], "collection": collection_of(link["id"])}
-    return shown | _target(link)
+        return answer | {"id": link["id"], "collection": collection_of(link["id"])}
+    return answer | _target(link)
 
 
 def listed_link_json(title: str, link: Json) -> Json:

@@ -46,7 +46,7 @@ def restore_non_finite(value: Any, element: Element, rank: int, *, ignore_nan: b
 
 
 def _parts(element: Element) -> Element | tuple[Element, ...] | None:
-    """Return a compound's fields, what an array or sequence is of, or None."""
+    """Return a compound's fields, the base of an array or sequence, or None."""
     if isinstance(element, Compound):
         return element.parts
     if isinstance(element, Fixed):

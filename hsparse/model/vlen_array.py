@@ -1,6 +1,6 @@
 """Elements of a variable-length type as two columns: where each ends, and all their bytes.
 
-An element's bytes are its length-prefixed form (`hsparse.model.length_prefixed`), whatever it is made of. So
+An element's bytes are its length-prefixed form (`hsparse.model.length_prefixed`), whatever its type. So
 elements are selected, merged, sent and stored without being taken apart: only what reads or makes JSON looks inside.
 """
 
@@ -65,9 +65,9 @@ class VlenArray:
         return VlenArray(shape, self.offsets, self.heap)
 
     def __getitem__(self, place: Any) -> VlenArray:
-        """Return what a numpy index of the array's shape selects, copied."""
+        """Return the elements that a numpy index of the array's shape selects, copied."""
         index = np.arange(self.size, dtype=np.intp).reshape(self.shape)[place]
-        return take([self], np.asarray(index))
+        return take_elements([self], np.asarray(index))
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield each element's bytes in turn."""
@@ -86,17 +86,17 @@ def ends(sizes: NDArray[Any]) -> NDArray[np.uint32]:
     return offsets.astype(np.uint32)
 
 
-def taken_sizes(parts: Sequence[VlenArray], index: Index) -> NDArray[np.uint32]:
-    """Return the bytes of each element that `take` would return, in the index's row-major order."""
-    sizes = np.concatenate([part.sizes for part in parts]) if parts else np.zeros(0, np.uint32)
+def taken_sizes(arrays: Sequence[VlenArray], index: Index) -> NDArray[np.uint32]:
+    """Return the bytes of each element that `take_elements` would return, in the index's row-major order."""
+    sizes = np.concatenate([array.sizes for array in arrays]) if arrays else np.zeros(0, np.uint32)
     result: NDArray[np.uint32] = sizes[index.reshape(-1)]
     return result
 
 
-def take(parts: Sequence[VlenArray], index: Index) -> VlenArray:
-    """Return the elements at `index`, in its shape, where `parts` are numbered through, one after the other."""
-    # A copy costs less than telling for each run whose it is.
-    whole = parts[0] if len(parts) == 1 else join(parts)
+def take_elements(arrays: Sequence[VlenArray], index: Index) -> VlenArray:
+    """Return the elements at `index`, in its shape, where `arrays` are numbered through, one after the other."""
+    # A copy costs less than finding the array of each run.
+    whole = arrays[0] if len(arrays) == 1 else join_elements(arrays)
     flat = index.reshape(-1)
     offsets = ends(whole.sizes[flat])
     heap = b"".join(_pieces(whole, flat)) if len(flat) else b""
@@ -115,10 +115,10 @@ def runs_mask(begins: NDArray[np.int64], sizes: NDArray[np.int64], total: int) -
     return np.repeat(inside, lengths)
 
 
-def join(parts: Sequence[VlenArray]) -> VlenArray:
-    """Return the elements of all parts, one at least, in one row."""
-    offsets = ends(np.concatenate([part.sizes for part in parts]))
-    return VlenArray((len(offsets) - 1,), offsets, np.concatenate([part.heap for part in parts]))
+def join_elements(arrays: Sequence[VlenArray]) -> VlenArray:
+    """Return the elements of all arrays, one at least, in one row."""
+    offsets = ends(np.concatenate([array.sizes for array in arrays]))
+    return VlenArray((len(offsets) - 1,), offsets, np.concatenate([array.heap for array in arrays]))
 
 
 def _pieces(array: VlenArray, flat: Index) -> Iterator[bytes | memoryview]:

@@ -18,7 +18,7 @@ from hsparse.model.vlen_array import VlenArray
 
 @dataclass(frozen=True, slots=True)
 class VlenFields:
-    """The fields at `places` of a compound, and what is made of them: a compound of these alone."""
+    """The fields at `places` of a compound, and the compound of these alone."""
 
     whole: Compound
     places: tuple[int, ...]
@@ -36,7 +36,7 @@ class VlenFields:
 
     @property
     def element(self) -> Compound:
-        """What the picked elements are made of, a compound also where all that is picked has a fixed size."""
+        """The picked elements, a compound even where all picked fields have a fixed size."""
         names = tuple(self.whole.names[place] for place in self.places)
         parts = tuple(self.whole.parts[place] for place in self.places)
         dtype = np.dtype([(name, part.dtype) for name, part in zip(names, parts, strict=True)])

@@ -13,10 +13,10 @@ import aiohttp
 from hsparse.cluster.membership import Membership
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import HsparseError, StoreFailed
-from hsparse.wire.codec import decode, encode
+from hsparse.wire.codec import decode_frame, encode_frame
 from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, TOKEN_HEADER
 from hsparse.wire.message import DataNode, Failure, Message, Record
-from hsparse.wire.record_message import Change, ChangeObjects, Outcome, ReadObjects
+from hsparse.wire.record_message import ChangeObjects, Outcome, ReadObjects, RecordChange
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -38,11 +38,11 @@ class Owners:
         """Read one record; `NotFound` or `Gone` when there is none."""
         return (await self.read(id))[0].unwrap()
 
-    async def change(self, *changes: Change) -> list[Outcome]:
+    async def change(self, *changes: RecordChange) -> list[Outcome]:
         """Apply changes, each atomically; one outcome for each change, in order. Failures are not raised."""
         return await self.gather(changes, lambda change: change.id, lambda some: ChangeObjects(tuple(some)))
 
-    async def apply(self, change: Change) -> Outcome:
+    async def apply(self, change: RecordChange) -> Outcome:
         """Apply one change; raises its failure."""
         outcome = (await self.change(change))[0]
         outcome.unwrap()
@@ -104,13 +104,13 @@ class RemoteNode:
 
         A message is never sent twice: after a lost reply it is not known whether it was applied.
         """
-        pieces = encode(message)
+        pieces = encode_frame(message)
         length = sum(len(piece) for piece in pieces)
         try:
             async with self._session.post(
                 self.url + PATH, data=_each(pieces), headers={"Content-Length": str(length)}
             ) as response:
-                reply = decode(memoryview(await response.read()))
+                reply = decode_frame(memoryview(await response.read()))
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             reason = str(error) or type(error).__name__
             raise StoreFailed(f"The data node at {self.url} did not answer: {reason}.") from error

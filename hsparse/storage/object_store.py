@@ -97,7 +97,7 @@ class ObjectStore(Protocol):
         ...
 
     async def presigned(self, key: str, seconds: int) -> str:
-        """Return a URL that anybody can read the object by, for so many seconds; whether there is one is not looked at.
+        """Return a presigned URL of the object, valid for `seconds`; whether the object exists is not checked.
 
         `Unsupported` where a store has no URLs.
         """

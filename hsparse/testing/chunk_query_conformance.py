@@ -2,6 +2,8 @@
 
 A test module of an implementation imports all of these by `*`, beside those of
 `hsparse.testing.node_conformance`.
+
+Tests: tests/dn/test_service.py.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ BY_KEY = [(0, 1), (2, 0), (2, 10), (2, 9), (9, 12)]
 
 
 async def stored(node: DataNode, *, sparse: bool) -> ChunkSpec:
-    """Write one element into each of `STORED`; return what the chunks are."""
+    """Write one element into each of `STORED`; return the specification of the chunks."""
     about = spec(sparse=sparse)
     first = Orthogonal.box(DIMS, (0, 0), (1, 2))
     parts = tuple(ChunkSelection(scaled, first) for scaled in STORED)
@@ -37,7 +39,7 @@ async def stored(node: DataNode, *, sparse: bool) -> ChunkSpec:
     return about
 
 
-async def listed(node: DataNode, about: ChunkSpec, message: ListChunks) -> list[tuple[int, ...]]:
+async def listed_scaled(node: DataNode, about: ChunkSpec, message: ListChunks) -> list[tuple[int, ...]]:
     """Return the coordinates of all pages."""
     found: list[tuple[int, ...]] = []
     while True:
@@ -53,8 +55,8 @@ async def listed(node: DataNode, about: ChunkSpec, message: ListChunks) -> list[
 async def test_stored_chunks_are_listed_in_both_orders(node: DataNode, sparse: bool, limit: int) -> None:
     about = await stored(node, sparse=sparse)
     message = ListChunks(about, EXTENT, limit=limit)
-    assert await listed(node, about, message) == BY_KEY
-    assert await listed(node, about, replace(message, by_coords=True)) == sorted(STORED)
+    assert await listed_scaled(node, about, message) == BY_KEY
+    assert await listed_scaled(node, about, replace(message, by_coords=True)) == sorted(STORED)
     assert await node.send(CountChunks(about, EXTENT)) == len(STORED)
 
 
@@ -89,12 +91,15 @@ async def test_a_selection_and_an_extent_choose(node: DataNode) -> None:
     about = await stored(node, sparse=True)
     box = Orthogonal.box(EXTENT, (12, 0), (18, 75))
     message = ListChunks(about, EXTENT, box, limit=1)
-    assert await listed(node, about, message) == [(2, 0), (2, 9)]
+    assert await listed_scaled(node, about, message) == [(2, 0), (2, 9)]
     assert await node.send(CountChunks(about, EXTENT, box)) == 2
     points = Points(EXTENT, np.array([[0, 8], [59, 99], [1, 1]], np.uint64))
-    assert await listed(node, about, ListChunks(about, EXTENT, points, by_coords=True)) == [(0, 1), (9, 12)]
+    assert await listed_scaled(node, about, ListChunks(about, EXTENT, points, by_coords=True)) == [
+        (0, 1),
+        (9, 12),
+    ]
     smaller = (18, 80)
-    assert await listed(node, about, ListChunks(about, smaller)) == [(0, 1), (2, 0), (2, 9)]
+    assert await listed_scaled(node, about, ListChunks(about, smaller)) == [(0, 1), (2, 0), (2, 9)]
     assert await node.send(CountChunks(about, smaller)) == 3
 
 

@@ -18,7 +18,6 @@ from hsparse.model.ids import storage_key, tree_prefix
 from hsparse.wire.chunk_message import FenceDeleted, TrimChunks
 from hsparse.wire.message import Failure, GetInfo, Message, NodeInfo, Record
 from hsparse.wire.record_message import (
-    Change,
     ChangeObjects,
     CreateObject,
     DeleteAttributes,
@@ -35,6 +34,7 @@ from hsparse.wire.record_message import (
     PutLinks,
     PutRecord,
     ReadObjects,
+    RecordChange,
     SetExtent,
     UpdateJob,
 )
@@ -55,7 +55,7 @@ class DictDataNode:
         self._deleted: set[tuple[str, ...]] = set()
 
     async def send(self, message: Message[R], /) -> R:
-        """Do what the message says and return its reply."""
+        """Carry out the message and return its reply."""
         self.log.append(message)
         return cast(R, self._answer(message))
 
@@ -91,7 +91,7 @@ class DictDataNode:
             return Gone(f"{' '.join(name)} was deleted.")
         return NotFound(f"{' '.join(name)} does not exist.")
 
-    def _change(self, change: Change) -> Outcome:
+    def _change(self, change: RecordChange) -> Outcome:
         change = copy.deepcopy(change)
         last = self.records.get(change.id)
         try:
@@ -103,7 +103,7 @@ class DictDataNode:
             record["lastModified"] = self._clock.now()
         return Outcome(copy.deepcopy(record), changed, created)
 
-    def _apply(self, change: Change) -> tuple[bool, bool]:
+    def _apply(self, change: RecordChange) -> tuple[bool, bool]:
         """Apply a change to the records; returns whether anything changed, and whether anything is new."""
         if isinstance(change, CreateObject):
             if change.id in self.records:
@@ -122,7 +122,7 @@ class DictDataNode:
             return True, False
         return self._alter(change, self.records[change.id])
 
-    def _alter(self, change: Change, record: Record) -> tuple[bool, bool]:
+    def _alter(self, change: RecordChange, record: Record) -> tuple[bool, bool]:
         match change:
             case PutAttributes():
                 return self._put(change, record, "attributes", change.attributes)

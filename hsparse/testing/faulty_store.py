@@ -71,7 +71,7 @@ class FaultyStore(StoreWrapper):
         return self._add(Fault(_methods(method), key, times, hang=not applied, hang_after=applied))
 
     def flip(self, key: str | None = None, *, offset: int = 0, mask: int = 1, times: int = 1) -> Fault:
-        """Flip the bits `mask` of the byte at `offset` (from the end, if negative) of what a get returns."""
+        """Flip the bits `mask` of the byte at `offset` (from the end, if negative) of the bytes that a get returns."""
 
         def flipped(data: bytes) -> bytes:
             changed = bytearray(data)
@@ -157,7 +157,7 @@ class CrashPoint:
 
 
 class CrashingStore(StoreWrapper):
-    """One process's view of a store. `died` is set at its end; what it had sent before is still applied.
+    """One process's view of a store. `died` is set at its end; calls it had sent before are still applied.
 
     `close` leaves the store open, for the process that comes after.
     """
@@ -175,13 +175,13 @@ class CrashingStore(StoreWrapper):
         self._skip = crash_point.skip if crash_point is not None else 0
 
     async def settle(self) -> None:
-        """Wait until what was sent is applied: nothing that a dead process sent happens after this."""
+        """Wait until all sent calls are applied: no call of a dead process is applied after this."""
         while self._sent:
             await asyncio.wait(self._sent)
 
     async def around(self, method: str, key: str, data: Buffer, call: Callable[[Buffer], Awaitable[R]]) -> R:
         await self._live()
-        crash_point = self._met(method)
+        crash_point = self._reach_crash_point(method)
         if crash_point is None or crash_point.applied:
             result = await asyncio.shield(self._send(call, data))
             await self._live()
@@ -195,7 +195,7 @@ class CrashingStore(StoreWrapper):
     async def close(self) -> None:
         """Leave the store open."""
 
-    def _met(self, method: str) -> CrashPoint | None:
+    def _reach_crash_point(self, method: str) -> CrashPoint | None:
         crash_point = self._crash_point
         if crash_point is None or method not in crash_point.methods:
             return None
@@ -212,6 +212,6 @@ class CrashingStore(StoreWrapper):
         return sent
 
     async def _live(self) -> None:
-        """Go on only while the process lives; what is dead waits until it is cancelled."""
+        """Return only while the process lives; in a dead process, wait until cancelled."""
         if self.died.is_set():
             await asyncio.get_running_loop().create_future()

@@ -2,6 +2,8 @@
 
 A test module of an implementation imports all of these by `*` and provides the fixture; none is to be
 overridden.
+
+Tests: tests/dn/test_service.py, tests/testing/test_dict_data_node.py.
 """
 
 from __future__ import annotations
@@ -42,7 +44,6 @@ from hsparse.wire.chunk_message import (
 )
 from hsparse.wire.message import DataNode, GetInfo
 from hsparse.wire.record_message import (
-    Change,
     ChangeObjects,
     CreateObject,
     DeleteAttributes,
@@ -58,6 +59,7 @@ from hsparse.wire.record_message import (
     PutLinks,
     PutRecord,
     ReadObjects,
+    RecordChange,
     SetExtent,
     UpdateJob,
 )
@@ -74,7 +76,7 @@ def new_group() -> tuple[str, dict[str, Any]]:
     return id, {"id": id, "root": id, "links": {}, "attributes": {}, "created": 1.0, "lastModified": 1.0}
 
 
-async def change(node: DataNode, change: Change) -> Outcome:
+async def change(node: DataNode, change: RecordChange) -> Outcome:
     return (await node.send(ChangeObjects((change,))))[0]
 
 

@@ -29,7 +29,7 @@ def element_bytes(values: Values) -> list[bytes]:
 class SparseModel:
     """A dataset as HDF5 has it: an element is defined once written, until erased or shrunk away.
 
-    Of a dense dataset (`sparse=False`) the same holds, but that nobody can ask which elements are defined.
+    Of a dense dataset (`sparse=False`) the same holds, without queries for defined elements.
     `fill` is one element's bytes, which must be given for a variable-length type.
     """
 
@@ -77,7 +77,7 @@ class SparseModel:
         return b"".join(self.elements.get(coord, self.fill) for coord in places)
 
     def copy(self) -> SparseModel:
-        """Return a model that changes on its own: what an operation would make of this one."""
+        """Return an independent copy, to apply an operation to."""
         other = SparseModel(self.extent, self.dtype, self.fill, sparse=self.sparse)
         other.elements = dict(self.elements)
         return other

@@ -2,6 +2,8 @@
 
 A test module of a store imports all of these by `*` and provides the fixture, whose store lists pages of at
 most `PAGE_SIZE` entries, to have several of them soon; none of the tests is to be overridden.
+
+Tests: tests/storage/test_object_store.py.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ GOOD_KEYS = [
 ]
 
 
-async def listed(
+async def listed_keys(
     store: ObjectStore, prefix: str = "", *, delimiter: bool = False, start_after: str = ""
 ) -> tuple[list[Entry], list[str]]:
     """Return all entries and common prefixes of a listing."""
@@ -72,7 +74,7 @@ async def put_all(store: ObjectStore, keys: list[str]) -> None:
 
 async def test_probe(store: ObjectStore) -> None:
     await probe(store)
-    assert await listed(store) == ([], [])
+    assert await listed_keys(store) == ([], [])
 
 
 async def test_get_returns_what_was_put(store: ObjectStore) -> None:
@@ -99,7 +101,7 @@ async def test_sizes(store: ObjectStore, size: int) -> None:
     stored = await store.get("a")
     assert stored.data == data
     assert stored.etag == etag
-    entries, _ = await listed(store)
+    entries, _ = await listed_keys(store)
     assert [(entry.key, entry.size, entry.etag) for entry in entries] == [("a", size, etag)]
 
 
@@ -114,7 +116,7 @@ async def test_absent_objects(store: ObjectStore) -> None:
             await store.put_if_match(key, b"data", "0-0-0")
     await store.delete("b")
     await store.delete("c/d/e")
-    assert [entry.key for entry in (await listed(store))[0]] == ["a/b"]
+    assert [entry.key for entry in (await listed_keys(store))[0]] == ["a/b"]
 
 
 async def test_delete_above_and_below_an_object_removes_nothing(store: ObjectStore) -> None:
@@ -185,20 +187,20 @@ async def test_bad_keys(store: ObjectStore) -> None:
         for call in calls:
             with pytest.raises(BadRequest):
                 await call(key)
-    assert await listed(store) == ([], [])
+    assert await listed_keys(store) == ([], [])
 
 
 async def test_good_keys(store: ObjectStore) -> None:
     await put_all(store, GOOD_KEYS)
     for key in GOOD_KEYS:
         assert (await store.get(key)).data == key.encode()
-    assert [entry.key for entry in (await listed(store))[0]] == sorted(GOOD_KEYS, key=str.encode)
+    assert [entry.key for entry in (await listed_keys(store))[0]] == sorted(GOOD_KEYS, key=str.encode)
     for key in GOOD_KEYS:
-        assert [entry.key for entry in (await listed(store, key))[0]] == [
+        assert [entry.key for entry in (await listed_keys(store, key))[0]] == [
             other for other in sorted(GOOD_KEYS) if other.startswith(key)
         ]
         await store.delete(key)
-    assert await listed(store) == ([], [])
+    assert await listed_keys(store) == ([], [])
 
 
 async def test_etags_change_with_the_state(store: ObjectStore) -> None:
@@ -277,7 +279,7 @@ async def test_create_and_delete_race(store: ObjectStore) -> None:
             await store.delete(key)
 
     await asyncio.gather(*(churn(f"deep/down/{number}") for number in range(6)))
-    assert await listed(store) == ([], [])
+    assert await listed_keys(store) == ([], [])
 
 
 async def test_delete(store: ObjectStore) -> None:
@@ -286,10 +288,10 @@ async def test_delete(store: ObjectStore) -> None:
     await store.delete("a/b/c")
     with pytest.raises(NotFound):
         await store.get("a/b/c")
-    assert [entry.key for entry in (await listed(store))[0]] == ["a/b/d", "a/e"]
+    assert [entry.key for entry in (await listed_keys(store))[0]] == ["a/b/d", "a/e"]
     await store.delete("a/b/d")
     await store.delete("a/e")
-    assert await listed(store) == ([], [])
+    assert await listed_keys(store) == ([], [])
     await store.put("a", b"now an object")
     assert (await store.get("a")).data == b"now an object"
 
@@ -300,7 +302,7 @@ KEYS = [key for key in ORDERED if key != "a/b"]  # "a/b" and "a/b/c" exclude eac
 
 async def test_list_order(store: ObjectStore) -> None:
     await put_all(store, KEYS[::-1])
-    entries, prefixes = await listed(store)
+    entries, prefixes = await listed_keys(store)
     assert [entry.key for entry in entries] == sorted(KEYS, key=str.encode)
     assert prefixes == []
 
@@ -310,7 +312,7 @@ async def test_list_prefix_and_start(store: ObjectStore) -> None:
     for prefix in ["", "a", "a/", "a/b", "a/b/", "b/", "b/c/d", "x", "a//", "../", "/", "."]:
         expected = [key for key in sorted(KEYS) if key.startswith(prefix)]
         for start_after in ["", "a.b", "a/", "a/b", "a/b.c", "b/c/d/e", "b/c/zzz", "zz"]:
-            entries, _ = await listed(store, prefix, start_after=start_after)
+            entries, _ = await listed_keys(store, prefix, start_after=start_after)
             assert [entry.key for entry in entries] == [key for key in expected if key > start_after]
 
 
@@ -321,7 +323,7 @@ async def test_list_delimiter(store: ObjectStore) -> None:
         keys = sorted(prefix + name for name in below if "/" not in name)
         prefixes = sorted({prefix + name.split("/")[0] + "/" for name in below if "/" in name})
         for start_after in ["", "a.b", "a/", "a/b/", "b/", "b/c/", "c"]:
-            entries, common = await listed(store, prefix, delimiter=True, start_after=start_after)
+            entries, common = await listed_keys(store, prefix, delimiter=True, start_after=start_after)
             assert [entry.key for entry in entries] == [key for key in keys if key > start_after]
             assert common == [name for name in prefixes if name > start_after]
 
@@ -336,7 +338,7 @@ async def test_list_pages_while_deleting(store: ObjectStore) -> None:
     assert len(pages) >= 3
     assert all(0 < len(page) <= PAGE_SIZE for page in pages)
     assert [key for page in pages for key in page] == keys
-    assert await listed(store) == ([], [])
+    assert await listed_keys(store) == ([], [])
 
 
 async def test_a_listing_can_be_left(store: ObjectStore) -> None:
@@ -350,6 +352,6 @@ async def test_a_listing_can_be_left(store: ObjectStore) -> None:
 async def test_entries_have_times(store: ObjectStore) -> None:
     await store.put("a", b"first")
     await store.put("b", b"second")
-    entries, _ = await listed(store)
+    entries, _ = await listed_keys(store)
     assert entries[0].modified > 1_500_000_000
     assert abs(entries[1].modified - entries[0].modified) < 60

@@ -1,4 +1,7 @@
-"""A store against a dict: moves drawn by hypothesis, and the check that makes them on both."""
+"""A store against a dict: moves drawn by hypothesis, and the check that makes them on both.
+
+Tests: tests/storage/test_memory.py, tests/storage/test_posix.py.
+"""
 
 from __future__ import annotations
 

@@ -52,10 +52,10 @@ class StoreWrapper:
     ) -> AsyncIterator[Page]:
         pages = self.store.list(prefix, delimiter=delimiter, start_after=start_after)
 
-        async def turn(_: Buffer) -> Page | None:
+        async def next_page(_: Buffer) -> Page | None:
             return await anext(pages, None)
 
-        while (page := await self.around("list", prefix, b"", turn)) is not None:
+        while (page := await self.around("list", prefix, b"", next_page)) is not None:
             yield page
 
     async def presigned(self, key: str, seconds: int) -> str:

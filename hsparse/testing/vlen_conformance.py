@@ -1,6 +1,8 @@
 """What every `DataNode` must do with chunks of variable-length types, as tests over a fixture `node`.
 
 A test module of an implementation imports all of these by `*`; none is to be overridden.
+
+Tests: tests/dn/test_service.py.
 """
 
 from __future__ import annotations
@@ -168,7 +170,7 @@ async def test_what_is_refused_leaves_what_was_there(node: DataNode, sparse: boo
     one = VlenArray.of([text("one")])
     refused, done = await asyncio.gather(
         node.send(WriteChunks(spec, (part,), (large,))),
-        node.send(WriteChunks(spec, (ChunkSelection((0, 0), at(3)),), (one,))),
+        node.send(WriteChunks(spec, (ChunkSelection((0, 0), points_at(3)),), (one,))),
         return_exceptions=True,
     )
     assert isinstance(refused, TooLarge)
@@ -181,7 +183,7 @@ async def test_what_is_refused_leaves_what_was_there(node: DataNode, sparse: boo
 async def places_and_words(
     node: DataNode, spec: ChunkSpec, selection: Selection = WANTED[0]
 ) -> dict[int, bytes]:
-    """Return the defined words, which must be told alike by every message about them."""
+    """Return the defined words, on which all messages about them must agree."""
     parts = (ChunkSelection((0, 0), selection),)
     (found,) = await node.send(ReadDefined(spec, parts, limit=ROOM))
     (places,) = await node.send(ReadDefined(spec, parts, places_only=True))
@@ -205,7 +207,7 @@ async def define(
     await node.send(WriteChunks(spec, (ChunkSelection((0, 0), selection),), (values,), drop_fill))
 
 
-def at(*offsets: int) -> Points:
+def points_at(*offsets: int) -> Points:
     return Points(DIMS, np.array([divmod(offset, 5) for offset in offsets], np.uint64))
 
 
@@ -234,12 +236,12 @@ async def test_sparse_words_against_a_dict(node: DataNode, selection: Selection)
 
 async def test_sparse_words_like_the_fill_value(node: DataNode) -> None:
     spec = about(fill=text("fill"), sparse=True)
-    await define(node, spec, at(1, 3, 5, 5), "one", "fill", "fill", "last", drop_fill=True)
-    await define(node, spec, at(7, 8), "fill", drop_fill=True)
+    await define(node, spec, points_at(1, 3, 5, 5), "one", "fill", "fill", "last", drop_fill=True)
+    await define(node, spec, points_at(7, 8), "fill", drop_fill=True)
     assert await places_and_words(node, spec) == {1: text("one"), 5: text("last")}
-    await define(node, spec, at(1, 9), "fill")
-    await define(node, spec, at(1), "fill", drop_fill=True)
-    await define(node, spec, at(2, 4), "same", drop_fill=True)
+    await define(node, spec, points_at(1, 9), "fill")
+    await define(node, spec, points_at(1), "fill", drop_fill=True)
+    await define(node, spec, points_at(2, 4), "same", drop_fill=True)
     assert await places_and_words(node, spec) == {
         1: text("fill"),
         2: text("same"),
@@ -256,9 +258,9 @@ async def test_fields_of_sparse_pairs(node: DataNode) -> None:
         part = ChunkSelection((0, 0), selection)
         await node.send(WriteChunks(spec, (part,), (VlenArray.of(values),), fields=fields))
 
-    await write(at(3, 4), b"\1" + text("a"), b"\2" + text("b"))
-    await write(at(4, 6), b"\5", fields=("n",))
-    await write(at(6), text("last"), fields=("t",))
+    await write(points_at(3, 4), b"\1" + text("a"), b"\2" + text("b"))
+    await write(points_at(4, 6), b"\5", fields=("n",))
+    await write(points_at(6), text("last"), fields=("t",))
     assert await places_and_words(node, spec) == {
         3: b"\1" + text("a"),
         4: b"\5" + text("b"),
@@ -268,7 +270,7 @@ async def test_fields_of_sparse_pairs(node: DataNode) -> None:
 
 async def test_sparse_words_written_at_once_all_stay(node: DataNode) -> None:
     spec = about(sparse=True)
-    await asyncio.gather(*(define(node, spec, at(n), str(n) * n) for n in range(20)))
+    await asyncio.gather(*(define(node, spec, points_at(n), str(n) * n) for n in range(20)))
     assert await places_and_words(node, spec) == {n: text(str(n) * n) for n in range(20)}
 
 
@@ -301,7 +303,7 @@ async def test_sparse_words_that_are_too_many_are_told_in_bytes(node: DataNode) 
     half = ChunkSelection((0, 0), WANTED[1])
     (some,) = await node.send(ReadDefined(spec, (half,), limit=1))
     assert some == sum(len(word) + 4 for word in words(WANTED[0], "x")[1:3, 2:5])
-    (one,) = await node.send(ReadDefined(spec, (ChunkSelection((0, 0), at(7)),), limit=1))
+    (one,) = await node.send(ReadDefined(spec, (ChunkSelection((0, 0), points_at(7)),), limit=1))
     assert isinstance(one, DefinedElements), "one element alone comes, however large it is"
     assert list(one.values) == [text("x" * 7)]
 

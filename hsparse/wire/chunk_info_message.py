@@ -1,4 +1,7 @@
-"""Messages about chunks as they are stored: which there are, and their bytes."""
+"""Messages about stored chunks: which there are, and their encoded bytes.
+
+Tests: tests/dn/test_chunk_index.py, tests/dn/test_direct_chunks.py, tests/dn/test_service.py.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from hsparse.wire.message import Message
 
 @dataclass(frozen=True, slots=True)
 class ChunkPage:
-    """Some of the stored chunks that were asked for; `marker` is the chunk to go on after, empty at the end.
+    """A page of a listing; `marker` is the chunk after which the next page begins, empty at the end.
 
-    There are fewer rows than the limit, even none, where chunks were deleted while the page was made.
+    A page has fewer rows than the limit, even none, where chunks were deleted while it was made.
     """
 
     rows: ChunkRows
@@ -26,11 +29,11 @@ class ChunkPage:
 
 @dataclass(frozen=True, slots=True)
 class ListChunks(Message[ChunkPage]):
-    """List the stored chunks inside `extent` that a selection of it meets; all, without one.
+    """List the stored chunks inside `extent` that `selection` intersects; without it all.
 
-    They come in the order of their keys or, with `by_coords`, in row-major order of their coordinates: those after
-    the chunk `after` (empty: from the first), without the first `skip`, at most `limit`. Any data node can; the
-    owner of the dataset's chunk map has that in memory.
+    They come in the order of their keys or, with `by_coords`, in row-major order of their coordinates: the chunks after
+    `after` (empty: from the first), without the first `skip`, at most `limit`. Any data node answers; the owner of
+    the dataset's chunk map has it in its cache.
     """
 
     spec: ChunkSpec
@@ -44,7 +47,7 @@ class ListChunks(Message[ChunkPage]):
 
 @dataclass(frozen=True, slots=True)
 class CountChunks(Message[int]):
-    """Count the stored chunks inside `extent` that a selection of it meets; all, without one."""
+    """Count the stored chunks inside `extent` that `selection` intersects; without it all."""
 
     spec: ChunkSpec
     extent: tuple[int, ...]
@@ -53,7 +56,7 @@ class CountChunks(Message[int]):
 
 @dataclass(frozen=True, slots=True)
 class FindChunk(Message[ChunkRows]):
-    """Look at one chunk: one row, or none where it is not stored."""
+    """Return the row of one chunk; no row where it is not stored."""
 
     spec: ChunkSpec
     scaled: tuple[int, ...]
@@ -61,7 +64,7 @@ class FindChunk(Message[ChunkRows]):
 
 @dataclass(frozen=True, slots=True)
 class SignKeys(Message[tuple[str, ...]]):
-    """Return a URL of each object, by which anybody can read it for so many seconds; any data node can.
+    """Return a presigned URL of each object, valid for `seconds`; any data node answers.
 
     `Unsupported` where the store has no URLs.
     """
@@ -72,7 +75,7 @@ class SignKeys(Message[tuple[str, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class DirectChunk:
-    """A chunk's bytes as they are stored, `data: (n,) uint8`, without a footer, and its one row."""
+    """A chunk's encoded bytes, `data: (n,) uint8`, without a footer, and its one row."""
 
     data: NDArray[np.uint8]
     row: ChunkRows
@@ -80,7 +83,7 @@ class DirectChunk:
 
 @dataclass(frozen=True, slots=True)
 class ReadDirect(Message[DirectChunk | None]):
-    """Read a chunk's bytes as they are stored; None where it is not."""
+    """Read a chunk's encoded bytes; None where it is not stored."""
 
     spec: ChunkSpec
     scaled: tuple[int, ...]
@@ -88,11 +91,11 @@ class ReadDirect(Message[DirectChunk | None]):
 
 @dataclass(frozen=True, slots=True)
 class WriteDirect(Message[None]):
-    """Store a chunk's bytes, `data: (n,) uint8`, as they are; durable when answered.
+    """Store a chunk's encoded bytes, `data: (n,) uint8`; durable when answered.
 
-    `sections: (k, 3) uint64` are as in `ChunkRows`: of a dense chunk one, whose unfiltered size is not looked at.
-    `BadRequest` says why the bytes are no such chunk inside `extent`; then nothing was changed. A dense chunk whose
-    mask is not 0 is put through the whole pipeline first: its object has no place for a mask.
+    `sections: (k, 3) uint64` are as in `ChunkRows`: of a dense chunk one, whose unfiltered size is ignored.
+    `BadRequest` says why the bytes are not a chunk inside `extent`; then nothing is changed. A dense chunk whose filter
+    mask is not 0 is encoded again through the whole pipeline: its object has no place for a mask.
     """
 
     spec: ChunkSpec

@@ -1,4 +1,7 @@
-"""Messages about the elements of chunks. Selections are in the chunk's own coordinates."""
+"""Messages about the elements of chunks, by chunk selections, each in its chunk's own coordinates.
+
+Tests: tests/wire/test_codec.py, tests/dn/test_service.py.
+"""
 
 from __future__ import annotations
 
@@ -8,81 +11,80 @@ from typing import Any
 from numpy.typing import NDArray
 
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.kinds.chunk_kind import Found
+from hsparse.format.kinds.chunk_kind import FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.model.json_values import Values
 from hsparse.wire.message import Message
 
 NO_LIMIT = 2**63 - 1
-"""As a limit in bytes: whatever an answer has."""
+"""A limit in bytes that no answer reaches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadChunks(Message[tuple[Any, ...]]):
-    """Read values: for each part `Values` of the selection's shape, None where all is fill value.
+    """Read values: for each chunk selection `Values` of its shape, None where all is fill value.
 
-    With `fields` the elements have those alone, packed, in that order. Where variable-length parts together would have
-    more than `limit` bytes, some are only their number of bytes, 0 of those that were not looked at any more: ask for
-    these again, in pieces.
+    With `fields` the elements have those alone, packed, in that order. Where values of variable length would have more
+    than `limit` bytes together, some answers are a number of bytes instead, 0 where the chunk was not read any more:
+    ask for these again, in pages.
     """
 
     spec: ChunkSpec
-    parts: tuple[ChunkSelection, ...]
+    selections: tuple[ChunkSelection, ...]
     fields: tuple[str, ...] = ()
     limit: int = NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
 class ReadDefined(Message[tuple[Any, ...]]):
-    """Read `DefinedElements` of sparse chunks inside each part's selection, None where there are none.
+    """Read `DefinedElements` of sparse chunks inside each chunk selection, None where there are none.
 
-    With `places_only` without their values. `limit` is as for `ReadChunks`, places and values counted; but a single
-    element of a single part comes whatever it has.
+    With `places_only` without their values. `limit` is as for `ReadChunks` and includes the offsets; a single element
+    of a single chunk selection has no limit.
     """
 
     spec: ChunkSpec
-    parts: tuple[ChunkSelection, ...]
+    selections: tuple[ChunkSelection, ...]
     places_only: bool = False
     limit: int = NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
 class CountDefined(Message[tuple[int, ...]]):
-    """Count the defined elements inside each part's selection."""
+    """Count the defined elements inside each chunk selection."""
 
     spec: ChunkSpec
-    parts: tuple[ChunkSelection, ...]
+    selections: tuple[ChunkSelection, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WriteChunks(Message[None]):
-    """Write values, one array a part in the selection's order; durable when answered.
+    """Write values, one array a chunk selection; durable when answered.
 
-    A part's array has the selection's shape, or one element for all. A point given twice: the last
-    wins. With `drop_fill` (sparse only) elements equal to the fill value are left as they are. With
-    `fields` the values have those alone, packed, in that order, and the others stay: the fill value's where
-    nothing was written.
+    An array has the chunk selection's shape, or one element for all. Of a point given twice the last value wins. With
+    `drop_fill` (sparse only) elements equal to the fill value are left as they are. With `fields` the values have
+    those alone, packed, in that order, and the other fields stay, those of the fill value where nothing was written.
     """
 
     spec: ChunkSpec
-    parts: tuple[ChunkSelection, ...]
+    selections: tuple[ChunkSelection, ...]
     values: tuple[Values, ...]
     drop_fill: bool = False
     fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class FindElements(Message[tuple[Found | None, ...]]):
-    """Find the elements that answer a query, see `format.query`; None where all of a part is fill value.
+class FindElements(Message[tuple[FoundElements | None, ...]]):
+    """Find the elements that answer a query, see `format.query`; None where a chunk was never written.
 
-    The selections meet each element once, in row-major order. With `limit` a part has at most so many, the
-    first ones; `in_order` says that the parts' elements follow one another, so that parts behind those that
-    have `limit` together may be answered as having none. `fields` are as for `ReadChunks`; with `places_only`
-    the values are empty.
+    The selections have each element once, in row-major order. With `limit` a chunk selection has at most so many
+    answers, the first ones; `in_order` says that the selections' elements follow one another, so that those after the
+    ones that have `limit` answers together may be answered as having none. `fields` are
+    as for `ReadChunks`; with `places_only` the values are empty.
     """
 
     spec: ChunkSpec
-    parts: tuple[ChunkSelection, ...]
+    selections: tuple[ChunkSelection, ...]
     query: str
     limit: int = 0
     in_order: bool = False
@@ -91,15 +93,15 @@ class FindElements(Message[tuple[Found | None, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateElements(Message[tuple[Found, ...]]):
-    """Change the elements that answer a query, at the moment of the change; durable when answered.
+class UpdateElements(Message[tuple[FoundElements, ...]]):
+    """Set the elements that answer a query when the change is applied; durable when answered.
 
-    `value` is one element of `fields` alone, packed, or without them a whole one. The reply has what was
-    changed, as it is now. A chunk is changed at once or not at all. Selections are as for `FindElements`.
+    `value` is one element of `fields` alone, packed, or without them a whole one. The reply has the changed elements
+    with their new values. A chunk's change is atomic. Selections are as for `FindElements`.
     """
 
     spec: ChunkSpec
-    parts: tuple[ChunkSelection, ...]
+    selections: tuple[ChunkSelection, ...]
     query: str
     value: NDArray[Any]
     fields: tuple[str, ...] = ()
@@ -110,16 +112,16 @@ class EraseChunks(Message[None]):
     """Make elements undefined (sparse only); durable when answered."""
 
     spec: ChunkSpec
-    parts: tuple[ChunkSelection, ...]
+    selections: tuple[ChunkSelection, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TrimChunks(Message[None]):
-    """Drop what lies outside `extent` in the chunks at `scaled`: undefined, or the fill value if dense.
+    """Make elements outside `extent` undefined, or the fill value if dense, in the chunks at `scaled`.
 
-    From then on the data node refuses, as `Moved`, chunk operations planned for an older generation of
-    the dataset than `spec.generation`, as it does after any chunk message of a newer one; it answers when
-    those it had accepted are durable. With no chunks named, that is all it does: a fence.
+    From then on the data node refuses a stale plan, as `Moved`: chunk operations planned for an older generation of
+    the dataset than `spec.generation`. So it does after any chunk message of a newer generation. It answers when the
+    operations that it had accepted are durable. Without chunks the message is a fence alone.
     """
 
     spec: ChunkSpec
@@ -131,8 +133,8 @@ class TrimChunks(Message[None]):
 class FenceDeleted(Message[None]):
     """Refuse, as `Gone`, chunk operations of a deleted dataset from now on.
 
-    The data node answers when those it had accepted are durable: then the chunks can be deleted, and none
-    comes after.
+    The data node answers when the operations that it had accepted are durable: then the chunks can be deleted, and
+    none is written afterwards.
     """
 
     dataset: str

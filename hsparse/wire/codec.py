@@ -22,7 +22,7 @@ import orjson
 from hsparse.errors import BadRequest
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
-from hsparse.format.kinds.chunk_kind import DefinedElements, Found
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
 from hsparse.model.vlen_array import VlenArray
@@ -46,7 +46,7 @@ def _registered() -> dict[str, type]:
         VlenArray,
         ChunkSelection,
         DefinedElements,
-        Found,
+        FoundElements,
     }
     for module in MODULES:
         found |= {
@@ -60,16 +60,16 @@ def _registered() -> dict[str, type]:
 TYPES: dict[str, Any] = _registered()
 
 
-def encode(value: Any) -> list[bytes | memoryview]:
-    """Return a frame as pieces to send in turn; array pieces are views of the arrays' own memory."""
+def encode_frame(value: Any) -> list[bytes | memoryview]:
+    """Return a frame as buffers to send in this order; those of arrays are views of the arrays' memory."""
     buffers: list[memoryview | bytes] = []
     header = msgpack.packb(value, default=lambda item: _pack(item, buffers), strict_types=True)
     head = len(header).to_bytes(4, "little") + header
     return [head + bytes(-len(head) % ALIGN), *buffers]
 
 
-def decode(data: bytes | memoryview) -> Any:
-    """Return what `encode` was given, arrays as read-only views of `data`; `BadRequest` if it is no frame."""
+def decode_frame(data: bytes | memoryview) -> Any:
+    """Return the value of a frame, arrays as read-only views of `data`; `BadRequest` if it is not a frame."""
     view = memoryview(data)
     try:
         length = int.from_bytes(view[:4], "little")
@@ -85,7 +85,7 @@ def decode(data: bytes | memoryview) -> Any:
 
 
 class _Reader:
-    """Hands out the frame's buffers in the order in which the header names them."""
+    """Reads the extensions of a header: the frame's buffers in the order in which the header names them, and JSON."""
 
     def __init__(self, view: memoryview, at: int) -> None:
         self._view = view
@@ -156,7 +156,7 @@ _RECORDS: dict[type, frozenset[str]] = {}
 
 
 def _converters(cls: type) -> dict[str, Callable[[Any], Any]]:
-    """Return what makes each field's value again, by its name: tuples are lists on the wire."""
+    """Return the function that restores each field's value, by its name: tuples are lists on the wire."""
     if cls not in _CONVERTERS:
         hints = typing.get_type_hints(cls)
         _CONVERTERS[cls] = {field.name: _converter(hints[field.name]) for field in dataclasses.fields(cls)}
@@ -175,7 +175,7 @@ def _same(value: Any) -> Any:
 
 
 def _records(cls: type) -> frozenset[str]:
-    """Return the fields that are JSON, records or parts of them, and travel as such."""
+    """Return the fields that travel as JSON: records, and values inside records."""
     if cls not in _RECORDS:
         hints = typing.get_type_hints(cls)
         _RECORDS[cls] = frozenset(

@@ -1,4 +1,7 @@
-"""Messages about chunks whose data stays in files."""
+"""Messages about chunks of file-backed datasets.
+
+Tests: tests/dn/test_file_backed_chunks.py.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.file_backed import Pieces
+from hsparse.format.file_backed import ChunkPieces
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.model.file_backed import BackingFile
 from hsparse.wire.message import Message
@@ -17,25 +20,25 @@ from hsparse.wire.message import Message
 
 @dataclass(frozen=True, slots=True)
 class ReadFileBacked(Message[tuple[NDArray[Any] | None, ...]]):
-    """Read values of chunks that are put together of pieces of files; answered as `ReadChunks` is.
+    """Read values of chunks that are assembled of pieces of files; answered as `ReadChunks`.
 
-    `pieces.chunk` numbers the `parts`, `pieces.file` the `files`. `piece` are a piece's dimensions; empty: a
-    piece is unfiltered and has the first elements of its chunk. `Conflict` names a file that is not there any
-    more, was changed since it was linked to, or is too short.
+    `pieces.chunk` numbers the `selections`, `pieces.file` the `files`. `piece` are a piece's dimensions; empty: a
+    piece is unfiltered and has the first elements of its chunk. `Conflict` names a file that is missing, was changed
+    since the dataset was created, or is too short.
     """
 
     spec: ChunkSpec
-    parts: tuple[ChunkSelection, ...]
-    pieces: Pieces
+    selections: tuple[ChunkSelection, ...]
+    pieces: ChunkPieces
     files: tuple[BackingFile, ...]
     piece: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPiece(Message[NDArray[np.uint8]]):
-    """Read `size` bytes of a file from `offset`, (size,) uint8, as they are; refused as `ReadFileBacked` is.
+    """Read `size` bytes of a file from `offset`, (size,) uint8, as they are; raises what `ReadFileBacked` does.
 
-    With `exact` the file must have its etag still: `Moved` where it begins as it did, but has another.
+    With `exact` the file must still have its etag: `Moved` where its head is the same but its etag is not.
     """
 
     file: BackingFile
@@ -46,6 +49,6 @@ class ReadPiece(Message[NDArray[np.uint8]]):
 
 @dataclass(frozen=True, slots=True)
 class InspectFile(Message[BackingFile]):
-    """Look at a file that is to be linked to; `NotFound` when there is none. Any data node can."""
+    """Return the state of a file that is to back a dataset; `NotFound` when there is none. Any data node answers."""
 
     uri: str

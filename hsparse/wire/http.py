@@ -1,6 +1,8 @@
-"""The HTTP form of the contract: where messages go, and the headers that travel with them.
+"""The contract over HTTP: the path and the headers of messages between nodes, and the status of each error kind.
 
-Error kind <-> HTTP status, for both edges: clients to service nodes, service nodes to data nodes.
+The statuses are those of service nodes for clients too.
+
+Tests: tests/dn/test_server.py, tests/dn/test_service.py, tests/test_docs.py.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from hsparse.errors import ErrorKind
 
 PATH = "/messages"
 EPOCH_HEADER = "X-Hsparse-Epoch"
-"""The membership epoch the sender planned with; a data node of another epoch answers `Moved`."""
+"""The membership epoch of the sender's plan; a data node of another epoch answers `Moved`."""
 TOKEN_HEADER = "X-Hsparse-Token"  # noqa: S105
 """The secret that the nodes of one installation share."""
 FRAME_TYPE = "application/vnd.hsparse.frame"

@@ -1,7 +1,9 @@
 """The contract between service nodes and data nodes: typed messages, and the protocol that carries them.
 
 A message is a frozen dataclass whose generic parameter is the type of its reply. `DataNode` has two
-equal implementations: the data node's own service, called directly, and the same over HTTP.
+equal implementations: the data node's own service, called directly, and a client of it over HTTP.
+
+Tests: tests/wire/test_codec.py, tests/dn/test_service.py, tests/test_errors.py.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A data node's own account of itself."""
+    """The state of a data node, and its counters."""
 
     id: str
     state: str
@@ -52,14 +54,14 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True)
 class GetInfo(Message[NodeInfo]):
-    """Ask a data node who it is and how it does."""
+    """Return a data node's id, state and counters."""
 
 
 class DataNode(Protocol):
-    """Whoever answers messages: the owner of objects and chunks, near or far."""
+    """A data node in this process or another one: it owns objects and chunks, and answers messages about them."""
 
     async def send(self, message: Message[R], /) -> R:
-        """Do what the message says and return its reply; raises the `HsparseError` it failed with."""
+        """Carry out the message and return its reply; raises the `HsparseError` it failed with."""
         ...
 
     async def close(self) -> None:

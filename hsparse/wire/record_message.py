@@ -1,7 +1,9 @@
 """Messages about records: reading, changing, listing and deleting them.
 
 Ids are object ids (`g-...`, `d-...`, `t-...`), domain paths (`/home/user/file.h5`), or those of summaries (`s-...`) and
-jobs (`j-...`): whatever has a JSON record in the store.
+jobs (`j-...`): all objects of the store that are JSON records.
+
+Tests: tests/wire/test_codec.py, tests/dn/test_service.py.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from hsparse.wire.message import Failure, Message, Record
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one id or change: `failure`, or success with what there is to tell.
+    """The outcome for one id or change: `failure`, or success.
 
-    `changed` is False where the object already was as asked; `created` is True where something new
-    came to be. `record` is the object's record after the change (always given by `ReadObjects`).
+    `changed` is False where the object already was as requested; `created` is True where the change created an object,
+    attribute or link. `record` is the object's record after the change (always given by `ReadObjects`).
     """
 
     record: Record | None = None
@@ -49,7 +51,7 @@ class CreateObject:
 
 @dataclass(frozen=True, slots=True)
 class PutRecord:
-    """Store a record whatever is there; what it says follows from other objects."""
+    """Store a record, with or without one there: it is derived from other objects."""
 
     id: str
     record: Record
@@ -81,7 +83,7 @@ class PutAttributes:
 class DeleteAttributes:
     """Remove attributes, all or none; `NotFound` or `Gone` names the first missing one.
 
-    With `again` those that were deleted before are passed over.
+    With `again` names that were deleted before are skipped.
     """
 
     id: str
@@ -105,7 +107,7 @@ class PutLinks:
 class DeleteLinks:
     """Remove links, all or none; `NotFound` or `Gone` names the first missing one.
 
-    With `again` those that were deleted before are passed over.
+    With `again` names that were deleted before are skipped.
     """
 
     id: str
@@ -126,9 +128,9 @@ class PutAcl:
 class SetExtent:
     """Set a dataset's extent to `dims`.
 
-    With `extend_dim >= 0`, `dims` has one number: by how much that dimension grows, from whatever it
-    is when the change is applied. A shrink leaves `trim` in the record until `EndTrim`: what still
-    lies outside must be erased before any dimension grows again (`Conflict` while it is there).
+    With `extend_dim >= 0`, `dims` has one number: by how much that dimension grows when the change is applied. A
+    shrink leaves `trim` in the record until `EndTrim`: elements outside must be erased before any dimension grows
+    again (`Conflict` until then).
     """
 
     id: str
@@ -140,7 +142,7 @@ class SetExtent:
 class EndTrim:
     """Note that everything outside the extent of generation `generation` has been erased.
 
-    A new generation begins: a late `TrimChunks` of the old one is refused where the new one was heard of.
+    A new generation begins: a late `TrimChunks` of the old one is refused by nodes that have seen the new one.
     """
 
     id: str
@@ -149,16 +151,16 @@ class EndTrim:
 
 @dataclass(frozen=True, slots=True)
 class UpdateJob:
-    """Set fields of a job's record, and the time of its last sign of life; `Conflict` when the job has ended.
+    """Set fields of a job's record, and the time of its heartbeat (`lastModified`); `Conflict` when the job has ended.
 
-    It has ended once its record has `ended`.
+    A job has ended once its record has `ended`.
     """
 
     id: str
     fields: Record
 
 
-Change: TypeAlias = (
+RecordChange: TypeAlias = (
     CreateObject
     | PutRecord
     | DeleteObject
@@ -177,12 +179,12 @@ Change: TypeAlias = (
 class ChangeObjects(Message[tuple[Outcome, ...]]):
     """Apply changes, each atomically; one outcome a change, in order."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[RecordChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Keys in order with their sizes in bytes and times in seconds; `more` when the limit cut it."""
+    """Keys in order with their sizes in bytes and times in seconds; `more` when there are more than the limit."""
 
     keys: tuple[str, ...]
     sizes: tuple[int, ...]
@@ -193,7 +195,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ListKeys(Message[Listing]):
-    """List store keys, see `ObjectStore.list`; any data node can answer it."""
+    """List store keys, see `ObjectStore.list`; any data node answers."""
 
     prefix: str
     delimiter: bool = False
@@ -205,7 +207,7 @@ class ListKeys(Message[Listing]):
 class DeleteTree(Message[int]):
     """Delete every object of a domain, by its root id, or every chunk of a dataset, by its id.
 
-    Answers how many there were. Any data node can.
+    The reply is how many there were. Any data node answers.
     """
 
     id: str
@@ -213,6 +215,6 @@ class DeleteTree(Message[int]):
 
 @dataclass(frozen=True, slots=True)
 class Forget(Message[None]):
-    """Drop what is cached of a domain or, given a dataset's id, of a dataset's chunks."""
+    """Drop the cached objects of a domain or, given a dataset's id, the dataset's cached chunks."""
 
     id: str

@@ -1,7 +1,9 @@
 """An aim is met or missed; what was not measured is neither."""
 
-from benchmarks.aims import Aim, aims
-from benchmarks.report import MeasuredMetric, Report
+import pytest
+
+from benchmarks.aims import Aim, aims, slower
+from benchmarks.report import OLDER, OURS, MeasuredMetric, Report
 from benchmarks.trials.dense import MANY
 
 WRITE = MeasuredMetric("lcls-points", "write", "million points/s", higher=True)
@@ -56,3 +58,25 @@ def test_every_published_aim_is_held_to() -> None:
     assert aims(read) == (Aim("TileDB", 0.5), Aim("HSDS", 20))
     assert aims(table) == (Aim(None, 111_000),)
     assert aims(memory) == (Aim(None, 512),)
+
+
+@pytest.mark.parametrize(
+    ("metric", "ours", "older", "verdict"),
+    [
+        (WRITE, [1.0, 1.5], [2.0, 3.0], "SLOWER than older hsparse (0.5)"),
+        (WRITE, [1.0, 2.1], [2.0, 3.0], None),  # the spreads overlap
+        (WRITE, [4.0, 5.0], [2.0, 3.0], None),
+        (STORED, [9.0, 9.0], [8.0, 8.0], "SLOWER than older hsparse (0.889)"),
+        (STORED, [9.0, 9.0], [9.0, 9.0], None),
+        (STORED, [9.0, 9.0], [], None),
+        (STORED, [9.0], [8.0], None),  # without a spread
+    ],
+)
+def test_slower_than_an_older_revision_is_what_is_worse_beyond_the_spread(
+    metric: MeasuredMetric, ours: list[float], older: list[float], verdict: str | None
+) -> None:
+    report = Report()
+    for side, samples in ((OURS, ours), (OLDER, older)):
+        for sample in samples:
+            report.add(metric, side, sample)
+    assert slower(metric, report) == verdict

@@ -8,6 +8,7 @@ import pytest
 from benchmarks import __main__ as main
 from benchmarks.bench import Bench
 from benchmarks.failure import Failed
+from benchmarks.peers import hsparse
 from benchmarks.report import MeasuredMetric, Report
 
 
@@ -25,12 +26,20 @@ def test_quick_takes_one_turn_and_peers_can_be_left_out() -> None:
     assert options.peers == {"bare"}
 
 
+def test_an_older_revision_is_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hsparse, "commit", {"v1": "0123"}.get)
+    options = main.arguments(["--peers", "", "--against", "v1"])
+    assert options.peers == {"hsparse", "older", "bare"}
+    assert options.against == "0123"
+
+
 @pytest.mark.parametrize(
     ("argv", "remedy"),
     [
         (["densest"], "there is no workload 'densest'; there are lcls-points"),
         (["--peers", "zarr"], "there is no peer 'zarr'; there are hsds, tiledb"),
         (["--repeats", "0"], "at least 1"),
+        (["--against", "no-such-tag"], "has no revision 'no-such-tag'"),
     ],
 )
 def test_what_is_unknown_is_refused_with_what_is_known(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cached_chunk_map import FEW, CachedChunkMap
+from hsparse.dn.cached_chunk_map import MIN_NEW_ROWS, CachedChunkMap
 from hsparse.errors import Gone, StoreFailed
 from hsparse.format.chunk_map import ChunkMap, decode_map
 from hsparse.testing.faulty_store import FaultyStore
@@ -48,12 +48,12 @@ async def test_many_who_ask_share_one_load(held: CachedChunkMap, store: Counting
 
 
 async def test_few_rows_are_kept_in_memory_alone(held: CachedChunkMap, store: CountingStore) -> None:
-    await held.add(rows(0, FEW), (10**6,), fine)
+    await held.add(rows(0, MIN_NEW_ROWS), (10**6,), fine)
     assert store.puts == 0
-    await held.add(rows(FEW, 1), (10**6,), fine)
+    await held.add(rows(MIN_NEW_ROWS, 1), (10**6,), fine)
     assert store.puts == 1
-    assert await stored(store) == list(range(FEW + 1))
-    assert held.nbytes > 8 * FEW
+    assert await stored(store) == list(range(MIN_NEW_ROWS + 1))
+    assert held.nbytes > 8 * MIN_NEW_ROWS
 
 
 async def test_rows_added_at_once_all_stay(held: CachedChunkMap, store: CountingStore) -> None:

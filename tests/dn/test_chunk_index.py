@@ -12,7 +12,7 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn import chunk_index
-from hsparse.dn.cached_chunk_map import FEW
+from hsparse.dn.cached_chunk_map import MIN_NEW_ROWS
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, StoreFailed
@@ -108,10 +108,10 @@ async def test_only_footers_of_changed_chunks_are_read(node: DataService, store:
     store.reset()
     assert await defined(other) == expected
     assert store.calls == {"list": 4}
-    await write(other, range(FEW + 1), 3)
+    await write(other, range(MIN_NEW_ROWS + 1), 3)
     store.reset()
-    assert (await defined(other))[FEW] == 3
-    assert store.calls == {"list": 4, "get_range": FEW + 1, "put_if_match": 1}
+    assert (await defined(other))[MIN_NEW_ROWS] == 3
+    assert store.calls == {"list": 4, "get_range": MIN_NEW_ROWS + 1, "put_if_match": 1}
     await other.close()
 
 
@@ -274,8 +274,8 @@ async def test_a_map_is_not_put_behind_a_deletion(
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches and maps so small that bounds are reached."""
-    monkeypatch.setattr(chunk_index, "HELD_BATCH", 20)
-    monkeypatch.setattr(chunk_map, "MOST_ROWS", 100)
+    monkeypatch.setattr(chunk_index, "SORT_BATCH", 20)
+    monkeypatch.setattr(chunk_map, "MAX_ROWS", 100)
 
 
 @pytest.mark.usefixtures("small")

@@ -15,7 +15,7 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import Conflict, Gone
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.file_backed import CLOSE, LONGEST, Pieces
+from hsparse.format.file_backed import MAX_GAP, MAX_RANGE, ChunkPieces
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
@@ -24,7 +24,7 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_message import FenceDeleted
-from hsparse.wire.codec import decode, encode
+from hsparse.wire.codec import decode_frame, encode_frame
 from hsparse.wire.file_backed_message import InspectFile, ReadFileBacked
 
 R = TypeVar("R")
@@ -66,9 +66,9 @@ def spec(dims: tuple[int, ...], filters: tuple[Filter, ...] = (), fill: bytes = 
     return ChunkSpec(DATASET, "H5T_STD_I32LE", dims, False, fill, (filters,))
 
 
-def pieces(rows: list[tuple[int, tuple[int, ...], int, int]], rank: int = 1, mask: int = 0) -> Pieces:
+def pieces(rows: list[tuple[int, tuple[int, ...], int, int]], rank: int = 1, mask: int = 0) -> ChunkPieces:
     """Return pieces of rows of chunk, place, offset and size."""
-    return Pieces(
+    return ChunkPieces(
         np.array([row[0] for row in rows], np.uint32),
         np.array([row[1] for row in rows], np.uint32).reshape(-1, rank),
         np.zeros(len(rows), np.uint32),
@@ -83,11 +83,11 @@ def whole(dims: tuple[int, ...], *scaled: int) -> ChunkSelection:
 
 
 def message(
-    dims: tuple[int, ...], count: int, found: Pieces, piece: tuple[int, ...], **options: Any
+    dims: tuple[int, ...], count: int, found: ChunkPieces, piece: tuple[int, ...], **options: Any
 ) -> ReadFileBacked:
     parts = tuple(whole(dims, i, *(0,) * (len(dims) - 1)) for i in range(count))
     sent = ReadFileBacked(spec(dims, **options), parts, found, (BackingFile(FILE),), piece)
-    received: ReadFileBacked = decode(b"".join(encode(sent)))
+    received: ReadFileBacked = decode_frame(b"".join(encode_frame(sent)))
     return received
 
 
@@ -104,7 +104,7 @@ async def test_close_pieces_are_read_by_one_request_and_kept(store: Gate, node: 
 
 
 async def test_what_lies_apart_is_read_apart(store: Gate, node: DataService) -> None:
-    apart = CLOSE + 401
+    apart = MAX_GAP + 401
     data = bytearray(3 * apart)
     for i in range(3):
         data[i * apart : i * apart + 400] = np.full(100, i, "<i4").tobytes()
@@ -117,7 +117,7 @@ async def test_what_lies_apart_is_read_apart(store: Gate, node: DataService) -> 
 
 
 async def test_a_range_does_not_get_too_long(store: Gate, node: DataService) -> None:
-    dims = (LONGEST // 16,)  # a quarter of the longest range
+    dims = (MAX_RANGE // 16,)  # a quarter of the longest range
     await store.put(FILE, np.arange(dims[0] * 6, dtype="<i4").tobytes())
     store.reset()
     found = await node.send(

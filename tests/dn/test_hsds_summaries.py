@@ -16,7 +16,14 @@ from hsparse.model.ids import domain_prefix, new_id, new_root_id, summary_id
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_message import WriteChunks
-from hsparse.wire.record_message import Change, ChangeObjects, CreateObject, DeleteObject, PutLinks, PutRecord
+from hsparse.wire.record_message import (
+    ChangeObjects,
+    CreateObject,
+    DeleteObject,
+    PutLinks,
+    PutRecord,
+    RecordChange,
+)
 
 CLOCK = SystemClock()
 ROOT = new_root_id(CLOCK)
@@ -80,7 +87,9 @@ async def test_a_change_of_values_alone_removes_it(store: CountingStore) -> None
         (PutRecord(summary_id(ROOT), {}), False),
     ],
 )
-async def test_changes_of_objects_remove_it(store: CountingStore, change: Change, removes: bool) -> None:
+async def test_changes_of_objects_remove_it(
+    store: CountingStore, change: RecordChange, removes: bool
+) -> None:
     await store.put_if_absent(KEY, b"{}")
     await DataService(store, CLOCK).send(ChangeObjects((change,)))
     assert await gone(store, KEY) is removes

@@ -9,7 +9,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
 from hsparse.storage.memory import MemoryStore
-from hsparse.wire.codec import encode
+from hsparse.wire.codec import encode_frame
 from hsparse.wire.http import EPOCH_HEADER, PATH, TOKEN_HEADER
 from hsparse.wire.message import GetInfo
 
@@ -19,7 +19,7 @@ from hsparse.wire.message import GetInfo
 )
 async def test_only_those_with_the_token(token: str, status: int) -> None:
     node = DataService(MemoryStore(), SystemClock())
-    frame = b"".join(bytes(piece) for piece in encode(GetInfo()))
+    frame = b"".join(bytes(piece) for piece in encode_frame(GetInfo()))
     async with TestClient(TestServer(create_node_app(node, 7, "secret"))) as client:
         headers = {TOKEN_HEADER: token, EPOCH_HEADER: "7"}
         async with client.post(PATH, data=frame, headers=headers) as response:

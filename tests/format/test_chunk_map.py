@@ -124,7 +124,7 @@ def test_rows_out_of_order_are_no_map() -> None:
 
 
 def test_a_map_keeps_the_first_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_map, "MOST_ROWS", 10)
+    monkeypatch.setattr(chunk_map, "MAX_ROWS", 10)
     assert [one[0][0] for one in plain(ChunkMap.empty(RANK, SECTIONS).merge(example()))] == list(range(10))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import (
-    Reader,
+    ByteReader,
     decode_image,
     decode_shape,
     encode_dataspace,
@@ -89,8 +89,8 @@ def test_cut_short(length: int) -> None:
         decode_image(EXAMPLE[:length])
 
 
-def message(data: bytes) -> Reader:
-    return Reader(memoryview(data), thing="test")
+def message(data: bytes) -> ByteReader:
+    return ByteReader(memoryview(data), subject="test")
 
 
 SHAPES = [

@@ -12,14 +12,14 @@ import pytest
 from hsparse.errors import Corrupt
 from hsparse.format.file_backed import (
     decode_piece,
-    longest_piece,
     mask_of,
+    max_piece_size,
     pipeline_of,
     place_piece,
     place_start,
 )
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import decode
+from hsparse.format.filters.pipeline import undo_filters
 from tests.format.filters.filter_cases import CASES, pipeline
 
 SHAPE = (30, 20)
@@ -58,7 +58,7 @@ def test_a_piece_is_read_with_its_mask_or_without(
 ) -> None:
     values = array(dtype, spread)
     mask, data = written(file, values, **CASES[name][1])
-    assert len(data) <= longest_piece(SHAPE, values.dtype.itemsize, told(name, values))
+    assert len(data) <= max_piece_size(SHAPE, values.dtype.itemsize, told(name, values))
     for known in {mask, 0}:
         piece = decode_piece(data, SHAPE, values.dtype, told(name, values), known)
         np.testing.assert_array_equal(piece.view("u1"), values.view("u1"))
@@ -149,7 +149,7 @@ def test_the_filters_and_the_mask_that_libhdf5_has(
     skipped = mask_of(found, pipeline, 0, len(data), values.nbytes)
     assert skipped == mask
     np.testing.assert_array_equal(
-        np.frombuffer(decode(found, data, skipped, values.nbytes), "u1"), values.view("u1").reshape(-1)
+        np.frombuffer(undo_filters(found, data, skipped, values.nbytes), "u1"), values.view("u1").reshape(-1)
     )
 
 

@@ -8,17 +8,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.format.file_backed import Pieces, byte_ranges
+from hsparse.format.file_backed import ChunkPieces, coalesce_ranges
 
 ROWS = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 5000), st.integers(1, 300), st.integers(0, 5)), max_size=40
 )
 
 
-def made(rows: list[tuple[int, int, int, int]]) -> Pieces:
+def made(rows: list[tuple[int, int, int, int]]) -> ChunkPieces:
     """Return pieces of rows of file, offset, size and chunk."""
     table = np.array(rows, np.int64).reshape(-1, 4)
-    return Pieces(
+    return ChunkPieces(
         table[:, 3].astype(np.uint32),
         np.arange(2 * len(rows), dtype=np.uint32).reshape(-1, 2),
         table[:, 0].astype(np.uint32),
@@ -32,7 +32,7 @@ def made(rows: list[tuple[int, int, int, int]]) -> Pieces:
 def test_ranges_hold_every_piece_and_little_else(
     rows: list[tuple[int, int, int, int]], close: int, longest: int
 ) -> None:
-    ranges = byte_ranges(made(rows), close, longest)
+    ranges = coalesce_ranges(made(rows), close, longest)
     assert sorted(row for found in ranges for row in found.rows) == list(range(len(rows)))
     for found in ranges:
         pieces = [rows[row] for row in found.rows]

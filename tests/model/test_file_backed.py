@@ -15,9 +15,9 @@ from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
 from hsparse.model.file_backed import (
     GROUP_BYTES,
+    MAX_ENTRIES,
+    MAX_PIECES,
     MAX_URI,
-    MOST_ENTRIES,
-    MOST_PIECES,
     SLAB_BYTES,
     file_backed_layout,
     file_key,
@@ -99,10 +99,10 @@ def test_small_pieces_are_put_together(dims: list[tuple[int, int]]) -> None:
     grid = grouped_dims(piece, limits, 8)
     factors = [g // p for g, p in zip(grid, piece, strict=True)]
     assert all(g % p == 0 for g, p in zip(grid, piece, strict=True))
-    assert prod(factors) <= 2 * MOST_PIECES
+    assert prod(factors) <= 2 * MAX_PIECES
     assert all((f - 1) * p < limit for f, p, limit in zip(factors, piece, limits, strict=True))
     whole = all(g >= limit for g, limit in zip(grid, limits, strict=True))
-    assert whole or prod(grid) * 8 >= min(GROUP_BYTES, prod(piece) * 8 * MOST_PIECES)
+    assert whole or prod(grid) * 8 >= min(GROUP_BYTES, prod(piece) * 8 * MAX_PIECES)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_small_pieces_are_put_together(dims: list[tuple[int, int]]) -> None:
         (CHUNKED | {"chunks": {"0_0": [0.5, 400]}}, SHAPE, "H5T_STD_I32LE", ()),
         (CHUNKED | {"chunks": {"0_0": [0, 399]}}, SHAPE, "H5T_STD_I32LE", ()),
         (
-            CHUNKED | {"chunks": {f"{i}_0": [0, 400] for i in range(MOST_ENTRIES + 1)}},
+            CHUNKED | {"chunks": {f"{i}_0": [0, 400] for i in range(MAX_ENTRIES + 1)}},
             SHAPE,
             "H5T_STD_I32LE",
             (),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.model.vlen_array import VlenArray, ends, join, runs_mask, take, taken_sizes
+from hsparse.model.vlen_array import VlenArray, ends, join_elements, runs_mask, take_elements, taken_sizes
 
 PIECES = st.lists(st.binary(max_size=5), max_size=8)
 
@@ -21,7 +21,7 @@ def test_taking_from_several(parts: list[list[bytes]], data: st.DataObject) -> N
     drawn = data.draw(st.lists(runs, max_size=6)) if model else []
     index = [min(at + step * i, len(model) - 1) for at, count, step in drawn for i in range(count)]
     arrays = [VlenArray.of(part) for part in parts]
-    found = take(arrays, np.array(index, np.intp))
+    found = take_elements(arrays, np.array(index, np.intp))
     assert list(found) == [model[at] for at in index]
     sizes = taken_sizes(arrays, np.array(index, np.intp))
     assert sizes.tolist() == [len(model[at]) for at in index] == found.sizes.tolist()
@@ -30,7 +30,7 @@ def test_taking_from_several(parts: list[list[bytes]], data: st.DataObject) -> N
 
 @given(st.lists(PIECES, min_size=1, max_size=4))
 def test_joining(parts: list[list[bytes]]) -> None:
-    found = join([VlenArray.of(part) for part in parts])
+    found = join_elements([VlenArray.of(part) for part in parts])
     assert list(found) == [piece for part in parts for piece in part]
     assert found.shape == (found.size,)
 

@@ -14,7 +14,6 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import DataNode, Message
 from hsparse.wire.record_message import (
-    Change,
     ChangeObjects,
     CreateObject,
     DeleteAttributes,
@@ -28,6 +27,7 @@ from hsparse.wire.record_message import (
     PutAttributes,
     PutLinks,
     ReadObjects,
+    RecordChange,
     SetExtent,
 )
 
@@ -61,7 +61,7 @@ def new(id: str) -> CreateObject:
     return CreateObject(id, record)
 
 
-CHANGES: st.SearchStrategy[Change] = st.one_of(
+CHANGES: st.SearchStrategy[RecordChange] = st.one_of(
     st.sampled_from([ROOT, GROUP, DATASET, DOMAIN]).map(new),
     st.builds(DeleteObject, st.sampled_from([GROUP, DATASET, DOMAIN])),
     st.builds(PutAttributes, OBJECTS, st.dictionaries(NAMES, VALUES, min_size=1), st.booleans()),

@@ -17,24 +17,24 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
 from hsparse.model.vlen_array import VlenArray
 from hsparse.wire.chunk_message import FindElements, ReadDefined, TrimChunks, WriteChunks
-from hsparse.wire.codec import TYPES, decode, encode
+from hsparse.wire.codec import TYPES, decode_frame, encode_frame
 from hsparse.wire.message import Failure
 from hsparse.wire.record_message import (
-    Change,
     ChangeObjects,
     CreateObject,
     Outcome,
     PutAttributes,
     ReadObjects,
+    RecordChange,
 )
 
 
 def framed(value: object) -> bytes:
-    return b"".join(bytes(piece) for piece in encode(value))
+    return b"".join(bytes(piece) for piece in encode_frame(value))
 
 
 def same(value: object) -> object:
-    return decode(framed(value))
+    return decode_frame(framed(value))
 
 
 SPEC = ChunkSpec(
@@ -90,12 +90,12 @@ def test_arrays_come_back_equal(array: np.ndarray) -> None:
 
 def test_arrays_are_not_copied() -> None:
     array = np.arange(1000)
-    pieces = encode(DefinedElements(np.zeros(0, np.uint32), array))
+    pieces = encode_frame(DefinedElements(np.zeros(0, np.uint32), array))
     assert any(
         isinstance(piece, memoryview) and np.shares_memory(np.frombuffer(piece), array) for piece in pieces
     )
     data = framed(DefinedElements(np.zeros(0, np.uint32), array))
-    assert np.shares_memory(decode(data).values, np.frombuffer(data, np.uint8))
+    assert np.shares_memory(decode_frame(data).values, np.frombuffer(data, np.uint8))
 
 
 def test_compound_elements_travel_as_opaque_bytes() -> None:
@@ -121,19 +121,19 @@ def test_golden_bytes() -> None:
 
 def test_unknown_fields_are_ignored() -> None:
     header = msgpack.packb({"!": "ReadObjects", "ids": ["a"], "later": 1})
-    assert decode(len(header).to_bytes(4, "little") + header) == ReadObjects(("a",))
+    assert decode_frame(len(header).to_bytes(4, "little") + header) == ReadObjects(("a",))
 
 
 @pytest.mark.parametrize("data", [b"", b"\1\0\0", b"\xff\xff\xff\xff", framed(ReadObjects(("a",)))[:-9]])
 def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(BadRequest):
-        decode(data)
+        decode_frame(data)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     try:
-        decode(len(data).to_bytes(4, "little") + data)
+        decode_frame(len(data).to_bytes(4, "little") + data)
     except BadRequest:
         return
 
@@ -141,11 +141,11 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 def test_only_the_contract_can_be_sent() -> None:
     for value in (object(), {1, 2}, np.array([object()])):
         with pytest.raises(TypeError):
-            encode(DefinedElements(np.zeros(0, np.uint32), value))  # type: ignore[arg-type]
+            encode_frame(DefinedElements(np.zeros(0, np.uint32), value))  # type: ignore[arg-type]
 
 
 def test_every_change_is_registered() -> None:
-    assert {change.__name__ for change in Change.__args__} <= set(TYPES)  # type: ignore[attr-defined]
+    assert {change.__name__ for change in RecordChange.__args__} <= set(TYPES)  # type: ignore[attr-defined]
 
 
 def test_variable_arrays_come_back() -> None:
@@ -162,7 +162,7 @@ def test_a_variable_array_that_lies_is_no_frame() -> None:
     cut = data.replace((4).to_bytes(4, "little"), (5).to_bytes(4, "little"))
     assert cut != data
     with pytest.raises(BadRequest):
-        decode(cut)
+        decode_frame(cut)
 
 
 def test_sparse_values_of_variable_length_come_back() -> None:

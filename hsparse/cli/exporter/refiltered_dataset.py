@@ -17,7 +17,7 @@ from hsparse.cli.importer.file_data import FileData
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import decode, encode
+from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_indexes.chunk_records import dense_records
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
@@ -159,7 +159,7 @@ class _Chunks(RefilteredDataset):
         """Write the chunk at `row`; `raw` has its elements in the form of the source file."""
         stored = self.data.dataset.type
         elements = target.relocation.written(stored, raw, self.dims, target.area, target.address_of)
-        filtered, self._mask[row] = encode(self.pipeline, elements)
+        filtered, self._mask[row] = apply_filters(self.pipeline, elements)
         self._address[row] = target.area.append(filtered)
         self._size[row] = len(filtered)
 
@@ -201,7 +201,7 @@ class CopiedChunks(_Chunks):
         for row in rows:
             begin = int(records.address[row]) - start
             stored = span[begin : begin + int(records.size[row])]
-            self.put(target, row, decode(pipeline, stored, int(records.mask[row]), self.nbytes))
+            self.put(target, row, undo_filters(pipeline, stored, int(records.mask[row]), self.nbytes))
 
 
 class NewChunks(_Chunks):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
-from hsparse.format.filters.pipeline import decode
+from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
@@ -190,7 +190,7 @@ class FileData:
 
     def _decoded(self, row: int, size: int) -> Buffer:
         data, mask, filtered = self.stored_chunk(row)
-        return decode(self.dataset.pipeline if filtered else (), data, mask if filtered else 0, size)
+        return undo_filters(self.dataset.pipeline if filtered else (), data, mask if filtered else 0, size)
 
     def _kept(self, row: int, size: int) -> Buffer:
         """Decode a chunk once for all boxes that need it, one after the other."""

@@ -21,7 +21,7 @@ from hsparse.cli.importer.sparse_matrix import (
     MatrixElements,
     check_pointers,
     chunk_of,
-    coordinate_columns,
+    matrix_coordinates,
     row_of,
 )
 from hsparse.errors import Corrupt, Unsupported
@@ -135,4 +135,4 @@ def _read(
         values = np.repeat(values, end - begin)
     found = [np.asarray(one.read((begin,), (end,))) for one in indices]
     first = found[0] if pointers is None else row_of(pointers, begin, end)
-    return coordinate_columns(first, found[-1], form.kind), values
+    return matrix_coordinates(first, found[-1], form.kind), values

@@ -22,7 +22,7 @@ from hsparse.cli.importer.sparse_matrix import (
     Matrix,
     MatrixElements,
     check_pointers,
-    coordinate_columns,
+    matrix_coordinates,
     row_of,
 )
 from hsparse.client.datatype import type_item
@@ -104,7 +104,7 @@ def _from_scipy(path: str, arrays: Arrays, shape: tuple[int, ...]) -> tuple[NDAr
         return np.stack([arrays[name] for name in names], axis=1), data
     if kind in ("csr", "csc"):
         lines = _lines(arrays, shape[kind == "csc"], len(data))
-        return coordinate_columns(lines, arrays["indices"], kind), data
+        return matrix_coordinates(lines, arrays["indices"], kind), data
     if kind == "bsr":
         return _from_bsr(arrays, shape)
     if kind == "dia":

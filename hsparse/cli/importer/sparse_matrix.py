@@ -144,7 +144,7 @@ def check_pointers(pointers: NDArray[np.int64], lines: int, count: int) -> None:
         )
 
 
-def coordinate_columns(first: NDArray[Any], second: NDArray[Any], kind: str) -> NDArray[np.uint64]:
+def matrix_coordinates(first: NDArray[Any], second: NDArray[Any], kind: str) -> NDArray[np.uint64]:
     """Return coordinates, (n, 2); for csc the lines are columns. `Corrupt` for negative ones."""
     pair = (second, first) if kind == "csc" else (first, second)
     if len(first) and min(int(first.min()), int(second.min())) < 0:

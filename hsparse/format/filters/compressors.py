@@ -1,4 +1,4 @@
-"""The compressors: Blosc, LZ4, deflate, Zstandard and LZF, and those that hsparse knows by name only.
+"""The compressors: Blosc, LZ4, deflate, Zstandard and LZF, and filters that hsparse knows by name only.
 
 To add one, write a class and list it in `FILTERS`. HSDS's clients are told of compressors in that order.
 
@@ -13,12 +13,12 @@ from typing import ClassVar
 from hsparse.format import raw_codec
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import (
+    ClientValues,
     DataSizes,
     Filter,
     FilterDefinition,
     FilterRequest,
     Json,
-    Values,
     value_at,
 )
 
@@ -35,11 +35,11 @@ class Compressor(FilterDefinition):
     is_compressor = True
     blosc_name: ClassVar[str]
 
-    def blosc_level(self, values: Values) -> int:
+    def blosc_level(self, values: ClientValues) -> int:
         """Return Blosc's level for this compressor's."""
         return BLOSC_LEVEL
 
-    def as_blosc(self, values: Values, shuffle: int, sizes: DataSizes) -> Filter:
+    def as_blosc(self, values: ClientValues, shuffle: int, sizes: DataSizes) -> Filter:
         compressor = BLOSC_COMPRESSORS.index(self.blosc_name)
         return Filter(Blosc.id, Blosc.values(self.blosc_level(values), shuffle, compressor, sizes))
 
@@ -57,7 +57,7 @@ class Blosc(Compressor):
     declines = True
     hsds_compressor = True
 
-    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> ClientValues:
         # Clients give the values from the fifth on.
         given = request.parameters[4:]
         level = request.level if request.level is not None else value_at(given, 0, BLOSC_LEVEL)
@@ -65,20 +65,20 @@ class Blosc(Compressor):
         compressor = request.number("compressor", self.compressor(given), len(BLOSC_COMPRESSORS) - 1)
         return self.values(request.number("level", level, 9), shuffle, compressor, sizes)
 
-    def compressor(self, given: Values) -> int:
+    def compressor(self, given: ClientValues) -> int:
         """Return the code of the compressor in the values that a client gives."""
         return value_at(given, 2, 0)
 
     @staticmethod
-    def values(level: int, shuffle: int, compressor: int, sizes: DataSizes) -> Values:
+    def values(level: int, shuffle: int, compressor: int, sizes: DataSizes) -> ClientValues:
         """Return client values; `shuffle` is 0 none, 1 bytes, 2 bits."""
         element = sizes.element if sizes.element <= BLOSC_LARGEST_ELEMENT else 1
         return 2, 2, element, sizes.chunk, level, shuffle, compressor
 
-    def as_blosc(self, values: Values, shuffle: int, sizes: DataSizes) -> Filter:
+    def as_blosc(self, values: ClientValues, shuffle: int, sizes: DataSizes) -> Filter:
         return Filter(self.id, (*values[:5], shuffle or values[5], *values[6:]))
 
-    def encode(self, values: Values, data: Buffer) -> Buffer:
+    def encode(self, values: ClientValues, data: Buffer) -> Buffer:
         return raw_codec.blosc_encode(
             data,
             value_at(values, 4, BLOSC_LEVEL),
@@ -87,7 +87,7 @@ class Blosc(Compressor):
             value_at(values, 2, 1),
         )
 
-    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+    def decode(self, values: ClientValues, data: Buffer, limit: int) -> Buffer:
         # Blosc 1 header: two versions, flags, element size; u32 sizes of the data, of a block, of the frame.
         if len(data) < 16:
             raise ValueError("the header is cut short")
@@ -96,7 +96,7 @@ class Blosc(Compressor):
             raise ValueError(f"the header's sizes {size} and {frame} are not valid")
         return raw_codec.blosc_decode(data, size)
 
-    def numcodecs(self, values: Values) -> Json:
+    def numcodecs(self, values: ClientValues) -> Json:
         if len(values) <= 6:
             return super().numcodecs(values)
         name = BLOSC_COMPRESSORS[values[6]]
@@ -112,16 +112,16 @@ class Lz4(Compressor):
     blosc_name = "lz4"
     hsds_compressor = True
 
-    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> ClientValues:
         # The filter has no level; one is checked and dropped.
         if request.level is not None:
             request.number("level", request.level, 9)
         return (request.number("block size", value_at(request.parameters, 0, 0), 0x7E000000),)
 
-    def encode(self, values: Values, data: Buffer) -> Buffer:
+    def encode(self, values: ClientValues, data: Buffer) -> Buffer:
         return raw_codec.lz4h5_encode(data, value_at(values, 0, 0))
 
-    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+    def decode(self, values: ClientValues, data: Buffer, limit: int) -> Buffer:
         # Header, big-endian: u64 size of the data, u32 size of a block.
         if len(data) < 12:
             raise ValueError("the header is cut short")
@@ -132,7 +132,7 @@ class Lz4(Compressor):
 
 
 class Lz4hc(Blosc):
-    """The REST API's own id: HDF5 has LZ4HC as a compressor of Blosc, which is what is stored."""
+    """The REST API's own id: HDF5 has LZ4HC as a compressor of Blosc, which is stored."""
 
     id = 32005
     name = "lz4hc"
@@ -142,7 +142,7 @@ class Lz4hc(Blosc):
     def requested(self, request: FilterRequest, sizes: DataSizes) -> Filter:
         return Filter(Blosc.id, self.client_values(request, sizes), self.optional)
 
-    def compressor(self, given: Values) -> int:
+    def compressor(self, given: ClientValues) -> int:
         return BLOSC_COMPRESSORS.index("lz4hc")
 
 
@@ -158,29 +158,29 @@ class Deflate(Compressor):
     dmrpp = "deflate"
     level = 6
 
-    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> ClientValues:
         return (request.level_of(4, 9),)
 
-    def creation_property(self, values: Values) -> Json:
+    def creation_property(self, values: ClientValues) -> Json:
         return {"id": self.id, "level": values[0]} if values else super().creation_property(values)
 
-    def decoding_values(self, values: Values) -> Values:
+    def decoding_values(self, values: ClientValues) -> ClientValues:
         return ()
 
-    def encode(self, values: Values, data: Buffer) -> Buffer:
+    def encode(self, values: ClientValues, data: Buffer) -> Buffer:
         return raw_codec.deflate_encode(data, value_at(values, 0, self.level))
 
-    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+    def decode(self, values: ClientValues, data: Buffer, limit: int) -> Buffer:
         # Two bits code at most 258 bytes, so memory need not be taken for more.
         return raw_codec.deflate_decode(data, min(limit, 1040 * len(data)))
 
-    def blosc_level(self, values: Values) -> int:
+    def blosc_level(self, values: ClientValues) -> int:
         return values[0]
 
-    def dmrpp_level(self, values: Values, element_size: int) -> str:
+    def dmrpp_level(self, values: ClientValues, element_size: int) -> str:
         return str(value_at(values, 0, self.level))
 
-    def numcodecs(self, values: Values) -> Json:
+    def numcodecs(self, values: ClientValues) -> Json:
         return {"id": "zlib", "level": value_at(values, 0, self.level)}
 
 
@@ -194,21 +194,21 @@ class Zstd(Compressor):
     hsds_compressor = True
     level = 3
 
-    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> ClientValues:
         return (request.level_of(self.level, 22),)
 
-    def encode(self, values: Values, data: Buffer) -> Buffer:
+    def encode(self, values: ClientValues, data: Buffer) -> Buffer:
         return raw_codec.zstd_encode(data, value_at(values, 0, self.level))
 
-    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+    def decode(self, values: ClientValues, data: Buffer, limit: int) -> Buffer:
         return raw_codec.zstd_decode(data, limit)
 
-    def blosc_level(self, values: Values) -> int:
+    def blosc_level(self, values: ClientValues) -> int:
         # Blosc's level n is 2n-1 of Zstandard's, 9 the highest; 0 would not compress.
         level = values[0]
         return 9 if level >= 18 else (level + 1) // 2 if level else 2
 
-    def numcodecs(self, values: Values) -> Json:
+    def numcodecs(self, values: ClientValues) -> Json:
         return {"id": "zstd", "level": value_at(values, 0, self.level)}
 
 
@@ -221,13 +221,13 @@ class Lzf(Compressor):
     blosc_name = "blosclz"
     declines = True
 
-    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> ClientValues:
         return 4, 0x0105, sizes.chunk
 
-    def encode(self, values: Values, data: Buffer) -> Buffer:
+    def encode(self, values: ClientValues, data: Buffer) -> Buffer:
         return raw_codec.lzf_encode(data)
 
-    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+    def decode(self, values: ClientValues, data: Buffer, limit: int) -> Buffer:
         # Three bytes code at most 264.
         return raw_codec.lzf_decode(data, min(limit, 88 * len(data)))
 

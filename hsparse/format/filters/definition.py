@@ -1,6 +1,6 @@
-"""What a filter is: the record of one in a pipeline, and the class whose instances make up the table of filters.
+"""Filters: the record of one in a pipeline, and the class of the definitions in the table of filters.
 
-Everything that hsparse knows of a filter is in its definition: its id, its names in every dialect, its parameters,
+All that hsparse knows of a filter is in its definition: its id, its names in every dialect, its parameters,
 its codec, what HSDS makes of it, and what readers of references need. `table` has the definitions.
 
 Tests: tests/format/filters/test_table.py.
@@ -17,7 +17,7 @@ from hsparse.format.buffer import Buffer
 
 CLASS_PREFIX = "H5Z_FILTER_"
 Json = dict[str, Any]
-Values = tuple[int, ...]
+ClientValues = tuple[int, ...]
 """Client data values of a filter (H5.format.html, IV.A.2.l), each an unsigned 32-bit number."""
 
 
@@ -26,17 +26,21 @@ class Filter:
     """A filter of a pipeline: its registered id, its client values, and whether it may fail to encode."""
 
     id: int
-    values: Values = ()
+    values: ClientValues = ()
     optional: bool = True
+
+
+Pipeline = tuple[Filter, ...]
+"""The filters of a chunk, or of one section of it, in the order of encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterRequest:
-    """A filter as a client requests it; `name` is what the client calls it, `level` None where it gives none."""
+    """A filter as a client requests it; `name` is the client's name of it, `level` None where it gives none."""
 
     name: str
     level: int | None
-    parameters: Values
+    parameters: ClientValues
 
     def number(self, what: str, value: int, most: int) -> int:
         """Return `value`, which is the request's `what`; `BadRequest` outside 0 to `most`."""
@@ -104,19 +108,19 @@ class FilterDefinition:
         """Return the filter that a request means; `BadRequest` for a parameter out of range."""
         return Filter(self.id, self.client_values(request, sizes), self.optional)
 
-    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> ClientValues:
         """Return the client values as libhdf5 stores them, once `set_local` has seen the type and the chunk."""
         return ()
 
-    def creation_property(self, values: Values) -> Json:
+    def creation_property(self, values: ClientValues) -> Json:
         """Return the filter as an entry of `creationProperties.filters`: the inverse of `client_values`."""
         return {"id": self.id, "parameters": list(values)}
 
-    def decoding_values(self, values: Values) -> Values:
+    def decoding_values(self, values: ClientValues) -> ClientValues:
         """Return the client values on which decoding depends."""
         return values
 
-    def other_values(self, values: Values) -> Iterator[Values]:
+    def other_values(self, values: ClientValues) -> Iterator[ClientValues]:
         """Yield client values that a file may have where its pipeline was described with `values`."""
         yield from ()
 
@@ -125,15 +129,15 @@ class FilterDefinition:
     declines: ClassVar[bool] = False
     """Whether HDF5 skips the filter where it does not make data smaller."""
 
-    def encode(self, values: Values, data: Buffer) -> Buffer:
+    def encode(self, values: ClientValues, data: Buffer) -> Buffer:
         """Return `data` filtered."""
         raise NotImplementedError(self.name)
 
-    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+    def decode(self, values: ClientValues, data: Buffer, limit: int) -> Buffer:
         """Return `data` unfiltered, and take memory for at most `limit` bytes."""
         raise NotImplementedError(self.name)
 
-    def growth(self, values: Values) -> int | None:
+    def growth(self, values: ClientValues) -> int | None:
         """Return by how many bytes encoding makes data longer, None where that depends on the data."""
         return None
 
@@ -152,11 +156,11 @@ class FilterDefinition:
     hsds_takes_for_compressor: ClassVar[bool] = False
     """Whether HSDS takes this filter, which it does not apply, for the dataset's compressor."""
 
-    def hsds_undoes(self, values: Values) -> bool:
+    def hsds_undoes(self, values: ClientValues) -> bool:
         """Say whether there is a form of this filter that HSDS can decode; else pipelines with it stay as they are."""
         return self.is_compressor or self.shuffles_bytes or self.shuffles_bits or self.is_checksum
 
-    def as_blosc(self, values: Values, shuffle: int, sizes: DataSizes) -> Filter:
+    def as_blosc(self, values: ClientValues, shuffle: int, sizes: DataSizes) -> Filter:
         """Return the Blosc filter that takes the place of this compressor; `shuffle` is 0 none, 1 bytes, 2 bits."""
         raise NotImplementedError(self.name)
 
@@ -165,17 +169,17 @@ class FilterDefinition:
     dmrpp: ClassVar[str] = ""
     """The name in `compressionType` of DMR++, empty where it has none."""
 
-    def dmrpp_level(self, values: Values, element_size: int) -> str:
+    def dmrpp_level(self, values: ClientValues, element_size: int) -> str:
         """Return the `deflateLevel` of DMR++, or nothing; `Unsupported` where DMR++ cannot say these values."""
         return ""
 
-    def numcodecs(self, values: Values) -> Json:
+    def numcodecs(self, values: ClientValues) -> Json:
         """Return the configuration of numcodecs, as zarr and kerchunk have it; `Unsupported` where there is none."""
         raise Unsupported(
             f"zarr has no filter like HDF5's with id {self.id}; read values, or the map in JSON."
         )
 
 
-def value_at(values: Values, place: int, default: int) -> int:
+def value_at(values: ClientValues, place: int, default: int) -> int:
     """Return a client value, `default` where there are fewer."""
     return values[place] if len(values) > place else default

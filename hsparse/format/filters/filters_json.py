@@ -150,7 +150,7 @@ def _check_length(pipeline: Sequence[Filter]) -> None:
 
 
 def _sections_of(item: Any, name: str, there: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the sections an item is about, of those that are there: all, when it names none."""
+    """Return the sections that an item is about: all sections of the chunk when it names none."""
     section = item.get("section") if isinstance(item, dict) else None
     if section is None:
         return there

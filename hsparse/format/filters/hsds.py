@@ -20,7 +20,7 @@ from hsparse.errors import Corrupt
 from hsparse.format import raw_codec
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.compressors import Blosc
-from hsparse.format.filters.definition import DataSizes, Filter, FilterDefinition
+from hsparse.format.filters.definition import DataSizes, Filter, FilterDefinition, Pipeline
 from hsparse.format.filters.filters_json import filter_key, parse_filters
 from hsparse.format.filters.table import BY_ID, DEFINITIONS, find
 
@@ -31,7 +31,6 @@ BYTES, BITS = 1, 2
 FRAME_VERSION = 2
 MAX_CHUNK = 1 << 30
 """Bytes that a chunk in a frame may have where its size is not known."""
-Pipeline = tuple[Filter, ...]
 
 
 def parse_hsds_filters(items: Sequence[Any], element_size: int, chunk_bytes: int) -> Pipeline:
@@ -113,7 +112,7 @@ def _kept(item: Any) -> FilterDefinition | None:
 
 
 def _frame_size(data: Buffer, pipeline: Pipeline) -> int | None:
-    """Return how many bytes a frame says it unfolds to, None for what is no frame."""
+    """Return the decoded size of a frame in bytes, None where it is not a frame."""
     ids = {filter.id for filter in pipeline}
     if len(data) < 16 or not ids & COMPRESSORS or ids & BIT_SHUFFLES:
         return None

@@ -15,7 +15,7 @@ UNKNOWN_LIMIT = 1 << 30
 """What unfiltered data of unknown size is limited to, in bytes."""
 
 
-def encode(pipeline: tuple[Filter, ...], data: Buffer) -> tuple[Buffer, int]:
+def apply_filters(pipeline: tuple[Filter, ...], data: Buffer) -> tuple[Buffer, int]:
     """Filter `data`; return what comes out and the filter mask. No data is never filtered.
 
     `BadRequest` when a filter that is not optional fails.
@@ -41,11 +41,11 @@ def encode(pipeline: tuple[Filter, ...], data: Buffer) -> tuple[Buffer, int]:
     return data, mask
 
 
-def decode(pipeline: tuple[Filter, ...], data: Buffer, mask: int, expected_size: int | None) -> Buffer:
+def undo_filters(pipeline: tuple[Filter, ...], data: Buffer, mask: int, expected_size: int | None) -> Buffer:
     """Reverse the pipeline; filters whose bit is set in `mask` are skipped.
 
     `expected_size` is the size of the unfiltered data in bytes; without it the result is limited to
-    `UNKNOWN_LIMIT`. `Corrupt`, naming the filter, when the data is not what the filters made.
+    `UNKNOWN_LIMIT`. `Corrupt`, naming the filter, when the data does not decode.
     """
     if mask >> len(pipeline):
         raise Corrupt(

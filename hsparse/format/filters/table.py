@@ -1,4 +1,4 @@
-"""The table of filters: definitions by id and by name, and what the rest of hsparse needs to know of all of them."""
+"""The table of filters: definitions by id and by name, and facts about all of them for the rest of hsparse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADVERTISED = tuple(
     for name in names
     if name is not None
 )
-"""The compressors that HSDS's clients are told of: the first name of each, then the second names."""
+"""The compressors in answers to HSDS's clients: the first name of each, then the second names."""
 LEFT_OUT_BY_CLIENTS = tuple(Filter(one.id) for one in DEFINITIONS if one.left_out_by_clients)
 """Filters that a file's pipeline may have though a client's description of it has not."""
 DEFAULT_LEVEL = 2

@@ -1,4 +1,4 @@
-"""The filters that do not compress: byte and bit shuffle, the checksum, and those that hsparse knows by name only.
+"""The filters that do not compress: byte and bit shuffle, the checksum, and filters that hsparse knows by name only.
 
 To add one, write a class and list it in `FILTERS`.
 
@@ -17,11 +17,11 @@ from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.checksum import fletcher32, fletcher32_swapped
 from hsparse.format.filters import bitshuffle
 from hsparse.format.filters.definition import (
+    ClientValues,
     DataSizes,
     FilterDefinition,
     FilterRequest,
     Json,
-    Values,
     value_at,
 )
 
@@ -35,10 +35,10 @@ class Shuffle(FilterDefinition):
     dmrpp = "shuffle"
     shuffles_bytes = True
 
-    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> ClientValues:
         return (sizes.element,)
 
-    def encode(self, values: Values, data: Buffer) -> Buffer:
+    def encode(self, values: ClientValues, data: Buffer) -> Buffer:
         count, itemsize = _elements(values, data)
         if count < 2 or itemsize == 1:
             return data
@@ -49,7 +49,7 @@ class Shuffle(FilterDefinition):
         output[split:] = whole[split:]
         return byte_view(output)
 
-    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+    def decode(self, values: ClientValues, data: Buffer, limit: int) -> Buffer:
         count, itemsize = _elements(values, data)
         if count < 2 or itemsize == 1:
             return data
@@ -65,15 +65,15 @@ class Shuffle(FilterDefinition):
         output[split:] = whole[split:]
         return byte_view(output)
 
-    def growth(self, values: Values) -> int:
+    def growth(self, values: ClientValues) -> int:
         return 0
 
-    def dmrpp_level(self, values: Values, element_size: int) -> str:
+    def dmrpp_level(self, values: ClientValues, element_size: int) -> str:
         if values[:1] != (element_size,):
             raise Unsupported(f"DMR++ has no shuffle of {values} bytes, other than an element's.")
         return ""
 
-    def numcodecs(self, values: Values) -> Json:
+    def numcodecs(self, values: ClientValues) -> Json:
         return {"id": "shuffle", "elementsize": values[0]}
 
 
@@ -88,10 +88,10 @@ class Fletcher32(FilterDefinition):
     is_checksum = True
     left_out_by_clients = True
 
-    def encode(self, values: Values, data: Buffer) -> Buffer:
+    def encode(self, values: ClientValues, data: Buffer) -> Buffer:
         return b"".join((data, struct.pack("<I", fletcher32(data))))
 
-    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+    def decode(self, values: ClientValues, data: Buffer, limit: int) -> Buffer:
         if len(data) < 4:
             raise ValueError("the checksum is cut short")
         body = memoryview(data)[:-4]
@@ -101,10 +101,10 @@ class Fletcher32(FilterDefinition):
             raise ValueError(f"the checksum is {found:#010x}, not {stored:#010x} as stored")
         return body
 
-    def growth(self, values: Values) -> int:
+    def growth(self, values: ClientValues) -> int:
         return 4
 
-    def numcodecs(self, values: Values) -> Json:
+    def numcodecs(self, values: ClientValues) -> Json:
         return {"id": "fletcher32"}
 
 
@@ -117,7 +117,7 @@ class Bitshuffle(FilterDefinition):
     shuffles_bits = True
     whole_elements = True
 
-    def client_values(self, request: FilterRequest, sizes: DataSizes) -> Values:
+    def client_values(self, request: FilterRequest, sizes: DataSizes) -> ClientValues:
         given = request.parameters
         stored = len(given) > 4 or (len(given) == 3 and given[:2] == (0, 4))
         given = given[3:] if stored else given  # a client that copies a file's pipeline sends all values
@@ -134,22 +134,22 @@ class Bitshuffle(FilterDefinition):
             request.number("level", given[2], 22)
         return 0, 4, sizes.element, *given[:3]
 
-    def other_values(self, values: Values) -> Iterator[Values]:
-        # h5pyd's hsload leaves out what the filter compresses with.
+    def other_values(self, values: ClientValues) -> Iterator[ClientValues]:
+        # h5pyd's hsload omits the compression of the filter.
         if len(values) < 5:
             yield *values[:3], 0, bitshuffle.LZ4
             yield *values[:3], 0, bitshuffle.ZSTD
 
-    def encode(self, values: Values, data: Buffer) -> Buffer:
+    def encode(self, values: ClientValues, data: Buffer) -> Buffer:
         return bitshuffle.encode_bitshuffle(values, data)
 
-    def decode(self, values: Values, data: Buffer, limit: int) -> Buffer:
+    def decode(self, values: ClientValues, data: Buffer, limit: int) -> Buffer:
         return bitshuffle.decode_bitshuffle(values, data, limit)
 
-    def growth(self, values: Values) -> int | None:
+    def growth(self, values: ClientValues) -> int | None:
         return 0 if value_at(values, 4, bitshuffle.NONE) == bitshuffle.NONE else None
 
-    def hsds_undoes(self, values: Values) -> bool:
+    def hsds_undoes(self, values: ClientValues) -> bool:
         return value_at(values, 4, bitshuffle.NONE) == bitshuffle.NONE
 
 
@@ -174,7 +174,7 @@ class ScaleOffset(FilterDefinition):
 
 
 class NoFilter(FilterDefinition):
-    """What a request names that wants no filter, not even those that structured chunks have by default."""
+    """The name with which a request asks for no filter, not even the defaults of structured chunks."""
 
     id = 0
     name = "none"
@@ -191,7 +191,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
 )
 
 
-def _elements(values: Values, data: Buffer) -> tuple[int, int]:
+def _elements(values: ClientValues, data: Buffer) -> tuple[int, int]:
     """Return the number of whole elements and their size in bytes."""
     if len(values) != 1 or values[0] < 1:
         raise ValueError("the client values have no element size")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import BLOCK_PREFIX, Widths, open_block
 from hsparse.format.hdf5.hdf5_file import FileBounds
 from hsparse.format.hdf5.reads import ByteRange, Reads
@@ -25,7 +25,7 @@ SPLIT, MERGE = 100, 40
 """At how many percent full libhdf5 splits a node, and merges it with its neighbour."""
 NODE_OVERHEAD = 10
 """The bytes of a node's signature, version, type and checksum."""
-MOST_RECORDS = 2**64
+MAX_RECORDS = 2**64
 """More than any tree counts."""
 
 
@@ -54,9 +54,9 @@ class BtreeV2Shape:
             pointer = address_width + _width(most[0]) + below
             most.append((room - pointer) // (record_size + pointer))
             totals.append((most[-1] + 1) * totals[-1] + most[-1])
-            if most[-1] < 1 or totals[-1] >= MOST_RECORDS:
+            if most[-1] < 1 or totals[-1] >= MAX_RECORDS:
                 break
-        if min(most) < 1 or totals[-1] >= MOST_RECORDS:
+        if min(most) < 1 or totals[-1] >= MAX_RECORDS:
             raise Corrupt(
                 f"A tree of depth {depth} cannot have nodes of {node_size} bytes with records of {record_size}."
             )
@@ -124,7 +124,7 @@ def read_btree_v2(bounds: FileBounds, widths: Widths, address: int, kind: int) -
     """
     what = f"B-tree header at {address}"
     (data,) = yield (bounds.block(address, btree_header_size(widths), "B-tree header"),)
-    header = Reader(open_block(data, b"BTHD", kind, what), thing=what)
+    header = ByteReader(open_block(data, b"BTHD", kind, what), subject=what)
     node_size, record_size = header.number(4, "node size"), header.number(2, "record size")
     depth = header.number(2, "depth")
     header.take(2, "split and merge percent")
@@ -173,7 +173,7 @@ def _read_node(
     """Put a node's records into `records`; return its children: one record of the node lies between two of them."""
     what = f"B-tree node at {node.address}"
     content = open_block(data, b"BTIN" if level else b"BTLF", kind, what)
-    reader = Reader(content, thing=what)
+    reader = ByteReader(content, subject=what)
     own = np.frombuffer(reader.take(node.records * shape.record_size, "records"), records.dtype)
     if not level:
         records[node.first : node.first + node.records] = own

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.checksum import lookup3
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.structured.container import CHECKSUM
 
 UNDEFINED = b"\xff" * 8
@@ -28,12 +28,12 @@ class Widths(NamedTuple):
     address: int = 8
     length: int = 8
 
-    def read_address(self, reader: Reader, what: str) -> int | None:
+    def read_address(self, reader: ByteReader, what: str) -> int | None:
         """Return an address, None where it is undefined."""
         address = reader.number(self.address, what)
         return None if address == 2 ** (8 * self.address) - 1 else address
 
-    def read_length(self, reader: Reader, what: str) -> int:
+    def read_length(self, reader: ByteReader, what: str) -> int:
         return reader.number(self.length, what)
 
 
@@ -77,7 +77,7 @@ def open_page(data: Buffer, what: str) -> memoryview:
 
 
 def open_block(data: Buffer, signature: bytes, client: int, what: str) -> memoryview:
-    """Return what lies between a block's prefix and its checksum; `Corrupt`, naming `what`, when either is wrong."""
+    """Return the bytes between a block's prefix and its checksum; `Corrupt`, naming `what`, when either is wrong."""
     view = memoryview(data)
     if view[:4] != signature:
         raise Corrupt(f"The {what} begins with {bytes(view[:4])!r}, not with {signature!r}.")
@@ -100,10 +100,10 @@ def seal_block(signature: bytes, version: int, client: int, *parts: Buffer) -> b
     return seal_page(signature, bytes((version, client)), *parts)
 
 
-def check_signature(reader: Reader, signature: bytes, version: int | None = 0) -> None:
+def check_signature(reader: ByteReader, signature: bytes, version: int | None = 0) -> None:
     """Read a structure's signature and version; raises `Corrupt` for others."""
     found = bytes(reader.take(len(signature), "signature"))
     if found != signature:
-        raise Corrupt(f"The {reader.thing} begins with {found!r}, not with {signature!r}.")
+        raise Corrupt(f"The {reader.subject} begins with {found!r}, not with {signature!r}.")
     if version is not None and (other := reader.number(1, "version")) != version:
-        raise Corrupt(f"The {reader.thing} has version {other}; only {version} is known.")
+        raise Corrupt(f"The {reader.subject} has version {other}; only {version} is known.")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.btree_v2 import read_btree_v2, split_records
 from hsparse.format.hdf5.file_fields import CHECKSUM_SIZE, check_signature, open_page, width_of
 from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk
@@ -85,9 +85,9 @@ def read_fractal_heap(file: Hdf5File, address: int) -> Reads[FractalHeap]:
     id_length, filters = header.numbers(2, 2, "lengths")
     if filters:
         raise Unsupported(
-            f"The {header.thing} has filters; rewrite the file with groups that have none (h5repack)."
+            f"The {header.subject} has filters; rewrite the file with groups that have none (h5repack)."
         )
-    open_page(header.data, header.thing)
+    open_page(header.data, header.subject)
     flags, max_managed = header.number(1, "flags"), header.number(4, "largest managed object")
     header.take(length, "next huge id")
     huge_tree = file.widths.read_address(header, "huge objects' B-tree")
@@ -105,15 +105,17 @@ def read_fractal_heap(file: Hdf5File, address: int) -> Reads[FractalHeap]:
     return heap
 
 
-def _check(heap: FractalHeap, header: Reader) -> None:
+def _check(heap: FractalHeap, header: ByteReader) -> None:
     sizes = (heap.width, heap.start, heap.max_direct)
     if not all(size and size & (size - 1) == 0 for size in sizes) or heap.start > heap.max_direct:
-        raise Corrupt(f"The {header.thing} has width, first and largest block of {sizes}: no powers of two.")
+        raise Corrupt(
+            f"The {header.subject} has width, first and largest block of {sizes}: no powers of two."
+        )
     if not 0 < heap.heap_bits <= 64 or heap.rows > heap.heap_bits or not heap.max_managed:
-        raise Corrupt(f"The {header.thing} has {heap.heap_bits} bits of space in {heap.rows} rows.")
+        raise Corrupt(f"The {header.subject} has {heap.heap_bits} bits of space in {heap.rows} rows.")
     if heap.id_length < 1 + heap.offset_width + heap.length_width:
         raise Corrupt(
-            f"The {header.thing} has ids of {heap.id_length} bytes, which hold no offset and length."
+            f"The {header.subject} has ids of {heap.id_length} bytes, which hold no offset and length."
         )
 
 
@@ -132,7 +134,7 @@ def read_heap_objects(heap: FractalHeap, ids: Sequence[memoryview]) -> Reads[lis
         elif kind == HUGE:
             huge[number] = id
         else:
-            reader = Reader(id[1:], thing=f"id of the fractal heap at address {heap.address}")
+            reader = ByteReader(id[1:], subject=f"id of the fractal heap at address {heap.address}")
             offset = reader.number(heap.offset_width, "offset")
             managed[number] = offset, reader.number(heap.length_width, "length")
             total += managed[number][1]
@@ -171,11 +173,11 @@ def _read_managed(heap: FractalHeap, places: dict[int, tuple[int, int]]) -> Read
 def _read_block(
     heap: FractalHeap, block: _Block, wanted: list[tuple[int, int, int]], walk: Walk
 ) -> Reads[dict[int, memoryview]]:
-    """Read what is `wanted` (number, offset, length; by offset) and lies in the block."""
+    """Read the `wanted` objects (number, offset, length; by offset), all of which are in the block."""
     if block.rows:
         children = yield from _read_indirect(heap, block, walk)
-        shares = list(_shares(heap, children, wanted))
-        found = yield from concurrently(_read_block(heap, child, share, walk) for child, share in shares)
+        by_child = list(_by_child(heap, children, wanted))
+        found = yield from concurrently(_read_block(heap, child, some, walk) for child, some in by_child)
         return {number: data for some in found for number, data in some.items()}
     reader = yield from walk.read(block.address, block.size, "fractal heap's direct block")
     head = _check_block(heap, block, reader, b"FHDB")
@@ -186,15 +188,15 @@ def _read_block(
     for number, offset, length in wanted:
         begin = offset - block.offset
         if begin < head or begin + length > block.size:
-            raise Corrupt(f"The {reader.thing} has no object of {length} bytes at {begin}.")
+            raise Corrupt(f"The {reader.subject} has no object of {length} bytes at {begin}.")
         result[number] = reader.data[begin : begin + length]
     return result
 
 
-def _shares(
+def _by_child(
     heap: FractalHeap, children: Iterable[_Block], wanted: list[tuple[int, int, int]]
 ) -> Iterable[tuple[_Block, list[tuple[int, int, int]]]]:
-    """Give every child what lies in it; both come in the order of their offsets."""
+    """Yield each child that has wanted objects, with these; children and objects are in the order of their offsets."""
     place = 0
     for child in children:
         begin = place
@@ -213,7 +215,7 @@ def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_
     head = 5 + heap.file.widths.address + heap.offset_width
     size = head + block.rows * heap.width * heap.file.widths.address + CHECKSUM_SIZE
     reader = yield from walk.read(block.address, size, "fractal heap's indirect block")
-    open_page(reader.data, reader.thing)
+    open_page(reader.data, reader.subject)
     _check_block(heap, block, reader, b"FHIB")
     children = []
     offset = block.offset
@@ -222,7 +224,7 @@ def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_
         rows = 0 if row < heap.direct_rows else heap.rows_of(size)
         if rows < 0 or (row >= heap.direct_rows and not rows):
             raise Corrupt(
-                f"The {reader.thing} has a row {row} whose blocks are smaller than a row of theirs."
+                f"The {reader.subject} has a row {row} whose blocks are smaller than a row of theirs."
             )
         for _ in range(heap.width):
             address = heap.file.widths.read_address(reader, "child's address")
@@ -232,24 +234,24 @@ def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_
     return children
 
 
-def _check_block(heap: FractalHeap, block: _Block, reader: Reader, signature: bytes) -> int:
-    """Read what a block begins with; return the bytes it takes."""
+def _check_block(heap: FractalHeap, block: _Block, reader: ByteReader, signature: bytes) -> int:
+    """Read a block's prefix; return its size in bytes."""
     check_signature(reader, signature)
     owner = heap.file.widths.read_address(reader, "heap's address")
     offset = reader.number(heap.offset_width, "block's offset")
     if owner != heap.address or offset != block.offset:
         raise Corrupt(
-            f"The {reader.thing} is at {offset} of the heap at {owner}, not {block.offset} of {heap.address}."
+            f"The {reader.subject} is at {offset} of the heap at {owner}, not {block.offset} of {heap.address}."
         )
     return reader.place
 
 
-def _check_data(reader: Reader, place: int) -> None:
+def _check_data(reader: ByteReader, place: int) -> None:
     """Compare a direct block with its checksum at `place`, which was computed over zeros in its place."""
     blank = bytearray(reader.data)
     blank[place : place + CHECKSUM_SIZE] = bytes(CHECKSUM_SIZE)
     if lookup3(blank) != reader.number(CHECKSUM_SIZE, "checksum"):
-        raise Corrupt(f"The {reader.thing} does not have the checksum that it says.")
+        raise Corrupt(f"The {reader.subject} does not have the checksum that it says.")
 
 
 def _read_huge(heap: FractalHeap, ids: dict[int, memoryview]) -> Reads[dict[int, memoryview]]:
@@ -284,9 +286,9 @@ def _read_huge(heap: FractalHeap, ids: dict[int, memoryview]) -> Reads[dict[int,
 
 
 def _place(heap: FractalHeap, data: memoryview) -> tuple[int, int]:
-    reader = Reader(data, thing=f"huge object of the fractal heap at address {heap.address}")
+    reader = ByteReader(data, subject=f"huge object of the fractal heap at address {heap.address}")
     address = heap.file.widths.read_address(reader, "address")
     size = heap.file.widths.read_length(reader, "length")
     if address is None:
-        raise Corrupt(f"The {reader.thing} is nowhere.")
+        raise Corrupt(f"The {reader.subject} is nowhere.")
     return address, size

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import Widths
 from hsparse.format.hdf5.reads import ByteRange, Reads
 
@@ -42,14 +42,14 @@ class Hdf5File:
             )
         return ByteRange(self.base + address, size)
 
-    def read(self, address: int, size: int, what: str) -> Reads[Reader]:
+    def read(self, address: int, size: int, what: str) -> Reads[ByteReader]:
         """Read `size` bytes at `address`; raises `Corrupt` where they are not in the file."""
         (data,) = yield (self.check(address, size, what),)
-        return Reader(memoryview(data), thing=f"{what} at address {address}")
+        return ByteReader(memoryview(data), subject=f"{what} at address {address}")
 
     def read_sized(
-        self, address: int, least: int, guess: int, whole: Callable[[Reader], int], what: str
-    ) -> Reads[Reader]:
+        self, address: int, least: int, guess: int, whole: Callable[[ByteReader], int], what: str
+    ) -> Reads[ByteReader]:
         """Read a structure whose first `least` bytes tell its size to `whole`; `guess` saves a step where it fits.
 
         Raises `Corrupt` where it is not in the file.
@@ -57,9 +57,9 @@ class Hdf5File:
         self.check(address, least, what)
         first = max(least, min(guess, self.size - self.base - address))
         start = yield from self.read(address, first, what)
-        size = whole(Reader(start.data, thing=start.thing))
+        size = whole(ByteReader(start.data, subject=start.subject))
         if size <= first:
-            return Reader(start.data[:size], thing=start.thing)
+            return ByteReader(start.data[:size], subject=start.subject)
         return (yield from self.read(address, size, what))
 
     @property
@@ -84,18 +84,18 @@ class Walk:
     left: int
     seen: set[int] = field(default_factory=set)
 
-    def read(self, address: int, size: int, what: str) -> Reads[Reader]:
+    def read(self, address: int, size: int, what: str) -> Reads[ByteReader]:
         """Read as the file does; raises `Corrupt` where the walk has been before."""
         self._add(address, size, what)
         return (yield from self.file.read(address, size, what))
 
     def read_sized(
-        self, address: int, least: int, guess: int, whole: Callable[[Reader], int], what: str
-    ) -> Reads[Reader]:
+        self, address: int, least: int, guess: int, whole: Callable[[ByteReader], int], what: str
+    ) -> Reads[ByteReader]:
         """Read as the file does; raises `Corrupt` where the walk has been before."""
         self._add(address, least, what)
 
-        def checked(start: Reader) -> int:
+        def checked(start: ByteReader) -> int:
             size = whole(start)
             self.file.check(address, size, what)
             self._spend(address, size - least)
@@ -103,7 +103,7 @@ class Walk:
 
         return (yield from self.file.read_sized(address, least, guess, checked, what))
 
-    def share(self, guess: int, count: int) -> int:
+    def limit_guess(self, guess: int, count: int) -> int:
         """Return a guess that `count` structures may have at once, so that all take no more than the file."""
         return min(guess, self.file.size // max(1, count))
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import WIDTH_CODES, check_signature, decode_name
 from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk
 from hsparse.format.hdf5.reads import Reads
@@ -45,16 +45,16 @@ def read_local_heap(file: Hdf5File, address: int) -> Reads[LocalHeap]:
     file.widths.read_length(reader, "free list")
     segment = file.widths.read_address(reader, "address of the names")
     if segment is None:
-        raise Corrupt(f"The {reader.thing} has no names.")
+        raise Corrupt(f"The {reader.subject} has no names.")
     names = yield from file.read(segment, length, "local heap's data segment")
     return LocalHeap(bytes(names.data), address, length)
 
 
-LEAST_COLLECTION = 4096
+MIN_COLLECTION = 4096
 """Bytes of the smallest collection that libhdf5 writes."""
 MAX_OBJECTS = 65_535
 OBJECT_HEAD = 16
-"""Bytes before the first object, and before each object's bytes: multiples of 8, whatever a length takes."""
+"""Bytes before the first object, and before each object's bytes: multiples of 8, whatever the width of a length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +72,27 @@ class GlobalHeap:
         return found
 
 
-def read_global_heap(walk: Walk, address: int, guess: int = LEAST_COLLECTION) -> Reads[GlobalHeap]:
-    """Read the collection at `address`, one of those that `walk` reads; raises `Corrupt`."""
+def read_global_heap(walk: Walk, address: int, guess: int = MIN_COLLECTION) -> Reads[GlobalHeap]:
+    """Read the collection at `address` as a step of `walk`; raises `Corrupt`."""
     length = walk.file.widths.length
 
-    def whole(start: Reader) -> int:
+    def whole(start: ByteReader) -> int:
         return max(OBJECT_HEAD, int.from_bytes(start.data[8 : 8 + length], "little"))
 
     reader = yield from walk.read_sized(address, OBJECT_HEAD, guess, whole, "global heap collection")
     check_signature(reader, b"GCOL", 1)
-    data, thing = reader.data, reader.thing
+    data, subject = reader.data, reader.subject
     head = struct.Struct(f"<H6x{WIDTH_CODES[length]}").unpack_from
     objects: dict[int, memoryview] = {}
     place = OBJECT_HEAD
-    # what is left may be too little for the object that says how much is free
+    # the rest may be too small for the object that describes free space
     while place + OBJECT_HEAD <= len(data):
         number, size = head(data, place)
         if not number:
             break
         place += OBJECT_HEAD
         if number in objects or size > len(data) - place:
-            raise Corrupt(f"The {thing} has two objects {number}, or ends inside the object {number}.")
+            raise Corrupt(f"The {subject} has two objects {number}, or ends inside the object {number}.")
         objects[number] = data[place : place + size]
         place += size + -size % 8
     return GlobalHeap(address, objects)
@@ -101,7 +101,7 @@ def read_global_heap(walk: Walk, address: int, guess: int = LEAST_COLLECTION) ->
 def collection_size(sizes: Sequence[int]) -> int:
     """Return the bytes of a collection of objects of these sizes."""
     used = OBJECT_HEAD + sum(OBJECT_HEAD + size + -size % 8 for size in sizes)
-    return max(LEAST_COLLECTION, used)
+    return max(MIN_COLLECTION, used)
 
 
 def encode_global_heap(objects: Sequence[bytes]) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import CHECKSUM_SIZE, check_signature, open_page
 from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk
 from hsparse.format.hdf5.reads import Reads, concurrently
@@ -124,7 +124,7 @@ def read_object_header(file: Hdf5File, address: int) -> Reads[ObjectHeader]:
     )
 
 
-def _whole(start: Reader) -> int:
+def _whole(start: ByteReader) -> int:
     """Return the bytes of the prefix and the first block."""
     if bytes(start.data[:4]) != b"OHDR":
         return PREFIX_1 + int.from_bytes(start.data[8:12], "little")
@@ -140,38 +140,42 @@ def _optional(flags: int) -> int:
     return (16 if flags & TIMES else 0) + (4 if flags & PHASES else 0)
 
 
-def _begin_1(first: Reader, address: int) -> tuple[ObjectHeader, _Form, Reader]:
+def _begin_1(first: ByteReader, address: int) -> tuple[ObjectHeader, _Form, ByteReader]:
     version, _ = first.numbers(2, 1, "prefix")
     if version != 1:
-        raise Corrupt(f"The {first.thing} begins with {version}: no object header of version 1 or 2.")
+        raise Corrupt(f"The {first.subject} begins with {version}: no object header of version 1 or 2.")
     first.take(2, "prefix")
     references = first.number(4, "prefix")
     first.take(8, "prefix")
     header = ObjectHeader(address, 1, (), references)
-    return header, _Form(1), Reader(first.data[PREFIX_1:], thing=first.thing)
+    return header, _Form(1), ByteReader(first.data[PREFIX_1:], subject=first.subject)
 
 
-def _begin_2(first: Reader, address: int) -> tuple[ObjectHeader, _Form, Reader]:
+def _begin_2(first: ByteReader, address: int) -> tuple[ObjectHeader, _Form, ByteReader]:
     check_signature(first, b"OHDR", 2)
-    open_page(first.data, first.thing)
+    open_page(first.data, first.subject)
     flags = first.number(1, "prefix")
     times = first.numbers(4, 4, "times") if flags & TIMES else None
     first.take((4 if flags & PHASES else 0) + (1 << (flags & SIZE_BITS)), "prefix")
     ordered = bool(flags & ATTRIBUTE_ORDER)
     header = ObjectHeader(address, 2, (), None, times, ordered)
-    return header, _Form(2, ordered), Reader(first.data[first.place : -CHECKSUM_SIZE], thing=first.thing)
+    return (
+        header,
+        _Form(2, ordered),
+        ByteReader(first.data[first.place : -CHECKSUM_SIZE], subject=first.subject),
+    )
 
 
-def _opened(block: Reader, form: _Form) -> Reader:
+def _opened(block: ByteReader, form: _Form) -> ByteReader:
     """Return the messages' bytes of a continuation block."""
     if form.version == 1:
         return block
     check_signature(block, b"OCHK", None)
-    open_page(block.data, block.thing)
-    return Reader(block.data[4:-CHECKSUM_SIZE], thing=block.thing)
+    open_page(block.data, block.subject)
+    return ByteReader(block.data[4:-CHECKSUM_SIZE], subject=block.subject)
 
 
-def _messages(block: Reader, form: _Form) -> Iterator[HeaderMessage]:
+def _messages(block: ByteReader, form: _Form) -> Iterator[HeaderMessage]:
     while block.left >= form.overhead:
         kind = block.number(2 if form.version == 1 else 1, "message")
         size = block.number(2, "message")
@@ -181,17 +185,17 @@ def _messages(block: Reader, form: _Form) -> Iterator[HeaderMessage]:
         yield HeaderMessage(kind, flags, block.take(size, f"message of type {kind:#04x}"), order)
 
 
-def _continued(walk: Walk, message: HeaderMessage, block: Reader) -> Reads[Reader]:
-    reader = Reader(message.data, thing=block.thing)
+def _continued(walk: Walk, message: HeaderMessage, block: ByteReader) -> Reads[ByteReader]:
+    reader = ByteReader(message.data, subject=block.subject)
     address = walk.file.widths.read_address(reader, "continuation's address")
     size = walk.file.widths.read_length(reader, "continuation's length")
     if address is None or size < 8:
-        raise Corrupt(f"The {block.thing} continues at address {address} with {size} bytes.")
+        raise Corrupt(f"The {block.subject} continues at address {address} with {size} bytes.")
     return walk.read(address, size, "object header's continuation")
 
 
-def _check_known(message: HeaderMessage, block: Reader) -> None:
+def _check_known(message: HeaderMessage, block: ByteReader) -> None:
     if message.kind > HIGHEST_TYPE and message.flags & REFUSE_UNKNOWN:
         raise Unsupported(
-            f"The {block.thing} has a message of type {message.kind:#04x}, which is not known here."
+            f"The {block.subject} has a message of type {message.kind:#04x}, which is not known here."
         )

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from hsparse.format.buffer import Buffer
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 class ByteRange(NamedTuple):
@@ -21,29 +21,29 @@ class ByteRange(NamedTuple):
     size: int
 
 
-Reads: TypeAlias = Generator[tuple[ByteRange, ...], Sequence[Buffer], Found]
+Reads: TypeAlias = Generator[tuple[ByteRange, ...], Sequence[Buffer], Result]
 """A reader: it yields the ranges that it needs next, is sent their bytes in the same order, and returns a result.
 Readers call each other with `yield from`."""
 
 
-def run_reads(reads: Reads[Found], fetch: Callable[[tuple[ByteRange, ...]], Sequence[Buffer]]) -> Found:
+def run_reads(reads: Reads[Result], fetch: Callable[[tuple[ByteRange, ...]], Sequence[Buffer]]) -> Result:
     """Run a reader to its end; `fetch` returns the bytes of ranges, exactly as many as were asked for."""
     try:
         wanted = next(reads)
         while True:
             wanted = reads.send(fetch(wanted))
     except StopIteration as done:
-        found: Found = done.value
+        found: Result = done.value
         return found
 
 
-def concurrently(readers: Iterable[Reads[Found]]) -> Reads[list[Found]]:
+def concurrently(readers: Iterable[Reads[Result]]) -> Reads[list[Result]]:
     """Run readers concurrently; return their results in order. Each step asks for what all of them need.
 
     The first error of any reader ends them all.
     """
-    running: list[Reads[Found]] = []
-    found: dict[int, Found] = {}
+    running: list[Reads[Result]] = []
+    found: dict[int, Result] = {}
     wanted = {}
     for number, reader in enumerate(readers):
         running.append(reader)

@@ -1,11 +1,13 @@
-"""The kind of a chunk as a type: what is done with chunks, whatever their elements are made of.
+"""The protocol of the four kinds of chunk, sparse or dense, with elements of a fixed size or of variable length.
 
-A kind has two properties: whether chunks are sparse (some elements are undefined) and whether elements have a fixed
-size. There is one module for each of the four, and `hsparse.format.kinds.registry` says which one a dataset has.
-Whoever loads, changes and stores chunks asks the kind and never its name.
+Each kind is one module beside this one; `hsparse.format.kinds.registry` says which one a dataset has. Code that loads,
+changes and stores chunks uses the protocol and does not distinguish kinds.
 
 A chunk in memory is a value of type `V`, never modified once it is committed; None stands for a chunk that was never
-written. A `Change` is a pure function of the chunk, so that it can be applied again after another writer's put.
+written. A `ChunkChange` depends on the chunk alone and does not modify it, so that it can be applied again after
+another writer's put.
+
+Tests: tests/format/kinds/test_kinds.py, tests/format/kinds/test_chunk_query.py.
 """
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ from hsparse.model.json_values import Values
 V = TypeVar("V")
 T = TypeVar("T")
 
-Change: TypeAlias = Callable[[V | None], tuple[V | None, T]]
-"""Takes a chunk (None: there is none) and returns the new one (None: delete it; the same: unchanged) and a result."""
+ChunkChange: TypeAlias = Callable[[V | None], tuple[V | None, T]]
+"""Takes a chunk (None: there is none), returns the new one (None: delete it; the same: unchanged) and a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefinedElements:
     """Defined elements of one chunk: `offsets: (n,) uint32`, row-major in the chunk, ascending; `values` (n,).
 
-    `values` is empty where only the places were asked for.
+    `values` is empty where only the offsets were requested.
     """
 
     offsets: NDArray[np.uint32]
@@ -44,26 +46,27 @@ class DefinedElements:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Elements of a chunk selection that a query finds.
+class FoundElements:
+    """Elements of a chunk selection that answer a query.
 
-    `positions: (n,) uint32`, ascending, count in the selection's order; `values: (n,)`.
+    `positions: (n,) uint32`, ascending, are places in the selection's iteration order; `values: (n,)`.
     """
 
     positions: NDArray[np.uint32]
     values: NDArray[Any]
 
     @classmethod
-    def none(cls, dtype: np.dtype[Any]) -> Found:
-        """Return what is found where no element answers the query."""
+    def none(cls, dtype: np.dtype[Any]) -> FoundElements:
+        """Return the result where no element answers the query."""
         return cls(np.zeros(0, np.uint32), np.zeros(0, dtype))
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A query, bound to the elements' type, and what is wanted of the elements that it finds.
+    """A query, bound to the elements' type, and the form of its result.
 
-    At most `limit` a chunk (0: all); of compounds `fields` alone, packed; with `places_only` no values.
+    The result has at most `limit` elements a chunk (0: all), of compounds `fields` alone, packed, and with
+    `places_only` no values.
     """
 
     query: Query
@@ -71,24 +74,24 @@ class Search:
     fields: tuple[str, ...] = ()
     places_only: bool = False
 
-    def among(self, values: NDArray[Any]) -> Found:
-        """Return what is found among the values of one selection."""
+    def among(self, values: NDArray[Any]) -> FoundElements:
+        """Return the elements that answer the query, among the values of one selection."""
         flat = values.reshape(-1)
         positions = np.flatnonzero(self.query.mask(flat)).astype(np.uint32)
-        return self.wanted(positions, flat[positions])
+        return self.result(positions, flat[positions])
 
-    def wanted(self, positions: NDArray[np.uint32], rows: NDArray[Any]) -> Found:
-        """Return the answer, given the positions of all that is found and the elements there."""
+    def result(self, positions: NDArray[np.uint32], rows: NDArray[Any]) -> FoundElements:
+        """Return the result, given the positions of all elements that answer the query, and these elements."""
         if self.limit:
             positions, rows = positions[: self.limit], rows[: self.limit]
-        return Found(positions, rows[:0] if self.places_only else pick_fields(rows, self.fields))
+        return FoundElements(positions, rows[:0] if self.places_only else pick_fields(rows, self.fields))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectWrite(Generic[V]):
-    """A chunk that a client encoded itself, decoded, and the object that holds these very bytes.
+    """A chunk that a client encoded itself: decoded, and its object with the client's bytes.
 
-    `data` is None where the object has no place for what the bytes need: the chunk is encoded again then.
+    `data` is None where the object has no place for the client's filter mask: the chunk is encoded again then.
     """
 
     chunk: V
@@ -96,20 +99,20 @@ class DirectWrite(Generic[V]):
 
 
 class ChunkKind(Protocol[V]):
-    """What is done with the chunks of one dataset. Selections are in the chunk's own coordinates.
+    """Reads and changes the chunks of one dataset. Selections are in the chunk's own coordinates.
 
-    `limit` of `read` and `defined` is in bytes: where an answer has more, the number of its bytes is returned in its
-    place. Elements of a fixed size need no limit, since the asker knows their size, and ignore it.
+    `limit` of `read` and `defined` is in bytes: where an answer has more, its number of bytes is returned instead.
+    Kinds of a fixed size ignore it, since the caller knows the size of the answer.
     """
 
     spec: ChunkSpec
     chunks_at_once: int
-    """How many chunks of one message are worked on at a time: bounds memory and open store requests."""
+    """How many chunks of one message are processed concurrently: bounds memory and open store requests."""
 
     # --- bytes --------------------------------------------------------------------------------------
 
     def decode(self, data: bytes) -> V:
-        """Return the chunk that an object holds; `Corrupt` when it does not decode to one."""
+        """Return the chunk of an object; `Corrupt` when it does not decode to one."""
         ...
 
     def encode(self, chunk: V) -> Buffer:
@@ -119,16 +122,16 @@ class ChunkKind(Protocol[V]):
     def open_direct(
         self, data: bytes, sections: NDArray[np.uint64], scaled: tuple[int, ...], stop: tuple[int, ...]
     ) -> DirectWrite[V]:
-        """Check a chunk's bytes as a client sent them; `sections: (k, 3)` as in `ChunkRows`.
+        """Decode and check a chunk that a client encoded; `sections: (k, 3)` as in `ChunkRows`.
 
-        `stop` are the dimensions of what lies inside the extent. `BadRequest` or `Corrupt` says what is wrong.
+        `stop` are the dimensions of the part inside the extent. `BadRequest` or `Corrupt` says what is wrong.
         """
         ...
 
     # --- reading ------------------------------------------------------------------------------------
 
     def missing(self, scaled: tuple[int, ...]) -> V | None:
-        """Return what stands for a chunk that was never written, None for nothing but the fill value."""
+        """Return the chunk to read where none was written; None where it is all fill value."""
         ...
 
     def read(
@@ -153,15 +156,15 @@ class ChunkKind(Protocol[V]):
         """Return how many of the selected elements are defined."""
         ...
 
-    def find(self, chunk: V, selection: Selection, search: Search) -> Found:
-        """Return what a query finds; `Unsupported` where elements have no fixed size."""
+    def find(self, chunk: V, selection: Selection, search: Search) -> FoundElements:
+        """Return the elements that answer a query; `Unsupported` where elements have no fixed size."""
         ...
 
     # --- changing -----------------------------------------------------------------------------------
 
     def write(
         self, at: ChunkSelection, values: Values, fields: tuple[str, ...], drop_fill: bool
-    ) -> Change[V, None]:
+    ) -> ChunkChange[V, None]:
         """Return the change that defines the selected elements.
 
         `values` are one each, in the selection's order, or one for all. With `fields` they have those alone, packed,
@@ -170,46 +173,51 @@ class ChunkKind(Protocol[V]):
         ...
 
     def replaces(self, at: ChunkSelection, values: Values) -> bool:
-        """Say whether writing whole elements everywhere in a chunk never fails: no need to know the old chunk."""
+        """Say whether writing whole elements everywhere in a chunk cannot fail: the old chunk is not needed then."""
         ...
 
-    def update(self, at: ChunkSelection, search: Search, value: NDArray[Any]) -> Change[V, Found]:
-        """Return the change that sets the search's fields of what it finds to `value`, one element of these.
+    def update(
+        self, at: ChunkSelection, search: Search, value: NDArray[Any]
+    ) -> ChunkChange[V, FoundElements]:
+        """Return the change that sets the search's fields of the elements it finds to `value`.
 
-        Its result is what was changed, as it is now.
+        `value` is one element of these fields. The result of the change has the changed elements with their new values.
         """
         ...
 
-    def erase(self, selection: Selection) -> Change[V, None]:
-        """Return the change that makes the selected elements undefined; of dense chunks there is none."""
+    def erase(self, selection: Selection) -> ChunkChange[V, None]:
+        """Return the change that makes the selected elements undefined; `BadRequest` for dense chunks."""
         ...
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[V, None]:
-        """Return the change that drops what lies at or beyond `stop` in any dimension."""
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[V, None]:
+        """Return the change that drops elements at or beyond `stop` in any dimension.
+
+        They become undefined, or the fill value in dense chunks.
+        """
         ...
 
     # --- bounds of memory, in bytes ------------------------------------------------------------------
 
     def nbytes(self, chunk: V) -> int:
-        """Return what a chunk takes."""
+        """Return the memory of a chunk."""
         ...
 
     def answer_bytes(self, values: Values) -> int:
-        """Return what values count of the `limit` of an answer: the bytes of their elements."""
+        """Return the bytes of values' elements, which count towards the `limit` of an answer."""
         ...
 
     def load_bound(self, selection: Selection) -> int:
-        """Return about what loading a chunk to read a selection may take, 0 where nothing is known before."""
+        """Return about how much memory loading a chunk to read a selection may take; 0 where it is not known."""
         ...
 
     def change_bound(self, selection: Selection) -> int:
-        """Return about what changing the selected elements may take."""
+        """Return about how much memory changing the selected elements may take."""
         ...
 
     def read_work(self, chunk: V, selection: Selection, fields: tuple[str, ...]) -> int:
-        """Return how many bytes `read` works on: whether it is worth a thread."""
+        """Return how many bytes `read` works on, see `OffloadPool.run`."""
         ...
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
-        """Return what decoding a directly written chunk may take besides its bytes."""
+        """Return how much memory decoding a directly written chunk may take besides its bytes."""
         ...

@@ -2,8 +2,8 @@
 
 The object is what an HDF5 file holds. It has no place for a filter mask, so every filter counts as mandatory. Where
 HDF5 would skip a filter because the data cannot be made smaller (lzf, blosc), the filter's own form for such data is
-stored, which HDF5 decodes like any other. `hsparse.format.filters.hsds` says which pipeline that is; what HSDS wrote
-is read as well (`hsparse.format.filters.hsds`).
+stored, which HDF5 decodes like any other. `hsparse.format.filters.hsds` chooses the pipeline, and reads the objects
+that HSDS wrote.
 
 Tests: tests/format/kinds/test_dense_chunk.py, tests/format/kinds/test_kinds.py.
 """
@@ -24,8 +24,8 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.hsds import decode_hsds_frame
-from hsparse.format.filters.pipeline import decode, encode
-from hsparse.format.kinds.chunk_kind import Change, DirectWrite, Found, Search
+from hsparse.format.filters.pipeline import apply_filters, undo_filters
+from hsparse.format.kinds.chunk_kind import ChunkChange, DirectWrite, FoundElements, Search
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import ravel
@@ -41,7 +41,9 @@ def encode_dense(array: Array, pipeline: tuple[Filter, ...]) -> Buffer:
     """
     if array.dtype.hasobject:
         raise Unsupported("Dense chunks of a variable-length datatype are not supported.")
-    data, mask = encode(tuple(replace(filter, optional=False) for filter in pipeline), byte_view(array))
+    data, mask = apply_filters(
+        tuple(replace(filter, optional=False) for filter in pipeline), byte_view(array)
+    )
     assert mask == 0
     return data
 
@@ -58,12 +60,12 @@ def decode_dense(
     size = math.prod(dims) * dtype.itemsize
     content = decode_hsds_frame(data, pipeline, size)
     if content is None or len(content) != size:
-        content = decode(pipeline, data, 0, size)
+        content = undo_filters(pipeline, data, 0, size)
     return np.ndarray(dims, dtype, content)
 
 
 class Dense:
-    """`ChunkKind` of arrays of shape `spec.dims`. Committed arrays are read-only, drafts of a change are not yet."""
+    """`ChunkKind` of arrays of shape `spec.dims`. Committed arrays are read-only, drafts that a change made are not."""
 
     chunks_at_once = 32
 
@@ -88,7 +90,7 @@ class Dense:
         pipeline, mask = self.spec.filters[0], int(sections[0, MASK])
         given: DirectWrite[Array]
         if mask:
-            content = decode(pipeline, data, mask, math.prod(self.spec.dims) * self._dtype.itemsize)
+            content = undo_filters(pipeline, data, mask, math.prod(self.spec.dims) * self._dtype.itemsize)
             given = DirectWrite(np.ndarray(self.spec.dims, self._dtype, content), None)
         else:
             given = DirectWrite(decode_dense(data, self.spec.dims, self._dtype, pipeline), data)
@@ -110,19 +112,19 @@ class Dense:
     def count(self, chunk: Array, selection: Selection) -> int:
         raise not_sparse(self.spec)
 
-    def find(self, chunk: Array, selection: Selection, search: Search) -> Found:
+    def find(self, chunk: Array, selection: Selection, search: Search) -> FoundElements:
         return search.among(read_array(chunk, selection))
 
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
-    ) -> Change[Array, None]:
+    ) -> ChunkChange[Array, None]:
         spec, selection, fill = self.spec, at.selection, self._fill_of(at.scaled)
         values = as_type(values, packed_type(self._dtype, fields))
 
         def change(array: Array | None) -> tuple[Array, None]:
             in_order = isinstance(selection, Boxes) or selection.is_all
             if at.full and in_order and values.size == selection.size and not fields:
-                # A copy, unless it is all of its buffer: a view would keep the whole request in memory.
+                # A copy, unless the array owns its memory: a view would keep the whole request in memory.
                 whole = values.reshape(spec.dims)
                 return (whole.copy() if whole.base is not None else np.ascontiguousarray(whole)), None
             changed = _draft(array, spec.dims, fill)
@@ -139,16 +141,16 @@ class Dense:
     def replaces(self, at: ChunkSelection, values: Any) -> bool:
         return True
 
-    def update(self, at: ChunkSelection, search: Search, value: Array) -> Change[Array, Found]:
+    def update(self, at: ChunkSelection, search: Search, value: Array) -> ChunkChange[Array, FoundElements]:
         selection, fill = at.selection, self._fill_of(at.scaled)
 
-        def change(array: Array | None) -> tuple[Array | None, Found]:
+        def change(array: Array | None) -> tuple[Array | None, FoundElements]:
             if array is None and not fill.ndim and not search.query.takes(fill):
-                return None, Found.none(self._dtype)
+                return None, FoundElements.none(self._dtype)
             base = _draft(array, self.spec.dims, fill) if array is None else array
             values = read_array(base, selection)
             mask = search.query.mask(values)
-            found = Found(np.flatnonzero(mask).astype(np.uint32), values[mask])
+            found = FoundElements(np.flatnonzero(mask).astype(np.uint32), values[mask])
             if not len(found.positions):
                 return array, found
             set_fields(found.values, value, search.fields)
@@ -159,10 +161,10 @@ class Dense:
 
         return change
 
-    def erase(self, selection: Selection) -> Change[Array, None]:
+    def erase(self, selection: Selection) -> ChunkChange[Array, None]:
         raise not_sparse(self.spec)
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[Array, None]:
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[Array, None]:
         fill = self._fill_of(scaled)
 
         def change(array: Array | None) -> tuple[Array | None, None]:
@@ -196,7 +198,7 @@ class Dense:
         return self._nbytes
 
     def _fill_of(self, scaled: tuple[int, ...]) -> Array:
-        """Return what is where nothing was written, of no dimensions or the chunk's."""
+        """Return the values of unwritten elements: an array of no dimensions, or of the chunk's."""
         return self.spec.fill_of(scaled) if self.spec.arange else self._fill
 
 
@@ -206,7 +208,7 @@ def read_array(array: Array, selection: Selection) -> Array:
 
 
 def not_sparse(spec: ChunkSpec) -> BadRequest:
-    """Return the error for asking which elements of a dense chunk are defined."""
+    """Return the error for a sparse operation on a dense chunk."""
     return BadRequest(f"{spec.dataset} is not sparse: all its elements are always defined.")
 
 

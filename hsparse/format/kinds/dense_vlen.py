@@ -1,7 +1,7 @@
-"""Dense chunks of variable-length elements: their columns, and the two forms of object that hold them.
+"""Dense chunks of variable-length elements: reading and changing their columns.
 
-The forms: bare, as HSDS has it (elements in length-prefixed form, filtered), or a structured chunk where the layout
-says so. Both are in `hsparse.format.kinds.vlen_chunk`.
+Their objects have two forms, both in `hsparse.format.kinds.vlen_chunk`: bare, as in HSDS (elements in length-prefixed
+form, filtered), or a structured chunk where the layout says so.
 
 Tests: tests/format/kinds/test_kinds.py.
 """
@@ -18,8 +18,8 @@ from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import MASK
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.filters.pipeline import decode
-from hsparse.format.kinds.chunk_kind import Change, DirectWrite, Found, Search
+from hsparse.format.filters.pipeline import undo_filters
+from hsparse.format.kinds.chunk_kind import ChunkChange, DirectWrite, FoundElements, Search
 from hsparse.format.kinds.dense import filled_beyond, not_sparse
 from hsparse.format.kinds.vlen_chunk import (
     decode_bare_vlen,
@@ -31,7 +31,7 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Selection
 from hsparse.model.layout import MAX_CHUNK_BYTES
 from hsparse.model.length_prefixed import split_elements
-from hsparse.model.vlen_array import VlenArray, take, taken_sizes
+from hsparse.model.vlen_array import VlenArray, take_elements, taken_sizes
 from hsparse.model.vlen_fields import VlenFields
 
 
@@ -39,7 +39,7 @@ class DenseVlen:
     """`ChunkKind` of `VlenArray` of shape `spec.dims`."""
 
     chunks_at_once = 8
-    """Fewer than of fixed-size elements: how large the chunks are is known when they are loaded."""
+    """Fewer than of fixed-size elements: the size of a chunk is known only when it is loaded."""
 
     def __init__(self, spec: ChunkSpec) -> None:
         self.spec = spec
@@ -67,7 +67,7 @@ class DenseVlen:
         given: DirectWrite[VlenArray]
         if mask:
             given = DirectWrite(
-                split_elements(decode(pipeline, data, mask, None), self._element, spec.dims), None
+                split_elements(undo_filters(pipeline, data, mask, None), self._element, spec.dims), None
             )
         else:
             given = DirectWrite(decode_bare_vlen(data, spec.dims, self._element, pipeline), data)
@@ -99,12 +99,12 @@ class DenseVlen:
     def count(self, chunk: VlenArray, selection: Selection) -> int:
         raise not_sparse(self.spec)
 
-    def find(self, chunk: VlenArray, selection: Selection, search: Search) -> Found:
+    def find(self, chunk: VlenArray, selection: Selection, search: Search) -> FoundElements:
         raise no_vlen_search()
 
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
-    ) -> Change[VlenArray, None]:
+    ) -> ChunkChange[VlenArray, None]:
         dims, fill = self.spec.dims, self._fill
         named = VlenFields.named(self._element, fields) if fields else None
 
@@ -112,23 +112,25 @@ class DenseVlen:
             old = fill if array is None else array
             index = np.arange(old.size) if array is not None else np.zeros(math.prod(dims), np.intp)
             where = places(at.selection)
-            new = values if named is None else named.merge(take([old], index[where]), values)
+            new = values if named is None else named.merge(take_elements([old], index[where]), values)
             index[where] = old.size + (np.arange(new.size) if new.size == len(where) else 0)
             return _checked([old, new], index.reshape(dims)), None
 
         return change
 
     def replaces(self, at: ChunkSelection, values: Any) -> bool:
-        # A chunk that becomes too large is refused, and what there was must stay.
+        # A chunk that becomes too large is refused, and the old one must stay.
         return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES
 
-    def update(self, at: ChunkSelection, search: Search, value: NDArray[Any]) -> Change[VlenArray, Found]:
+    def update(
+        self, at: ChunkSelection, search: Search, value: NDArray[Any]
+    ) -> ChunkChange[VlenArray, FoundElements]:
         raise no_vlen_search()
 
-    def erase(self, selection: Selection) -> Change[VlenArray, None]:
+    def erase(self, selection: Selection) -> ChunkChange[VlenArray, None]:
         raise not_sparse(self.spec)
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[VlenArray, None]:
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[VlenArray, None]:
         def change(array: VlenArray | None) -> tuple[VlenArray | None, None]:
             if array is None:
                 return None, None
@@ -158,7 +160,7 @@ class DenseVlen:
         return self._nbytes
 
 
-# --- what chunks of variable-length elements have in common, dense or sparse ---------------------------
+# --- shared with `sparse_vlen` ---------------------------------------------------------------------
 
 
 def places(selection: Selection) -> NDArray[np.intp]:
@@ -167,18 +169,21 @@ def places(selection: Selection) -> NDArray[np.intp]:
 
 
 def taken(
-    parts: list[VlenArray], index: NDArray[np.intp], limit: int, fields: tuple[str, ...]
+    arrays: list[VlenArray], index: NDArray[np.intp], limit: int, fields: tuple[str, ...]
 ) -> VlenArray | int:
-    """Return the elements at `index` or, where they have more than `limit` bytes, how many; `fields` have no limit."""
+    """Return the elements at `index` or, where they have more than `limit` bytes, their number of bytes.
+
+    With `fields`, which `picked` counts later, there is no limit.
+    """
     if not fields:
-        nbytes = int(taken_sizes(parts, index).sum(dtype=np.int64))
+        nbytes = int(taken_sizes(arrays, index).sum(dtype=np.int64))
         if nbytes > limit:
             return nbytes
-    return take(parts, index)
+    return take_elements(arrays, index)
 
 
 def picked(found: VlenArray | int, element: Any, fields: tuple[str, ...], limit: int) -> VlenArray | int:
-    """Return elements with only these fields, or how many bytes that is beyond the limit."""
+    """Return elements with only these fields or, where these have more than `limit` bytes, their number of bytes."""
     if isinstance(found, int) or not fields:
         return found
     values = VlenFields.named(element, fields).pick(found)
@@ -191,22 +196,22 @@ def heap_bytes(values: VlenArray, selection: Selection) -> int:
 
 
 def no_vlen_search() -> Unsupported:
-    """Return the error for a query evaluated where the chunks are."""
+    """Return the error for a query of elements of variable length."""
     return Unsupported("This is not supported for elements of variable length; read them as they are.")
 
 
 def no_direct_vlen(spec: ChunkSpec) -> BadRequest:
-    """Return the error for bytes of a structured chunk with a heap."""
+    """Return the error for a direct write of a structured chunk with a heap."""
     return BadRequest(
         f"{spec.dataset} has structured chunks of variable-length elements, which cannot be written directly: write "
         "values."
     )
 
 
-def _checked(parts: list[VlenArray], index: NDArray[np.intp]) -> VlenArray:
-    nbytes = int(taken_sizes(parts, index).sum(dtype=np.int64))
+def _checked(arrays: list[VlenArray], index: NDArray[np.intp]) -> VlenArray:
+    nbytes = int(taken_sizes(arrays, index).sum(dtype=np.int64))
     if nbytes > MAX_CHUNK_BYTES:
         raise TooLarge(
             f"A chunk would have {nbytes} bytes; the limit is {MAX_CHUNK_BYTES}: make the dataset's chunks smaller."
         )
-    return take(parts, index)
+    return take_elements(arrays, index)

@@ -16,8 +16,8 @@ from hsparse.format.structured.container import Section, StoredChunk
 from hsparse.format.structured.footer import seal
 
 V = TypeVar("V")
-MOST_UNFILTERED = 512 * 1024 * 1024
-"""Bytes of a section before its filters: what a client claims them to be is taken before it is known to be true."""
+MAX_UNFILTERED = 512 * 1024 * 1024
+"""The most unfiltered bytes of a section: memory of the size that a client claims is taken before it is checked."""
 
 
 def open_direct_chunk(
@@ -27,10 +27,10 @@ def open_direct_chunk(
     scaled: tuple[int, ...],
     stop: tuple[int, ...],
 ) -> DirectWrite[V]:
-    """Return the chunk that a client's bytes are.
+    """Decode and check a client's bytes.
 
     `sections: (k, 3)` are as in `ChunkRows`, of a dense chunk the mask alone. `stop` are the dimensions of
-    what lies inside the extent. `BadRequest` says what is wrong with the bytes.
+    the part inside the extent. `BadRequest` says what is wrong with the bytes.
     """
     spec = kind.spec
     count = len(spec.filters) if spec.sparse else 1
@@ -45,14 +45,14 @@ def open_direct_chunk(
 
 
 def checked_sections(data: bytes, table: NDArray[np.uint64]) -> tuple[Section, ...]:
-    """Return the sections that a client says its bytes have; `BadRequest` or `TooLarge` where that cannot be."""
+    """Return the sections that a client claims; `BadRequest` or `TooLarge` where they are impossible."""
     sizes = table[:, SIZE].tolist()
     if sum(sizes) != len(data):
         raise BadRequest(f"The sections have {sizes} bytes, the body {len(data)}.")
-    if int(table[:, UNFILTERED].max()) > MOST_UNFILTERED:
+    if int(table[:, UNFILTERED].max()) > MAX_UNFILTERED:
         raise TooLarge(
             f"A section of {int(table[:, UNFILTERED].max())} bytes unfiltered is too large to be written directly; "
-            f"the limit is {MOST_UNFILTERED}: write values."
+            f"the limit is {MAX_UNFILTERED}: write values."
         )
     return sections_of(table)
 

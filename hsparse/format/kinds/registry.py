@@ -1,4 +1,4 @@
-"""Which kind of chunk a dataset has. A new kind is one module beside the others and one row here.
+"""The registry of chunk kinds, and of arrays of values. A new kind is one module beside the others and one row here.
 
 Tests: tests/format/kinds/test_kinds.py.
 """
@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.fixed_arrays import FixedArrays
 from hsparse.format.kinds.chunk_kind import ChunkKind
 from hsparse.format.kinds.dense import Dense
 from hsparse.format.kinds.dense_vlen import DenseVlen
 from hsparse.format.kinds.sparse import Sparse
 from hsparse.format.kinds.sparse_vlen import SparseVlen
+from hsparse.format.vlen_arrays import VlenArrays
 
 KINDS: dict[tuple[bool, bool], Callable[[ChunkSpec], ChunkKind[Any]]] = {
     (False, False): Dense,
@@ -25,5 +27,13 @@ KINDS: dict[tuple[bool, bool], Callable[[ChunkSpec], ChunkKind[Any]]] = {
 
 
 def kind_of(spec: ChunkSpec) -> ChunkKind[Any]:
-    """Return what is done with the chunks that a specification describes."""
+    """Return the kind of the chunks that a specification describes."""
     return KINDS[spec.sparse, spec.datatype.is_vlen](spec)
+
+
+def arrays_of(spec: ChunkSpec) -> FixedArrays | VlenArrays:
+    """Return the arrays of the values that a specification describes."""
+    datatype = spec.datatype
+    if datatype.is_vlen:
+        return VlenArrays(datatype.element, spec.vlen_fill, datatype.guessed_size)
+    return FixedArrays(datatype.element_dtype, spec.fill_value, datatype.element)

@@ -1,4 +1,4 @@
-"""Sparse chunks of elements of a fixed size: what is read from their columns, and what changes them.
+"""Sparse chunks of elements of a fixed size: reading and changing their columns.
 
 The columns and the object that holds them: `hsparse.format.kinds.sparse_chunk`.
 
@@ -17,7 +17,7 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import UNFILTERED
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
-from hsparse.format.kinds.chunk_kind import Change, DefinedElements, DirectWrite, Found, Search
+from hsparse.format.kinds.chunk_kind import ChunkChange, DefinedElements, DirectWrite, FoundElements, Search
 from hsparse.format.kinds.direct_chunk import checked_sections, sealed
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse, open_sparse
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
@@ -31,7 +31,7 @@ Array = NDArray[Any]
 Chunk = TypeVar("Chunk", SparseChunk, SparseVlenChunk)
 
 OFFSETS_BYTES = 12
-"""What an element's offset takes while it is merged: 8 bytes as it is computed, 4 as it is kept."""
+"""Bytes of an element's offset while it is merged: 8 where it is computed, 4 where it is kept."""
 
 
 class Sparse:
@@ -78,12 +78,12 @@ class Sparse:
     def count(self, chunk: SparseChunk, selection: Selection) -> int:
         return count_defined(chunk.offsets, selection)
 
-    def find(self, chunk: SparseChunk, selection: Selection, search: Search) -> Found:
-        return search.wanted(*self._answers(chunk, selection, search))
+    def find(self, chunk: SparseChunk, selection: Selection, search: Search) -> FoundElements:
+        return search.result(*self._answers(chunk, selection, search))
 
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
-    ) -> Change[SparseChunk, None]:
+    ) -> ChunkChange[SparseChunk, None]:
         selection, fill = at.selection, self._fill
         given = as_type(values, packed_type(self._dtype, fields)).reshape(-1)
 
@@ -111,14 +111,16 @@ class Sparse:
     def replaces(self, at: ChunkSelection, values: Any) -> bool:
         return True
 
-    def update(self, at: ChunkSelection, search: Search, value: Array) -> Change[SparseChunk, Found]:
+    def update(
+        self, at: ChunkSelection, search: Search, value: Array
+    ) -> ChunkChange[SparseChunk, FoundElements]:
         selection = at.selection
 
-        def change(chunk: SparseChunk | None) -> tuple[SparseChunk | None, Found]:
+        def change(chunk: SparseChunk | None) -> tuple[SparseChunk | None, FoundElements]:
             if chunk is None and not search.query.takes(self._fill):
-                return None, Found.none(self._dtype)
+                return None, FoundElements.none(self._dtype)
             base = self._empty() if chunk is None else chunk
-            found = Found(*self._answers(base, selection, search))
+            found = FoundElements(*self._answers(base, selection, search))
             if not len(found.positions):
                 return chunk, found
             set_fields(found.values, value, search.fields)
@@ -127,10 +129,10 @@ class Sparse:
 
         return change
 
-    def erase(self, selection: Selection) -> Change[SparseChunk, None]:
+    def erase(self, selection: Selection) -> ChunkChange[SparseChunk, None]:
         return erase(selection)
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[SparseChunk, None]:
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[SparseChunk, None]:
         return trim(self.spec.dims, stop)
 
     def nbytes(self, chunk: SparseChunk) -> int:
@@ -173,7 +175,7 @@ class Sparse:
     def _answers(
         self, chunk: SparseChunk, selection: Selection, search: Search
     ) -> tuple[NDArray[np.uint32], Array]:
-        """Return the positions of what the query finds, ascending, and the elements, which may be modified."""
+        """Return the positions of the elements that answer the query, ascending, and a copy of the elements."""
         query = search.query
         if isinstance(selection, Orthogonal) and not query.takes(self._fill):
             # The defined elements alone: the others are fill value, which does not answer the query.
@@ -186,7 +188,7 @@ class Sparse:
         return np.flatnonzero(mask).astype(np.uint32), values[mask]
 
 
-# --- what sparse chunks of both element types have in common ------------------------------------------
+# --- shared with `sparse_vlen` ----------------------------------------------------------------------
 
 
 def inside(chunk: Chunk, selection: Selection) -> Chunk:
@@ -212,7 +214,7 @@ def erase(selection: Selection) -> Callable[[Chunk | None], tuple[Chunk | None, 
 
 
 def trim(dims: tuple[int, ...], stop: tuple[int, ...]) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:
-    """Return the change that makes undefined what lies at or beyond `stop` in any dimension."""
+    """Return the change that makes elements at or beyond `stop` in any dimension undefined."""
     kept = Orthogonal.box(dims, (0,) * len(dims), tuple(map(min, stop, dims)))
 
     def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:

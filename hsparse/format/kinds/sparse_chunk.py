@@ -1,4 +1,4 @@
-"""A sparse chunk: the places of its defined elements and their values, and the object that holds them."""
+"""A sparse chunk: the offsets of its defined elements and their values, and its object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hsparse.format.structured.container import METADATA_FIXED, Section, build, 
 from hsparse.format.structured.footer import seal, unseal
 
 Offsets = NDArray[np.uint32]
-Values = NDArray[Any]
+ValueColumn = NDArray[Any]
 
 RECORD_LIMIT = 16
 """The most bytes an encoded selection spends on an element, a dimension: a block with 8-byte coordinates."""
@@ -30,13 +30,13 @@ IMAGE_LIMIT = 4096
 class SparseChunk:
     """The defined elements of a chunk of dimensions `dims`; never modified in place.
 
-    `offsets: (n,) uint32` are row-major places in the chunk, strictly ascending. `values: (n,)` has the file
+    `offsets: (n,) uint32` are row-major offsets in the chunk, strictly ascending. `values: (n,)` has the file
     datatype (an array datatype adds its own dimensions). Both are made read-only.
     """
 
     dims: tuple[int, ...]
     offsets: Offsets
-    values: Values
+    values: ValueColumn
 
     def __post_init__(self) -> None:
         self.offsets.flags.writeable = False
@@ -49,10 +49,10 @@ class SparseChunk:
 
     @property
     def nbytes(self) -> int:
-        """The memory the columns take, in bytes."""
+        """The memory of the columns, in bytes."""
         return self.offsets.nbytes + self.values.nbytes
 
-    def merge(self, offsets: NDArray[Any], values: Values) -> SparseChunk:
+    def merge(self, offsets: NDArray[Any], values: ValueColumn) -> SparseChunk:
         """Define elements: `offsets: (m,)` in any order, `values: (m,)`; of a repeated offset the last wins.
 
         `BadRequest` when an offset is outside the chunk.
@@ -87,7 +87,7 @@ class SparseChunk:
         keep[place[self.offsets[place] == offsets]] = False
         return self if keep.all() else self.select(keep)
 
-    def _interleave(self, offsets: Offsets, values: Values) -> SparseChunk:
+    def _interleave(self, offsets: Offsets, values: ValueColumn) -> SparseChunk:
         """Merge ascending columns linearly: one search, then one pass over each column."""
         place = np.searchsorted(self.offsets, offsets)
         known = self.offsets[np.minimum(place, len(self.offsets) - 1)] == offsets
@@ -110,7 +110,7 @@ class SparseChunk:
         all_values[stay], all_values[where] = old, new[fresh]
         return self._with(all_offsets, all_values.view(self.values.dtype))
 
-    def _with(self, offsets: Offsets, values: Values) -> SparseChunk:
+    def _with(self, offsets: Offsets, values: ValueColumn) -> SparseChunk:
         return SparseChunk(self.dims, offsets, values)
 
 
@@ -134,7 +134,7 @@ def encode_sparse(
 def decode_sparse(
     data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipelines: Sequence[tuple[Filter, ...]]
 ) -> SparseChunk:
-    """Read the object of a chunk; `Corrupt`, naming the section, when any byte of it is not as written."""
+    """Read the object of a chunk; `Corrupt`, naming the section, when any byte is damaged."""
     if dtype.hasobject:
         raise Unsupported("Sparse chunks of a variable-length datatype are not supported.")
     content, footer = unseal(data)
@@ -160,7 +160,7 @@ def open_sparse(
         offsets, order = decode_offsets(selection, dims, count)
     except Corrupt as error:
         raise Corrupt(f"Section 0 (selection) does not decode: {error.message}") from error
-    column: Values = np.ndarray((count,), dtype, values)
+    column: ValueColumn = np.ndarray((count,), dtype, values)
     if order is not None:
         column = column[order]
     elif np.may_share_memory(column, np.frombuffer(content, np.uint8)):
@@ -184,7 +184,7 @@ def _count(sections: Sequence[Section], dims: tuple[int, ...], itemsize: int) ->
     return count
 
 
-def _ascending(offsets: NDArray[Any], values: Values) -> tuple[Offsets, Values]:
+def _ascending(offsets: NDArray[Any], values: ValueColumn) -> tuple[Offsets, ValueColumn]:
     """Return the columns in ascending order of offsets, of each repeated one the last."""
     narrow = offsets.astype(np.uint32, copy=False)
     if (narrow[1:] > narrow[:-1]).all():
@@ -197,12 +197,12 @@ def _ascending(offsets: NDArray[Any], values: Values) -> tuple[Offsets, Values]:
     return narrow[last], values[(keys[last] & np.uint64(0xFFFFFFFF)).astype(np.intp)]
 
 
-def _plain(values: Values) -> Values:
+def _plain(values: ValueColumn) -> ValueColumn:
     """Return a view whose elements are copied as bytes where numpy would copy field by field."""
     return values if values.dtype.names is None else values.view(f"V{values.dtype.itemsize}")
 
 
-def _join(first: Values, second: Values, dtype: np.dtype[Any]) -> Values:
+def _join(first: ValueColumn, second: ValueColumn, dtype: np.dtype[Any]) -> ValueColumn:
     """Concatenate into `dtype`; numpy's own concatenate would turn it into the machine's byte order."""
     result = np.empty((len(first) + len(second), *first.shape[1:]), dtype)
     result[: len(first)] = first

@@ -1,4 +1,4 @@
-"""Sparse chunks of variable-length elements: what is read from their columns, and what changes them.
+"""Sparse chunks of variable-length elements: reading and changing their columns.
 
 The columns and the object that holds them: `hsparse.format.kinds.vlen_chunk`.
 
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.kinds.chunk_kind import Change, DefinedElements, DirectWrite, Found, Search
+from hsparse.format.kinds.chunk_kind import ChunkChange, DefinedElements, DirectWrite, FoundElements, Search
 from hsparse.format.kinds.dense_vlen import heap_bytes, no_direct_vlen, no_vlen_search, picked, taken
 from hsparse.format.kinds.sparse import OFFSETS_BYTES, count_defined, erase, trim
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, decode_sparse_vlen, encode_sparse_vlen
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Selection, lookup
 from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
-from hsparse.model.vlen_array import VlenArray, take
+from hsparse.model.vlen_array import VlenArray, take_elements
 from hsparse.model.vlen_fields import VlenFields
 
 
@@ -30,7 +30,7 @@ class SparseVlen:
     """`ChunkKind` of `SparseVlenChunk`."""
 
     chunks_at_once = 8
-    """Fewer than of fixed-size elements: how large the chunks are is known when they are loaded."""
+    """Fewer than of fixed-size elements: the size of a chunk is known only when it is loaded."""
 
     def __init__(self, spec: ChunkSpec) -> None:
         self.spec = spec
@@ -55,10 +55,10 @@ class SparseVlen:
     def read(
         self, chunk: SparseVlenChunk, selection: Selection, fields: tuple[str, ...], limit: int
     ) -> VlenArray | int | None:
-        parts, index = self._selected(chunk, selection)
+        arrays, index = self._selected(chunk, selection)
         if not index.any():
             return None
-        found = taken(parts, index.reshape(selection.shape), limit, fields)
+        found = taken(arrays, index.reshape(selection.shape), limit, fields)
         return picked(found, self._element, fields, limit)
 
     def defined(
@@ -79,12 +79,12 @@ class SparseVlen:
     def count(self, chunk: SparseVlenChunk, selection: Selection) -> int:
         return count_defined(chunk.offsets, selection)
 
-    def find(self, chunk: SparseVlenChunk, selection: Selection, search: Search) -> Found:
+    def find(self, chunk: SparseVlenChunk, selection: Selection, search: Search) -> FoundElements:
         raise no_vlen_search()
 
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
-    ) -> Change[SparseVlenChunk, None]:
+    ) -> ChunkChange[SparseVlenChunk, None]:
         selection, fill = at.selection, self._fill
         named = VlenFields.named(self._element, fields) if fields else None
 
@@ -92,7 +92,7 @@ class SparseVlen:
             base = SparseVlenChunk.empty(self.spec.dims) if chunk is None else chunk
             offsets, new = selection.offsets().astype(np.uint32), values
             if named is not None:
-                new = named.merge(take(*self._selected(base, selection)), values)
+                new = named.merge(take_elements(*self._selected(base, selection)), values)
             if drop_fill:
                 keep = ~_equal(new, fill)
                 offsets = offsets[np.broadcast_to(keep, offsets.shape)]
@@ -104,19 +104,19 @@ class SparseVlen:
         return change
 
     def replaces(self, at: ChunkSelection, values: Any) -> bool:
-        # A chunk that becomes too large is refused, and what there was must stay.
+        # A chunk that becomes too large is refused, and the old one must stay.
         references = at.selection.size * self._element.references
         return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES and references <= MAX_REFERENCES
 
     def update(
         self, at: ChunkSelection, search: Search, value: NDArray[Any]
-    ) -> Change[SparseVlenChunk, Found]:
+    ) -> ChunkChange[SparseVlenChunk, FoundElements]:
         raise no_vlen_search()
 
-    def erase(self, selection: Selection) -> Change[SparseVlenChunk, None]:
+    def erase(self, selection: Selection) -> ChunkChange[SparseVlenChunk, None]:
         return erase(selection)
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> Change[SparseVlenChunk, None]:
+    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[SparseVlenChunk, None]:
         return trim(self.spec.dims, stop)
 
     def nbytes(self, chunk: SparseVlenChunk) -> int:
@@ -140,7 +140,7 @@ class SparseVlen:
     def _selected(
         self, chunk: SparseVlenChunk, selection: Selection
     ) -> tuple[list[VlenArray], NDArray[np.intp]]:
-        """Return what `take` is given to read the selection, flat; 0 stands for the fill value."""
+        """Return the arguments of `take_elements` that read the selection, flat; index 0 is the fill value."""
         there, found = lookup(selection, chunk.offsets)
         return [self._fill, chunk.values], np.where(there, found + 1, 0)
 

@@ -1,14 +1,15 @@
-"""A sparse chunk of a variable-length type: the places of its defined elements and their values.
+"""Chunks of variable-length types: the columns of a sparse one, and the objects of sparse and dense ones.
 
-The object of a dense chunk of a variable-length type: its elements in length-prefixed form, C order, filtered.
+Bare object, of a dense chunk as HSDS has it: the elements in length-prefixed form, in C order, filtered. Shuffling
+filters, which need elements of one size, are never in its pipeline.
 
-HSDS keeps such chunks so. Shuffling filters, which need elements of one size, are never in the pipeline.
+Structured object, of a sparse chunk and of a dense one whose layout says so: selection, elements with references,
+heap. RFC "File Format Changes for Enabling Sparse Storage in HDF5", section 2.1, tables 6 and 7; the heap has the
+newest form (`hsparse.format.structured.heap`). All sections hold metadata and have checksums. A dense chunk, whose
+elements are all defined, has no selection: section 0 has no bytes, and section 1 begins at 0.
 
-The objects of structured chunks of variable-length types: selection, elements with references, heap.
-
-RFC "File Format Changes for Enabling Sparse Storage in HDF5", section 2.1, tables 6 and 7; the heap in the newest
-form (`hsparse.format.structured.heap`). All sections hold metadata and have checksums. Of a dense chunk, whose
-elements are all defined, the selection is absent: section 0 has no bytes, and section 1 begins at 0.
+Tests: tests/format/kinds/test_sparse_vlen_chunk.py, tests/format/kinds/test_bare_vlen_chunk.py,
+tests/format/kinds/test_structured_vlen_chunk.py.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from hsparse.errors import BadRequest, Corrupt, TooLarge
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.hsds import decode_hsds_frame
-from hsparse.format.filters.pipeline import decode, encode
+from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from hsparse.format.kinds.sparse_chunk import IMAGE_LIMIT, RECORD_LIMIT, Offsets, SparseChunk
 from hsparse.format.selections.encoded_selection import decode_offsets, encode_offsets
 from hsparse.format.structured.container import (
@@ -41,14 +42,14 @@ from hsparse.format.structured.vlen_sections import decode_elements, encode_elem
 from hsparse.model.element import Element
 from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
 from hsparse.model.length_prefixed import split_elements
-from hsparse.model.vlen_array import VlenArray, take, taken_sizes
+from hsparse.model.vlen_array import VlenArray, take_elements, taken_sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseVlenChunk:
     """The defined elements of a chunk of dimensions `dims`; never modified in place.
 
-    `offsets: (n,) uint32` are row-major places in the chunk, strictly ascending; `values` has shape (n,). Their
+    `offsets: (n,) uint32` are row-major offsets in the chunk, strictly ascending; `values` has shape (n,). Their
     arrays are made read-only.
     """
 
@@ -74,8 +75,8 @@ class SparseVlenChunk:
         """Define elements: `offsets: (m,)` in any order, `values` one each or one for all; of a repeated offset
         the last wins.
 
-        What no element has any more is left out. `BadRequest` when an offset is outside the chunk, `TooLarge` when
-        the values would have more bytes than a chunk may have or, with so many `references` an element, more of
+        Bytes that no element has any more are dropped. `BadRequest` when an offset is outside the chunk, `TooLarge`
+        when the values would have more bytes than a chunk may have or, with so many `references` an element, more of
         these.
         """
         if not len(offsets):
@@ -83,14 +84,14 @@ class SparseVlenChunk:
         count = len(self.offsets)
         new = np.arange(len(offsets)) if values.size == len(offsets) else np.zeros(len(offsets), np.intp)
         numbers = SparseChunk(self.dims, self.offsets, np.arange(count)).merge(offsets, count + new)
-        parts = [self.values, values]
-        nbytes = int(taken_sizes(parts, numbers.values).sum(dtype=np.int64))
+        arrays = [self.values, values]
+        nbytes = int(taken_sizes(arrays, numbers.values).sum(dtype=np.int64))
         if nbytes > MAX_CHUNK_BYTES or len(numbers.offsets) * references > MAX_REFERENCES:
             raise TooLarge(
                 f"A chunk would have {nbytes} bytes and {len(numbers.offsets) * references} strings and sequences; "
                 f"the limits are {MAX_CHUNK_BYTES} and {MAX_REFERENCES}: make the dataset's chunks smaller."
             )
-        return SparseVlenChunk(self.dims, numbers.offsets, take(parts, numbers.values))
+        return SparseVlenChunk(self.dims, numbers.offsets, take_elements(arrays, numbers.values))
 
     def select(self, mask: NDArray[np.bool_]) -> SparseVlenChunk:
         """Return the chunk with only the elements where `mask: (n,)` is set."""
@@ -99,7 +100,7 @@ class SparseVlenChunk:
 
 def encode_bare_vlen(array: VlenArray, pipeline: tuple[Filter, ...]) -> Buffer:
     """Return the object of a chunk; without filters a view of its heap. `BadRequest` when a filter fails."""
-    data, mask = encode(tuple(replace(filter, optional=False) for filter in pipeline), array.heap.data)
+    data, mask = apply_filters(tuple(replace(filter, optional=False) for filter in pipeline), array.heap.data)
     assert mask == 0
     return data
 
@@ -110,7 +111,7 @@ def decode_bare_vlen(
     """Return a chunk's elements, shape `dims`; `Corrupt` when the object does not decode to exactly these."""
     content = decode_hsds_frame(data, pipeline)
     if content is None:
-        content = decode(pipeline, data, 0, None)
+        content = undo_filters(pipeline, data, 0, None)
     try:
         return split_elements(content, element, dims)
     except BadRequest as error:
@@ -130,7 +131,7 @@ def encode_sparse_vlen(
     pipelines: Pipelines,
     max_dims: tuple[int, ...] | None = None,
 ) -> bytes:
-    """Return the object of a sparse chunk; with nothing defined a tombstone, as `encode_sparse` has it.
+    """Return the object of a sparse chunk; with nothing defined a tombstone, see `encode_sparse`.
 
     `BadRequest` when a filter that is not optional fails.
     """
@@ -139,7 +140,7 @@ def encode_sparse_vlen(
 
 
 def encode_dense_vlen(array: VlenArray, element: Element, pipelines: Pipelines) -> bytes:
-    """Return the object of a chunk all of whose elements are defined, without a selection; as above."""
+    """Return the object of a dense chunk, without a selection; raises as `encode_sparse_vlen`."""
     return _encode(b"", array, element, pipelines)
 
 
@@ -151,7 +152,7 @@ def _encode(selection: bytes, values: VlenArray, element: Element, pipelines: Pi
 def decode_sparse_vlen(
     data: Buffer, dims: tuple[int, ...], element: Element, pipelines: Pipelines
 ) -> SparseVlenChunk:
-    """Read the object of a sparse chunk; `Corrupt`, naming the section, when any byte of it is not as written."""
+    """Read the object of a sparse chunk; `Corrupt`, naming the section, when any byte is damaged."""
     content, footer = unseal(data)
     chunk = open_sparse_vlen(content, footer.sections, dims, element, pipelines)
     if len(chunk.offsets) != footer.defined:
@@ -168,7 +169,7 @@ def open_sparse_vlen(
     element: Element,
     pipelines: Pipelines,
 ) -> SparseVlenChunk:
-    """Read a sparse chunk as an HDF5 file holds it, without footer, given its sections; `Corrupt` as above."""
+    """Read a sparse chunk as an HDF5 file has it, without footer, given its sections; raises `Corrupt` too."""
     selection, values = _open(content, sections, dims, element, pipelines)
     try:
         offsets, order = decode_offsets(selection, dims, values.size)
@@ -180,7 +181,7 @@ def open_sparse_vlen(
 def decode_dense_vlen(
     data: Buffer, dims: tuple[int, ...], element: Element, pipelines: Pipelines
 ) -> VlenArray:
-    """Read the object of a dense chunk, shape `dims`; `Corrupt` as above."""
+    """Read the object of a dense chunk, shape `dims`; `Corrupt` as `decode_sparse_vlen`."""
     content, footer = unseal(data)
     selection, values = _open(content, footer.sections, dims, element, pipelines)
     if len(selection) or values.size != math.prod(dims) or footer.defined != values.size:

@@ -1,4 +1,4 @@
-"""One axis of an orthogonal selection cut at chunk boundaries."""
+"""One axis of an orthogonal selection, cut at chunk boundaries."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Place: TypeAlias = slice | NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
-    """What an axis has in one chunk: `axis` in the chunk's coordinates, and its positions as `place`.
+class AxisPiece:
+    """The piece of an axis in one chunk: `axis` in the chunk's coordinates, and its positions as `place`.
 
     `full` says that it has every index of the chunk that lies inside the extent.
     """
@@ -28,7 +28,7 @@ class Piece:
 
 
 def count_pieces(axis: Axis, chunk: int) -> int:
-    """Return how many chunks of length `chunk` the axis meets, exactly, without listing a span's indices."""
+    """Return how many chunks of length `chunk` the axis intersects, exactly, without listing a span's indices."""
     found = ax.bounds(axis)
     if found is None:
         return 0
@@ -36,13 +36,13 @@ def count_pieces(axis: Axis, chunk: int) -> int:
         return int(np.unique(axis // np.uint64(chunk)).size)
     if axis.contiguous or axis.stride - axis.block < chunk:
         return (found[1] - 1) // chunk - found[0] // chunk + 1
-    # gaps of a chunk or more: no two blocks share one, so the blocks' chunks add up
+    # gaps of a chunk or more: no chunk has two blocks, so the blocks' chunks add up
     firsts = _floor_sum(axis.count, chunk, axis.stride, axis.start)
     return _floor_sum(axis.count, chunk, axis.stride, axis.start + axis.block - 1) - firsts + axis.count
 
 
-def chunks_of(axis: Axis, chunk: int) -> NDArray[np.int64]:
-    """Return the numbers of the chunks the axis meets, ascending, (k,) int64."""
+def chunk_numbers(axis: Axis, chunk: int) -> NDArray[np.int64]:
+    """Return the numbers of the chunks that the axis intersects, ascending, (k,) int64."""
     found = ax.bounds(axis)
     if found is None:
         return np.zeros(0, np.int64)
@@ -58,27 +58,27 @@ def chunks_of(axis: Axis, chunk: int) -> NDArray[np.int64]:
     return np.unique(ax.indices(axis) // np.uint64(chunk)).astype(np.int64)
 
 
-def met_chunks(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which of `chunks`, (k,) numbers in any order, an axis over an extent of `length` meets."""
+def axis_intersects(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of `chunks`, (k,) numbers in any order, an axis over an extent of `length` intersects."""
     if not isinstance(axis, Span):
         return np.isin(chunks, axis.astype(np.int64) // chunk)
     ends = np.where(chunks < length // chunk, np.minimum(chunks + 1, length // chunk) * chunk, length)
-    met: NDArray[np.bool_] = axis.below(ends) > axis.below(chunks * chunk)
-    return met
+    result: NDArray[np.bool_] = axis.below(ends) > axis.below(chunks * chunk)
+    return result
 
 
-def pieces(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64] | None = None) -> list[Piece]:
+def cut_axis(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64] | None = None) -> list[AxisPiece]:
     """Cut an axis over an extent of `length`; the pieces come in the order of their chunks.
 
-    With `chunks`, ascending, only those are considered; one that the axis does not meet gives no piece.
+    With `chunks`, ascending, only pieces in these are returned; a chunk that the axis does not intersect has none.
     """
-    wanted = chunks_of(axis, chunk) if chunks is None else chunks
+    wanted = chunk_numbers(axis, chunk) if chunks is None else chunks
     if isinstance(axis, Span):
         return _span_pieces(axis, chunk, length, wanted)
     return _list_pieces(axis, chunk, length, wanted)
 
 
-def _span_pieces(axis: Span, chunk: int, length: int, wanted: NDArray[np.int64]) -> list[Piece]:
+def _span_pieces(axis: Span, chunk: int, length: int, wanted: NDArray[np.int64]) -> list[AxisPiece]:
     whole = length // chunk
     ends = np.where(wanted < whole, np.minimum(wanted + 1, whole) * chunk, length)
     firsts = axis.below(wanted * chunk).tolist()
@@ -88,11 +88,13 @@ def _span_pieces(axis: Span, chunk: int, length: int, wanted: NDArray[np.int64])
         if last > first:
             inside = ax.translate(ax.take(axis, first, last), -number * chunk)
             full = last - first == min(chunk, length - number * chunk)
-            result.append(Piece(number, inside, slice(first, last), full))
+            result.append(AxisPiece(number, inside, slice(first, last), full))
     return result
 
 
-def _list_pieces(axis: NDArray[np.uint64], chunk: int, length: int, wanted: NDArray[np.int64]) -> list[Piece]:
+def _list_pieces(
+    axis: NDArray[np.uint64], chunk: int, length: int, wanted: NDArray[np.int64]
+) -> list[AxisPiece]:
     numbers = (axis // np.uint64(chunk)).astype(np.int64)
     order = np.argsort(numbers, kind="stable")
     grouped = numbers[order]
@@ -104,7 +106,7 @@ def _list_pieces(axis: NDArray[np.uint64], chunk: int, length: int, wanted: NDAr
             place = order[first:last]
             inside = axis[place] - np.uint64(number * chunk)
             full = ax.covers(inside, 0, min(chunk, length - number * chunk))
-            result.append(Piece(number, inside, as_place(place), full))
+            result.append(AxisPiece(number, inside, as_place(place), full))
     return result
 
 

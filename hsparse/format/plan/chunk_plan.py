@@ -1,4 +1,7 @@
-"""The plan of a request: a selection of a dataset as chunk selections."""
+"""The plan of a request: a selection of a dataset, cut into chunk selections.
+
+There is a section for each type of selection: orthogonal, points, boxes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.plan.axis_pieces import Piece, as_place, count_pieces, met_chunks, pieces
+from hsparse.format.plan.axis_pieces import AxisPiece, as_place, axis_intersects, count_pieces, cut_axis
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
@@ -36,10 +39,10 @@ class ChunkSelection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedChunk:
-    """A chunk selection, with its place in the whole.
+    """A chunk selection with its place in the whole selection.
 
-    `place` is the numpy index of the part in an array of the whole selection's shape: `result[place] = part` and
-    `values[place]`, the part having the shape of `selection`. The rest is as `ChunkSelection` has it.
+    `place` is its numpy index in an array of the whole selection's shape: `result[place] = values` and
+    `values = result[place]`, where `values` has the shape of `selection`. The other fields are as in `ChunkSelection`.
     """
 
     scaled: tuple[int, ...]
@@ -51,16 +54,16 @@ class PlannedChunk:
 def plan(
     selection: Selection, grid: Grid, existing: NDArray[np.uint64] | None = None
 ) -> tuple[PlannedChunk, ...]:
-    """Cut a selection into shares, in row-major order of their chunks; chunks it does not meet have none.
+    """Cut a selection into chunk selections, in row-major order of the chunks that it intersects.
 
-    `existing`: (k, rank) uint64 scaled coordinates; given, only those chunks are considered. The number
-    of shares is not bounded here: ask `count_chunks` first.
+    `existing`: (k, rank) uint64 scaled coordinates; given, the plan has only these chunks. The number of chunk
+    selections is not bounded here: call `count_chunks` first.
     """
     if selection.extent != grid.extent:
         raise BadRequest(f"The selection is of extent {list(selection.extent)}, not {list(grid.extent)}.")
     if selection.size == 0 or (existing is not None and not len(existing)):
         return ()
-    # a scalar has but one chunk, and numpy no unique rows without columns
+    # a scalar has one chunk, and numpy finds no unique rows without columns
     only = None if existing is None or not grid.chunk else np.unique(existing.astype(np.int64), axis=0)
     if isinstance(selection, Orthogonal):
         return _plan_orthogonal(selection, grid, only)
@@ -70,7 +73,7 @@ def plan(
 
 
 def count_chunks(selection: Selection, grid: Grid) -> int:
-    """Return how many chunks the selection meets: the number of shares of its plan."""
+    """Return how many chunks the selection intersects: the length of its plan."""
     if isinstance(selection, Orthogonal):
         return math.prod(map(count_pieces, selection.axes, grid.chunk))
     if isinstance(selection, Points):
@@ -80,8 +83,8 @@ def count_chunks(selection: Selection, grid: Grid) -> int:
     return _distinct(*_numbers(_cut_boxes(selection, grid)[1]))
 
 
-def met(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return which of the chunks at `scaled`, (k, rank) uint64 and all of the grid, the selection meets."""
+def selection_intersects(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which of the chunks at `scaled`, (k, rank) uint64 and all of the grid, the selection intersects."""
     if selection.size == 0 or not len(scaled):
         return np.zeros(len(scaled), np.bool_)
     if isinstance(selection, Points):
@@ -90,7 +93,7 @@ def met(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray
         return _member(scaled.astype(np.int64), _cut_boxes(selection, grid)[1].astype(np.int64))
     found = np.ones(len(scaled), np.bool_)
     for dim, axis in enumerate(selection.axes):
-        found &= met_chunks(axis, grid.chunk[dim], grid.extent[dim], scaled[:, dim].astype(np.int64))
+        found &= axis_intersects(axis, grid.chunk[dim], grid.extent[dim], scaled[:, dim].astype(np.int64))
     return found
 
 
@@ -103,15 +106,15 @@ def _plan_orthogonal(
     by_dim = []
     for dim, axis in enumerate(selection.axes):
         wanted = None if only is None else np.unique(only[:, dim])
-        by_dim.append(pieces(axis, grid.chunk[dim], grid.extent[dim], wanted))
+        by_dim.append(cut_axis(axis, grid.chunk[dim], grid.extent[dim], wanted))
     if only is None:
-        return tuple(_share(row, grid) for row in itertools.product(*by_dim))
+        return tuple(_planned_chunk(row, grid) for row in itertools.product(*by_dim))
     found = [{piece.chunk: piece for piece in some} for some in by_dim]
     rows = ([some.get(number) for some, number in zip(found, row, strict=True)] for row in only.tolist())
-    return tuple(_share([p for p in row if p], grid) for row in rows if None not in row)
+    return tuple(_planned_chunk([p for p in row if p], grid) for row in rows if None not in row)
 
 
-def _share(row: Sequence[Piece], grid: Grid) -> PlannedChunk:
+def _planned_chunk(row: Sequence[AxisPiece], grid: Grid) -> PlannedChunk:
     places = [piece.place for piece in row]
     place: tuple[Any, ...] = tuple(places)
     if sum(not isinstance(found, slice) for found in places) > 1:
@@ -145,28 +148,28 @@ def _plan_points(selection: Points, grid: Grid, only: NDArray[np.int64] | None) 
         local[:, dim] = column[order]
     result = []
     for first, last, chunk in zip(firsts.tolist(), lasts.tolist(), chunks.tolist(), strict=True):
-        part = Points.trusted(grid.chunk, local[first:last])
+        points = Points.trusted(grid.chunk, local[first:last])
         place = _flat_place(order[first:last], selection.shape)
-        result.append(PlannedChunk(tuple(chunk), part, place, _covers(part, grid.clipped(chunk))))
+        result.append(PlannedChunk(tuple(chunk), points, place, _covers(points, grid.clipped(chunk))))
     return tuple(result)
 
 
 def _flat_place(positions: NDArray[np.intp], shape: tuple[int, ...]) -> tuple[Any, ...]:
     """Return positions in the flattened result as an index of the result's shape."""
-    if not shape:  # one point: a new axis takes the part's only dimension
+    if not shape:  # one point: a new axis for the only dimension of its values
         return (None,)
     if len(shape) == 1:
         return (as_place(positions),)
     return np.unravel_index(positions, shape)
 
 
-def _covers(part: Points, clipped: tuple[int, ...]) -> bool:
+def _covers(points: Points, clipped: tuple[int, ...]) -> bool:
     volume = math.prod(clipped)
-    return part.size >= volume and int(np.unique(part.offsets()).size) == volume
+    return points.size >= volume and int(np.unique(points.offsets()).size) == volume
 
 
 def _distinct(numbers: NDArray[np.uint64], highest: int) -> int:
-    """Return how many different numbers there are; a table tells it several times as fast as `np.unique`."""
+    """Return how many different numbers there are; a table counts them much faster than `np.unique`."""
     if highest > max(len(numbers), 2**16):
         return int(np.unique(numbers).size)
     there = np.zeros(highest + 1, np.bool_)
@@ -175,7 +178,7 @@ def _distinct(numbers: NDArray[np.uint64], highest: int) -> int:
 
 
 def _numbers(scaled: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:
-    """Return one number a row that orders and tells apart the rows of `scaled`, and its upper bound."""
+    """Return one number a row, which orders and distinguishes the rows of `scaled`, and its upper bound."""
     numbers = np.zeros(len(scaled), np.uint64)
     if not len(scaled):
         return numbers, 0
@@ -203,7 +206,7 @@ def _member(rows: NDArray[np.int64], only: NDArray[np.int64]) -> NDArray[np.bool
 # --- boxes ----------------------------------------------------------------------------------------
 
 MAX_CUTS = 1 << 22
-"""The most pieces that chunks, or rows, may cut a union of boxes into."""
+"""The most pieces into which chunks, or rows, may cut a union of boxes."""
 
 
 def _plan_boxes(selection: Boxes, grid: Grid, only: NDArray[np.int64] | None) -> tuple[PlannedChunk, ...]:
@@ -229,17 +232,17 @@ def _plan_boxes(selection: Boxes, grid: Grid, only: NDArray[np.int64] | None) ->
     result = []
     for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
         chunk = tuple(scaled[first].tolist())
-        part = Boxes.trusted(grid.chunk, starts[first:last], stops[first:last])
+        boxes = Boxes.trusted(grid.chunk, starts[first:last], stops[first:last])
         origin = np.array(grid.origin(chunk), np.uint64)
-        moved = Boxes.trusted(grid.extent, part.starts + origin, part.stops + origin).offsets()
+        moved = Boxes.trusted(grid.extent, boxes.starts + origin, boxes.stops + origin).offsets()
         run = np.searchsorted(begins, moved, "right") - 1
         place = as_place((places[run] + moved - begins[run]).astype(np.intp))
-        result.append(PlannedChunk(chunk, part, (place,), part.size == math.prod(grid.clipped(chunk))))
+        result.append(PlannedChunk(chunk, boxes, (place,), boxes.size == math.prod(grid.clipped(chunk))))
     return tuple(result)
 
 
 def _cut_boxes(selection: Boxes, grid: Grid) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-    """Return the pairs of a box and a chunk it meets: box numbers, (p,), scaled coordinates, (p, rank)."""
+    """Return the pairs of a box and a chunk that it intersects: box numbers, (p,), scaled coordinates, (p, rank)."""
     firsts = grid.scaled(selection.starts)
     counts = grid.scaled(selection.stops - np.uint64(1)) - firsts + np.uint64(1)
     per_box = counts.astype(np.float64).prod(axis=1)

@@ -16,7 +16,7 @@ from hsparse.format.selections.extent import check_extent
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Chunks of dimensions `chunk` laid over `extent`, both in elements; edge chunks stick out of it.
+    """Chunks of dimensions `chunk` laid over `extent`, both in elements; edge chunks reach beyond it.
 
     A chunk is named by its scaled coordinates: its first element's, divided by `chunk`. The scalar's one
     chunk is `()`.
@@ -45,7 +45,7 @@ class Grid:
         return math.prod(self.counts)
 
     def holds(self, scaled: Sequence[int]) -> bool:
-        """Return whether there is a chunk at `scaled`: one that meets the extent."""
+        """Return whether there is a chunk at `scaled`: one that intersects the extent."""
         right = len(scaled) == len(self.chunk)
         return right and all(0 <= i < n for i, n in zip(scaled, self.counts, strict=True))
 
@@ -63,7 +63,7 @@ class Grid:
         return tuple(b - a for a, b in zip(*self.bounds(scaled), strict=True))
 
     def is_edge(self, scaled: Sequence[int]) -> bool:
-        """Return whether the chunk sticks out of the extent."""
+        """Return whether the chunk reaches beyond the extent."""
         return self.clipped(scaled) != self.chunk
 
     def scaled(self, coords: NDArray[np.uint64]) -> NDArray[np.uint64]:

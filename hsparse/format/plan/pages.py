@@ -1,4 +1,4 @@
-"""Pages: a selection in pieces of bounded size that follow each other in its iteration order."""
+"""Pages: a selection cut into selections of bounded size, in its iteration order."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from hsparse.format.selections.selection import Selection
 
 
 def pages(selection: Selection, grid: Grid, max_elements: int) -> Iterator[Selection]:
-    """Yield pieces of at most `max_elements`: their values, one after the other, are the selection's.
+    """Yield pages of at most `max_elements`: their values, one after the other, are the selection's.
 
-    A piece of an orthogonal selection ends at a chunk boundary of the first axis where one is in reach,
-    so that few chunks are read for two pieces. Pieces of points are
-    flat.
+    A page of an orthogonal selection ends at a chunk boundary of the first axis where one is in reach, so that few
+    chunks are read for two pages. Pages of points are one-dimensional.
     """
     if max_elements < 1:
         raise BadRequest("A page must have room for at least one element.")

@@ -44,7 +44,7 @@ class Span:
     @classmethod
     def range(cls, start: int, stop: int) -> Span:
         """Return the indices from `start` up to and without `stop`."""
-        return cls(start, 1, 1, stop - start) if stop > start else NOTHING
+        return cls(start, 1, 1, stop - start) if stop > start else EMPTY_SPAN
 
     def below(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many of the indices lie below each bound."""
@@ -61,7 +61,7 @@ class Span:
         return slice(self.start, self.stop, self.stride) if self.block == 1 else None
 
 
-NOTHING = Span(0, 1, 0, 1)
+EMPTY_SPAN = Span(0, 1, 0, 1)
 
 Axis: TypeAlias = Span | NDArray[np.uint64]
 
@@ -91,7 +91,7 @@ def _check_span(span: Span, dim: int, length: int) -> None:
 
 
 def size(axis: Axis) -> int:
-    """Return how many indices the axis has, repeats counted."""
+    """Return how many indices the axis has, with repeats."""
     return axis.size
 
 
@@ -105,7 +105,7 @@ def bounds(axis: Axis) -> tuple[int, int] | None:
 
 
 def covers(axis: Axis, start: int, stop: int) -> bool:
-    """Return whether every index in `start..stop-1` is there and no other, in whatever order."""
+    """Return whether every index in `start..stop-1` is there and no other, in any order."""
     found = bounds(axis)
     if found != (start, stop):
         return found is None and start >= stop
@@ -168,7 +168,7 @@ def take(axis: Axis, first: int, last: int) -> Axis:
     if not isinstance(axis, Span):
         return axis[first:last]
     if last <= first:
-        return NOTHING
+        return EMPTY_SPAN
     if axis.contiguous:
         return Span.range(axis.start + first, axis.start + last)
     left, right = first // axis.block, -(-last // axis.block)
@@ -241,7 +241,7 @@ def as_span(axis: Axis) -> Span | None:
     if isinstance(axis, Span):
         return axis
     if axis.size == 0:
-        return NOTHING
+        return EMPTY_SPAN
     start = int(axis[0])
     if axis.size == 1:
         return Span(start)

@@ -1,6 +1,8 @@
-"""Irregular hyperslabs: unions of disjoint boxes.
+"""Irregular hyperslabs: unions of disjoint boxes, and the search for two that overlap.
 
-Finding two boxes that overlap, in time near that of a sort for the sets that occur.
+For the sets that occur the search takes about as long as a sort.
+
+Tests: tests/format/selections/test_boxes.py, tests/format/selections/test_overlap.py.
 """
 
 from __future__ import annotations
@@ -109,7 +111,7 @@ class Boxes:
         return Boxes(tuple(extent), self.starts + steps, self.stops + steps)
 
     def clip(self, start: Sequence[int], stop: Sequence[int]) -> Boxes:
-        """Return what lies in the block `start..stop` (exclusive), in the same coordinates."""
+        """Return the elements in the block `start..stop` (exclusive), in the same coordinates."""
         starts = np.maximum(self.starts, np.array(start, np.uint64))
         stops = np.minimum(self.stops, np.array(stop, np.uint64))
         keep = (starts < stops).all(axis=1)
@@ -131,7 +133,7 @@ class Boxes:
         return result
 
     def order_of(self, offsets: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the place of each of `offsets`, all selected, in the iteration."""
+        """Return the place of each of `offsets`, all selected, in iteration order."""
         begins, ends = self.runs()
         places = np.concatenate(([0], np.cumsum((ends - begins).astype(np.intp))[:-1]))
         run = np.searchsorted(begins, offsets.astype(np.uint64), "right") - 1
@@ -150,7 +152,7 @@ MAX_PAIRS = 1 << 26
 def overlapping(
     starts: NDArray[np.uint64], stops: NDArray[np.uint64], extent: Sequence[int]
 ) -> tuple[int, int] | None:
-    """Return the numbers of two boxes that share an element, None when there are none.
+    """Return the numbers of two boxes that overlap, None when no two do.
 
     `starts`, `stops`: (m, rank) uint64 corners inside `extent`, stops exclusive; no box is empty.
     `TooLarge` for a set so entangled that this needs more than `MAX_PAIRS` comparisons.
@@ -186,7 +188,7 @@ def _by_sweep(starts: NDArray[np.uint64], stops: NDArray[np.uint64]) -> tuple[in
         return None
     dim = _sweep_dim(starts[order], stops[order], cluster)
     order, cluster = _sorted_in(starts[order, dim], cluster, order)
-    # in sweep order, box i can only meet the boxes after it that begin before it ends
+    # in sweep order, box i can only overlap the boxes after it that begin before it ends
     reach = _reach(starts[order, dim], stops[order, dim], cluster) - np.arange(len(order)) - 1
     if int(reach.sum()) > MAX_PAIRS:
         raise TooLarge(
@@ -197,7 +199,7 @@ def _by_sweep(starts: NDArray[np.uint64], stops: NDArray[np.uint64]) -> tuple[in
     while first < len(order):
         base = int(ends[first - 1]) if first else 0
         last = max(first + 1, int(np.searchsorted(ends, base + PAIRS_AT_ONCE, "right")))
-        pair = _meet(starts, stops, order, reach, first, last)
+        pair = _overlap_among(starts, stops, order, reach, first, last)
         if pair is not None:
             return pair
         first = last
@@ -265,7 +267,7 @@ def _sweep_dim(starts: NDArray[np.uint64], stops: NDArray[np.uint64], cluster: N
     return int(np.argmin(pairs))
 
 
-def _meet(
+def _overlap_among(
     starts: NDArray[np.uint64],
     stops: NDArray[np.uint64],
     order: NDArray[np.intp],
@@ -273,11 +275,11 @@ def _meet(
     first: int,
     last: int,
 ) -> tuple[int, int] | None:
-    """Return a box of `order[first:last]` and one in its reach that share an element."""
+    """Return a box of `order[first:last]` and one in its reach that overlap."""
     counts = reach[first:last]
     left = np.repeat(np.arange(first, last), counts)
     right = left + 1 + np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
     a, b = order[left], order[right]
-    meet = ((starts[a] < stops[b]) & (starts[b] < stops[a])).all(axis=1)
-    found = np.flatnonzero(meet)
+    overlap = ((starts[a] < stops[b]) & (starts[b] < stops[a])).all(axis=1)
+    found = np.flatnonzero(overlap)
     return (int(a[found[0]]), int(b[found[0]])) if len(found) else None

@@ -19,7 +19,7 @@ from hsparse.format.dataspace_message import decode_image, encode_image
 from hsparse.format.selections import axis as ax
 from hsparse.format.selections.axis import Span
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.extent import columns, strides
+from hsparse.format.selections.extent import coordinate_columns, strides
 from hsparse.format.selections.merged_boxes import (
     RowRuns,
     box_count,
@@ -35,9 +35,9 @@ from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.serialized_selection import (
     ALL,
     NONE,
+    AllElements,
     BlockList,
-    Everything,
-    Nothing,
+    NoElements,
     PointList,
     Regular,
     Serialized,
@@ -60,9 +60,9 @@ MAX_ELEMENTS = 2**32 - 1
 
 
 def decode_selection(data: Buffer) -> Selection:
-    """Return the selection of an H5Sencode image of any version; `Corrupt` when anything is off.
+    """Return the selection of an H5Sencode image of any version; `Corrupt` when it is damaged.
 
-    Out-of-extent and overlapping blocks are refused. Nothing is allocated for more elements than `data`
+    Blocks outside the extent or overlapping are `Corrupt` too. Nothing is allocated for more elements than `data`
     describes point by point or block by block.
     """
     selection, length = decode_first(data)
@@ -86,9 +86,9 @@ def decode_first(data: Buffer) -> tuple[Selection, int]:
 
 def _as_selection(found: Serialized, dims: tuple[int, ...]) -> Selection:
     match found:
-        case Everything():
+        case AllElements():
             return Orthogonal.all(dims)
-        case Nothing():
+        case NoElements():
             return Orthogonal.none(dims) if dims else Points(dims, np.zeros((0, 0), np.uint64))
         case Regular(spans):
             return Orthogonal(dims, spans)
@@ -113,7 +113,7 @@ def encode_selection(
 
     `version` is of the selection's encoding: 1 for all and none; 1 or 2 for points; 1, 2 (regular only) or
     3 for hyperslabs; by default the last. `message_version` is the dataspace message's, 1 or 2. Index
-    lists that ascend are hyperslabs, others points. `BadRequest` for a version the type has not.
+    lists that ascend are hyperslabs, others points. `BadRequest` for a version that the type does not have.
     """
     if message_version not in (1, 2):
         raise BadRequest(f"The dataspace message has no version {message_version}; 1 and 2 exist.")
@@ -191,7 +191,7 @@ def encode_offsets(
     boxes = _boxes_if_smaller(runs, offsets, chunk)
     if boxes is not None:
         return encode_image(chunk, max_dims, encode_blocks(boxes[0], boxes[1] - np.uint64(1)))
-    return encode_image(chunk, max_dims, encode_points(columns(offsets, chunk)))
+    return encode_image(chunk, max_dims, encode_points(coordinate_columns(offsets, chunk)))
 
 
 def _encode_spans(spans: Sequence[Span]) -> bytes:
@@ -243,9 +243,9 @@ def decode_offsets(
     if count is not None and size != count:
         raise Corrupt(f"The encoded selection has {size} elements for {count} values.")
     match found:
-        case Everything():
+        case AllElements():
             return np.arange(size, dtype=np.uint32), None
-        case Nothing():
+        case NoElements():
             return np.zeros(0, np.uint32), None
         case Regular(spans):
             return Orthogonal.trusted(dims, spans).offsets().astype(np.uint32), None
@@ -257,9 +257,9 @@ def decode_offsets(
 
 def _size_of(found: Serialized, dims: Sequence[int]) -> int:
     match found:
-        case Everything():
+        case AllElements():
             return math.prod(dims)
-        case Nothing():
+        case NoElements():
             return 0
         case Regular(spans):
             return volume(spans)
@@ -297,6 +297,3 @@ def _offsets_of_points(
     offsets = offsets[order]
     last = np.concatenate((offsets[1:] != offsets[:-1], [True]))
     return offsets[last], order[last]
-
-
-# --- filters --------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def ravel(coords: NDArray[np.uint64], extent: Sequence[int]) -> NDArray[np.uint6
     return offsets
 
 
-def columns(offsets: NDArray[Any], extent: Sequence[int]) -> list[NDArray[Any]]:
+def coordinate_columns(offsets: NDArray[Any], extent: Sequence[int]) -> list[NDArray[Any]]:
     """Return one array of coordinates a dimension, each (n,) and of the dtype of `offsets`."""
     result: list[NDArray[Any]] = []
     rest = offsets
@@ -62,7 +62,7 @@ def columns(offsets: NDArray[Any], extent: Sequence[int]) -> list[NDArray[Any]]:
 def unravel(offsets: NDArray[Any], extent: Sequence[int]) -> NDArray[np.uint64]:
     """Return the coordinates, (n, rank) uint64, of linear offsets, (n,) of any unsigned dtype."""
     coords = np.empty((len(offsets), len(extent)), np.uint64)
-    for dim, column in enumerate(columns(offsets, extent)):
+    for dim, column in enumerate(coordinate_columns(offsets, extent)):
         coords[:, dim] = column
     return coords
 

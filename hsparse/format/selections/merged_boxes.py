@@ -1,4 +1,4 @@
-"""A set of offsets as hyperslabs: the one regular hyperslab it is, or few disjoint boxes."""
+"""A set of offsets as hyperslabs: one regular hyperslab where it is one, or few disjoint boxes."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _continued(
 
 
 def _chain_lengths(following: NDArray[np.intp]) -> NDArray[np.uint32]:
-    """Return how many boxes hang together from each on, itself counted: pointer doubling, log steps."""
+    """Return the length of the chain of boxes that begins at each: pointer doubling, log steps."""
     lengths = (following >= 0).astype(np.uint32)
     jump = following.copy()
     active = np.flatnonzero(jump >= 0)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
 from hsparse.format.selections import axis as ax
-from hsparse.format.selections.axis import NOTHING, Axis, Span
-from hsparse.format.selections.extent import check_countable, check_extent, columns, strides, widen
+from hsparse.format.selections.axis import EMPTY_SPAN, Axis, Span
+from hsparse.format.selections.extent import check_countable, check_extent, coordinate_columns, strides, widen
 
 RUN_COST = 16
 """About how many elements can be tested one by one in the time of one binary search."""
@@ -57,7 +57,7 @@ class Orthogonal:
         """Select nothing; `BadRequest` for a scalar, whose only orthogonal selection is all."""
         if not extent:
             raise BadRequest("A scalar has no empty hyperslab; leave the request out.")
-        return cls(tuple(extent), (NOTHING,) * len(extent))
+        return cls(tuple(extent), (EMPTY_SPAN,) * len(extent))
 
     @classmethod
     def box(cls, extent: Sequence[int], start: Sequence[int], stop: Sequence[int]) -> Orthogonal:
@@ -115,7 +115,7 @@ class Orthogonal:
         return Orthogonal(tuple(extent), tuple(map(ax.translate, self.axes, offset)))
 
     def clip(self, start: Sequence[int], stop: Sequence[int]) -> Orthogonal:
-        """Return what lies in the block `start..stop` (exclusive), in the same coordinates."""
+        """Return the elements in the block `start..stop` (exclusive), in the same coordinates."""
         return Orthogonal.trusted(self.extent, tuple(map(ax.clip, self.axes, start, stop)))
 
     def index(self) -> tuple[Any, ...]:
@@ -201,7 +201,7 @@ class Orthogonal:
             return offsets.astype(np.intp)
         offsets = widen(offsets, self.extent)
         result = np.zeros(len(offsets), np.intp)
-        for axis, column in zip(self.axes, columns(offsets, self.extent), strict=True):
+        for axis, column in zip(self.axes, coordinate_columns(offsets, self.extent), strict=True):
             result *= axis.size
             result += ax.positions(axis, column)
         return result

@@ -1,4 +1,4 @@
-"""The REST API's `select` strings: `[0:100:2,5,[1,3,7]]`, one piece a dimension."""
+"""The REST API's `select` strings: `[0:100:2,5,[1,3,7]]`, one item a dimension."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ MAX_PAIRED = 1 << 26
 def parse_select(text: str | None, extent: Sequence[int]) -> Selection:
     """Return what a `select` string selects; None, the empty string and `[...]` select all.
 
-    A piece is an index (the dimension stays, with one element), a slice `start:stop:step` with any part
+    An item is an index (the dimension stays, with one element), a slice `start:stop:step` with any number
     left out, or a list of indices in any order. Two or more lists must be of one length and are paired,
     as HSDS does: they give one dimension of the result, in the place of the first. `BadRequest` names the
-    piece that is malformed, negative or beyond the extent; `TooLarge` when paired lists with slices
+    item that is malformed, negative or beyond the extent; `TooLarge` when paired lists with slices
     select more than `MAX_PAIRED` elements.
     """
     extent = check_extent(extent)
@@ -125,9 +125,9 @@ def _paired(extent: tuple[int, ...], axes: Sequence[Axis], lists: Sequence[int])
 
 
 def format_select(selection: Selection) -> str:
-    """Return the `select` string of a selection; the shape of points is not told.
+    """Return the `select` string of a selection; without the shape of points.
 
-    `Unsupported` for what the syntax cannot say: unions of boxes, and products of two index lists.
+    `Unsupported` for what the syntax cannot express: unions of boxes, and products of two index lists.
     """
     if isinstance(selection, Points):
         if not selection.extent and selection.size == 1:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.format.selections.axis import Axis, Span, at
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.extent import columns, unravel, widen
+from hsparse.format.selections.extent import coordinate_columns, unravel, widen
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 
@@ -57,7 +57,7 @@ def coords_at(selection: Selection, positions: NDArray[Any]) -> NDArray[np.uint6
         coords: NDArray[np.uint64] = selection.coords()[positions]
         return coords
     coords = np.empty((len(positions), len(selection.extent)), np.uint64)
-    places = columns(positions.astype(np.uint64), selection.shape)
+    places = coordinate_columns(positions.astype(np.uint64), selection.shape)
     for dim, (axis, place) in enumerate(zip(selection.axes, places, strict=True)):
         coords[:, dim] = at(axis, place)
     return coords

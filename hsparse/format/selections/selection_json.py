@@ -25,7 +25,7 @@ def selection_json(selection: Selection) -> dict[str, Any]:
 
     Points have `coordinates`, one list each; regular hyperslabs `start`, `stride`, `count` and `block`;
     irregular ones `coordinates`, a pair of corners a box, both inclusive. Index lists that are no
-    regular hyperslab become points. The shape of points is not told.
+    regular hyperslab become points. The shape of points is lost.
     """
     if selection.size == 0:
         return {"class": "H5S_SEL_NONE"}

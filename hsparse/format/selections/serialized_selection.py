@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.selections.axis import Span
 
 NONE, POINTS, HYPERSLABS, ALL = range(4)
@@ -52,23 +52,23 @@ class Regular:
 
 
 @dataclass(frozen=True, slots=True)
-class Everything:
-    """All elements."""
+class AllElements:
+    """H5S_SEL_ALL: all elements."""
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """No element."""
+class NoElements:
+    """H5S_SEL_NONE: no element."""
 
 
-Serialized: TypeAlias = PointList | BlockList | Regular | Everything | Nothing
+Serialized: TypeAlias = PointList | BlockList | Regular | AllElements | NoElements
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
-def decode_serialized(reader: Reader, dims: Sequence[int]) -> Serialized:
-    """Read a selection over `dims`, whatever follows it; raises `Corrupt`.
+def decode_serialized(reader: ByteReader, dims: Sequence[int]) -> Serialized:
+    """Read a selection over `dims`; bytes may follow it. Raises `Corrupt`.
 
     Nothing is allocated for more elements than the bytes hold.
     """
@@ -76,7 +76,7 @@ def decode_serialized(reader: Reader, dims: Sequence[int]) -> Serialized:
     if kind in (NONE, ALL):
         if version != 1 or any(reader.numbers(2, 4, "selection header")):
             raise Corrupt("The selection of all or none has a version other than 1, or a length.")
-        result: Serialized = Everything() if kind == ALL else Nothing()
+        result: Serialized = AllElements() if kind == ALL else NoElements()
     elif kind == POINTS:
         result = PointList(_read_points(reader, version, dims))
     elif kind == HYPERSLABS:
@@ -86,7 +86,7 @@ def decode_serialized(reader: Reader, dims: Sequence[int]) -> Serialized:
     return result
 
 
-def _read_points(reader: Reader, version: int, dims: Sequence[int]) -> NDArray[Any]:
+def _read_points(reader: ByteReader, version: int, dims: Sequence[int]) -> NDArray[Any]:
     width, length = 4, None
     if version == 1:
         reserved, length = reader.numbers(2, 4, "point selection header")
@@ -105,7 +105,7 @@ def _read_points(reader: Reader, version: int, dims: Sequence[int]) -> NDArray[A
     return coords
 
 
-def _read_hyperslabs(reader: Reader, version: int, dims: Sequence[int]) -> BlockList | Regular:
+def _read_hyperslabs(reader: ByteReader, version: int, dims: Sequence[int]) -> BlockList | Regular:
     width, flags, length = 4, 0, None
     if version == 1:
         reserved, length = reader.numbers(2, 4, "hyperslab header")
@@ -127,7 +127,7 @@ def _read_hyperslabs(reader: Reader, version: int, dims: Sequence[int]) -> Block
     return result
 
 
-def _read_regular(reader: Reader, width: int, dims: Sequence[int]) -> Regular:
+def _read_regular(reader: ByteReader, width: int, dims: Sequence[int]) -> Regular:
     spans = []
     for dim, extent in enumerate(dims):
         span = Span(*reader.numbers(4, width, "regular hyperslab"))
@@ -140,7 +140,7 @@ def _read_regular(reader: Reader, width: int, dims: Sequence[int]) -> Regular:
     return Regular(tuple(spans))
 
 
-def _read_blocks(reader: Reader, width: int, dims: Sequence[int]) -> BlockList:
+def _read_blocks(reader: ByteReader, width: int, dims: Sequence[int]) -> BlockList:
     count = reader.number(width, "number of blocks")
     table = _table(reader, count, 2 * len(dims), width, "blocks")
     starts, ends = table[:, : len(dims)], table[:, len(dims) :]
@@ -152,20 +152,20 @@ def _read_blocks(reader: Reader, width: int, dims: Sequence[int]) -> BlockList:
     return BlockList(starts.astype(np.uint64), ends.astype(np.uint64), width)
 
 
-def _width(reader: Reader) -> int:
+def _width(reader: ByteReader) -> int:
     width = reader.number(1, "selection header")
     if width not in WIDTHS:
         raise Corrupt(f"The selection encodes numbers in {width} bytes; 2, 4 and 8 are possible.")
     return width
 
 
-def _rank(reader: Reader, dims: Sequence[int]) -> None:
+def _rank(reader: ByteReader, dims: Sequence[int]) -> None:
     rank = reader.number(4, "rank")
     if rank != len(dims) or not rank:
         raise Corrupt(f"The selection has rank {rank}, its dataspace {len(dims)}.")
 
 
-def _table(reader: Reader, rows: int, width: int, size: int, what: str) -> NDArray[Any]:
+def _table(reader: ByteReader, rows: int, width: int, size: int, what: str) -> NDArray[Any]:
     data = reader.take(rows * width * size, what)
     return np.frombuffer(data, f"<u{size}").reshape(rows, width)
 

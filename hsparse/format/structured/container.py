@@ -15,7 +15,7 @@ from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.checksum import lookup3
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import decode, encode
+from hsparse.format.filters.pipeline import apply_filters, undo_filters
 
 CHECKSUM = struct.Struct("<I")
 SECTION_NAMES = ("selection", "fixed-size values", "variable-length heap")
@@ -31,7 +31,7 @@ METADATA_VL = (0, 1, 2)
 class Section:
     """A section's entry in the chunk's metadata, in bytes.
 
-    `size` is what is stored; `unfiltered` includes the checksum and is 0 for an empty section.
+    `size` is of the stored bytes; `unfiltered` includes the checksum and is 0 for an empty section.
     """
 
     offset: int
@@ -42,7 +42,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk's sections as stored, `images`, and where they lie in it."""
+    """A chunk's encoded sections, `images`, and their entries."""
 
     images: tuple[Buffer, ...]
     sections: tuple[Section, ...]
@@ -54,7 +54,7 @@ class StoredChunk:
 
 
 def name_section(number: int) -> str:
-    """Return how an error message calls a section."""
+    """Return the name of a section in error messages."""
     return (
         f"section {number} ({SECTION_NAMES[number]})" if number < len(SECTION_NAMES) else f"section {number}"
     )
@@ -63,7 +63,7 @@ def name_section(number: int) -> str:
 def build(
     contents: Sequence[Buffer], metadata: Collection[int], pipelines: Sequence[tuple[Filter, ...]]
 ) -> StoredChunk:
-    """Add checksums to the sections numbered in `metadata`, filter all of `contents`, lay them out.
+    """Add checksums to the sections numbered in `metadata`, filter all of `contents`, and lay them out.
 
     There is one pipeline a section. `BadRequest` when a filter that is not optional fails.
     """
@@ -73,7 +73,7 @@ def build(
     for number, (content, pipeline) in enumerate(zip(contents, pipelines, strict=True)):
         if len(content) and number in metadata:
             content = b"".join((content, CHECKSUM.pack(lookup3(content))))
-        image, mask = encode(pipeline, content)
+        image, mask = apply_filters(pipeline, content)
         images.append(image)
         sections.append(Section(offset, len(image), len(content), mask))
         offset += len(image)
@@ -120,7 +120,7 @@ def open_section(
 ) -> Buffer:
     """Return one unfiltered section, given its stored bytes alone; `Corrupt` as `open_chunk`."""
     try:
-        content = decode(pipeline, image, section.mask, section.unfiltered)
+        content = undo_filters(pipeline, image, section.mask, section.unfiltered)
     except Corrupt as error:
         raise Corrupt(f"{name_section(number).capitalize()} does not decode: {error.message}") from error
     if number not in metadata or not len(content):

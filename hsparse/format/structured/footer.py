@@ -1,7 +1,7 @@
-"""hsparse's footer: what an HDF5 file's chunk index would say of a structured chunk, and checksums.
+"""hsparse's footer: the entry that a structured chunk would have in an HDF5 file's chunk index, and checksums.
 
 It follows the chunk's bytes in its object, so that the object describes itself, and a suffix range read
-of `MAX_FOOTER` bytes always has all of it. Everything is little-endian:
+of `MAX_FOOTER` bytes always contains it. Everything is little-endian:
 
 | bytes | content |
 | --- | --- |
@@ -14,7 +14,7 @@ of `MAX_FOOTER` bytes always has all of it. Everything is little-endian:
 | 1 | version, 1 |
 | 4 | lookup3 of the footer before it |
 
-A version may add fields before the length; from the length on the place of everything stays.
+A newer version may add fields before the length; the last 16 bytes keep their layout.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _parse(footer: memoryview, total_size: int) -> Footer:
 def unseal(data: Buffer) -> tuple[memoryview, Footer]:
     """Return a view of the chunk's bytes in a whole object, and its footer.
 
-    Every byte has been checked: `Corrupt`, naming the section, when any differs from what was sealed.
+    Every byte is checked: `Corrupt`, naming the section, when any is damaged.
     """
     view = memoryview(data)
     footer = read_footer(view[-MAX_FOOTER:], len(view))

@@ -1,29 +1,28 @@
-"""What the forms of a structured chunk's variable-length heap have in common.
+"""The variable-length heap of a structured chunk: the protocol of its forms, and the two forms.
 
-A reference of 16 bytes stands where an element has a variable-length part; the part's bytes, its payload, are
-on the heap. Which bytes a reference has, and what is around the payloads, is the form's.
+A reference of 16 bytes stands in the place of each variable-length part of an element; the part's bytes, its payload,
+are on the heap. The form determines the bytes of a reference and the framing of the payloads.
 
-The variable-length heap of a structured chunk as the RFC has it: payloads one after the other.
+Packed heap, RFC "File Format Changes for Enabling Sparse Storage in HDF5", section 2.1: payloads one after the other.
+The first four bytes are the number of unused bytes of the heap, and a reference is a pair of offset and length, in
+bytes. Where the RFC leaves it open: offsets count from the section's first byte, pairs are of the width that the
+layout gives offsets (4 bytes in July 2023, 8 in October 2025), and the rest of a reference's 16 bytes is zero.
 
-RFC "File Format Changes for Enabling Sparse Storage in HDF5", section 2.1: the first four bytes tell how many
-bytes of the heap are unused, and a reference is a pair of offset and length, in bytes. Where the RFC leaves it
-open: offsets count from the section's first byte, pairs are of the width that the layout gives offsets (4 bytes in
-July 2023, 8 in October 2025), and the rest of a reference's 16 bytes is zero.
-
-The variable-length heap of a structured chunk as a set of global heap collections.
-
-The form of the HDF5 library's prototype (`FormatRevision.LIB_2026_09`), little-endian:
+Heap set, the form of the HDF5 library's prototype (`FormatRevision.LIB_2026_09`): a set of global heap collections,
+little-endian:
 
 | bytes | content |
 | --- | --- |
 | 8 | `HGLS`, version 1, three zeros |
 | 4 | number of slots |
 | 16 a slot | where its collection begins in the section, and its length: u64; both 0: the slot is not used |
-| rest | the collections, as H5.format.html, III.E "Global Heap", has them |
+| rest | the collections, see H5.format.html, III.E "Global Heap" |
 
 A collection is `GCOL`, version 1, three zeros, its length (u64), then objects: index (u16, from 1), number of
 references (u16, 0), four zeros, size (u64), and the payload, padded to 8 bytes. A reference is the number of
 elements (u32), slot (u16), index (u16), eight zeros; of a null one all is zero. Without payloads there are no bytes.
+
+Tests: tests/format/structured/test_packed_heap.py, tests/format/structured/test_heap_set.py.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeapDraft:
-    """A heap that is complete but for its payloads.
+    """A heap that lacks only its payloads.
 
-    `image: (m,) uint8`; `begins: (k,)`, ascending, are where the payloads belong in it; `references: (k, 16)
-    uint8` lead to them.
+    `image: (m,) uint8`; `begins: (k,)`, ascending, are the payloads' offsets in it; `references: (k, 16) uint8` lead
+    to them.
     """
 
     image: NDArray[np.uint8]
@@ -58,7 +57,7 @@ class HeapDraft:
 
 
 class OpenHeap(Protocol):
-    """A heap that was read: references are followed into it."""
+    """A heap whose framing was read: it finds the payloads of references."""
 
     def find(self, references: NDArray[np.uint8], itemsize: int) -> tuple[Places, Places]:
         """Return where the payloads of `references: (k, 16)` begin in the heap's section, and their sizes.
@@ -70,29 +69,29 @@ class OpenHeap(Protocol):
 
 
 class HeapForm(Protocol):
-    """A form of heaps."""
+    """A form of the heap."""
 
     def draft(self, sizes: Places, counts: Places) -> HeapDraft:
         """Return a heap for payloads of `sizes: (k,)` bytes, `counts: (k,)` elements, in this order."""
         ...
 
     def open(self, section: Buffer) -> OpenHeap:
-        """Read the framing of a heap; `Corrupt` when it does not hold together."""
+        """Read the framing of a heap; `Corrupt` when it contradicts itself."""
         ...
 
 
 UNUSED = 4
-"""Bytes of the number of unused bytes, with which the heap begins."""
+"""Bytes of the number with which the packed heap begins, that of its unused bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedHeap:
-    """The form, with offsets and lengths of `width` bytes, 4 or 8."""
+    """`HeapForm` of the RFC, with offsets and lengths of `width` bytes, 4 or 8."""
 
     width: int
 
     def draft(self, sizes: Places, counts: Places) -> HeapDraft:
-        """Return the heap's framing, without unused bytes; `TooLarge` beyond what offsets can tell."""
+        """Return the heap's framing, without unused bytes; `TooLarge` where offsets are too narrow."""
         count = len(sizes)
         pairs = np.zeros((count, HEAP_REFERENCE_SIZE // self.width), f"<u{self.width}")
         if not count:
@@ -117,7 +116,7 @@ class PackedHeap:
 
 @dataclass(frozen=True, slots=True)
 class OpenPackedHeap:
-    """A heap of `size` bytes."""
+    """`OpenHeap` of a packed heap of `size` bytes."""
 
     size: int
     width: int
@@ -159,11 +158,11 @@ VERSION = 1
 MAX_SLOTS = 65536
 MAX_INDEX = 65535
 SLOT_BYTES = 512 * 1024
-"""How long a collection may grow; a payload that does not fit into one has a collection of its own."""
+"""The most bytes of a collection; a payload that does not fit has a longer collection of its own."""
 
 
 class HeapSet:
-    """The form; see the module."""
+    """`HeapForm` of the library's prototype."""
 
     def draft(self, sizes: Places, counts: Places) -> HeapDraft:
         """Return the heap's framing; `TooLarge` when there would be more than `MAX_SLOTS` collections."""
@@ -198,7 +197,7 @@ class HeapSet:
         return HeapDraft(image, begins, references.view(np.uint8).reshape(-1, FRAME))
 
     def open(self, section: Buffer) -> OpenHeapSet:
-        """Read where every object is; `Corrupt` when the collections do not hold together."""
+        """Read where every object is; `Corrupt` when the collections contradict themselves."""
         view = memoryview(section).cast("B")
         keys, begins = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         directory = _directory(view)
@@ -222,7 +221,7 @@ class HeapSet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenHeapSet:
-    """The objects of a heap by `keys: (k,)`, ascending, which are 65536 times the slot plus the index.
+    """`OpenHeap` of a heap set: its objects by `keys: (k,)`, ascending, which are 65536 times the slot plus the index.
 
     `begins` and `sizes: (k,)` are of the payloads, in bytes of the section.
     """
@@ -233,7 +232,7 @@ class OpenHeapSet:
 
     @classmethod
     def of(cls, view: memoryview, keys: Places, heads: Places) -> OpenHeapSet:
-        """Put objects whose heads are at `heads: (k,)` in order; `Corrupt` when two have the same key."""
+        """Return the objects whose heads are at `heads: (k,)`; `Corrupt` when two have the same key."""
         order = np.argsort(keys, kind="stable")
         keys, heads = keys[order], heads[order]
         if (keys[1:] == keys[:-1]).any():
@@ -297,7 +296,7 @@ def _directory(view: memoryview) -> list[tuple[int, int]]:
 def _objects(data: memoryview, slot: int) -> tuple[Places, Places]:
     """Return the indexes of a collection's objects and where their heads are in it.
 
-    What is left at the end is free space: an object of index 0 whose size is its own, head included, or less
+    The rest at the end is free space: an object of index 0 whose size is its own, head included, or less
     than a head.
     """
     magic, version, length = np.frombuffer(data, COLLECTION, 1)[0].tolist()

@@ -33,12 +33,12 @@ from hsparse.model.element import (
 )
 from hsparse.model.layout import MAX_REFERENCES
 from hsparse.model.length_prefixed import add_prefixes, skipper
-from hsparse.model.vlen_array import VlenArray, ends, runs_mask, take
+from hsparse.model.vlen_array import VlenArray, ends, runs_mask, take_elements
 
 Bytes = NDArray[np.uint8]
 
 FRAMES = 128
-"""Bytes for each payload that are passed over rather than picking payloads one by one."""
+"""Bytes between payloads, for each payload, up to which a mask is faster than copying payloads one by one."""
 
 FORMS: dict[FormatRevision, HeapForm] = {
     FormatRevision.RFC_2023_07: PackedHeap(4),
@@ -47,15 +47,15 @@ FORMS: dict[FormatRevision, HeapForm] = {
 }
 
 
-def revision_of_heap(heap: Buffer, told: FormatRevision) -> FormatRevision:
-    """Return the revision whose form a heap has; `told` is what the layout message says.
+def revision_of_heap(heap: Buffer, declared: FormatRevision) -> FormatRevision:
+    """Return the revision whose form a heap has; `declared` is the one of the layout message.
 
     Version 28 of the RFC and the prototype have the same layout message. A heap of the prototype begins with `HGLS`,
     which no heap of the RFC can have as the number of its unused bytes: a section is smaller.
     """
-    if told is FormatRevision.LIB_2026_09 and len(heap) and bytes(memoryview(heap)[:4]) != MAGIC:
+    if declared is FormatRevision.LIB_2026_09 and len(heap) and bytes(memoryview(heap)[:4]) != MAGIC:
         return FormatRevision.RFC_2025_10
-    return told
+    return declared
 
 
 def encode_elements(
@@ -63,8 +63,8 @@ def encode_elements(
 ) -> tuple[Buffer, Buffer]:
     """Return the elements with their references, and the heap, both without checksums.
 
-    The heap has no bytes when there is no payload. `TooLarge` for more than `MAX_REFERENCES` references, those on the
-    heap counted.
+    The heap has no bytes when there is no payload. `TooLarge` for more than `MAX_REFERENCES` references,
+    including those on the heap.
     """
     walk = _Walk(array.heap, array.size * element.references)
     _check_references(walk.references)
@@ -82,8 +82,8 @@ def decode_elements(
 ) -> VlenArray:
     """Return the elements, (n,), of the two sections; `Corrupt` begins with the section's name of `names`.
 
-    Memory is taken for what the sections hold: payloads that several references share are refused when together
-    they would be more than the heap.
+    Memory is taken for what the sections hold: payloads with more than one reference are refused when together
+    they would be larger than the heap.
     """
     try:
         opened = FORMS[revision].open(heap)
@@ -93,7 +93,7 @@ def decode_elements(
     if len(rows) % element.file_size:
         raise Corrupt(f"{names[0]} has {len(rows)} bytes: no number of {element.file_size}-byte elements.")
     reader = _Reader(np.frombuffer(heap, np.uint8), opened, names)
-    return reader.counted(element, rows.reshape(-1, element.file_size), 0)
+    return reader.length_prefixed(element, rows.reshape(-1, element.file_size), 0)
 
 
 # --- to sections ----------------------------------------------------------------------------------
@@ -118,9 +118,9 @@ class _Payloads:
 
 @dataclass(slots=True)
 class _Walk:
-    """Goes through elements of a counted heap, part by part, and collects what belongs on the heap."""
+    """Walks through elements in length-prefixed form, part by part, and collects the payloads for the heap."""
 
-    counted: Bytes
+    prefixed: Bytes
     references: int
     found: list[_Payloads] = field(default_factory=list)
 
@@ -130,7 +130,7 @@ class _Walk:
             return at
         if isinstance(element, Fixed):
             size = element.dtype.itemsize
-            rows[...] = sliding_window_view(self.counted, size)[at]
+            rows[...] = sliding_window_view(self.prefixed, size)[at]
             return at + size
         if isinstance(element, Compound):
             first = 0
@@ -156,7 +156,7 @@ class _Walk:
 
     def _members(self, base: Element, at: Places, count: int) -> tuple[Places, Places]:
         """Return where the elements of arrays begin, (k, count), and where the arrays end."""
-        skip, data, end = skipper(base), self.counted.data, len(self.counted)
+        skip, data, end = skipper(base), self.prefixed.data, len(self.prefixed)
         starts = np.empty((len(at), count + 1), np.int64)
         for row, place in enumerate(at.tolist()):
             places = [place]
@@ -168,10 +168,10 @@ class _Walk:
 
     def _fill_runs(self, element: VlenString | Region | VlenSequence, at: Places, rows: Bytes) -> Places:
         """Note the payloads of strings or sequences, for which `rows` are the references."""
-        lengths = sliding_window_view(self.counted, PREFIX_SIZE)[at].view("<u4")[:, 0].astype(np.int64)
+        lengths = sliding_window_view(self.prefixed, PREFIX_SIZE)[at].view("<u4")[:, 0].astype(np.int64)
         begins = at + PREFIX_SIZE
         stops = begins + lengths
-        source, counts = self.counted, lengths
+        source, counts = self.prefixed, lengths
         if isinstance(element, VlenSequence):
             base = element.base
             if isinstance(base, Fixed):
@@ -191,7 +191,7 @@ class _Walk:
 
     def _inside(self, base: Element, begins: Places, stops: Places) -> tuple[Places, Places]:
         """Return where the elements of sequences begin, and how many each sequence has."""
-        skip, data = skipper(base), self.counted.data
+        skip, data = skipper(base), self.prefixed.data
         most = (MAX_REFERENCES - self.references) // base.references
         starts: list[int] = []
         counts = []
@@ -206,7 +206,7 @@ class _Walk:
         return np.array(starts, np.int64), np.array(counts, np.int64)
 
     def heap(self, form: HeapForm) -> Bytes:
-        """Return the heap of what was found, and set the references to it."""
+        """Return the heap of the collected payloads, and set the references to it."""
         if not self.found:
             return np.zeros(0, np.uint8)
         # Of a sequence and its last element, which end together, the element was found first.
@@ -227,11 +227,11 @@ class _Walk:
         return draft.image
 
     def _copy(self, image: Bytes, places: list[Places]) -> None:
-        """Put each payload where it belongs, once all references are set."""
+        """Copy each payload to its place, once all references are set."""
         plain = [
             (some, where)
             for some, where in zip(self.found, places, strict=True)
-            if some.source is self.counted
+            if some.source is self.prefixed
         ]
         if plain:  # bytes as they came follow each other in the heap as they do in the length-prefixed form
             begins, sizes, where = (
@@ -240,12 +240,12 @@ class _Walk:
             )
             order = np.argsort(begins, kind="stable") if len(plain) > 1 else slice(None)
             begins, sizes, where = begins[order], sizes[order], where[order]
-            image[runs_mask(where, sizes, len(image))] = self.counted[
-                runs_mask(begins, sizes, len(self.counted))
+            image[runs_mask(where, sizes, len(image))] = self.prefixed[
+                runs_mask(begins, sizes, len(self.prefixed))
             ]
         target = image.data
         for some, where in zip(self.found, places, strict=True):
-            if some.source is not self.counted:
+            if some.source is not self.prefixed:
                 for begin, piece in zip(
                     where.tolist(), _pieces(some.source, some.begins, some.sizes), strict=True
                 ):
@@ -269,7 +269,7 @@ def _pieces(source: Bytes, begins: Places, sizes: Places) -> Iterator[memoryview
 
 @dataclass(slots=True)
 class _Reader:
-    """Puts elements together again; `depth` is 0 for those of the first section, more for those on the heap."""
+    """Assembles elements; `depth` is 0 for those of the first section, more for those on the heap."""
 
     source: Bytes
     heap: OpenHeap
@@ -277,7 +277,7 @@ class _Reader:
     read: int = 0
     references: int = 0
 
-    def counted(self, element: Element, rows: Bytes, depth: int) -> VlenArray:
+    def length_prefixed(self, element: Element, rows: Bytes, depth: int) -> VlenArray:
         """Return the length-prefixed form of `rows: (k, file size)`, (k,)."""
         if isinstance(element, Fixed):
             offsets = ends(np.full(len(rows), element.dtype.itemsize))
@@ -287,13 +287,13 @@ class _Reader:
         if isinstance(element, ArrayOfVlen):
             count = prod(element.dims)
             whole = np.ascontiguousarray(rows).reshape(len(rows) * count, element.base.file_size)
-            return _grouped(self.counted(element.base, whole, depth), count)
+            return _grouped(self.length_prefixed(element.base, whole, depth), count)
         base = element.base if isinstance(element, VlenSequence) else None
         if base is None or isinstance(base, Fixed):
             heap, sizes = self._payloads(rows, 1 if base is None else base.file_size, depth)
             return add_prefixes(heap, sizes)
         heap, sizes = self._payloads(rows, base.file_size, depth)
-        inner = self.counted(base, heap.reshape(-1, base.file_size), depth + 1)
+        inner = self.length_prefixed(base, heap.reshape(-1, base.file_size), depth + 1)
         edges = np.append(0, np.cumsum(sizes // base.file_size))
         return add_prefixes(inner.heap, np.diff(inner.offsets[edges].astype(np.int64)))
 
@@ -301,15 +301,15 @@ class _Reader:
         columns = []
         first = 0
         for part in _merged(element.parts):
-            columns.append(self.counted(part, rows[:, first : first + part.file_size], depth))
+            columns.append(self.length_prefixed(part, rows[:, first : first + part.file_size], depth))
             first += part.file_size
         if len(columns) == 1:
             return columns[0]
         index = np.arange(len(rows))[:, None] + len(rows) * np.arange(len(columns))
-        return _grouped(take(columns, index), len(columns))
+        return _grouped(take_elements(columns, index), len(columns))
 
     def _payloads(self, references: Bytes, itemsize: int, depth: int) -> tuple[Bytes, Places]:
-        """Return what references lead to, one after the other, and its sizes."""
+        """Return the payloads of references, one after the other, and their sizes."""
         name = self.names[min(depth, 1)]
         self.references += len(references)
         if self.references > MAX_REFERENCES:
@@ -333,7 +333,7 @@ def _gathered(source: Bytes, begins: Places, sizes: Places) -> Bytes:
         return source[:0]
     firsts, stops = begins[some], begins[some] + sizes[some]
     low, high = int(firsts[0]), int(stops[-1])
-    # As they are written they ascend. A mask is the fastest then, unless most lies between them.
+    # Written runs ascend. A mask is the fastest then, unless most bytes lie between them.
     if high - low <= 4 * int(sizes.sum()) + FRAMES * len(some) and (firsts[1:] >= stops[:-1]).all():
         return source[low:high][runs_mask(firsts - low, sizes[some], high - low)]
     return np.frombuffer(b"".join(_pieces(source, firsts, sizes[some])), np.uint8)

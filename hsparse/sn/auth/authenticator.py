@@ -5,13 +5,12 @@ Schemes are Basic (RFC 7617) and Bearer (RFC 6750), over passwords, API keys and
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Protocol
 
 from hsparse.errors import Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.auth.api_key import PREFIX, KeyAuthenticator, is_api_key
+from hsparse.sn.auth.basic_credential import basic_credential
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.roles import Roles
 from hsparse.sn.auth.token_authenticator import TokenAuthenticator
@@ -43,19 +42,6 @@ class SingleUser:
 
     async def principal(self, authorization: str | None) -> Principal:
         return self._principal
-
-
-def basic_credential(text: str) -> tuple[str, str]:
-    """Return the name and password of a Basic credential; `Unauthenticated` if it is none."""
-    try:
-        decoded = base64.b64decode(text, validate=True).decode()
-    except (binascii.Error, ValueError):
-        # The cause would carry the credential.
-        raise Unauthenticated("The Basic credential is not base64 of UTF-8 text (RFC 7617).") from None
-    name, colon, password = decoded.partition(":")
-    if not colon:
-        raise Unauthenticated("The Basic credential has no colon between name and password (RFC 7617).")
-    return name, password
 
 
 class SchemeAuthenticator:

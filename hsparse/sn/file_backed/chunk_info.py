@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import ErrorKind, HsparseError, NotFound
 from hsparse.format.chunk_rows import row_names
-from hsparse.format.plan.chunk_plan import met
+from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, file_key
@@ -78,7 +78,11 @@ class FileBackedChunkInfo:
 
     async def _overlapping(self, selection: Selection | None) -> NDArray[np.int64]:
         coords = await self._elements.pieces()
-        return coords if selection is None else coords[met(selection, self.grid, coords.astype(np.uint64))]
+        return (
+            coords
+            if selection is None
+            else coords[selection_intersects(selection, self.grid, coords.astype(np.uint64))]
+        )
 
     async def _places(
         self, coords: NDArray[np.int64]

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Conflict, TooLarge
 from hsparse.format.fields import pick_fields
-from hsparse.format.file_backed import LONGEST, Pieces
-from hsparse.format.kinds.chunk_kind import Found, Search
+from hsparse.format.file_backed import MAX_RANGE, ChunkPieces
+from hsparse.format.kinds.chunk_kind import FoundElements, Search
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
 from hsparse.format.plan.grid import Grid
 from hsparse.format.query import bind_query
@@ -60,7 +60,7 @@ class FileBackedElements:
         in_order: bool,
         fields: tuple[str, ...],
         places_only: bool,
-    ) -> list[Found | None]:
+    ) -> list[FoundElements | None]:
         """Return what a query finds; owners read the pieces, and the query is evaluated here."""
         search = Search(bind_query(query, self._dataset.dtype), limit, fields, places_only)
         found = await self._read(planned)
@@ -74,7 +74,7 @@ class FileBackedElements:
         pieces, files = await self._locate(np.array([chunk.scaled for chunk in planned], np.int64))
         there = np.flatnonzero(pieces.counts(count)).tolist()
         first, offset = pieces.firsts(count)
-        regions = list(zip(first.tolist(), (offset // np.uint64(LONGEST)).tolist(), strict=True))
+        regions = list(zip(first.tolist(), (offset // np.uint64(MAX_RANGE)).tolist(), strict=True))
         piece = () if self._layout["class"] == CONTIGUOUS_REF else self._piece
         spec = self._dataset.spec
 
@@ -140,7 +140,7 @@ class FileBackedElements:
 
     # --- places of pieces -------------------------------------------------------------------------
 
-    async def _locate(self, scaled: NDArray[np.int64]) -> tuple[Pieces, tuple[BackingFile, ...]]:
+    async def _locate(self, scaled: NDArray[np.int64]) -> tuple[ChunkPieces, tuple[BackingFile, ...]]:
         """Return the pieces of the chunks at `scaled`, (k, rank), and the files they are in."""
         if self._layout["class"] == CONTIGUOUS_REF:
             return self._slabs(scaled), (backing_file(self._dataset),)
@@ -163,7 +163,7 @@ class FileBackedElements:
             file, files = np.zeros(len(rows), np.uint32), (backing_file(self._dataset),)
         else:
             file, files = await self._files(list(itertools.compress(uris, keep.tolist())))
-        pieces = Pieces(
+        pieces = ChunkPieces(
             (rows // len(places)).astype(np.uint32),
             places[rows % len(places)].astype(np.uint32),
             file,
@@ -187,7 +187,7 @@ class FileBackedElements:
         number = {uri: place for place, uri in enumerate(files)}
         return np.array([number[uri] for uri in uris], np.uint32), tuple(map(BackingFile, files))
 
-    def _slabs(self, scaled: NDArray[np.int64]) -> Pieces:
+    def _slabs(self, scaled: NDArray[np.int64]) -> ChunkPieces:
         """Return the one range of each chunk of a contiguous dataset; no pieces if it was never allocated."""
         extent = np.array(self._dataset.extent, np.int64)
         origins = scaled * np.array(self._dataset.spec.dims, np.int64)
@@ -199,7 +199,7 @@ class FileBackedElements:
         if total and len(starts) and int((starts + sizes).max()) > total:
             raise Conflict(f"{self._dataset.id} has more elements than the {total} bytes it was linked to.")
         count = len(scaled) if total else 0
-        return Pieces(
+        return ChunkPieces(
             np.arange(count, dtype=np.uint32),
             np.zeros((count, scaled.shape[1]), np.uint32),
             np.zeros(count, np.uint32),

@@ -80,8 +80,8 @@ async def read_domain_state(owners: Owners, root: str) -> DomainState:
         if id in chunks:
             # The etag determines sections and defined elements too.
             whole.update(chunks[id].scaled.tobytes() + chunks[id].digest.tobytes())
-            if (linked := chunks[id].linked) is not None:
-                whole.update(linked.file.etag.encode() + linked.offset.tobytes() + linked.mask.tobytes())
+            if (backing := chunks[id].backing) is not None:
+                whole.update(backing.file.etag.encode() + backing.offset.tobytes() + backing.mask.tobytes())
                 whole.update(chunks[id].size.tobytes())
     return DomainState(records, digests, chunks, whole.digest())
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
 from hsparse.format.buffer import byte_view
-from hsparse.format.file_backed import longest_piece, mask_of, pipeline_of
-from hsparse.format.filters.pipeline import decode
+from hsparse.format.file_backed import mask_of, max_piece_size, pipeline_of
+from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.hdf5.chunk_indexes.chunk_records import sort_rows
-from hsparse.format.hdf5.plan.planned_chunks import LinkedPlaces, PlannedChunks
+from hsparse.format.hdf5.plan.planned_chunks import FileBackedPlaces, PlannedChunks
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.file_backed import CONTIGUOUS_REF, BackingFile, file_backed_layout
 from hsparse.sn.data_nodes import Owners
@@ -54,15 +54,15 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
     order = sort_rows(coords.astype(np.uint64))
     coords, entries = coords[order], entries[order]
     spec = replace(dataset.spec, dims=elements.piece_dims)
-    longest = longest_piece(spec.dims, spec.dtype.itemsize, spec.filters[0])
+    longest = max_piece_size(spec.dims, spec.dtype.itemsize, spec.filters[0])
     if len(entries) and int(entries[:, SIZE].max()) > longest:
         raise Conflict(
             f"A chunk of {dataset.id} is said to take {int(entries[:, SIZE].max())} bytes in its file; it can take at "
             f"most {longest}."
         )
     offset, mask = entries[:, OFFSET].astype(np.uint64), entries[:, MASK].astype(np.uint32)
-    places = LinkedPlaces(file, spec, offset, mask)
-    return PlannedChunks.linked_to(places, coords.astype(np.uint64), entries[:, SIZE].astype(np.uint64))
+    places = FileBackedPlaces(file, spec, offset, mask)
+    return PlannedChunks.file_backed(places, coords.astype(np.uint64), entries[:, SIZE].astype(np.uint64))
 
 
 async def _current(owners: Owners, dataset: Dataset) -> BackingFile:
@@ -98,8 +98,8 @@ def _run(
     sizes = np.minimum(starts + np.uint64(RUN_BYTES), np.uint64(size)) - starts
     first = np.uint64(entries[0, OFFSET]) if len(entries) else np.uint64(0)
     spec = replace(dataset.spec, dims=extent)
-    places = LinkedPlaces(file, spec, starts + first, np.zeros(len(starts), np.uint32), contiguous=True)
-    return PlannedChunks.linked_to(places, np.zeros((len(starts), len(extent)), np.uint64), sizes)
+    places = FileBackedPlaces(file, spec, starts + first, np.zeros(len(starts), np.uint32), contiguous=True)
+    return PlannedChunks.file_backed(places, np.zeros((len(starts), len(extent)), np.uint64), sizes)
 
 
 async def detect_filters(owners: Owners, chunks: PlannedChunks) -> PlannedChunks:
@@ -111,7 +111,7 @@ async def detect_filters(owners: Owners, chunks: PlannedChunks) -> PlannedChunks
 
 
 def _detected(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
-    places = chunks.linked
+    places = chunks.backing
     assert places is not None
     spec = places.spec
     size = prod(spec.dims) * spec.dtype.itemsize
@@ -128,12 +128,12 @@ def _detected(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
         for mask, nbytes in zip(places.mask.tolist(), chunks.size.tolist(), strict=True)
     ]
     judged = replace(places, spec=replace(spec, filters=(pipeline,)), mask=np.array(masks, np.uint32))
-    return replace(chunks, linked=judged)
+    return replace(chunks, backing=judged)
 
 
 async def read_piece(owners: Owners, chunks: PlannedChunks, row: int) -> memoryview:
     """Return the bytes of a piece; `Moved` if the file has changed since the plan."""
-    places = chunks.linked
+    places = chunks.backing
     assert places is not None
     message = ReadPiece(places.file, int(places.offset[row]), int(chunks.size[row]), exact=True)
     return byte_view(await owners.ask_owner(places.file.uri, message))
@@ -141,13 +141,13 @@ async def read_piece(owners: Owners, chunks: PlannedChunks, row: int) -> memoryv
 
 def check_piece(chunks: PlannedChunks, row: int, data: memoryview) -> None:
     """Raise `Conflict` if the bytes of a chunk do not decode to its number of elements."""
-    places = chunks.linked
+    places = chunks.backing
     assert places is not None
     spec = places.spec
     if places.contiguous:
         return
     try:
-        decode(spec.filters[0], data, int(places.mask[row]), prod(spec.dims) * spec.dtype.itemsize)
+        undo_filters(spec.filters[0], data, int(places.mask[row]), prod(spec.dims) * spec.dtype.itemsize)
     except Corrupt as error:
         raise Conflict(
             f"The file {places.file.uri!r} has no chunk of {spec.dataset} at byte {int(places.offset[row])}, "

@@ -141,7 +141,7 @@ class FilePieces:
             scaled = tuple(chunks.scaled[row].tolist())
             make = partial(transcode_unwritten, spec, scaled, place, plan.file.address_of, plan.key_of)
             return await self._run(size, make)
-        if region.form is ChunkForm.LINKED:
+        if region.form is ChunkForm.FILE_BACKED:
             piece = await read_piece(self._owners, chunks, row)
             await self._run(weight, partial(check_piece, chunks, row, piece))
             return piece

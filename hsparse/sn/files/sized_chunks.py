@@ -54,7 +54,7 @@ class SizedChunks:
                 continue
             spec = chunk_spec(state.records[id])
             chunks = await self._with_actual_filters(spec, chunks)
-            if chunks.linked is not None:
+            if chunks.backing is not None:
                 found[id] = chunks
                 continue
             check_transcoded(spec, form, self._settings.max_request_size)
@@ -71,7 +71,7 @@ class SizedChunks:
 
     async def _with_actual_filters(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
         """Return all chunks as foreign if the first one is: usually one program wrote them all."""
-        if (places := chunks.linked) is not None:
+        if (places := chunks.backing) is not None:
             if places.contiguous or not len(chunks):
                 return chunks
             nbytes = prod(places.spec.dims) * places.spec.dtype.itemsize

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
+from hsparse.format.fixed_arrays import FixedArrays
+from hsparse.format.kinds.registry import arrays_of
 from hsparse.format.plan.grid import Grid
-from hsparse.format.value_arrays import FixedArrays, VlenArrays, arrays_of
+from hsparse.format.vlen_arrays import VlenArrays
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import check_id, chunk_key, chunk_of_key, chunk_prefix, domain_hex
 from hsparse.sn.context import Context

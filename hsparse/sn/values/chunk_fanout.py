@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.offload import offload
 from hsparse.errors import TooLarge
-from hsparse.format.kinds.chunk_kind import DefinedElements, Found
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan
 from hsparse.format.plan.pages import pages
 from hsparse.format.selections.selection import Selection
@@ -26,13 +26,7 @@ from hsparse.sn.file_backed.chunk_table import ReadTable
 from hsparse.sn.file_backed.elements import FileBackedElements
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource, chunk_selections
-from hsparse.wire.chunk_message import (
-    NO_LIMIT,
-    CountDefined,
-    EraseChunks,
-    UpdateElements,
-    WriteChunks,
-)
+from hsparse.wire.chunk_message import NO_LIMIT, CountDefined, EraseChunks, UpdateElements, WriteChunks
 
 MANY_CHUNKS = 1024
 """A selection of more chunks is planned over those that exist: one listing costs less than many misses."""
@@ -176,7 +170,7 @@ class ChunkFanout:
         in_order: bool = False,
         fields: Sequence[str] = (),
         places_only: bool = False,
-    ) -> list[Found | None]:
+    ) -> list[FoundElements | None]:
         """Return what a query finds in each planned chunk, see `FindElements`."""
         return await self._source.find(
             planned, query, limit=limit, in_order=in_order, fields=tuple(fields), places_only=places_only
@@ -186,7 +180,7 @@ class ChunkFanout:
 
     async def update(
         self, planned: Sequence[PlannedChunk], query: str, value: NDArray[Any], fields: Sequence[str]
-    ) -> list[Found]:
+    ) -> list[FoundElements]:
         """Change what a query finds in each planned chunk, see `UpdateElements`; durable on return."""
         self._dataset.require_writable()
         spec, names = self._dataset.spec, tuple(fields)

@@ -17,7 +17,7 @@ from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.plan.grid import Grid
 from hsparse.format.plan.pages import pages
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.extent import columns
+from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection, ascending
 from hsparse.model.json_values import Values
@@ -137,7 +137,7 @@ def coordinates(dataset: Dataset, there: Sequence[tuple[PlannedChunk, NDArray[np
     at = 0
     for chunk, offsets in there:
         until = at + len(offsets)
-        for dim, column in enumerate(columns(offsets, dims)):
+        for dim, column in enumerate(coordinate_columns(offsets, dims)):
             # In the coordinates' type: chunk offsets have 32 bits and would wrap beyond 2^32.
             origin = places[dim].dtype.type(chunk.scaled[dim] * dims[dim])
             np.add(column, origin, out=places[dim][at:until], casting="unsafe")

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type, pick_fields
-from hsparse.format.kinds.chunk_kind import Found
+from hsparse.format.kinds.chunk_kind import FoundElements
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid
 from hsparse.format.plan.pages import pages
 from hsparse.format.query import Query, bind_query, queried
 from hsparse.format.selections.extent import check_countable, ravel
 from hsparse.format.selections.selection import Orthogonal, Points, Selection, ascending, coords_at
-from hsparse.model.vlen_array import VlenArray, take
+from hsparse.model.vlen_array import VlenArray, take_elements
 from hsparse.model.vlen_fields import VlenFields
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import Scaled
@@ -100,7 +100,9 @@ class FixedQuery:
         replies = await self._chunks.find(
             asked, self._query.text, limit=limit, in_order=in_order, fields=fields, places_only=places_only
         )
-        found: dict[Scaled, Found | None] = dict(zip((chunk.scaled for chunk in asked), replies, strict=True))
+        found: dict[Scaled, FoundElements | None] = dict(
+            zip((chunk.scaled for chunk in asked), replies, strict=True)
+        )
         pieces = [self._rows(chunk, found.get(chunk.scaled), limit, fields) for chunk in planned]
         if places_only:
             pieces = [(offsets, rows[:0]) for offsets, rows in pieces]
@@ -139,7 +141,9 @@ class FixedQuery:
                 yield planned
             await asyncio.sleep(0)
 
-    def _rows(self, chunk: PlannedChunk, found: Found | None, limit: int, fields: Sequence[str]) -> Rows:
+    def _rows(
+        self, chunk: PlannedChunk, found: FoundElements | None, limit: int, fields: Sequence[str]
+    ) -> Rows:
         """Return what was found in a chunk; in one that does not exist, all elements have the fill value."""
         if found is not None:
             positions, rows = found.positions, found.values
@@ -192,7 +196,7 @@ class VlenQuery:
                         left -= len(positions)
                     if len(positions):
                         offsets = ravel(coords_at(part, first + positions), self._dataset.extent)
-                        rows = await offload(piece.size, take, [piece], positions)
+                        rows = await offload(piece.size, take_elements, [piece], positions)
                         yield offsets, await offload(rows.size, picked.pick, rows) if picked else rows
                     if self._limit and not left:
                         return

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.kinds.chunk_kind import DefinedElements, Found
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
 from hsparse.model.ids import chunk_key
 from hsparse.model.json_values import Values
@@ -44,7 +44,7 @@ class ElementSource(Protocol):
         in_order: bool,
         fields: tuple[str, ...],
         places_only: bool,
-    ) -> list[Found | None]:
+    ) -> list[FoundElements | None]:
         """Return what a query finds in each planned chunk, see `FindElements`."""
         ...
 
@@ -84,7 +84,7 @@ class ChunkObjectElements:
         in_order: bool,
         fields: tuple[str, ...],
         places_only: bool,
-    ) -> list[Found | None]:
+    ) -> list[FoundElements | None]:
         spec = self._dataset.spec
         return await self._owners.gather(
             planned,

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
 from hsparse.format.fields import packed_type
+from hsparse.format.fixed_arrays import FixedArrays
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Points, Selection
-from hsparse.format.value_arrays import FixedArrays
 from hsparse.model.element import Fixed
 from hsparse.model.json_values import from_json
 from hsparse.model.vlen_array import VlenArray

@@ -126,7 +126,7 @@ REMEDIES = {
 
 
 def translate_os_error(error: OSError, key: str, store: str) -> HsparseError:
-    """Return what an error of the file system means to the caller of a store: which key, and what to do."""
+    """Return the store's error for one of the file system, which names the key and a remedy."""
     code = error.errno or 0
     if code == errno.ENAMETOOLONG:
         return BadRequest(f"The path of {key!r} is too long for the file system; use a shorter key.")

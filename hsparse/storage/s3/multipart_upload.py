@@ -123,10 +123,10 @@ class S3Upload:
             )
             return _bare(reply["ETag"])
 
-        async def settle(refusal: HsparseError, uncertain: bool) -> str:
+        async def settle(failed_condition: HsparseError, uncertain: bool) -> str:
             found = await find_marked(self._store, self._key)
             if found is None or found.mark != mark:
-                raise refusal
+                raise failed_condition
             return found.etag
 
         return await self._store.call(self._key, send, settle)
@@ -161,7 +161,7 @@ class MarkedObject:
 
 
 async def find_marked(store: S3Client, key: str) -> MarkedObject | None:
-    """Return what is known of an object without reading its bytes, None when there is no object."""
+    """Return the metadata of an object, None when there is no object."""
     try:
         head = await store.call(key, lambda client: client.head_object(Bucket=store.name, Key=key))
     except NotFound:

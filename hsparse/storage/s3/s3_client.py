@@ -151,8 +151,8 @@ class S3Client:
     ) -> R:
         """Send until there is an answer, from when a connection is free.
 
-        A condition that failed, or a `NotFound`, goes to `settle` with two arguments: the refusal, and whether a
-        reply was lost before it. It returns what `send` would have returned, or raises the refusal.
+        A condition that failed, or a `NotFound`, goes to `settle` with two arguments: the error, and whether a
+        reply was lost before it. It returns what `send` would have returned, or raises the error.
         """
         assert self._client is not None, "open the store before its first use, and do not use it when closed"
         async with self._slots:
@@ -166,13 +166,13 @@ class S3Client:
     ) -> R:
         started = self._clock.monotonic()
         uncertain = False
-        refusal: HsparseError | None = None
+        failed_condition: HsparseError | None = None
         for attempt in itertools.count():
             left = self._deadline - (self._clock.monotonic() - started)
             try:
                 async with asyncio.timeout(left):
-                    if refusal is not None and settle is not None:
-                        return await settle(refusal, uncertain)
+                    if failed_condition is not None and settle is not None:
+                        return await settle(failed_condition, uncertain)
                     return await send()
             except (BotoCoreError, ClientError, TransportError, OSError) as error:
                 verdict = self._verdict(error, key)
@@ -180,11 +180,11 @@ class S3Client:
             if isinstance(verdict, NotFound) and settle is not None:  # the answer to If-Match on nothing
                 verdict = PreconditionFailed(f"{key!r} is gone; create it anew.")
             if isinstance(verdict, PreconditionFailed) and settle is not None:
-                refusal = verdict
+                failed_condition = verdict
                 continue
             if isinstance(verdict, HsparseError):
                 raise verdict from cause
-            uncertain = uncertain or (refusal is None and verdict is Retry.UNCERTAIN)
+            uncertain = uncertain or (failed_condition is None and verdict is Retry.UNCERTAIN)
             pause = self._pause(attempt)
             if self._clock.monotonic() - started + pause >= self._deadline:
                 break
@@ -201,7 +201,7 @@ class S3Client:
         return longest * (1 + jitter) / 2
 
     def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
-        """Return what an exception of the client means. Its text may hold secrets and is not passed on."""
+        """Return the error for an exception of the client, without its text, which may hold secrets."""
         if isinstance(error, ClientError):
             code = error_code(error)
             status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -249,7 +249,7 @@ _CREDENTIALS = {
 
 
 def translate_error_reply(code: str, status: int, key: str, bucket: str) -> HsparseError | Retry:
-    """Return what an error reply with `code` and HTTP `status` means for a request on `key`."""
+    """Return the error for a reply with `code` and HTTP `status` to a request on `key`."""
     if code in _REFUSED:
         return Retry.REFUSED
     if code == "NoSuchBucket":

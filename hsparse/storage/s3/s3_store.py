@@ -128,7 +128,7 @@ class S3Store(S3Client):
             body = content if len(content) <= LARGEST_BODY else io.BytesIO(content)
             return _etag(await self._client.put_object(Bucket=self.name, Key=key, Body=body, **options))
 
-        async def settle(refusal: HsparseError, uncertain: bool) -> str:
+        async def settle(failed_condition: HsparseError, uncertain: bool) -> str:
             try:
                 head = await self._client.head_object(Bucket=self.name, Key=key)
                 found = head["Metadata"].get(PUT_MARK)
@@ -139,7 +139,7 @@ class S3Store(S3Client):
             except ClientError as error:
                 if not isinstance(self._verdict(error, key), NotFound):
                     raise
-            raise refusal
+            raise failed_condition
 
         return await self._run(key, send, settle if condition else None)
 
@@ -165,7 +165,7 @@ def _whole_size(content_range: str, key: str) -> int:
 
 
 def _page(reply: dict[str, Any], prefix: str, start_after: str) -> Page:
-    """Return a page of a reply, without what is no key of ours (such as consoles' folder markers).
+    """Return a page of a reply, without foreign keys, such as the folder markers of consoles.
 
     The prefix and the start are looked at again: not every server takes them to the letter.
     """

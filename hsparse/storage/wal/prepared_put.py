@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hsparse.storage.filesystem.object_file import Condition, file_etag, unlink_if_exists, write_all
 from hsparse.storage.object_store import Buffer
-from hsparse.storage.wal.write_ahead_log import Record
+from hsparse.storage.wal.write_ahead_log import LogRecord
 
 
 class NotLoggable(Exception):
@@ -42,8 +42,8 @@ class PreparedPut:
     temporary: str | None
 
     @property
-    def record(self) -> Record:
-        return Record(self.put.key, self.date, self.put.data)
+    def record(self) -> LogRecord:
+        return LogRecord(self.put.key, self.date, self.put.data)
 
     def apply(self) -> str:
         """Apply the logged put to the file; return the new etag."""

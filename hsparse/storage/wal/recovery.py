@@ -35,7 +35,7 @@ from hsparse.storage.filesystem.object_file import (
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.object_store import is_key
 from hsparse.storage.wal.prepared_put import PreparedPut, Put
-from hsparse.storage.wal.write_ahead_log import Record, latest_record, log_paths, read_log, started_durably
+from hsparse.storage.wal.write_ahead_log import LogRecord, latest_record, log_paths, read_log, started_durably
 
 ATTEMPTS = 100
 
@@ -116,7 +116,7 @@ def _recover_log(root: RootDirectory, file: int, dates: dict[str, int]) -> int:
     return sum(_restore(root, record) for record in latest.values() if is_key(record.key))
 
 
-def _restore(root: RootDirectory, record: Record) -> bool:
+def _restore(root: RootDirectory, record: LogRecord) -> bool:
     """Restore a file from a record unless it has a later state; return whether that was needed."""
     path = f"{root.path}/{record.key}"
     while True:
@@ -134,7 +134,7 @@ def _restore(root: RootDirectory, record: Record) -> bool:
             return True
 
 
-def _needs_restore(root: RootDirectory, path: str, status: os.stat_result | None, record: Record) -> bool:
+def _needs_restore(root: RootDirectory, path: str, status: os.stat_result | None, record: LogRecord) -> bool:
     if status is None:
         return not Path(path).is_dir() and read_deletion_marker(root, record.key) < record.date
     if status.st_mtime_ns != record.date:
@@ -142,7 +142,7 @@ def _needs_restore(root: RootDirectory, path: str, status: os.stat_result | None
     return not _make_durable_if_same(root, path, record)
 
 
-def _make_durable_if_same(root: RootDirectory, path: str, record: Record) -> bool:
+def _make_durable_if_same(root: RootDirectory, path: str, record: LogRecord) -> bool:
     """Tell whether the file holds the record's data; if so, make it durable.
 
     The file is written again: a failed fsync is reported only once, and pages that it did not write count as
@@ -163,7 +163,7 @@ def _make_durable_if_same(root: RootDirectory, path: str, record: Record) -> boo
     return True
 
 
-def _write(root: RootDirectory, path: str, record: Record) -> None:
+def _write(root: RootDirectory, path: str, record: LogRecord) -> None:
     directory = path.rpartition("/")[0]
     file, temporary = new_temporary(directory)
     try:

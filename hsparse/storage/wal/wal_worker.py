@@ -43,7 +43,7 @@ def receive_puts(connection: socket.socket) -> list[tuple[int, Put]] | None:
     return puts
 
 
-def serve(connection: socket.socket, puts: WalWriter) -> None:
+def serve_puts(connection: socket.socket, puts: WalWriter) -> None:
     """Serve puts until the other end is closed."""
     incoming = select.poll()
     incoming.register(connection, select.POLLIN)
@@ -84,7 +84,7 @@ def main() -> None:
         logger.exception("Write-ahead logs of ended processes cannot be recovered in %s.", root.internal)
     puts = WalWriter(root, name)
     with socket.socket(fileno=int(descriptor)) as connection:
-        serve(connection, puts)
+        serve_puts(connection, puts)
     puts.close()
 
 

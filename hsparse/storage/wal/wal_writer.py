@@ -128,7 +128,7 @@ class WalWriter:
             results |= self._commit(prepared)
         if self._log is not None and (self._tail_unknown or self._log.full):
             self.checkpoint()  # blocks, so not under a lock
-        for number in puts.keys() - results.keys():  # a rename reports what is wrong, if anything still is
+        for number in puts.keys() - results.keys():  # a rename reports the error, if there still is one
             results[number] = self._put_by_rename(puts[number])
         return results
 

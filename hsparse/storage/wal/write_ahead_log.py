@@ -38,7 +38,7 @@ CAPACITY = 8 * 1024 * 1024
 """Bytes of records after which a checkpoint is due; a recovery reads at most this of each log."""
 
 
-class Record(NamedTuple):
+class LogRecord(NamedTuple):
     """A logged put: the file of `key` must hold `data` and have the modification time `date` (ns)."""
 
     key: str
@@ -74,7 +74,7 @@ class WriteAheadLog:
     def full(self) -> bool:
         return self.used >= CAPACITY
 
-    def append(self, records: Iterable[Record]) -> None:
+    def append(self, records: Iterable[LogRecord]) -> None:
         """Write records and wait until they reach stable storage; if that fails, none of them counts."""
         data = b"".join(_encode(self._generation, record) for record in records)
         while self._end + len(data) > self._written:
@@ -140,7 +140,7 @@ def started_durably(path: str) -> int | None:
     return head[1] if head else 0
 
 
-def read_log(file: int) -> Iterator[Record]:
+def read_log(file: int) -> Iterator[LogRecord]:
     """Yield the records of a log open for reading, in the order in which they were written."""
     content = memoryview(read_at(file, 0, os.fstat(file).st_size))
     header = _header(content[:HEADER_SIZE])
@@ -154,13 +154,13 @@ def read_log(file: int) -> Iterator[Record]:
             return
         if zlib.crc32(content[body : data + size]) != checksum:
             return
-        yield Record(str(content[data - name : data], "utf-8"), date, content[data : data + size])
+        yield LogRecord(str(content[data - name : data], "utf-8"), date, content[data : data + size])
         at = -(-(data + size) // 8) * 8
 
 
-def latest_record(root: RootDirectory, key: str) -> Record | None:
+def latest_record(root: RootDirectory, key: str) -> LogRecord | None:
     """Return the latest record of `key` in any log, of a live or a dead process; None when there is none."""
-    found: Record | None = None
+    found: LogRecord | None = None
     for path in log_paths(root):
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -175,7 +175,7 @@ def latest_record(root: RootDirectory, key: str) -> Record | None:
     return found
 
 
-def _encode(generation: int, record: Record) -> bytes:
+def _encode(generation: int, record: LogRecord) -> bytes:
     name = record.key.encode()
     body = b"".join((RECORD.pack(len(record.data), generation, record.date, len(name)), name, record.data))
     padding = -(CHECKSUM.size + len(body)) % 8

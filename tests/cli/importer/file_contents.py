@@ -8,7 +8,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from hsparse.format.direct_chunk import check_direct
 
 from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.importer.dense_upload import LARGEST
@@ -23,6 +22,8 @@ from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
 from hsparse.format.hdf5.parse.parsed_elements import check_readable
 from hsparse.format.hdf5.parse.parsed_object import ParsedObject
 from hsparse.format.hdf5.reads import ByteRange
+from hsparse.format.kinds.direct_chunk import open_direct_chunk
+from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.grid import Grid
 from hsparse.model.vlen_array import VlenArray
 
@@ -122,7 +123,7 @@ class _Recorded:
             scaled = tuple(map(int, path.split("/")[-2].split("_")))
             columns = (params[name].split(",") for name in SECTIONS)
             table = np.array([[int(one) for one in column] for column in columns], np.uint64).T
-            check_direct(self._spec, bytes(body), table, self._grid.clipped(scaled))
+            open_direct_chunk(kind_of(self._spec), bytes(body), table, scaled, self._grid.clipped(scaled))
         self.sent.append((method, path, bytes(body), params))
         return {}
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import decode, encode
+from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from tests.format.filters.filter_cases import CASES, pipeline
 
 DTYPES = ("<u1", ">i2", "<f8", "S3", "V12", "V300")
@@ -60,7 +60,7 @@ def test_this_reads_libhdf5(name: str, dtype: str, file: h5py.File) -> None:
         dataset = create(file, name, array)
         dataset[:] = array
         mask, stored = dataset.id.read_direct_chunk((0,))
-        assert bytes(decode(pipeline(name, array.itemsize, len(data)), stored, mask, len(data))) == data
+        assert bytes(undo_filters(pipeline(name, array.itemsize, len(data)), stored, mask, len(data))) == data
 
 
 @pytest.mark.parametrize("optional", [True, False])
@@ -73,10 +73,10 @@ def test_libhdf5_reads_this(name: str, optional: bool, tmp_path: Path) -> None:
                 filters = tuple(
                     replace(filter, optional=optional) for filter in pipeline(name, array.itemsize, len(data))
                 )
-                output, mask = encode(filters, data)
+                output, mask = apply_filters(filters, data)
                 assert optional or mask == 0
-                assert bytes(decode(filters, output, mask, len(data))) == data
-                assert bytes(decode(filters, output, mask, None)) == data
+                assert bytes(undo_filters(filters, output, mask, len(data))) == data
+                assert bytes(undo_filters(filters, output, mask, None)) == data
                 dataset = create(file, name, array, f"{dtype}-{number}")
                 dataset.id.write_direct_chunk((0,), bytes(output), mask)
     # libhdf5 heeds the mask of a direct write once the file has been opened again.
@@ -102,51 +102,51 @@ def test_what_does_not_get_smaller_is_skipped_as_libhdf5_does(name: str, file: h
     dataset = create(file, name, array)
     dataset[:] = array
     assert dataset.id.read_direct_chunk((0,)) == (1, as_bytes(array))
-    output, mask = encode(pipeline(name, 1, 500), as_bytes(array))
+    output, mask = apply_filters(pipeline(name, 1, 500), as_bytes(array))
     assert (mask, bytes(output)) == (1, as_bytes(array))
 
 
 def test_an_optional_filter_that_fails_sets_its_bit() -> None:
     filters = (Filter(1, (6,)), Filter(32008, (0, 4, 4096)))
     data = bytes(4096)
-    output, mask = encode(filters, data)
+    output, mask = apply_filters(filters, data)
     assert mask == 2
-    assert bytes(decode(filters, output, mask, 4096)) == data
+    assert bytes(undo_filters(filters, output, mask, 4096)) == data
 
 
 def test_a_mandatory_filter_that_fails_is_named() -> None:
     with pytest.raises(BadRequest, match="bitshuffle cannot encode 7 bytes"):
-        encode((Filter(32008, (0, 4, 4), optional=False),), bytes(7))
+        apply_filters((Filter(32008, (0, 4, 4), optional=False),), bytes(7))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_stays_nothing(name: str) -> None:
     filters = pipeline(name, 4, 0)
-    output, mask = encode(filters, b"")
+    output, mask = apply_filters(filters, b"")
     assert (len(output), mask) == (0, 0)
-    assert len(decode(filters, b"", 0, 0)) == 0
+    assert len(undo_filters(filters, b"", 0, 0)) == 0
     with pytest.raises(Corrupt):
-        decode(filters, b"", 0, 8)
+        undo_filters(filters, b"", 0, 8)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("shuffle", "bitshuffle")])
 def test_a_decoder_returns_no_more_than_expected(name: str) -> None:
     filters = tuple(replace(filter, optional=False) for filter in pipeline(name, 4, 1 << 22))
-    output, _ = encode(filters, bytes(1 << 22))
+    output, _ = apply_filters(filters, bytes(1 << 22))
     with pytest.raises(Corrupt):
-        decode(filters, output, 0, 4096)
+        undo_filters(filters, output, 0, 4096)
     with pytest.raises(Corrupt):
-        decode(filters, output, 0, (1 << 22) + 4)
+        undo_filters(filters, output, 0, (1 << 22) + 4)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_cut_short_is_corrupt(name: str) -> None:
     data = as_bytes(make("<u4", 1000, 3))
     filters = tuple(replace(filter, optional=False) for filter in pipeline(name, 4, len(data)))
-    output, _ = encode(filters, data)
+    output, _ = apply_filters(filters, data)
     for length in (0, 1, 3, 11, 12, 15, 16, len(output) // 2, len(output) - 1):
         with pytest.raises(Corrupt):
-            decode(filters, bytes(output)[:length], 0, len(data))
+            undo_filters(filters, bytes(output)[:length], 0, len(data))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -154,18 +154,18 @@ def test_what_is_cut_short_is_corrupt(name: str) -> None:
 def test_damage_is_corrupt_or_gives_the_expected_size(name: str, noise: list[tuple[int, int]]) -> None:
     data = as_bytes(make("<u4", 300, 3))
     filters = tuple(replace(filter, optional=False) for filter in pipeline(name, 4, len(data)))
-    damaged = bytearray(encode(filters, data)[0])
+    damaged = bytearray(apply_filters(filters, data)[0])
     for place, value in noise:
         damaged[place % len(damaged)] = value
     with contextlib.suppress(Corrupt):
-        assert len(decode(filters, bytes(damaged), 0, len(data))) == len(data)
+        assert len(undo_filters(filters, bytes(damaged), 0, len(data))) == len(data)
 
 
 @given(st.binary(min_size=1, max_size=400), st.integers(1, 20))
 def test_shuffle_puts_equal_bytes_together_and_leaves_the_rest(data: bytes, itemsize: int) -> None:
     count = len(data) // itemsize
     expected = b"".join(data[byte : count * itemsize : itemsize] for byte in range(itemsize))
-    output, mask = encode((Filter(2, (itemsize,)),), data)
+    output, mask = apply_filters((Filter(2, (itemsize,)),), data)
     assert bytes(output) == expected + data[count * itemsize :]
     assert mask == 0
 
@@ -173,37 +173,37 @@ def test_shuffle_puts_equal_bytes_together_and_leaves_the_rest(data: bytes, item
 def test_fletcher32_finds_any_changed_byte_and_takes_the_old_byte_order() -> None:
     filters = (Filter(3, (), optional=False),)
     data = bytes(range(1, 100))
-    output = bytes(encode(filters, data)[0])
+    output = bytes(apply_filters(filters, data)[0])
     for place in range(len(output)):
         damaged = bytearray(output)
         damaged[place] ^= 0x10
         with pytest.raises(Corrupt, match="fletcher32"):
-            decode(filters, bytes(damaged), 0, len(data))
+            undo_filters(filters, bytes(damaged), 0, len(data))
     swapped = output[:-4] + bytes(output[place] for place in (-3, -4, -1, -2))
-    assert bytes(decode(filters, swapped, 0, len(data))) == data
+    assert bytes(undo_filters(filters, swapped, 0, len(data))) == data
 
 
 def test_a_mask_beyond_the_pipeline_is_corrupt() -> None:
     with pytest.raises(Corrupt, match="mask"):
-        decode((Filter(1, (6,)),), b"abc", 2, 3)
+        undo_filters((Filter(1, (6,)),), b"abc", 2, 3)
 
 
 def test_an_unknown_filter_is_named_with_those_that_work() -> None:
     with pytest.raises(Unsupported, match=r"id 305 .* zstd"):
-        encode((Filter(305),), b"abc")
+        apply_filters((Filter(305),), b"abc")
     with pytest.raises(Unsupported, match="id 305"):
-        decode((Filter(305),), b"abc", 0, 3)
+        undo_filters((Filter(305),), b"abc", 0, 3)
 
 
 def test_no_filters_copy_nothing() -> None:
     data = b"abc"
-    assert encode((), data) == (data, 0)
-    assert encode((), data)[0] is data
-    assert decode((), data, 0, 3) is data
+    assert apply_filters((), data) == (data, 0)
+    assert apply_filters((), data)[0] is data
+    assert undo_filters((), data, 0, 3) is data
 
 
 def test_many_compressors_in_a_row_undo_each_other_in_bounded_memory() -> None:
     filters = (Filter(32015, (3,)), Filter(1, (1,)), Filter(32004, (64,))) * 10
     data = as_bytes(make("<u4", 500, 256))
-    output, mask = encode(filters, data)
-    assert bytes(decode(filters, output, mask, len(data))) == data
+    output, mask = apply_filters(filters, data)
+    assert bytes(undo_filters(filters, output, mask, len(data))) == data

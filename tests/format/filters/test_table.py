@@ -32,6 +32,7 @@ EXCEPTIONS = {
     "format/filters/filters_json.py": "whether a filter shuffles is a property of every definition",
     "format/filters/hsds.py": "HSDS's own form of a compressed chunk is Blosc's",
     "format/filters/table.py": "the filters that structured chunks have by default",
+    "format/codec_library.py": "the library of codecs, or what stands in for it",
     "format/raw_codec.py": "wraps the library that has the codecs",
     "format/checksum.py": "wraps the library that has the checksums",
     "sn/http/compression.py": "content codings of HTTP, which are no filters",
@@ -41,7 +42,6 @@ EXCEPTIONS = {
     "cli/importer/npz_matrix.py": "compressed archives, which are no HDF5",
     "cli/importer/object_body.py": "tells users of h5repack's options",
     "cli/exporter/": "examples in the help and the errors of the command line",
-    "cli/demo": "a program that uses h5py and the API as a client does",
     "cli/parquet_references.py": "compression of Parquet files",
     "testing/": "requests of clients in tests",
 }

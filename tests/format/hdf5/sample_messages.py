@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import h5py
 
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.object_header import SHARED_FLAG
 from tests.format.hdf5.file_walk import walk
 from tests.format.hdf5.parse.test_parsed_object import LIBVERS, write_everything
@@ -38,5 +38,5 @@ def same(encoded: bytes, data: bytes) -> bool:
     return data.startswith(encoded) and len(data) - len(encoded) < 8 and not any(data[len(encoded) :])
 
 
-def reader(data: bytes) -> Reader:
-    return Reader(memoryview(data), thing="test")
+def reader(data: bytes) -> ByteReader:
+    return ByteReader(memoryview(data), subject="test")

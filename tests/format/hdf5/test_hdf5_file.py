@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import Widths, check_signature
 from hsparse.format.hdf5.hdf5_file import FileBounds, Hdf5File
 from hsparse.format.hdf5.reads import ByteRange, concurrently
@@ -16,7 +16,7 @@ DATA = bytes(range(100)) * 2
 FILE = Hdf5File(len(DATA), 50, Widths(), 0, 2)
 
 
-def length(start: Reader) -> int:
+def length(start: ByteReader) -> int:
     return start.data[0]
 
 
@@ -57,8 +57,8 @@ def test_structures_do_not_overlap() -> None:
 
 
 def test_guesses_are_shared() -> None:
-    assert FILE.walk("tree").share(64, 0) == 64
-    assert FILE.walk("tree").share(64, 100) == 2
+    assert FILE.walk("tree").limit_guess(64, 0) == 64
+    assert FILE.walk("tree").limit_guess(64, 100) == 2
 
 
 def test_signatures() -> None:

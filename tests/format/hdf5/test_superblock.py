@@ -12,7 +12,7 @@ import pytest
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.checksum import lookup3
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
 from hsparse.format.hdf5.superblock import SIZE_2, check_chunk_k, decode_chunk_k, encode_superblock
 from tests.format.hdf5.file_walk import FileBytes, walk
@@ -118,7 +118,7 @@ def test_nodes_of_other_sizes(tmp_path: Path, libver: str, version: int, k: int)
 @pytest.mark.parametrize(("message", "complaint"), [(b"\1\5\0", "version 1"), (b"\0\0\0", "no entries")])
 def test_corrupt_btree_k(message: bytes, complaint: str) -> None:
     with pytest.raises(Corrupt, match=complaint):
-        decode_chunk_k(Reader(memoryview(message + bytes(4)), thing="superblock extension"))
+        decode_chunk_k(ByteReader(memoryview(message + bytes(4)), subject="superblock extension"))
 
 
 def test_what_no_superblock_says() -> None:

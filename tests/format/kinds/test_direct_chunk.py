@@ -14,7 +14,7 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DirectWrite
 from hsparse.format.kinds.dense import encode_dense
-from hsparse.format.kinds.direct_chunk import MOST_UNFILTERED, open_direct_chunk
+from hsparse.format.kinds.direct_chunk import MAX_UNFILTERED, open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
 from hsparse.format.structured.footer import unseal
@@ -86,7 +86,7 @@ def test_dense_bytes_are_kept_as_they_are() -> None:
 
 
 def test_sizes_that_nobody_could_check_are_refused() -> None:
-    table = np.array([[1, 1, 0], [1, MOST_UNFILTERED + 1, 0]], np.uint64)
+    table = np.array([[1, 1, 0], [1, MAX_UNFILTERED + 1, 0]], np.uint64)
     with pytest.raises(TooLarge):
         check_direct(spec(True, PIPELINES[0]), b"xy", table, DIMS)
     with pytest.raises(BadRequest, match="sections"):

@@ -1,88 +1,325 @@
-"""What queries find in chunks and change of them, without a store: that nothing committed is modified."""
+"""Conformance of the four kinds of chunk: each does through `ChunkKind` what a dict of offsets does."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from hsparse.errors import BadRequest, Corrupt, TooLarge, Unsupported
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.kinds.chunk_kind import Change, Found, Search
-from hsparse.format.kinds.registry import kind_of
-from hsparse.format.kinds.sparse_chunk import SparseChunk
+from hsparse.format.fields import packed_type
+from hsparse.format.filters.definition import Filter
+from hsparse.format.kinds.chunk_kind import ChunkKind, DefinedElements, FoundElements, Search
+from hsparse.format.kinds.registry import KINDS, kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.query import Query, bind_query
-from hsparse.format.selections.selection import Orthogonal, Points, Selection
+from hsparse.format.query import bind_query
+from hsparse.format.selections.extent import strides
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.selection import Boxes, Selection, ascending
+from hsparse.model.json_values import Values
+from hsparse.model.vlen_array import VlenArray
+from hsparse.testing.sparse_model import element_bytes
+from tests.format.selection_strategies import iterate, selections
+from tests.model.type_strategies import text
 
-DIMS = (2**16, 2**16 - 1)
+Row: TypeAlias = tuple[int, str]
+"""An element of the type, a number and a text."""
+Fields: TypeAlias = tuple[str, ...]
+
+DIMS = (3, 4)
+SCALED = (5, 7)
 WHOLE = Orthogonal.all(DIMS)
+FILL: Row = (3, "ab")
+NAMES: Fields = ("n", "t")
+NO_LIMIT = 2**63 - 1
+PLAIN: tuple[Filter, ...] = ()
+DEFLATE = (Filter(1, (6,)),)
 
 
-def spec(*, sparse: bool, dims: tuple[int, ...] = DIMS, fill: bytes = b"") -> ChunkSpec:
-    return ChunkSpec("d-1", "H5T_STD_I32LE", dims, sparse, fill, ((), ()))
+def compound(length: int | str) -> Any:
+    fields = [{"name": "n", "type": "H5T_STD_I32LE"}, {"name": "t", "type": text(length)}]
+    return {"class": "H5T_COMPOUND", "fields": fields}
 
 
-def update(about: ChunkSpec, query: Query, selection: Selection) -> Change[Any, Found]:
-    at = ChunkSelection((0,) * len(about.dims), selection)
-    return kind_of(about).update(at, Search(query), np.array(9, "<i4"))
+def spec(vlen: bool, sparse: bool, *filters: tuple[Filter, ...], dims: tuple[int, ...] = DIMS) -> ChunkSpec:
+    item = compound("H5T_VARIABLE" if vlen else 2)
+    return ChunkSpec("d-1", item, dims, sparse, as_bytes(vlen, FILL, NAMES), filters)
 
 
-def chunk() -> SparseChunk:
-    offsets = np.array([3, 70_000, 2**32 - 2**16 - 1], np.uint32)
-    return SparseChunk(DIMS, offsets, np.array([5, 6, 7], "<i4"))
+def as_bytes(vlen: bool, row: Row, fields: Fields) -> bytes:
+    """Return the bytes of an element with only these fields."""
+    word = row[1].encode()
+    parts = {
+        "n": struct.pack("<i", row[0]),
+        "t": struct.pack("<I", len(word)) + word if vlen else word.ljust(2, b"\0"),
+    }
+    return b"".join(parts[name] for name in fields)
 
 
-def test_of_a_vast_sparse_chunk_only_what_is_defined_is_looked_at() -> None:
-    about, value = spec(sparse=True), chunk()
-    query = bind_query("_ > 5", about.dtype)
-    found = kind_of(about).find(value, WHOLE, Search(query))
-    assert found.positions.tolist() == [70_000, 2**32 - 2**16 - 1]
-    assert found.values.tolist() == [6, 7]
-    changed, found = update(about, query, WHOLE)(value)
-    assert isinstance(changed, SparseChunk)
-    assert changed.values.tolist() == [5, 9, 9]
-    assert value.values.tolist() == [5, 6, 7], "what is committed stays"
-    assert found.values.tolist() == [9, 9]
+SPECS = {
+    "dense": spec(False, False, DEFLATE),
+    "sparse": spec(False, True, DEFLATE, PLAIN),
+    "dense vlen": spec(True, False, DEFLATE),
+    "dense vlen, structured": spec(True, False, PLAIN, DEFLATE, DEFLATE),
+    "sparse vlen": spec(True, True, PLAIN, DEFLATE, PLAIN),
+}
+ROWS = st.tuples(st.integers(0, 5), st.sampled_from(["", "a", "ab", "ba"]))
+FIELDS = st.sampled_from([(), ("n",), ("t",), ("t", "n")])
+
+every_kind = pytest.mark.parametrize("about", SPECS.values(), ids=SPECS)
 
 
-@pytest.mark.parametrize("sparse", [True, False])
-def test_what_finds_nothing_stores_nothing(sparse: bool) -> None:
-    about = spec(sparse=sparse, dims=(4,))
-    query = bind_query("_ > 5", about.dtype)
-    change = update(about, query, Orthogonal.all((4,)))
-    assert change(None)[0] is None
-    there = (
-        SparseChunk((4,), np.array([1], np.uint32), np.array([2], "<i4"))
-        if sparse
-        else np.arange(4, dtype="<i4")
+class Subject:
+    """A chunk of a kind beside its model: the defined elements by their offsets."""
+
+    def __init__(self, about: ChunkSpec) -> None:
+        self.spec = about
+        self.vlen = about.datatype.is_vlen
+        self.kind: ChunkKind[Any] = kind_of(about)
+        self.chunk: Any = None
+        self.model: dict[int, Row] = {}
+
+    def rows(self, selection: Selection) -> list[Row]:
+        return [self.model.get(offset, FILL) for offset in offsets_of(selection)]
+
+    def bytes_of(self, rows: Iterable[Row], fields: Fields = ()) -> list[bytes]:
+        return [as_bytes(self.vlen, row, fields or NAMES) for row in rows]
+
+    def values(self, rows: Sequence[Row], shape: tuple[int, ...], fields: Fields = ()) -> Values:
+        elements = self.bytes_of(rows, fields)
+        if self.vlen:
+            return VlenArray.of(elements, shape)
+        dtype = packed_type(self.spec.dtype, fields)
+        return np.frombuffer(b"".join(elements), np.uint8).view(dtype).reshape(shape)
+
+    def apply(self, change: Any) -> Any:
+        """Apply a change twice, as after another writer's put; commit it; return its result."""
+        before = None if self.chunk is None else bytes(self.kind.encode(self.chunk))
+        change(self.chunk)
+        chunk, result = change(self.chunk)
+        if before is not None:
+            assert bytes(self.kind.encode(self.chunk)) == before, "a committed chunk is not modified"
+        self.chunk = chunk
+        self.check()
+        return result
+
+    def check(self) -> None:
+        """Compare the chunk, and what its object decodes to, with the model."""
+        if self.chunk is None:
+            assert not self.model
+            return
+        data = bytes(self.kind.encode(self.chunk))
+        for chunk in (self.chunk, self.kind.decode(data)):
+            assert self.all_read(chunk) == self.bytes_of(self.rows(WHOLE))
+            if self.spec.sparse:
+                assert self.kind.count(chunk, WHOLE) == len(self.model)
+            assert self.kind.nbytes(chunk) > 0 or not self.model
+
+    def all_read(self, chunk: Any) -> list[bytes]:
+        values = self.kind.read(chunk, WHOLE, (), NO_LIMIT)
+        assert not isinstance(values, int)
+        return self.bytes_of([FILL] * 12) if values is None else element_bytes(values)
+
+
+def offsets_of(selection: Selection) -> list[int]:
+    steps = strides(DIMS)
+    return [sum(i * step for i, step in zip(coord, steps, strict=True)) for coord in iterate(selection)]
+
+
+def chunk_selection(selection: Selection) -> ChunkSelection:
+    return ChunkSelection(SCALED, selection, len(set(offsets_of(selection))) == math.prod(DIMS))
+
+
+@st.composite
+def subjects(draw: st.DrawFn, about: ChunkSpec) -> Subject:
+    """Return a chunk after some changes, each compared with the model."""
+    subject = Subject(about)
+    steps = [write_step, trim_step] + [erase_step] * about.sparse
+    for _ in range(draw(st.integers(0, 4))):
+        draw(st.sampled_from(steps))(draw, subject)
+    return subject
+
+
+def write_step(draw: st.DrawFn, subject: Subject) -> None:
+    selection = draw(selections(DIMS))
+    one_for_all = draw(st.booleans())
+    rows = draw(st.lists(ROWS, min_size=(n := 1 if one_for_all else selection.size), max_size=n))
+    fields = draw(FIELDS)
+    drop_fill = subject.spec.sparse and not fields and draw(st.booleans())
+    values = subject.values(rows, (1,) if one_for_all else selection.shape, fields)
+    at = chunk_selection(selection)
+    change = subject.kind.write(at, values, fields, drop_fill)
+    if at.full and not fields and not drop_fill and subject.kind.replaces(at, values):
+        blind, _ = change(None)
+        assert bytes(subject.kind.encode(blind)) == bytes(subject.kind.encode(change(subject.chunk)[0]))
+    for offset, row in zip(offsets_of(selection), rows * (selection.size if one_for_all else 1), strict=True):
+        if not (drop_fill and row == FILL):
+            old = dict(zip(NAMES, subject.model.get(offset, FILL), strict=True))
+            new = old | {name: row[NAMES.index(name)] for name in fields or NAMES}
+            subject.model[offset] = (int(new["n"]), str(new["t"]))
+    assert subject.apply(change) is None
+
+
+def erase_step(draw: st.DrawFn, subject: Subject) -> None:
+    selection = draw(selections(DIMS))
+    for offset in offsets_of(selection):
+        subject.model.pop(offset, None)
+    assert subject.apply(subject.kind.erase(selection)) is None
+
+
+def trim_step(draw: st.DrawFn, subject: Subject) -> None:
+    stop = tuple(draw(st.integers(1, dim)) for dim in DIMS)
+    inside = set(offsets_of(Orthogonal.box(DIMS, (0, 0), stop)))
+    subject.model = {offset: row for offset, row in subject.model.items() if offset in inside}
+    assert subject.apply(subject.kind.trim(SCALED, stop)) is None
+
+
+def test_every_kind_is_here() -> None:
+    assert {(one.sparse, one.datatype.is_vlen) for one in SPECS.values()} == set(KINDS)
+
+
+@every_kind
+@given(data=st.data())
+def test_what_is_changed_is_read(about: ChunkSpec, data: st.DataObject) -> None:
+    subject = data.draw(subjects(about))
+    selection, fields = data.draw(selections(DIMS)), data.draw(FIELDS)
+    limit = data.draw(st.sampled_from([0, 20, 60, NO_LIMIT]))
+    if subject.chunk is None:
+        return
+    found = subject.kind.read(subject.chunk, selection, fields, limit)
+    rows = subject.rows(selection)
+    if found is None:
+        assert set(rows) <= {FILL}
+        return
+    expected = subject.bytes_of(rows, fields)
+    nbytes = sum(map(len, expected))
+    if subject.vlen and nbytes > limit:
+        assert found == nbytes
+        return
+    assert not isinstance(found, int)
+    assert found.shape == selection.shape
+    assert element_bytes(found) == expected
+    assert subject.kind.answer_bytes(found) == nbytes
+    assert subject.kind.read_work(subject.chunk, selection, fields) >= 0
+
+
+@every_kind
+@given(data=st.data())
+def test_defined_elements_are_told_and_counted(about: ChunkSpec, data: st.DataObject) -> None:
+    subject = data.draw(subjects(about))
+    selection = data.draw(selections(DIMS))
+    places_only, alone = data.draw(st.booleans()), data.draw(st.booleans())
+    limit = data.draw(st.sampled_from([0, 20, 60, NO_LIMIT]))
+    if subject.chunk is None:
+        return
+    if not about.sparse:
+        for ask in (
+            lambda: subject.kind.count(subject.chunk, selection),
+            lambda: subject.kind.defined(subject.chunk, selection, places_only, limit, alone),
+            lambda: subject.kind.erase(selection),
+        ):
+            with pytest.raises(BadRequest, match="is not sparse"):
+                ask()
+        return
+    expected = sorted(set(offsets_of(selection)) & set(subject.model))
+    assert subject.kind.count(subject.chunk, selection) == len(expected)
+    found = subject.kind.defined(subject.chunk, selection, places_only, limit, alone)
+    if not expected:
+        assert found is None
+        return
+    elements = subject.bytes_of(subject.model[offset] for offset in expected)
+    nbytes = 4 * len(expected) + sum(map(len, elements))
+    if subject.vlen and not places_only and nbytes > limit and not (alone and len(expected) == 1):
+        assert found == nbytes
+        return
+    assert isinstance(found, DefinedElements)
+    assert (found.offsets.dtype, found.offsets.tolist()) == (np.uint32, expected)
+    assert element_bytes(found.values) == ([] if places_only else elements)
+
+
+@every_kind
+@given(data=st.data())
+def test_queries_find_and_update(about: ChunkSpec, data: st.DataObject) -> None:
+    subject = data.draw(subjects(about))
+    drawn = data.draw(selections(DIMS))
+    selection = drawn if isinstance(drawn, Boxes) else ascending(drawn)
+    fields, limit, places_only = data.draw(FIELDS), data.draw(st.integers(0, 3)), data.draw(st.booleans())
+    if subject.vlen:
+        with pytest.raises(Unsupported):
+            subject.kind.find(subject.chunk, selection, None)  # type: ignore[arg-type]
+        with pytest.raises(Unsupported):
+            subject.kind.update(chunk_selection(selection), None, np.zeros(1))  # type: ignore[arg-type]
+        return
+    query = bind_query(f"n > {data.draw(st.integers(-1, 5))}", about.dtype)
+    rows = subject.rows(selection)
+    places = [place for place, row in enumerate(rows) if row[0] > int(query.text[4:])]
+
+    def check(found: FoundElements, places: list[int], expected: list[bytes]) -> None:
+        assert (found.positions.dtype, found.positions.tolist()) == (np.uint32, places)
+        assert element_bytes(found.values) == expected
+
+    if subject.chunk is not None:
+        some = places[: limit or None]
+        elements = [] if places_only else subject.bytes_of((rows[place] for place in some), fields)
+        found = subject.kind.find(subject.chunk, selection, Search(query, limit, fields, places_only))
+        check(found, some, elements)
+    new = data.draw(ROWS)
+    update = subject.kind.update(
+        chunk_selection(selection), Search(query, fields=fields), subject.values([new], (1,), fields)
     )
-    same, found = change(there)
-    assert same is there
-    assert len(found.positions) == 0
+    offsets = offsets_of(selection)
+    for place in places:
+        row = [new[i] if not fields or name in fields else rows[place][i] for i, name in enumerate(NAMES)]
+        subject.model[offsets[place]] = (int(row[0]), str(row[1]))
+    found = subject.apply(update)
+    check(found, places, subject.bytes_of(subject.model[offsets[place]] for place in places))
+
+
+@every_kind
+@given(data=st.data())
+def test_a_damaged_object_is_corrupt(about: ChunkSpec, data: st.DataObject) -> None:
+    subject = Subject(about)
+    rows = data.draw(st.lists(ROWS, min_size=12, max_size=12))
+    change = subject.kind.write(chunk_selection(WHOLE), subject.values(rows, DIMS), (), False)
+    stored = bytes(subject.kind.encode(change(None)[0]))
+    with pytest.raises(Corrupt):
+        subject.kind.decode(stored[: data.draw(st.integers(0, len(stored) - 1))])
+
+
+@every_kind
+@given(selection=selections(DIMS))
+def test_bounds_are_not_exceeded(about: ChunkSpec, selection: Selection) -> None:
+    subject = Subject(about)
+    values = subject.values([(1, "a")] * selection.size, selection.shape)
+    chunk, _ = subject.kind.write(chunk_selection(selection), values, (), False)(None)
+    assert about.sparse or subject.kind.load_bound(selection) >= subject.kind.nbytes(chunk)
+    if chunk is not None:
+        assert subject.kind.change_bound(selection) >= subject.kind.nbytes(chunk) - 4  # offsets have n + 1
+    assert subject.kind.direct_bound(np.array([[9, 60, 0]] * 3, np.uint64)) >= 0
+
+
+@every_kind
+def test_a_chunk_never_written_is_the_fill_value(about: ChunkSpec) -> None:
+    kind = kind_of(about)
+    assert kind.missing(SCALED) is None
+    assert kind.trim(SCALED, (1, 1))(None) == (None, None)
+    if about.sparse:
+        assert kind.erase(WHOLE)(None) == (None, None)
 
 
 @pytest.mark.parametrize("sparse", [True, False])
-def test_a_missing_chunk_is_fill_value(sparse: bool) -> None:
-    about = spec(sparse=sparse, dims=(4,), fill=np.int32(8).tobytes())
-    query = bind_query("_ > 5", about.dtype)
-    points = Points((4,), np.array([[1], [3]], np.uint64))
-    made, found = update(about, query, points)(None)
-    assert found.positions.tolist() == [0, 1]
-    if isinstance(made, SparseChunk):
-        assert made.offsets.tolist() == [1, 3]
-        assert made.values.tolist() == [9, 9]
-    else:
-        assert made is not None
-        assert made.tolist() == [8, 9, 8, 9]
-
-
-def test_a_dense_chunk_is_copied_before_it_is_changed() -> None:
-    about = spec(sparse=False, dims=(4,))
-    value = np.arange(4, dtype="<i4")
-    value.flags.writeable = False
-    query = bind_query("_ >= 2", about.dtype)
-    changed, _ = update(about, query, Orthogonal.all((4,)))(value)
-    assert isinstance(changed, np.ndarray)
-    assert changed.tolist() == [0, 1, 9, 9]
-    assert value.tolist() == [0, 1, 2, 3]
+def test_a_chunk_that_would_be_too_large_is_refused(sparse: bool) -> None:
+    subject = Subject(spec(True, sparse, PLAIN, PLAIN, PLAIN, dims=(2**16,)))
+    at = ChunkSelection((0,), Orthogonal.all((2**16,)), full=True)
+    values = subject.values([(1, "x" * 2**12)], (1,))
+    assert not subject.kind.replaces(at, values)
+    with pytest.raises(TooLarge, match="make the dataset's chunks smaller"):
+        subject.kind.write(at, values, (), False)(None)
+    assert subject.kind.replaces(at, subject.values([(1, "x")], (1,)))

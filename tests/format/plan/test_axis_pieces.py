@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.format.plan.axis_pieces import as_place, chunks_of, count_pieces, pieces
+from hsparse.format.plan.axis_pieces import as_place, chunk_numbers, count_pieces, cut_axis
 from hsparse.format.selections.axis import Axis, Span
 from tests.format.selection_strategies import axes, list_axis
 
@@ -18,9 +18,9 @@ AXES = axes(LENGTH)
 def test_pieces(axis: Axis, chunk: int) -> None:
     listed = list_axis(axis)
     numbers = sorted({index // chunk for index in listed})
-    assert chunks_of(axis, chunk).tolist() == numbers
+    assert chunk_numbers(axis, chunk).tolist() == numbers
     assert count_pieces(axis, chunk) == len(numbers)
-    found = pieces(axis, chunk, LENGTH)
+    found = cut_axis(axis, chunk, LENGTH)
     assert [piece.chunk for piece in found] == numbers
     for piece in found:
         inside = [index - piece.chunk * chunk for index in listed if index // chunk == piece.chunk]
@@ -33,8 +33,8 @@ def test_pieces(axis: Axis, chunk: int) -> None:
 @given(AXES, st.integers(1, 12), st.sets(st.integers(0, LENGTH)))
 def test_pieces_of_some_chunks(axis: Axis, chunk: int, some: set[int]) -> None:
     wanted = np.array(sorted(some), np.int64)
-    found = {piece.chunk: list_axis(piece.axis) for piece in pieces(axis, chunk, LENGTH, wanted)}
-    whole = {piece.chunk: list_axis(piece.axis) for piece in pieces(axis, chunk, LENGTH)}
+    found = {piece.chunk: list_axis(piece.axis) for piece in cut_axis(axis, chunk, LENGTH, wanted)}
+    whole = {piece.chunk: list_axis(piece.axis) for piece in cut_axis(axis, chunk, LENGTH)}
     assert found == {number: part for number, part in whole.items() if number in some}
 
 
@@ -53,7 +53,7 @@ def test_counting_lists_nothing() -> None:
 
 def test_the_last_chunk_may_end_beyond_64_bits() -> None:
     length = 2**63 - 1
-    found = pieces(Span.range(2**62 - 1, length), 2**62, length)
+    found = cut_axis(Span.range(2**62 - 1, length), 2**62, length)
     assert [(piece.chunk, piece.full) for piece in found] == [(0, False), (1, True)]
 
 

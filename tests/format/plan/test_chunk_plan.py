@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, met, plan
+from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan, selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
@@ -59,7 +59,9 @@ def test_existing_chunks_only(data: st.DataObject) -> None:
     expected = [share for share in plan(selection, grid) if share.scaled in some]
     if grid.chunk:
         wanted = {share.scaled for share in expected}
-        assert met(selection, grid, existing).tolist() == [tuple(one) in wanted for one in some]
+        assert selection_intersects(selection, grid, existing).tolist() == [
+            tuple(one) in wanted for one in some
+        ]
     found = plan(selection, grid, existing)
     assert [share.scaled for share in found] == [share.scaled for share in expected]
     for one, other in zip(found, expected, strict=True):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
 from hsparse.format.selections import axis as ax
-from hsparse.format.selections.axis import NOTHING, Axis, Span
+from hsparse.format.selections.axis import EMPTY_SPAN, Axis, Span
 from tests.format.selection_strategies import axes, list_axis, spans
 
 LENGTH = 24
@@ -128,5 +128,5 @@ def test_refused(axis: Axis, words: str) -> None:
 
 
 def test_nothing_fits_an_empty_dimension() -> None:
-    assert ax.check_axis(NOTHING, 0, 0) == NOTHING
-    assert Span.range(3, 3) == NOTHING
+    assert ax.check_axis(EMPTY_SPAN, 0, 0) == EMPTY_SPAN
+    assert Span.range(3, 3) == EMPTY_SPAN

@@ -25,7 +25,7 @@ from hsparse.format.selections.encoded_selection import (
     encode_offsets,
     encode_selection,
 )
-from hsparse.format.selections.extent import columns
+from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
@@ -297,7 +297,7 @@ def test_size_of_random_points_and_of_runs() -> None:
     peaks = np.concatenate([a + np.arange(n, dtype=np.uint32) for a, n in zip(starts, lengths, strict=True)])
     data = encode_offsets(peaks, chunk)
     assert len(data) <= 47 + blocks_size(2000, 2, 1023)
-    as_points = encode_image(chunk, None, encode_points(columns(peaks, chunk)))
+    as_points = encode_image(chunk, None, encode_points(coordinate_columns(peaks, chunk)))
     size = record_size(chunk)
     assert len(_shuffled_and_deflated(data, size)) < len(_shuffled_and_deflated(as_points, size))
 

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.selections.extent import as_indices, check_extent, columns, ravel, strides, unravel, widen
+from hsparse.format.selections.extent import (
+    as_indices,
+    check_extent,
+    coordinate_columns,
+    ravel,
+    strides,
+    unravel,
+    widen,
+)
 from tests.format.selection_strategies import extents
 
 
@@ -19,7 +27,7 @@ def test_offsets_and_coordinates(extent: tuple[int, ...], kind: type[np.unsigned
     offsets = np.arange(math.prod(extent), dtype=kind)
     expected = np.stack(np.unravel_index(offsets, extent), axis=1)
     assert unravel(offsets, extent).tolist() == expected.tolist()
-    assert [column.dtype for column in columns(offsets, extent)] == [kind] * len(extent)
+    assert [column.dtype for column in coordinate_columns(offsets, extent)] == [kind] * len(extent)
     assert ravel(expected.astype(np.uint64), extent).tolist() == offsets.tolist()
     assert strides(extent) == tuple(np.array(np.empty(extent, np.uint8).strides).tolist())
 

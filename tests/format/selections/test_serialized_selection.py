@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.selections.axis import Span
 from hsparse.format.selections.serialized_selection import (
     ALL,
     NONE,
+    AllElements,
     BlockList,
-    Everything,
-    Nothing,
+    NoElements,
     PointList,
     Regular,
     Serialized,
@@ -32,7 +32,7 @@ DIMS = (60,)
 
 
 def read(text: str, dims: tuple[int, ...] = DIMS) -> Serialized:
-    reader = Reader(memoryview(bytes.fromhex(text)))
+    reader = ByteReader(memoryview(bytes.fromhex(text)))
     found = decode_serialized(reader, dims)
     reader.done("selection")
     return found
@@ -61,8 +61,8 @@ POINTS_V2 = "01000000 02000000 02 01000000 0300 0700 0200 0500"
 def test_all_and_none() -> None:
     assert encode_simple(ALL).hex() == "03000000010000000000000000000000"
     assert encode_simple(NONE).hex() == "00000000010000000000000000000000"
-    assert read(encode_simple(ALL).hex()) == Everything()
-    assert read(encode_simple(NONE).hex()) == Nothing()
+    assert read(encode_simple(ALL).hex()) == AllElements()
+    assert read(encode_simple(NONE).hex()) == NoElements()
 
 
 @pytest.mark.parametrize(("text", "version"), [(POINTS_V1, 1), (POINTS_V2, 2)])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.checksum import lookup3
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import decode
+from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, Section, build, open_chunk
 
 DEFLATE = (Filter(2, (4,)), Filter(1, (4,)))
@@ -42,7 +42,7 @@ def test_the_layout_is_the_specifications(sections: list[bytes], filters: list[t
         assert section.offset == end
         assert section.unfiltered == len(checked)
         stored = chunk.data[section.offset : section.offset + section.size]
-        assert bytes(decode(pipeline, stored, section.mask, len(checked))) == checked
+        assert bytes(undo_filters(pipeline, stored, section.mask, len(checked))) == checked
         end += section.size
     assert end == len(chunk.data)
 

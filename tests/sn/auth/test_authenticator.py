@@ -15,7 +15,8 @@ from hsparse.clock import ManualClock
 from hsparse.errors import Misconfigured, Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.auth.api_key import KeyAuthenticator, KeyFile, Role, new_key
-from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator, SchemeAuthenticator, basic_credential
+from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator, SchemeAuthenticator
+from hsparse.sn.auth.basic_credential import basic_credential
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 from hsparse.sn.auth.roles import Roles

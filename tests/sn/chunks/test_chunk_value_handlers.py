@@ -14,7 +14,7 @@ import pytest
 
 from hsparse.format.checksum import lookup3
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import encode
+from hsparse.format.filters.pipeline import apply_filters
 from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
@@ -163,7 +163,7 @@ async def test_a_dense_chunk_with_filters_left_out_goes_through_them(client: Res
     assert row["filter_mask"] == 0
     pipeline = (Filter(2, (4,)), Filter(1, (4,)))
     assert (await client("GET", f"{path}/chunks/1/value")).body == bytes(
-        encode(pipeline, values.tobytes())[0]
+        apply_filters(pipeline, values.tobytes())[0]
     )
     assert (await read(client, path, "<i4", (512,)))[256:].tolist() == values.tolist()
 

@@ -14,7 +14,7 @@ from hsparse.sn.jobs import job_queue
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
-from hsparse.wire.record_message import Change, Outcome
+from hsparse.wire.record_message import Outcome, RecordChange
 from tests.sn.jobs.conftest import Open, import_body, until
 from tests.support.rest_client import RestClient
 
@@ -71,7 +71,7 @@ async def test_a_record_that_cannot_be_made_takes_no_room(
 ) -> None:
     rest: RestClient = await open_node(jobs_at_once=1, jobs_queued=0)
 
-    async def failing(change: Change) -> Outcome:
+    async def failing(change: RecordChange) -> Outcome:
         raise StoreFailed("The store is away.")
 
     with monkeypatch.context() as patch:

@@ -13,7 +13,7 @@ from hsparse.errors import StoreFailed
 from hsparse.sn.jobs.job import LOST_SECONDS
 from hsparse.sn.jobs.job_places import JobPlaces
 from hsparse.sn.jobs.job_queue import JobQueue
-from hsparse.wire.record_message import Change, Outcome
+from hsparse.wire.record_message import Outcome, RecordChange
 from tests.sn.jobs.conftest import Open, import_body, until
 from tests.support.rest_client import RestClient
 
@@ -79,7 +79,7 @@ async def test_a_store_that_is_away_for_a_while_ends_no_job(
     owners = rest.service.owners
     away = asyncio.Event()
 
-    async def failing(change: Change) -> Outcome:
+    async def failing(change: RecordChange) -> Outcome:
         away.set()
         raise StoreFailed("The store is away.")
 
@@ -97,7 +97,7 @@ async def test_an_end_that_cannot_be_recorded_is_logged(
     id = (await rest("POST", "/jobs", import_body(places, "hold")))["id"]
     await until(rest, id, "running")
 
-    async def failing(change: Change) -> Outcome:
+    async def failing(change: RecordChange) -> Outcome:
         raise StoreFailed("The store is away.")
 
     monkeypatch.setattr(rest.service.owners, "apply", failing)

@@ -173,7 +173,10 @@ async def test_many_chunks_of_which_few_are_stored(extent: tuple[int, ...], fill
             np.testing.assert_array_equal(coords, matches(model, whole, QUERIES[text](model)))
             np.testing.assert_array_equal(rows, model[tuple(coords.T.astype(int))])
             asked = [
-                part.scaled for node in nodes.nodes.values() for find in node.finds for part in find.parts
+                part.scaled
+                for node in nodes.nodes.values()
+                for find in node.finds
+                for part in find.selections
             ]
             stored = {tuple(scaled) for scaled in (places // np.array(about.spec.dims, np.uint64)).tolist()}
             assert set(asked) <= stored, "chunks that are not there are not asked for"

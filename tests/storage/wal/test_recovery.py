@@ -16,7 +16,7 @@ from hsparse.storage.posix import PosixStore
 from hsparse.storage.wal import recovery
 from hsparse.storage.wal.recovery import recover, repair
 from hsparse.storage.wal.wal_writer import WalWriter
-from hsparse.storage.wal.write_ahead_log import Record, WriteAheadLog, log_paths
+from hsparse.storage.wal.write_ahead_log import LogRecord, WriteAheadLog, log_paths
 from tests.storage.wal.test_wal_writer import die, put, put_and_be_killed
 
 
@@ -47,7 +47,7 @@ def put_back(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     seen: list[bytes] = []
     write = recovery._write
 
-    def note(root: RootDirectory, path: str, record: Record) -> None:
+    def note(root: RootDirectory, path: str, record: LogRecord) -> None:
         seen.append(bytes(record.data))
         write(root, path, record)
 
@@ -208,7 +208,11 @@ def test_what_is_there_is_written_again_and_keeps_its_etag(
 def test_a_record_of_no_key_is_left_out(root: RootDirectory, tmp_path: Path) -> None:
     log = WriteAheadLog(root)
     log.append(
-        [Record("../out", 2**60, b"x"), Record(".hsparse/locks/00", 2**60, b"x"), Record("a", 2**60, b"x")]
+        [
+            LogRecord("../out", 2**60, b"x"),
+            LogRecord(".hsparse/locks/00", 2**60, b"x"),
+            LogRecord("a", 2**60, b"x"),
+        ]
     )
     log.release()
     assert recover(root) == 1

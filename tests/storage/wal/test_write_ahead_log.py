@@ -16,7 +16,7 @@ from hsparse.storage.wal.write_ahead_log import (
     CAPACITY,
     HEADER_SIZE,
     PREALLOCATION,
-    Record,
+    LogRecord,
     WriteAheadLog,
     _encode,
     log_paths,
@@ -25,7 +25,7 @@ from hsparse.storage.wal.write_ahead_log import (
 )
 
 keys = st.text(st.characters(codec="utf-8"), max_size=30)
-records = st.builds(Record, keys, st.integers(0, 2**64 - 1), st.binary(max_size=3000))
+records = st.builds(LogRecord, keys, st.integers(0, 2**64 - 1), st.binary(max_size=3000))
 
 
 @contextmanager
@@ -36,14 +36,14 @@ def new_root() -> Iterator[RootDirectory]:
         yield root
 
 
-def content(path: str) -> list[Record]:
+def content(path: str) -> list[LogRecord]:
     with open(path, "rb") as file:  # noqa: PTH123
-        return [Record(key, date, bytes(data)) for key, date, data in read_log(file.fileno())]
+        return [LogRecord(key, date, bytes(data)) for key, date, data in read_log(file.fileno())]
 
 
 @given(st.lists(st.lists(records, max_size=5), max_size=5))
 @settings(deadline=None)
-def test_what_is_appended_is_read(batches: list[list[Record]]) -> None:
+def test_what_is_appended_is_read(batches: list[list[LogRecord]]) -> None:
     with new_root() as root:
         log = WriteAheadLog(root)
         for batch in batches:
@@ -51,15 +51,15 @@ def test_what_is_appended_is_read(batches: list[list[Record]]) -> None:
         assert content(log.path) == [record for batch in batches for record in batch]
         log.reset()
         assert content(log.path) == []
-        log.append([Record("a", 1, b"after")])
-        assert content(log.path) == [Record("a", 1, b"after")]
+        log.append([LogRecord("a", 1, b"after")])
+        assert content(log.path) == [LogRecord("a", 1, b"after")]
         log.remove()
         assert log_paths(root) == []
 
 
 @given(st.lists(records, min_size=1, max_size=6), st.data())
 @settings(deadline=None)
-def test_what_a_crash_cuts_or_spoils_ends_the_log(batch: list[Record], data: st.DataObject) -> None:
+def test_what_a_crash_cuts_or_spoils_ends_the_log(batch: list[LogRecord], data: st.DataObject) -> None:
     with new_root() as root:
         log = WriteAheadLog(root)
         ends = []
@@ -85,7 +85,7 @@ def test_what_a_crash_cuts_or_spoils_ends_the_log(batch: list[Record], data: st.
 def test_a_log_without_a_whole_header_is_empty() -> None:
     with new_root() as root:
         log = WriteAheadLog(root)
-        log.append([Record("a", 1, b"x")])
+        log.append([LogRecord("a", 1, b"x")])
         assert started_durably(log.path) == log.started
         for size in (0, 5, 20):
             os.truncate(log.path, size)
@@ -98,12 +98,12 @@ def test_a_log_without_a_whole_header_is_empty() -> None:
 def test_records_are_written_into_blocks_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     with new_root() as root:
         log = WriteAheadLog(root)
-        log.append([Record("a", 1, b"x")])
+        log.append([LogRecord("a", 1, b"x")])
         size = os.stat(log.path).st_size  # noqa: PTH116
         assert size == HEADER_SIZE + PREALLOCATION
-        log.append([Record("a", 2, bytes(PREALLOCATION // 2))])
+        log.append([LogRecord("a", 2, bytes(PREALLOCATION // 2))])
         assert os.stat(log.path).st_size == size  # noqa: PTH116
-        log.append([Record("a", 3, bytes(PREALLOCATION))])
+        log.append([LogRecord("a", 3, bytes(PREALLOCATION))])
         assert os.stat(log.path).st_size == size + PREALLOCATION  # noqa: PTH116
 
 
@@ -112,9 +112,9 @@ def test_each_append_is_one_sync(monkeypatch: pytest.MonkeyPatch) -> None:
         log = WriteAheadLog(root)
         synced: list[int] = []
         monkeypatch.setattr(os, "fdatasync", synced.append)
-        log.append([Record(f"k{i}", 1, b"x") for i in range(50)])
+        log.append([LogRecord(f"k{i}", 1, b"x") for i in range(50)])
         assert len(synced) == 1
-        log.append([Record("a", 1, bytes(CAPACITY))])
+        log.append([LogRecord("a", 1, bytes(CAPACITY))])
         assert log.full
 
 
@@ -124,12 +124,12 @@ def test_a_failed_append_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None
 
     with new_root() as root:
         log = WriteAheadLog(root)
-        log.append([Record("a", 1, b"x")])
+        log.append([LogRecord("a", 1, b"x")])
         used = log.used
         with monkeypatch.context() as patch:
             patch.setattr(os, "fdatasync", fail)
             with pytest.raises(OSError, match="no"):
-                log.append([Record("b", 1, b"y")])
+                log.append([LogRecord("b", 1, b"y")])
         assert log.used == used
 
 
@@ -156,13 +156,13 @@ def test_an_object_that_looks_like_records_is_none() -> None:
     """What an emptied log still has behind its end may be a client's bytes."""
     with new_root() as root:
         log = WriteAheadLog(root)
-        forged = b"".join(_encode(generation, Record("evil", 2**60, b"x")) for generation in range(10))
-        at = len(_encode(0, Record("a", 1, b"x")))
+        forged = b"".join(_encode(generation, LogRecord("evil", 2**60, b"x")) for generation in range(10))
+        at = len(_encode(0, LogRecord("a", 1, b"x")))
         for start in range(10):
-            log.append([Record("a", 1, bytes(at - 27) + forged[start * 32 :])])
+            log.append([LogRecord("a", 1, bytes(at - 27) + forged[start * 32 :])])
             log.reset()
-            log.append([Record("a", 2, b"x")])
-            assert content(log.path) == [Record("a", 2, b"x")]
+            log.append([LogRecord("a", 2, b"x")])
+            assert content(log.path) == [LogRecord("a", 2, b"x")]
             log.reset()
 
 

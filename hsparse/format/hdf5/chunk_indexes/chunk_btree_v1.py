@@ -18,7 +18,7 @@ from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     ChunkRecords,
-    Elements,
+    EncodedRecords,
     dense_records,
     is_ascending,
     sort_rows,
@@ -49,8 +49,8 @@ def read_chunk_btree_v1(layout: IndexLayout, address: int, bounds: FileBounds) -
     return _records(layout, entries, address)
 
 
-def _records(layout: IndexLayout, entries: Elements, address: int) -> ChunkRecords:
-    """Return what the leaves' entries say; `Corrupt` when they are not the keys of such chunks, in order."""
+def _records(layout: IndexLayout, entries: EncodedRecords, address: int) -> ChunkRecords:
+    """Return the records of the leaves' entries; `Corrupt` when they are not the keys of such chunks, in order."""
     steps = np.array((*layout.chunk, layout.element_size), np.uint64)
     scaled, rest = np.divmod(entries["start"].astype(np.uint64), steps)
     sizes = entries["size"].astype(np.uint64)
@@ -66,7 +66,7 @@ def _records(layout: IndexLayout, entries: Elements, address: int) -> ChunkRecor
     return dense_records(scaled, entries["child"].astype(np.uint64), sizes, entries["mask"].astype(np.uint32))
 
 
-def _open_node(layout: IndexLayout, data: Buffer, level: int, address: int) -> Elements:
+def _open_node(layout: IndexLayout, data: Buffer, level: int, address: int) -> EncodedRecords:
     """Return the entries of a node."""
     signature, kind, found, count, _, _ = layout.fields(HEADER).unpack_from(data)
     if (signature, kind, found) != (b"TREE", CHUNKS, level) or count > 2 * layout.k:
@@ -125,7 +125,7 @@ class ChunkBtreeV1Plan(IndexPlan):
                 offset += node_size
         assert offset == self.size, layout
 
-    def keys(self, records: ChunkRecords) -> Elements:
+    def keys(self, records: ChunkRecords) -> EncodedRecords:
         """Return the entries of all chunks, and the key of what would follow the last: nothing, one further."""
         layout = self.layout
         if len(records) and int(records.size.max()) >> 32:

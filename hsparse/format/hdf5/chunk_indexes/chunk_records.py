@@ -24,7 +24,7 @@ from hsparse.format.hdf5.chunk_indexes.index_layout import IndexLayout
 from hsparse.format.structured.container import Section
 
 Columns = NDArray[np.uint64]
-Elements = NDArray[Any]
+EncodedRecords = NDArray[Any]
 """Records as they are stored: an array of a packed structured type."""
 
 
@@ -124,7 +124,7 @@ def sized_record_type(layout: IndexLayout, size: int, what: str, *, scaled: bool
     return record_type(layout, width, scaled=scaled)
 
 
-def decode_records(layout: IndexLayout, elements: Elements, scaled: Columns) -> ChunkRecords:
+def decode_records(layout: IndexLayout, elements: EncodedRecords, scaled: Columns) -> ChunkRecords:
     """Return the columns of stored records, all of which have an address.
 
     `Corrupt`, naming the chunk, when the sections of a structured chunk do not lie in it one after another.
@@ -156,7 +156,7 @@ def decode_records(layout: IndexLayout, elements: Elements, scaled: Columns) -> 
     return ChunkRecords(scaled, address, size, np.zeros(count, np.uint32), offsets, unfiltered, masks)
 
 
-def encode_records(records: ChunkRecords, dtype: np.dtype[Any]) -> Elements:
+def encode_records(records: ChunkRecords, dtype: np.dtype[Any]) -> EncodedRecords:
     """Return records as they are stored, of a `record_type`; `BadRequest` when a number is too large for its field."""
     elements = np.zeros(len(records), dtype)
     for name in elements.dtype.names or ():
@@ -172,7 +172,7 @@ def encode_records(records: ChunkRecords, dtype: np.dtype[Any]) -> Elements:
     return elements
 
 
-def is_allocated(layout: IndexLayout, elements: Elements) -> NDArray[np.bool_]:
+def is_allocated(layout: IndexLayout, elements: EncodedRecords) -> NDArray[np.bool_]:
     """Return which stored records are of a chunk that was allocated.
 
     The prototype may leave the address 2^64-2 where a structured chunk was never written.
@@ -181,7 +181,7 @@ def is_allocated(layout: IndexLayout, elements: Elements) -> NDArray[np.bool_]:
     return result
 
 
-def place_elements(count: int, places: NDArray[Any], elements: Elements) -> Buffer:
+def place_elements(count: int, places: NDArray[Any], elements: EncodedRecords) -> Buffer:
     """Return the bytes of `count` records: `elements` at `places`, and between them those of no chunk."""
     block = np.zeros(count, elements.dtype)
     block["address"] = np.iinfo(elements.dtype["address"]).max
@@ -189,7 +189,7 @@ def place_elements(count: int, places: NDArray[Any], elements: Elements) -> Buff
     return byte_view(block)
 
 
-def view_elements(data: Buffer, dtype: np.dtype[Any]) -> Elements:
+def view_elements(data: Buffer, dtype: np.dtype[Any]) -> EncodedRecords:
     """Return stored records as an array over their bytes."""
     return np.frombuffer(data, dtype)
 

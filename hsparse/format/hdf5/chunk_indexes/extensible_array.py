@@ -20,7 +20,7 @@ from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     ChunkRecords,
-    Elements,
+    EncodedRecords,
     decode_records,
     is_allocated,
     locate_chunks,
@@ -33,14 +33,14 @@ from hsparse.format.hdf5.file_fields import BLOCK_PREFIX, open_block, open_page
 from hsparse.format.hdf5.hdf5_file import FileBounds
 from hsparse.format.hdf5.reads import ByteRange, Reads
 
-MOST_BITS = 62
+MAX_BITS = 62
 """The largest for which all elements of all levels can be numbered in 64 bits."""
 
 
 class ArrayLevel(NamedTuple):
     """`blocks` data blocks of `elements` each; the first element and the first data block by number.
 
-    Elements are counted from the index block's last on.
+    Elements are numbered from the last of the index block on.
     """
 
     blocks: int
@@ -79,7 +79,7 @@ class ExtensibleShape:
     def __post_init__(self) -> None:
         powers = all(size and not size & (size - 1) for size in (self.least_elements, self.least_blocks))
         if not (
-            powers and 0 < self.page_bits <= self.bits <= MOST_BITS and self.least_elements >> self.bits == 0
+            powers and 0 < self.page_bits <= self.bits <= MAX_BITS and self.least_elements >> self.bits == 0
         ):
             raise Corrupt(f"The parameters of an extensible array cannot be {self.parameters}.")
         levels = self.levels()
@@ -149,7 +149,7 @@ class ExtensibleShape:
     ) -> tuple[NDArray[np.intp], NDArray[np.uint64], NDArray[np.uint64]]:
         """Return level, data block in the level and place in the data block of elements, (n,) each.
 
-        They are counted from the index block's last on.
+        They are numbered from the last of the index block on.
         """
         levels = self.levels()
         starts = np.array([level.start for level in levels], np.uint64)
@@ -205,7 +205,7 @@ class _ArrayReader:
     dtype: np.dtype[Any]
     bounds: FileBounds
     numbers: list[NDArray[np.uint64]] = field(default_factory=list)
-    elements: list[Elements] = field(default_factory=list)
+    elements: list[EncodedRecords] = field(default_factory=list)
 
     def read(self, address: int) -> Reads[None]:
         shape, levels = self.shape, self.shape.levels()
@@ -294,5 +294,5 @@ class _ArrayReader:
 
 
 def extensible_header_size(layout: IndexLayout) -> int:
-    """Return the bytes of the header, which the index block follows in what is written."""
+    """Return the bytes of the header, which the index block follows when written."""
     return BLOCK_PREFIX + layout.fields(HEADER).size + 4

@@ -19,7 +19,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     ChunkRecords,
-    Elements,
+    EncodedRecords,
     encode_records,
     number_chunks,
     place_elements,
@@ -85,7 +85,7 @@ class ExtensibleArrayPlan(IndexPlan):
         return np.full(count, self.layout.undefined, f"<u{self.layout.address_width}")
 
     def addresses(self, address: int) -> bytes:
-        """Return what the index block has of addresses."""
+        """Return the addresses in the index block."""
         addresses = self.undefined_addresses(DEFAULT_SHAPE.addresses)
         for block in self.blocks:
             if block.level < DEFAULT_SHAPE.direct:
@@ -129,7 +129,7 @@ class ExtensibleArrayPlan(IndexPlan):
         first = level.start.to_bytes(DEFAULT_SHAPE.offset_width, "little")
         return first + np.packbits(bits).tobytes() + addresses.tobytes()
 
-    def block_parts(self, block: _PlannedBlock, elements: Elements) -> Iterator[tuple[int, Buffer]]:
+    def block_parts(self, block: _PlannedBlock, elements: EncodedRecords) -> Iterator[tuple[int, Buffer]]:
         """Yield a data block's elements, or nothing and then its written pages; each after its offset in the block."""
         level = DEFAULT_SHAPE.levels()[block.level]
         places, found = self.places[block.rows], elements[block.rows]

@@ -148,7 +148,7 @@ def plan_fixed_array(layout: IndexLayout, scaled: NDArray[np.uint64]) -> FixedAr
 
 
 def fixed_header_size(layout: IndexLayout) -> int:
-    """Return the bytes of the header, which the data block follows in what is written."""
+    """Return the bytes of the header, which the data block follows when written."""
     return BLOCK_PREFIX + layout.fields(HEADER).size + 4
 
 
@@ -158,5 +158,5 @@ def _prefix(layout: IndexLayout) -> int:
 
 
 def _pages(count: int) -> int:
-    """Return how many pages `count` elements are in, 0 for those that need none."""
+    """Return how many pages `count` elements are in, 0 where they need none."""
     return -(-count >> PAGE_BITS) if count > 1 << PAGE_BITS else 0

@@ -1,4 +1,4 @@
-"""The kinds of chunk indexes, which of them a dataset has, and what an index is built from.
+"""The kinds of chunk indexes, the choice among them for a dataset, and the parameters of an index.
 
 H5.format.html, IV.A.2.i "The Data Layout Message", version 4, "Chunk Indexing Type"; VII, "Chunk Indexing".
 """

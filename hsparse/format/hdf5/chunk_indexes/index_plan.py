@@ -17,15 +17,15 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexLayout
 
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 """The longest index that is encoded in one piece."""
-MOST_PLANNED = 2**40
+MAX_PLANNED = 2**40
 """The longest index that is planned: its bitmaps and addresses alone have some 100 MB."""
 
 
 def check_planned(size: int) -> int:
-    """Return the size of an index in bytes; `TooLarge` beyond what is planned."""
-    if size > MOST_PLANNED:
+    """Return the size of an index in bytes; `TooLarge` beyond the limit of a plan."""
+    if size > MAX_PLANNED:
         raise TooLarge(
             f"The chunk index would have {size} bytes, for as many chunks as the dataset could have: choose larger "
             "chunks or smaller maximum dimensions."
@@ -54,8 +54,8 @@ class IndexPlan(ABC):
 
         `TooLarge` beyond 1 GiB, which a few chunks reach that lie far apart in a large array.
         """
-        if self.size > MOST_BYTES:
-            raise TooLarge(f"The chunk index has {self.size} bytes; {MOST_BYTES} are made in one piece.")
+        if self.size > MAX_BYTES:
+            raise TooLarge(f"The chunk index has {self.size} bytes; {MAX_BYTES} are made in one piece.")
         image = bytearray(self.size)
         for offset, piece in self.pieces(address, records):
             image[offset : offset + len(piece)] = piece

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any, Literal
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import decode_name, encode_name, width_of
 from hsparse.format.hdf5.messages.file_type import (
     OBJECT_REFERENCE,
@@ -82,21 +82,21 @@ class _Head:
         return FileType(item, self.size)
 
 
-def decode_datatype(message: Reader, depth: int = 0) -> FileType:
+def decode_datatype(message: ByteReader, depth: int = 0) -> FileType:
     """Read a datatype; bytes may follow it. Raises `Corrupt`, and `Unsupported` for what HDF5/JSON cannot describe."""
     if depth > MAX_DEPTH:
-        raise Corrupt(f"The type in the {message.thing} is nested more than {MAX_DEPTH} deep.")
+        raise Corrupt(f"The type in the {message.subject} is nested more than {MAX_DEPTH} deep.")
     first, low, middle, high = message.numbers(4, 1, "datatype")
     head = _Head(first >> 4, first & 15, low | middle << 8 | high << 16, message.number(4, "datatype"), depth)
     if not 1 <= head.version <= 5 or head.kind >= len(CLASSES) or not head.size:
         raise Corrupt(
-            f"The {message.thing} has a type of version {head.version}, class {head.kind} and "
+            f"The {message.subject} has a type of version {head.version}, class {head.kind} and "
             f"{head.size} bytes; there are versions 1 to 5, classes 0 to {len(CLASSES) - 1}."
         )
     return _DECODERS[head.kind](head, message)
 
 
-def _decode_integer(head: _Head, message: Reader) -> FileType:
+def _decode_integer(head: _Head, message: ByteReader) -> FileType:
     properties = bytes(message.take(4, "number's properties"))
     signed = head.kind == 0 and head.bits & SIGNED
     whole = properties == struct.pack("<HH", 0, 8 * head.size & 0xFFFF)
@@ -107,7 +107,7 @@ def _decode_integer(head: _Head, message: Reader) -> FileType:
     return FileType(item, head.size)
 
 
-def _decode_float(head: _Head, message: Reader) -> FileType:
+def _decode_float(head: _Head, message: ByteReader) -> FileType:
     properties = bytes(message.take(12, "float's properties"))
     sign = 8 * head.size - 1
     if FLOATS.get(head.size) != properties or head.bits & ~1 != HIGHEST_BIT | sign << 8:
@@ -116,7 +116,7 @@ def _decode_float(head: _Head, message: Reader) -> FileType:
     return FileType(item, head.size)
 
 
-def _decode_time(head: _Head, message: Reader) -> FileType:
+def _decode_time(head: _Head, message: ByteReader) -> FileType:
     return head.described(bytes(message.take(2, "time's precision")))
 
 
@@ -131,17 +131,17 @@ def _text(head: _Head, pad: int, charset: int, length: int | str) -> dict[str, A
     }
 
 
-def _decode_string(head: _Head, message: Reader) -> FileType:
+def _decode_string(head: _Head, message: ByteReader) -> FileType:
     return FileType(_text(head, head.bits & 15, head.bits >> 4 & 15, head.size), head.size)
 
 
-def _decode_opaque(head: _Head, message: Reader) -> FileType:
+def _decode_opaque(head: _Head, message: ByteReader) -> FileType:
     tag = bytes(message.take(head.bits & 255, "opaque type's tag")).partition(b"\0")[0]
     item = {"class": head.name, "size": head.size, "tag": decode_name(tag)}
     return FileType(item, head.size)
 
 
-def _decode_compound(head: _Head, message: Reader) -> FileType:
+def _decode_compound(head: _Head, message: ByteReader) -> FileType:
     fields: list[dict[str, Any]] = []
     parts, offsets = [], []
     for _ in range(head.bits & 0xFFFF):
@@ -154,7 +154,7 @@ def _decode_compound(head: _Head, message: Reader) -> FileType:
             part = FileType(array, prod(dims) * part.size, (part,))
         if offset + part.size > head.size:
             raise Corrupt(
-                f"The member {name!r} of a compound in the {message.thing} ends at {offset + part.size}, "
+                f"The member {name!r} of a compound in the {message.subject} ends at {offset + part.size}, "
                 f"beyond the compound's {head.size} bytes."
             )
         fields.append({"name": name, "type": part.item})
@@ -162,41 +162,41 @@ def _decode_compound(head: _Head, message: Reader) -> FileType:
         offsets.append(offset)
     ends = sorted((offset, offset + part.size) for part, offset in zip(parts, offsets, strict=True))
     if any(end > begin for (_, end), (begin, _) in pairwise(ends)):
-        raise Corrupt(f"Members of a compound in the {message.thing} overlap.")
+        raise Corrupt(f"Members of a compound in the {message.subject} overlap.")
     if not fields or len({field["name"] for field in fields}) < len(fields):
-        raise Corrupt(f"A compound in the {message.thing} has no members, or two of one name.")
+        raise Corrupt(f"A compound in the {message.subject} has no members, or two of one name.")
     item = {"class": head.name, "fields": fields}
     return FileType(item, head.size, tuple(parts), tuple(offsets))
 
 
-def _old_dims(message: Reader) -> tuple[int, ...]:
+def _old_dims(message: ByteReader) -> tuple[int, ...]:
     rank = message.number(1, "member's dimensionality")
     message.take(11, "member's permutation")
     dims = message.numbers(4, 4, "member's dimensions")
     if rank > 4 or not all(dims[:rank]):
-        raise Corrupt(f"A member in the {message.thing} has {rank} dimensions of {dims}; it can have 4.")
+        raise Corrupt(f"A member in the {message.subject} has {rank} dimensions of {dims}; it can have 4.")
     return dims[:rank]
 
 
-def _decode_reference(head: _Head, message: Reader) -> FileType:
+def _decode_reference(head: _Head, message: ByteReader) -> FileType:
     kind = head.bits & 15
     if head.bits == 0 or head.bits == 1:
         return FileType({"class": head.name, "base": (OBJECT_REFERENCE, REGION_REFERENCE)[kind]}, head.size)
     if head.version < 4 or kind not in (2, 3, 4):
-        raise Corrupt(f"The {message.thing} has a reference type of kind {kind}, version {head.version}.")
+        raise Corrupt(f"The {message.subject} has a reference type of kind {kind}, version {head.version}.")
     return FileType({**head.described(b"").item, "base": STD_REFERENCE}, head.size)
 
 
-def _decode_enum(head: _Head, message: Reader) -> FileType:
+def _decode_enum(head: _Head, message: ByteReader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     names = [_name(head, message) for _ in range(head.bits & 0xFFFF)]
     values = message.take(len(names) * base.size, "enum's values")
     if base.item["class"] != "H5T_INTEGER" or base.size != head.size:
-        raise Corrupt(f"An enum of {head.size} bytes in the {message.thing} is based on {base.item}.")
+        raise Corrupt(f"An enum of {head.size} bytes in the {message.subject} is based on {base.item}.")
     if "base" not in base.item:
-        raise Unsupported(f"The {message.thing} has an enum over integers that have no name: {base.item}.")
+        raise Unsupported(f"The {message.subject} has an enum over integers that have no name: {base.item}.")
     if len(set(names)) < len(names) or not names:
-        raise Corrupt(f"An enum in the {message.thing} has no names, or one twice.")
+        raise Corrupt(f"An enum in the {message.subject} has no names, or one twice.")
     numbers = [
         int.from_bytes(
             values[place : place + base.size],
@@ -213,17 +213,17 @@ def _order(base: FileType) -> Literal["big", "little"]:
     return "big" if base.item["base"].endswith("BE") else "little"
 
 
-def _decode_vlen(head: _Head, message: Reader) -> FileType:
+def _decode_vlen(head: _Head, message: ByteReader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     if head.bits & 15 == 1:
         item = _text(head, head.bits >> 4 & 15, head.bits >> 8 & 15, "H5T_VARIABLE")
         return FileType(item, head.size)
     if head.bits & 15:
-        raise Corrupt(f"The {message.thing} has a variable-length type of kind {head.bits & 15}.")
+        raise Corrupt(f"The {message.subject} has a variable-length type of kind {head.bits & 15}.")
     return FileType({"class": head.name, "base": base.item}, head.size, (base,))
 
 
-def _decode_array(head: _Head, message: Reader) -> FileType:
+def _decode_array(head: _Head, message: ByteReader) -> FileType:
     rank = message.number(1, "array's rank")
     if head.version < 3:
         message.take(3, "array's rank")
@@ -233,31 +233,31 @@ def _decode_array(head: _Head, message: Reader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     if not 0 < rank <= MAX_ARRAY_RANK or not all(dims) or prod(dims) * base.size != head.size:
         raise Corrupt(
-            f"An array of {head.size} bytes in the {message.thing} has dimensions {dims} of {base.size} bytes."
+            f"An array of {head.size} bytes in the {message.subject} has dimensions {dims} of {base.size} bytes."
         )
     return FileType({"class": head.name, "dims": list(dims), "base": base.item}, head.size, (base,))
 
 
-def _decode_complex(head: _Head, message: Reader) -> FileType:
+def _decode_complex(head: _Head, message: ByteReader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     if head.version < 5 or base.item["class"] != "H5T_FLOAT" or 2 * base.size != head.size:
-        raise Corrupt(f"A complex number of {head.size} bytes in the {message.thing} is of {base.item}.")
+        raise Corrupt(f"A complex number of {head.size} bytes in the {message.subject} is of {base.item}.")
     return FileType({"class": head.name, "base": base.item}, head.size, (base,))
 
 
-def _name(head: _Head, message: Reader) -> str:
+def _name(head: _Head, message: ByteReader) -> str:
     length, window = -1, NAME_WINDOW
     while length < 0:  # most names are short: the whole rest is not searched, nor copied, for each of them
         rest = bytes(message.data[message.place : message.place + window])
         length = rest.find(b"\0")
         if length < 0 and len(rest) < window:
-            raise Corrupt(f"The {message.thing} ends inside the name of a member.")
+            raise Corrupt(f"The {message.subject} ends inside the name of a member.")
         window *= 8
     whole = length + 1 if head.version >= 3 else (length + 8) // 8 * 8
     return decode_name(message.take(whole, "member's name")[:length])
 
 
-_DECODERS: tuple[Callable[[_Head, Reader], FileType], ...] = (
+_DECODERS: tuple[Callable[[_Head, ByteReader], FileType], ...] = (
     _decode_integer,
     _decode_float,
     _decode_time,

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 
 EARLY, LATE, INCREMENTAL = 1, 2, 3
 """When space is allocated; 0 is not decided."""
@@ -29,7 +29,7 @@ class FillValue:
 ZERO_FILL = FillValue()
 
 
-def decode_fill(message: Reader) -> FillValue:
+def decode_fill(message: ByteReader) -> FillValue:
     """Read message 0x0005; raises `Corrupt`."""
     version = message.number(1, "fill value's version")
     if version == 3:
@@ -41,13 +41,13 @@ def decode_fill(message: Reader) -> FillValue:
             value = _value(message)
         return FillValue(value, flags & 3, flags >> 2 & 3)
     if version not in (1, 2):
-        raise Corrupt(f"The {message.thing} has a fill value message of version {version}; 1 to 3 exist.")
+        raise Corrupt(f"The {message.subject} has a fill value message of version {version}; 1 to 3 exist.")
     allocation, writing, defined = message.numbers(3, 1, "fill value's times")
     has_value = defined or version == 1
     return FillValue(_value(message) if has_value else None, allocation & 3, writing & 3)
 
 
-def decode_old_fill(message: Reader) -> FillValue:
+def decode_old_fill(message: ByteReader) -> FillValue:
     """Read message 0x0004; raises `Corrupt`."""
     return FillValue(_value(message))
 
@@ -63,7 +63,7 @@ def encode_fill(fill: FillValue, version: int = 2) -> bytes:
     return struct.pack("<BBI", 3, flags | 0x20, len(fill.value)) + fill.value
 
 
-def _value(message: Reader) -> bytes | None:
+def _value(message: ByteReader) -> bytes | None:
     size = message.number(4, "fill value's size")
     if size == 2**32 - 1:  # -1, undefined
         return None

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.buffer import Buffer
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import MAX_FILTERS
 from hsparse.format.filters.table import BY_ID
@@ -27,7 +27,7 @@ FIRST_NAMED = 256
 """Filters with smaller ids are HDF5's own, and have no name in version 2."""
 
 
-def decode_filter(message: Reader, version: int) -> Filter:
+def decode_filter(message: ByteReader, version: int) -> Filter:
     """Read one filter of a message of `version`; raises `Corrupt`."""
     id = message.number(2, "filter's id")
     named = version == 1 or id >= FIRST_NAMED
@@ -58,12 +58,12 @@ def _name(id: int) -> bytes:
     return BY_ID[id].name.encode() + b"\0" if id in BY_ID else b""
 
 
-def decode_pipeline(message: Reader) -> tuple[Filter, ...]:
+def decode_pipeline(message: ByteReader) -> tuple[Filter, ...]:
     """Read a pipeline in the order in which its filters encode; raises `Corrupt`."""
     version, count = message.numbers(2, 1, "filter pipeline's header")
     if version not in (1, 2) or count > MAX_FILTERS:
         raise Corrupt(
-            f"The {message.thing} has a filter pipeline of version {version} with {count} filters; "
+            f"The {message.subject} has a filter pipeline of version {version} with {count} filters; "
             f"there are versions 1 and 2, and at most {MAX_FILTERS} filters."
         )
     if version == 1:
@@ -101,7 +101,7 @@ def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
 
     What follows the last description is padding. Raises `Corrupt`.
     """
-    reader = Reader(memoryview(body), thing="message of the sections' filters")
+    reader = ByteReader(memoryview(body), subject="message of the sections' filters")
     version, count = reader.numbers(2, 1, "header")
     if version not in {number for _, number in MESSAGES.values()}:
         raise Corrupt(f"The message of the sections' filters has version {version}; 0, 1 and 3 exist.")
@@ -114,7 +114,7 @@ def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
                 f"The message of the sections' filters has {filters} of section {section} after section {last}; "
                 f"the chunk has {sections} sections."
             )
-        reader.take(2, "section's header")  # the list's length, which follows from what is in it
+        reader.take(2, "section's header")  # the list's length, which its entries determine
         pipelines[section] = tuple(decode_filter(reader, DESCRIPTION) for _ in range(filters))
         last = section
     return tuple(pipelines)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import Widths, address_bytes, decode_name, encode_name, width_of
 
 DEFAULT_GROUP_INFO = bytes(2)
@@ -65,38 +65,38 @@ class LinkMessage:
     order: int | None = None
 
 
-def decode_link(message: Reader, widths: Widths) -> LinkMessage:
+def decode_link(message: ByteReader, widths: Widths) -> LinkMessage:
     """Read a link; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "link's header")
     if version != 1 or flags & 0xE0:
-        raise Corrupt(f"The {message.thing} has a link message of version {version} with flags {flags:#x}.")
+        raise Corrupt(f"The {message.subject} has a link message of version {version} with flags {flags:#x}.")
     kind = message.number(1, "link's type") if flags & TYPED else HARD
     order = message.number(8, "link's creation order") if flags & ORDERED else None
     if flags & CHARSET and message.number(1, "link's character set") > UTF8:
-        raise Corrupt(f"The {message.thing} has a link with an unknown character set.")
+        raise Corrupt(f"The {message.subject} has a link with an unknown character set.")
     length = message.number(1 << (flags & 3), "length of a link's name")
     name = decode_name(message.take(length, "link's name"))
     if not name:
-        raise Corrupt(f"The {message.thing} has a link without a name.")
+        raise Corrupt(f"The {message.subject} has a link without a name.")
     return LinkMessage(name, _target(message, kind, widths), order)
 
 
-def _target(message: Reader, kind: int, widths: Widths) -> LinkTarget:
+def _target(message: ByteReader, kind: int, widths: Widths) -> LinkTarget:
     if kind == HARD:
         address = widths.read_address(message, "address of a link's object")
         if address is None:
-            raise Corrupt(f"The {message.thing} has a hard link to nowhere.")
+            raise Corrupt(f"The {message.subject} has a hard link to nowhere.")
         return HardLink(address)
     data = message.take(message.number(2, "length of a link's target"), "link's target")
     if kind == SOFT:
         return SoftLink(decode_name(data))
     if kind < FIRST_USER:
-        raise Corrupt(f"The {message.thing} has a link of type {kind}; 0, 1 and 64 to 255 exist.")
+        raise Corrupt(f"The {message.subject} has a link of type {kind}; 0, 1 and 64 to 255 exist.")
     if kind != EXTERNAL:
         return UserDefinedLink(kind, bytes(data))
     file, _, path = bytes(data[1:]).partition(b"\0")
     if not data or data[0] or not path.endswith(b"\0"):
-        raise Corrupt(f"The {message.thing} has an external link that names no file and path.")
+        raise Corrupt(f"The {message.subject} has an external link that names no file and path.")
     return ExternalLink(decode_name(file), decode_name(path[:-1]))
 
 
@@ -155,11 +155,11 @@ class DenseStorage:
     indexed: bool = False
 
 
-def decode_dense_storage(message: Reader, widths: Widths, order_width: int) -> DenseStorage:
+def decode_dense_storage(message: ByteReader, widths: Widths, order_width: int) -> DenseStorage:
     """Read the link info or attribute info message, which differ in `order_width`; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "info message's header")
     if version or flags & ~(TRACKED | INDEXED):
-        raise Corrupt(f"The {message.thing} has an info message of version {version} with flags {flags}.")
+        raise Corrupt(f"The {message.subject} has an info message of version {version} with flags {flags}.")
     next_order = message.number(order_width, "highest creation order") if flags & TRACKED else None
     heap = widths.read_address(message, "address of the heap")
     names = widths.read_address(message, "address of the index by name")
@@ -184,10 +184,10 @@ class SymbolTable(NamedTuple):
     heap: int
 
 
-def decode_symbol_table(message: Reader, widths: Widths) -> SymbolTable:
+def decode_symbol_table(message: ByteReader, widths: Widths) -> SymbolTable:
     """Read the message; raises `Corrupt`."""
     btree = widths.read_address(message, "address of the B-tree")
     heap = widths.read_address(message, "address of the local heap")
     if btree is None or heap is None:
-        raise Corrupt(f"The {message.thing} has a symbol table without a B-tree or heap.")
+        raise Corrupt(f"The {message.subject} has a symbol table without a B-tree or heap.")
     return SymbolTable(btree, heap)

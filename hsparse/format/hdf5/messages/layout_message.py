@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
 from hsparse.format.hdf5.file_fields import Widths, address_bytes, width_of
 from hsparse.model.dataspace import MAX_RANK
@@ -92,14 +92,14 @@ PARAMETERS: dict[int, tuple[int, ...]] = {
 """The bytes of each parameter."""
 
 
-def decode_layout(message: Reader, widths: Widths) -> LayoutMessage:
+def decode_layout(message: ByteReader, widths: Widths) -> LayoutMessage:
     """Read a layout; raises `Corrupt`."""
     start = message.place
     version = message.number(1, "layout's version")
     if version in (1, 2):
         return _decode_old(message, widths)
     if version not in (3, 4, 5):
-        raise Corrupt(f"The {message.thing} has a layout message of version {version}; 1 to 5 exist.")
+        raise Corrupt(f"The {message.subject} has a layout message of version {version}; 1 to 5 exist.")
     kind = message.number(1, "layout's class")
     if kind == COMPACT:
         return CompactLayout(bytes(message.take(message.number(2, "compact data's size"), "compact data")))
@@ -115,11 +115,11 @@ def decode_layout(message: Reader, widths: Widths) -> LayoutMessage:
     if kind == STRUCTURED and version > 4:
         return RawStructuredLayout(bytes(message.data[start:]))
     raise Corrupt(
-        f"The {message.thing} has a layout of class {kind} in version {version}, which has none such."
+        f"The {message.subject} has a layout of class {kind} in version {version}, which has none such."
     )
 
 
-def _decode_old(message: Reader, widths: Widths) -> LayoutMessage:
+def _decode_old(message: ByteReader, widths: Widths) -> LayoutMessage:
     rank, kind = message.numbers(2, 1, "layout's header")
     message.take(5, "layout's header")
     address = None if kind == COMPACT else widths.read_address(message, "address of the data")
@@ -129,25 +129,27 @@ def _decode_old(message: Reader, widths: Widths) -> LayoutMessage:
     if kind == CONTIGUOUS:
         return ContiguousLayout(address, None)
     if kind != CHUNKED:
-        raise Corrupt(f"The {message.thing} has a layout of class {kind}; versions 1 and 2 have 0 to 2.")
+        raise Corrupt(f"The {message.subject} has a layout of class {kind}; versions 1 and 2 have 0 to 2.")
     return _chunked(message, sizes, LayoutIndex(BTREE_1, address), 0, 2)
 
 
-def _decode_chunked(message: Reader, widths: Widths) -> ChunkedLayout:
+def _decode_chunked(message: ByteReader, widths: Widths) -> ChunkedLayout:
     rank = message.number(1, "layout's dimensionality")
     address = widths.read_address(message, "address of the chunk index")
     sizes = message.numbers(rank, 4, "chunk's dimensions")
     return _chunked(message, sizes, LayoutIndex(BTREE_1, address), 0, 3)
 
 
-def _decode_indexed(message: Reader, widths: Widths, version: int) -> ChunkedLayout:
+def _decode_indexed(message: ByteReader, widths: Widths, version: int) -> ChunkedLayout:
     flags, rank, width = message.numbers(3, 1, "layout's header")
     if not 1 <= width <= 8 or flags & ~(UNFILTERED_EDGES | SINGLE_FILTERED):
-        raise Corrupt(f"The {message.thing} has a layout with flags {flags} and dimensions of {width} bytes.")
+        raise Corrupt(
+            f"The {message.subject} has a layout with flags {flags} and dimensions of {width} bytes."
+        )
     sizes = message.numbers(rank, width, "chunk's dimensions")
     kind = message.number(1, "kind of the chunk index")
     if kind not in PARAMETERS:
-        raise Corrupt(f"The {message.thing} has a chunk index of kind {kind}; 1 to 5 exist.")
+        raise Corrupt(f"The {message.subject} has a chunk index of kind {kind}; 1 to 5 exist.")
     if kind == SINGLE and flags & SINGLE_FILTERED:
         size = widths.read_length(message, "chunk's size")
         parameters: tuple[int, ...] = (size, message.number(4, "filter mask"))
@@ -158,11 +160,11 @@ def _decode_indexed(message: Reader, widths: Widths, version: int) -> ChunkedLay
 
 
 def _chunked(
-    message: Reader, sizes: tuple[int, ...], index: LayoutIndex, flags: int, version: int
+    message: ByteReader, sizes: tuple[int, ...], index: LayoutIndex, flags: int, version: int
 ) -> ChunkedLayout:
     """Return a chunked layout of `sizes`: the chunk's dimensions, then the bytes of an element."""
     if not 1 < len(sizes) <= MAX_RANK + 1 or not all(sizes):
-        raise Corrupt(f"The {message.thing} has chunks of {list(sizes)}, elements' size last.")
+        raise Corrupt(f"The {message.subject} has chunks of {list(sizes)}, elements' size last.")
     return ChunkedLayout(sizes[:-1], sizes[-1], index, flags, version)
 
 

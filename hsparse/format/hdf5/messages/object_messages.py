@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.dataspace_message import Reader, decode_shape, encode_shape
+from hsparse.format.dataspace_message import ByteReader, decode_shape, encode_shape
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.file_fields import Widths, decode_name, encode_name
 from hsparse.format.hdf5.messages.datatype_message import decode_datatype
@@ -45,11 +45,11 @@ class AttributeMessage:
         return bytes(self.data[:size])
 
 
-def decode_attribute(message: Reader, widths: Widths) -> AttributeMessage:
+def decode_attribute(message: ByteReader, widths: Widths) -> AttributeMessage:
     """Read an attribute; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "attribute's header")
     if not 1 <= version <= 3 or (version > 1 and flags & ~(TYPE_IS_SHARED | DATASPACE_IS_SHARED)):
-        raise Corrupt(f"The {message.thing} has an attribute of version {version} with flags {flags}.")
+        raise Corrupt(f"The {message.subject} has an attribute of version {version} with flags {flags}.")
     flags = flags if version > 1 else 0
     sizes = message.numbers(3, 2, "attribute's header")
     if version == 3:
@@ -57,7 +57,7 @@ def decode_attribute(message: Reader, widths: Widths) -> AttributeMessage:
     parts = []
     for size, what in zip(sizes, ("name", "datatype", "dataspace"), strict=True):
         data = message.take(size + (-size % 8 if version == 1 else 0), f"attribute's {what}")[:size]
-        parts.append(Reader(data, thing=f"attribute in the {message.thing}"))
+        parts.append(ByteReader(data, subject=f"attribute in the {message.subject}"))
     name, datatype, dataspace = parts
     return AttributeMessage(
         decode_name(bytes(name.data).partition(b"\0")[0]),
@@ -88,11 +88,11 @@ def encode_attribute(
     return Addressed.join((Addressed(head + title), datatype, Addressed(dataspace), data))
 
 
-def decode_reference_count(message: Reader) -> int:
+def decode_reference_count(message: ByteReader) -> int:
     """Read the message; raises `Corrupt`."""
     version = message.number(1, "reference count")
     if version:
-        raise Corrupt(f"The {message.thing} has a reference count of version {version}; only 0 exists.")
+        raise Corrupt(f"The {message.subject} has a reference count of version {version}; only 0 exists.")
     return message.number(4, "reference count")
 
 
@@ -101,19 +101,19 @@ def encode_reference_count(count: int) -> bytes:
     return struct.pack("<BI", 0, count)
 
 
-def decode_time(message: Reader) -> int:
+def decode_time(message: ByteReader) -> int:
     """Read message 0x0012; raises `Corrupt`."""
     version = message.number(1, "modification time")
     if version != 1:
-        raise Corrupt(f"The {message.thing} has a modification time of version {version}; only 1 exists.")
+        raise Corrupt(f"The {message.subject} has a modification time of version {version}; only 1 exists.")
     message.take(3, "modification time")
     return message.number(4, "modification time")
 
 
-def decode_old_time(message: Reader) -> int:
+def decode_old_time(message: ByteReader) -> int:
     """Read message 0x000E, `YYYYMMDDhhmmss`; raises `Corrupt`."""
     digits = bytes(message.take(14, "modification time")).decode("ascii", "replace")
     try:
         return int(datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp())
     except ValueError as error:
-        raise Corrupt(f"The {message.thing} has the modification time {digits!r}.") from error
+        raise Corrupt(f"The {message.subject} has the modification time {digits!r}.") from error

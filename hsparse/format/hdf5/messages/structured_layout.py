@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.addressed import Addressed, Key
 from hsparse.format.hdf5.chunk_indexes.index_layout import (
@@ -29,10 +29,10 @@ from hsparse.model.dataspace import MAX_RANK
 
 VERSION, CLASS, PROPERTY_VERSION = 5, 4, 0
 RFC_SPARSE, RFC_VL = 1, 2
-"""Bits of the chunk's type in the RFC; the prototype has 0 for what is sparse."""
+"""Bits of the chunk's type in the RFC; the prototype has 0 for sparse chunks."""
 METADATA = {2: METADATA_FIXED, 3: METADATA_VL}
 """The sections that hold metadata, by how many there are."""
-THING = "structured layout message"
+SUBJECT = "structured layout message"
 
 
 class _Head(NamedTuple):
@@ -65,7 +65,7 @@ def decode_structured_layout(
     Versions 28 and the prototype's are the same; of both it says the newest revision. `Corrupt` when the message
     contradicts itself, the dataspace or the filters, `Unsupported` for dense chunks of variable-length data.
     """
-    reader = Reader(memoryview(message), thing=THING)
+    reader = ByteReader(memoryview(message), subject=SUBJECT)
     head = _decode_head(reader, len(max_dims))
     base = IndexLayout(
         IndexKind.SINGLE,
@@ -85,33 +85,33 @@ def decode_structured_layout(
     else:
         index = _decode_2023(reader, base)
     if index.kind is IndexKind.SINGLE and bool(head.flags & SINGLE_FILTERED) != filtered:
-        raise Corrupt(f"The {THING} has flags {head.flags}, which contradict the dataset's filters.")
+        raise Corrupt(f"The {SUBJECT} has flags {head.flags}, which contradict the dataset's filters.")
     return StructuredLayout(index, not head.flags & UNFILTERED_EDGES)
 
 
-def _decode_head(reader: Reader, rank: int) -> _Head:
+def _decode_head(reader: ByteReader, rank: int) -> _Head:
     version, layout_class, property_version = reader.numbers(3, 1, "header")
     if (version, layout_class, property_version) != (VERSION, CLASS, PROPERTY_VERSION):
         raise Corrupt(
-            f"The {THING} has version {version}, class {layout_class} and property version {property_version}, not "
+            f"The {SUBJECT} has version {version}, class {layout_class} and property version {property_version}, not "
             f"{VERSION}, {CLASS} and {PROPERTY_VERSION}."
         )
     kind = reader.number(2, "chunk type")
     flags, dimensionality, width = reader.numbers(3, 1, "header")
     if flags & ~(UNFILTERED_EDGES | SINGLE_FILTERED):
-        raise Corrupt(f"The {THING} has flags {flags:#x}, which are not known.")
+        raise Corrupt(f"The {SUBJECT} has flags {flags:#x}, which are not known.")
     if dimensionality != rank + 1 or not 0 < rank <= MAX_RANK or not 0 < width <= 8:
         raise Corrupt(
-            f"The {THING} has {dimensionality} dimensions of {width} bytes; the dataspace has {rank}, to which the "
+            f"The {SUBJECT} has {dimensionality} dimensions of {width} bytes; the dataspace has {rank}, to which the "
             "element's size comes."
         )
     *chunk, element_size = reader.numbers(dimensionality, width, "dimensions")
     if not element_size or not all(0 < length < 2**32 for length in chunk):
-        raise Corrupt(f"The {THING} has chunks of {chunk} elements of {element_size} bytes.")
+        raise Corrupt(f"The {SUBJECT} has chunks of {chunk} elements of {element_size} bytes.")
     return _Head(kind, flags, tuple(chunk), element_size)
 
 
-def _decode_composition(reader: Reader, kind: int) -> int:
+def _decode_composition(reader: ByteReader, kind: int) -> int:
     """Return how many sections there are."""
     _, sections, count = reader.numbers(3, 1, "composition")
     metadata = reader.numbers(count, 1, "composition")
@@ -119,15 +119,15 @@ def _decode_composition(reader: Reader, kind: int) -> int:
         return sections
     if sections == 2 and metadata == (0, 1):
         raise Unsupported("Structured chunks of dense variable-length data are not supported.")
-    raise Corrupt(f"The {THING} has type {kind}, {sections} sections and metadata in sections {metadata}.")
+    raise Corrupt(f"The {SUBJECT} has type {kind}, {sections} sections and metadata in sections {metadata}.")
 
 
-def _decode_index(reader: Reader, index: IndexLayout) -> IndexLayout:
+def _decode_index(reader: ByteReader, index: IndexLayout) -> IndexLayout:
     info = bytes(reader.take(index_info_size(index), "index information"))
     return replace(index, info=info, address=Widths().read_address(reader, "address"))
 
 
-def _decode_2023(reader: Reader, base: IndexLayout) -> IndexLayout:
+def _decode_2023(reader: ByteReader, base: IndexLayout) -> IndexLayout:
     """Return the index of version 17: the length of its information depends on the composition that follows."""
     kind = parse_index_kind(reader.number(1, "index type"), STRUCTURED_KINDS)
     start = reader.place
@@ -137,7 +137,7 @@ def _decode_2023(reader: Reader, base: IndexLayout) -> IndexLayout:
         composition = _composition(index)
         if reader.data[end : end + len(composition)] == composition:
             return _decode_index(reader, index)
-    raise Corrupt(f"The {THING} has no composition, neither before its index nor after it.")
+    raise Corrupt(f"The {SUBJECT} has no composition, neither before its index nor after it.")
 
 
 def encode_structured_layout(layout: StructuredLayout) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.heaps import read_local_heap
 from hsparse.format.hdf5.reads import Reads
@@ -23,7 +23,7 @@ class ExternalFile:
     size: int | None
 
 
-def parse_external_files(file: Hdf5File, message: Reader) -> Reads[tuple[ExternalFile, ...]]:
+def parse_external_files(file: Hdf5File, message: ByteReader) -> Reads[tuple[ExternalFile, ...]]:
     """Read the message and its names, pieces in the order of the data; raises `Corrupt`."""
     version = message.number(1, "external files' header")
     message.take(3, "external files' header")
@@ -31,7 +31,7 @@ def parse_external_files(file: Hdf5File, message: Reader) -> Reads[tuple[Externa
     address = file.widths.read_address(message, "address of the local heap")
     if version != 1 or address is None:
         raise Corrupt(
-            f"The {message.thing} has an external files message of version {version}, heap {address}."
+            f"The {message.subject} has an external files message of version {version}, heap {address}."
         )
     slots = [message.numbers(3, file.widths.length, "external file's slot") for _ in range(used)]
     heap = yield from read_local_heap(file, address)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.btree_v2 import read_btree_v2, split_records
 from hsparse.format.hdf5.file_fields import Widths, check_signature
 from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
@@ -48,7 +48,7 @@ def parse_symbol_table(file: Hdf5File, table: SymbolTable) -> Reads[tuple[LinkMe
     walk = file.walk(f"group B-tree at address {table.btree}")
     nodes, level = [table.btree], None
     while level != 0:
-        guess = walk.share(NODE_GUESS, len(nodes))
+        guess = walk.limit_guess(NODE_GUESS, len(nodes))
         found = yield from concurrently(_read_node(walk, address, guess) for address in nodes)
         below = found[0][0] if level is None else level - 1
         if any(other != below for other, _ in found):
@@ -58,7 +58,7 @@ def parse_symbol_table(file: Hdf5File, table: SymbolTable) -> Reads[tuple[LinkMe
         level, nodes = below, [child for _, children in found for child in children]
         if not nodes:
             return ()
-    guess = walk.share(LEAF_GUESS, len(nodes))
+    guess = walk.limit_guess(LEAF_GUESS, len(nodes))
     leaves = yield from concurrently(_read_leaf(walk, address, guess) for address in nodes)
     return tuple(link for leaf in leaves for link in _entries(leaf, file.widths, heap))
 
@@ -68,7 +68,7 @@ def _read_node(walk: Walk, address: int, guess: int) -> Reads[tuple[int, list[in
     widths = walk.file.widths
     head = 8 + 2 * widths.address
 
-    def whole(start: Reader) -> int:
+    def whole(start: ByteReader) -> int:
         used = int.from_bytes(start.data[6:8], "little")
         return head + used * (widths.length + widths.address) + widths.length
 
@@ -82,15 +82,15 @@ def _read_node(walk: Walk, address: int, guess: int) -> Reads[tuple[int, list[in
         child = widths.read_address(node, "child")
         widths.read_length(node, "key")
         if child is None:
-            raise Corrupt(f"The {node.thing} has a child without address.")
+            raise Corrupt(f"The {node.subject} has a child without address.")
         children.append(child)
     return level, children
 
 
-def _read_leaf(walk: Walk, address: int, guess: int) -> Reads[Reader]:
+def _read_leaf(walk: Walk, address: int, guess: int) -> Reads[ByteReader]:
     entry = 2 * walk.file.widths.address + 24
 
-    def whole(start: Reader) -> int:
+    def whole(start: ByteReader) -> int:
         return 8 + entry * int.from_bytes(start.data[6:8], "little")
 
     leaf = yield from walk.read_sized(address, 8, guess, whole, "symbol table node")
@@ -98,7 +98,7 @@ def _read_leaf(walk: Walk, address: int, guess: int) -> Reads[Reader]:
     return leaf
 
 
-def _entries(leaf: Reader, widths: Widths, heap: LocalHeap) -> Iterator[LinkMessage]:
+def _entries(leaf: ByteReader, widths: Widths, heap: LocalHeap) -> Iterator[LinkMessage]:
     leaf.take(1, "header")
     for _ in range(leaf.number(2, "number of entries")):
         name = heap.text(leaf.number(widths.address, "name's offset"))
@@ -107,7 +107,7 @@ def _entries(leaf: Reader, widths: Widths, heap: LocalHeap) -> Iterator[LinkMess
         leaf.take(4, "entry")
         scratch = leaf.take(16, "scratch space")
         if not name or (address is None and cache != SOFT_CACHE):
-            raise Corrupt(f"The {leaf.thing} has an entry {name!r} that leads nowhere.")
+            raise Corrupt(f"The {leaf.subject} has an entry {name!r} that leads nowhere.")
         if cache == SOFT_CACHE:
             yield LinkMessage(name, SoftLink(heap.text(int.from_bytes(scratch[:4], "little"))))
         elif address is not None:
@@ -118,7 +118,7 @@ def _entries(leaf: Reader, widths: Widths, heap: LocalHeap) -> Iterator[LinkMess
 class DenseMessage:
     """A link or attribute message; `order` is that of an attribute's creation."""
 
-    data: Reader
+    data: ByteReader
     order: int | None = None
 
 
@@ -159,9 +159,11 @@ def _records(file: Hdf5File, storage: DenseStorage, kind: int, size: int) -> Rea
     return split_records(records)
 
 
-def _objects(file: Hdf5File, storage: DenseStorage, ids: list[memoryview], what: str) -> Reads[list[Reader]]:
+def _objects(
+    file: Hdf5File, storage: DenseStorage, ids: list[memoryview], what: str
+) -> Reads[list[ByteReader]]:
     if storage.heap is None or not ids:
         return []
     heap = yield from read_fractal_heap(file, storage.heap)
     found = yield from read_heap_objects(heap, ids)
-    return [Reader(data, thing=f"{what} in the heap at address {storage.heap}") for data in found]
+    return [ByteReader(data, subject=f"{what} in the heap at address {storage.heap}") for data in found]

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.heaps import LEAST_COLLECTION, GlobalHeap, read_global_heap
+from hsparse.format.hdf5.heaps import MIN_COLLECTION, GlobalHeap, read_global_heap
 from hsparse.format.hdf5.messages.file_type import (
     OBJECT_REFERENCE,
     FileType,
@@ -28,9 +28,9 @@ from hsparse.format.hdf5.messages.file_type import (
 )
 from hsparse.format.hdf5.reads import Reads, concurrently
 from hsparse.format.selections.serialized_selection import (
+    AllElements,
     BlockList,
-    Everything,
-    Nothing,
+    NoElements,
     PointList,
     Regular,
     decode_serialized,
@@ -167,7 +167,7 @@ class _Conversion(NamedTuple):
         return [_length_prefixed(self._region(data) if len(data) else b"") for data in found]
 
     def _region(self, data: memoryview) -> bytes:
-        reader = Reader(data, thing="region reference")
+        reader = ByteReader(data, subject="region reference")
         target = self._target(reader.number(self.file.widths.address, "address"))
         if target is None:
             return b""
@@ -190,7 +190,7 @@ class _Conversion(NamedTuple):
         numbers = _numbers(places[:, width:]).tolist()
         wanted = sorted({address for address, has in zip(addresses, present, strict=True) if has})
         walk = self.file.walk("values of variable length")
-        guess = walk.share(LEAST_COLLECTION, len(wanted))
+        guess = walk.limit_guess(MIN_COLLECTION, len(wanted))
         found = yield from concurrently(read_global_heap(walk, address, guess) for address in wanted)
         heaps: dict[int, GlobalHeap] = dict(zip(wanted, found, strict=True))
         empty = memoryview(b"")
@@ -204,11 +204,11 @@ class _Conversion(NamedTuple):
         return result
 
 
-def _selection_json(reader: Reader, dims: tuple[int, ...]) -> dict[str, Any]:
+def _selection_json(reader: ByteReader, dims: tuple[int, ...]) -> dict[str, Any]:
     match decode_serialized(reader, dims):
-        case Everything():
+        case AllElements():
             return {}
-        case Nothing():
+        case NoElements():
             return {"select_type": "H5S_SEL_POINTS", "selection": []}
         case PointList(coords):
             return {"select_type": "H5S_SEL_POINTS", "selection": coords.tolist()}

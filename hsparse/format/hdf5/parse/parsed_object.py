@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import Reader, decode_shape
+from hsparse.format.dataspace_message import ByteReader, decode_shape
 from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.file_fields import decode_name
 from hsparse.format.hdf5.hdf5_file import Hdf5File
@@ -58,7 +58,7 @@ from hsparse.format.hdf5.shared_messages import (
 )
 from hsparse.model.dataspace import Shape
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 class ObjectKind(StrEnum):
@@ -165,17 +165,17 @@ class _Parts:
     def has(self, kind: int) -> bool:
         return any(message.kind == kind for message in self.header.messages)
 
-    def reader(self, message: HeaderMessage) -> Reader:
-        thing = f"message {message.kind:#04x} of the object at address {self.header.address}"
-        return Reader(message.data, thing=thing)
+    def reader(self, message: HeaderMessage) -> ByteReader:
+        subject = f"message {message.kind:#04x} of the object at address {self.header.address}"
+        return ByteReader(message.data, subject=subject)
 
-    def one(self, kind: int, decode: Callable[[Reader], Found]) -> Found | None:
+    def one(self, kind: int, decode: Callable[[ByteReader], Result]) -> Result | None:
         """Decode the first message of a type, None where there is none."""
         for message in self.all(kind):
             return decode(self.reader(message))
         return None
 
-    def read(self, kind: int, decode: Callable[[Reader], Found]) -> Reads[tuple[Found, int | None]]:
+    def read(self, kind: int, decode: Callable[[ByteReader], Result]) -> Reads[tuple[Result, int | None]]:
         """Decode the first message of a type; return it and, if another object's header has it, that address."""
         message = self.all(kind)[0]
         if not message.shared:
@@ -184,7 +184,7 @@ class _Parts:
         found = yield from _read_elsewhere(self.file, where, kind, decode)
         return found, where if isinstance(where, int) else None
 
-    def maybe(self, kind: int, decode: Callable[[Reader], Found]) -> Reads[Found | None]:
+    def maybe(self, kind: int, decode: Callable[[ByteReader], Result]) -> Reads[Result | None]:
         """Decode the first message of a type, shared or not, None where there is none."""
         if not self.has(kind):
             return None
@@ -192,8 +192,8 @@ class _Parts:
 
 
 def _read_elsewhere(
-    file: Hdf5File, where: SharedLocation, kind: int, decode: Callable[[Reader], Found]
-) -> Reads[Found]:
+    file: Hdf5File, where: SharedLocation, kind: int, decode: Callable[[ByteReader], Result]
+) -> Reads[Result]:
     """Decode a shared message."""
     if not isinstance(where, int):
         (data,) = yield from read_shared_messages(file, kind, [memoryview(where.id)])
@@ -274,8 +274,8 @@ def _read_attributes(parts: _Parts) -> Reads[tuple[ParsedAttribute, ...]]:
 
 
 def _all_elsewhere(
-    parts: _Parts, kind: int, found: Sequence[Found | SharedLocation], decode: Callable[[Reader], Found]
-) -> Reads[list[Found]]:
+    parts: _Parts, kind: int, found: Sequence[Result | SharedLocation], decode: Callable[[ByteReader], Result]
+) -> Reads[list[Result]]:
     """Return messages, the shared ones among them read once each."""
     places = list({one for one in found if isinstance(one, int | SharedHeapId)})
     read = yield from concurrently(_read_elsewhere(parts.file, where, kind, decode) for where in places)

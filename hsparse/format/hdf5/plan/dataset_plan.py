@@ -40,9 +40,9 @@ from hsparse.model.ids import chunk_name
 from hsparse.model.layout import CHUNKED, layout_json
 from hsparse.model.vlen_array import VlenArray
 
-MOST_INDEX = 64 * 1024 * 1024
+MAX_INDEX = 64 * 1024 * 1024
 """The longest chunk index of a file, in bytes: it is encoded in one piece."""
-MOST_UNWRITTEN, MOST_UNWRITTEN_BYTES = 65_536, 2**30
+MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES = 65_536, 2**30
 """The most unwritten chunks that are generated for a dataset, and their bytes."""
 BOOLEAN = {
     "class": "H5T_ENUM",
@@ -86,12 +86,12 @@ def plan_dataset(
 ) -> DatasetPlan:
     """Plan a dataset; its `chunks` have the sizes, and if they are structured the sections, that they have in the file.
 
-    `Unsupported` and `TooLarge` name what a file cannot have, and what to do.
+    `Unsupported` and `TooLarge` name a property that a file cannot have, and a remedy.
     """
-    spec = chunk_spec(record) if chunks.linked is None else chunks.linked.spec
+    spec = chunk_spec(record) if chunks.backing is None else chunks.backing.spec
     datatype = file_type(spec.datatype.item)
     form = chunk_form(spec, file, foreign=chunks.foreign)
-    form = form if chunks.linked is None else ChunkForm.LINKED
+    form = form if chunks.backing is None else ChunkForm.FILE_BACKED
     if spec.sparse:
         chunks = chunks.take(chunks.defined > 0)
     fill, places = _fill(spec, datatype, heap, key_of)
@@ -113,7 +113,7 @@ def plan_dataset(
     if form is ChunkForm.STORED and not spec.filters[0]:
         _check_sizes(spec, chunks, datatype)
     region = ChunkRegion.of(region.key, spec, form, _completed(record, spec, chunks, key_of))
-    if _is_contiguous(record, spec, form) if chunks.linked is None else chunks.linked.contiguous:
+    if _is_contiguous(record, spec, form) if chunks.backing is None else chunks.backing.contiguous:
         return _contiguous(planned, record, region)
     return _chunked(planned, record, region)
 
@@ -156,12 +156,12 @@ def _completed(record: Json, spec: ChunkSpec, chunks: PlannedChunks, key_of: Key
     if not missing:
         return chunks
     size = unwritten_size(spec, key_of)
-    if missing <= MOST_UNWRITTEN and missing * size <= MOST_UNWRITTEN_BYTES:
+    if missing <= MAX_UNWRITTEN and missing * size <= MAX_UNWRITTEN_BYTES:
         return chunks.completed(counts, size)
     if spec.arange:
         raise TooLarge(
             f"{spec.dataset} has an initializer, and {missing} chunks of {size} bytes that were never written; "
-            f"{MOST_UNWRITTEN} chunks and {MOST_UNWRITTEN_BYTES} bytes of such are made for a file."
+            f"{MAX_UNWRITTEN} chunks and {MAX_UNWRITTEN_BYTES} bytes of such are made for a file."
         )
     return chunks
 
@@ -202,7 +202,7 @@ def _is_contiguous(record: Json, spec: ChunkSpec, form: ChunkForm) -> bool:
 def _chunked(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
     """Plan chunks that HDF5 1.8 reads: with a version 1 B-tree."""
     spec, chunks = region.spec, region.chunks
-    pipeline = spec.filters[0] if region.form in (ChunkForm.STORED, ChunkForm.LINKED) else ()
+    pipeline = spec.filters[0] if region.form in (ChunkForm.STORED, ChunkForm.FILE_BACKED) else ()
     base = IndexLayout(
         IndexKind.BTREE_V1,
         spec.dims,
@@ -266,9 +266,9 @@ def _structured(planned: PlannedDataset, record: Json, region: ChunkRegion) -> D
 
 def _planned_index(layout: IndexLayout, region: ChunkRegion) -> IndexPlan:
     index = plan_chunk_index(layout, region.chunks.scaled)
-    if index.size > MOST_INDEX:
+    if index.size > MAX_INDEX:
         raise TooLarge(
-            f"The chunk index of {region.spec.dataset} would have {index.size} bytes; the limit is {MOST_INDEX}: make "
+            f"The chunk index of {region.spec.dataset} would have {index.size} bytes; the limit is {MAX_INDEX}: make "
             "chunks larger, or ask for layout=stock, where only chunks that there are count."
         )
     return index
@@ -278,8 +278,8 @@ def _make_index(index: IndexPlan, region: ChunkRegion, size: Any, key: Key, addr
     addresses = region.starts[:-1] + np.uint64(address_of(region.key))
     # Unwritten chunks are not filtered.
     skipped = (1 << len(region.spec.filters[0])) - 1 if index.layout.filtered else 0
-    linked = region.chunks.linked
-    mask = np.where(region.chunks.stored, 0 if linked is None else linked.mask, skipped).astype(np.uint32)
+    backing = region.chunks.backing
+    mask = np.where(region.chunks.stored, 0 if backing is None else backing.mask, skipped).astype(np.uint32)
     return index.encode(address_of(key), dense_records(region.chunks.scaled, addresses, size, mask))
 
 

@@ -97,7 +97,7 @@ def plan_domain(
 
 
 class _Planning:
-    """The state of one planning: the global heap that all objects share, and what they add to the file."""
+    """The state of one planning: the global heap of all objects, and the pieces that they add to the file."""
 
     def __init__(self, records: RecordsById, form: FileForm) -> None:
         self._records = records

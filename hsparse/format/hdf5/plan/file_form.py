@@ -15,7 +15,7 @@ class FileLayout(StrEnum):
     """How sparse datasets are written; all else is the same, and read by HDF5 1.8 and later."""
 
     STOCK = "stock"
-    """As chunked datasets with a fill value, each with a dataset of booleans that says what is defined."""
+    """As chunked datasets with a fill value, each with a dataset of booleans: whether an element is defined."""
     STRUCTURED = "structured"
     """As their structured chunks, which the library's prototype reads and others refuse, dataset by dataset."""
 
@@ -27,7 +27,7 @@ Choice = TypeVar("Choice", bound=Enum)
 class FileForm:
     """A layout; the `revision` of its structured chunks; what sparse `matrices` become in the stock layout.
 
-    `BadRequest` for what the layout has not.
+    `BadRequest` for parameters that the layout does not have.
     """
 
     layout: FileLayout = FileLayout.STOCK

@@ -17,7 +17,7 @@ from hsparse.format.hdf5.plan.matrix_encoding import index_type
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks, Uint64Column
 from hsparse.format.kinds.sparse_chunk import open_sparse
 
-MOST_LINES = 2**32
+MAX_LINES = 2**32
 """The most rows, or columns, that pointers are written for."""
 
 
@@ -135,11 +135,11 @@ def check_bands(bands: MatrixBands, most: int) -> None:
 
 def check_lines(bands: MatrixBands) -> None:
     """Raise `TooLarge` where there are more lines than pointers are written for."""
-    if bands.shape[bands.axis] > MOST_LINES:
+    if bands.shape[bands.axis] > MAX_LINES:
         what, other = (("rows", "columns"), ("columns", "rows"))[bands.axis]
         raise TooLarge(
             f"{bands.spec.dataset} has {bands.shape[bands.axis]} {what}, and each would have a pointer; the limit is "
-            f"{MOST_LINES}: ask for the form by {other}, or for binsparse-coo."
+            f"{MAX_LINES}: ask for the form by {other}, or for binsparse-coo."
         )
 
 
@@ -240,7 +240,7 @@ def encode_entries(
 ) -> Buffer:
     """Return the entries of values or indices from `first` to before `last`, as a file has them.
 
-    They are numbers in the matrix; what is not in the band is left out.
+    They are numbers in the matrix; elements outside the band are left out.
     """
     begin = int(bands.starts[band])
     inside = slice(max(0, first - begin), max(0, last - begin))

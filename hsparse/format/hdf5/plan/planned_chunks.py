@@ -1,4 +1,4 @@
-"""The chunks of a dataset in a planned file: which there are, their form, and their offsets."""
+"""The chunks of a dataset in a planned file: their coordinates, form and offsets."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Uint64Column = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LinkedPlaces:
-    """Where the pieces of a dataset are whose data stays in another file: `offset: (n,)` in `file`, in bytes.
+class FileBackedPlaces:
+    """The places of a file-backed dataset's pieces: `offset: (n,)` in the backing file `file`, in bytes.
 
     `spec` has the dimensions of the pieces and the filters that they went through, `mask: (n,)` which were skipped.
     `contiguous` says that the pieces are one run of elements, cut anywhere.
@@ -37,7 +37,7 @@ class LinkedPlaces:
     mask: NDArray[np.uint32]
     contiguous: bool = False
 
-    def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> LinkedPlaces:
+    def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> FileBackedPlaces:
         """Return the places of some pieces, numbers or booleans."""
         return replace(self, offset=self.offset[places], mask=self.mask[places])
 
@@ -51,7 +51,7 @@ class PlannedChunks:
     `ChunkRows`. `stored: (n,) bool` is False for chunks without an object: they have the fill value. `foreign` says
     that chunks are compressed as HSDS does it (`hsparse.format.filters.hsds`), which no file can have.
 
-    `linked` are the places of chunks that stay in another file; their digests are 0.
+    `backing` has the places of a file-backed dataset's pieces in another file; their digests are 0.
     """
 
     scaled: Uint64Column
@@ -61,14 +61,14 @@ class PlannedChunks:
     defined: Uint64Column
     stored: NDArray[np.bool_]
     foreign: bool = False
-    linked: LinkedPlaces | None = None
+    backing: FileBackedPlaces | None = None
 
     @classmethod
-    def linked_to(cls, places: LinkedPlaces, scaled: Uint64Column, size: Uint64Column) -> PlannedChunks:
-        """Return the pieces of a linked dataset, in row-major order of `scaled`, of `size` bytes each."""
+    def file_backed(cls, places: FileBackedPlaces, scaled: Uint64Column, size: Uint64Column) -> PlannedChunks:
+        """Return the pieces of a file-backed dataset, in row-major order of `scaled`, of `size` bytes each."""
         none = np.zeros(len(size), np.uint64)
         there = np.ones(len(size), np.bool_)
-        return cls(scaled, none, size, np.zeros((len(size), 0, 3), np.uint64), none, there, linked=places)
+        return cls(scaled, none, size, np.zeros((len(size), 0, 3), np.uint64), none, there, backing=places)
 
     @classmethod
     def of(cls, parts: Sequence[ChunkRows], rank: int) -> PlannedChunks:
@@ -91,8 +91,8 @@ class PlannedChunks:
     def nbytes(self) -> int:
         """The memory that the columns take."""
         columns = [self.scaled, self.digest, self.size, self.sections, self.defined, self.stored]
-        if self.linked is not None:
-            columns += [self.linked.offset, self.linked.mask]
+        if self.backing is not None:
+            columns += [self.backing.offset, self.backing.mask]
         return sum(column.nbytes for column in columns)
 
     def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> PlannedChunks:
@@ -105,7 +105,7 @@ class PlannedChunks:
             self.defined[places],
             self.stored[places],
             self.foreign,
-            None if self.linked is None else self.linked.take(places),
+            None if self.backing is None else self.backing.take(places),
         )
 
     def sized(self, size: Uint64Column | int) -> PlannedChunks:
@@ -152,8 +152,8 @@ class ChunkForm(Enum):
 
     STORED = "stored"
     """Its stored bytes."""
-    LINKED = "linked"
-    """Bytes of the file that the dataset is linked to."""
+    FILE_BACKED = "file-backed"
+    """Bytes of the backing file."""
     TRANSCODED_SECTIONS = "transcoded-sections"
     """Its sections transcoded to the revision of the file; `chunks.sections` are the file's."""
     TRANSCODED = "transcoded"
@@ -212,7 +212,7 @@ class ChunkRegion:
                 if self.form is ChunkForm.TRANSCODED_SECTIONS
                 else found + sizes
             )
-        elif self.form is ChunkForm.LINKED and self.spec.filters[0]:
+        elif self.form is ChunkForm.FILE_BACKED and self.spec.filters[0]:
             found = np.full(len(sizes), prod(self.spec.dims) * self.spec.dtype.itemsize, np.uint64)
         else:
             return sizes

@@ -55,7 +55,7 @@ def plan_elements(datatype: FileType, values: Values, heap: GlobalHeapPlan, key_
 
 @dataclass(slots=True)
 class _Writing:
-    """Elements read from `data` at `at`; `places` are those of addresses in what is written.
+    """Elements read from `data` at `at`; `places` are those of addresses in the written bytes.
 
     `known` caches `is_byte_identical` by the identity of types, since it is called for each part of each element.
     """
@@ -94,7 +94,7 @@ class _Writing:
             self.put_run(datatype, out, place)
 
     def put_run(self, datatype: FileType, out: bytearray, place: int) -> None:
-        """Write the place of a sequence, text or region reference, and what it has to the heap."""
+        """Write the place of a sequence, text or region reference, and its payload to the heap."""
         run = self.take(int.from_bytes(self.take(LENGTH_PREFIX), "little"))
         if datatype.item["class"] == "H5T_REFERENCE":
             found = self.region(bytes(run))
@@ -123,7 +123,7 @@ class _Writing:
         return Addressed(bytes(out), tuple(inner.places))
 
     def region(self, data: bytes) -> Addressed:
-        """Return what a region reference has in the heap: the dataset's address, and the selection."""
+        """Return the payload of a region reference: the dataset's address, and the selection."""
         try:
             value = region_json(data)
             key = None if value is None else self.key_of(f"datasets/d-{value['id']}")

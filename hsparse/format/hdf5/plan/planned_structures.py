@@ -98,12 +98,12 @@ BLOCK_HEAD = 4 + 1 + 8 + 4
 HEAP_BITS = 32
 MAX_MANAGED = 65_535
 """Bytes of the largest object in a block: their number takes two bytes of an id."""
-LEAST_BLOCK, LARGEST_BLOCK = 512, 2**31
+MIN_BLOCK, MAX_BLOCK = 512, 2**31
 """HDF5's limits of a direct block."""
 LARGE_BLOCK = 65_536
 """HDF5's own largest direct block of links and attributes."""
 TABLE_WIDTH = 4
-LEAST_NODE = 512
+MIN_NODE = 512
 MAX_LEAF = 60_000
 """Records of a leaf: their number takes two bytes."""
 HEAP_HEADER = 146
@@ -132,9 +132,9 @@ def plan_fractal_heap(
             id = bytes((MANAGED << 4,)) + struct.pack("<IH", end, size)
             end += size
         ids.append(id.ljust(id_length, b"\0"))
-    if end > LARGEST_BLOCK:
-        raise TooLarge(f"The links or attributes of one object have more than {LARGEST_BLOCK} bytes.")
-    size = max(LEAST_BLOCK, 1 << (end - 1).bit_length())
+    if end > MAX_BLOCK:
+        raise TooLarge(f"The links or attributes of one object have more than {MAX_BLOCK} bytes.")
+    size = max(MIN_BLOCK, 1 << (end - 1).bit_length())
     content = _header(header, block, id_length, size, len(managed), huge)
     pieces = [
         FilePiece(header, HEAP_HEADER, partial(_make_checked, content)),
@@ -185,28 +185,28 @@ def plan_btree_v2(name: Key, kind: int, records: Sequence[Addressed]) -> list[Fi
     size = len(records[0].data)
     count = len(records)
     if count <= MAX_LEAF:
-        node = max(LEAST_NODE, NODE_OVERHEAD + count * size)
+        node = max(MIN_NODE, NODE_OVERHEAD + count * size)
         leaf = FilePiece((name, kind, 0), node, partial(_make_leaf, kind, records, node))
         return [_tree_header(name, kind, size, node, 0, count, count), leaf]
     width = width_of(MAX_LEAF)
     node = NODE_OVERHEAD + MAX_LEAF * size
     # one record of the root lies between two leaves
-    shares = [records[at : at + MAX_LEAF] for at in range(0, count, MAX_LEAF + 1)]
+    leaves = [records[at : at + MAX_LEAF] for at in range(0, count, MAX_LEAF + 1)]
     between = [records[at] for at in range(MAX_LEAF, count, MAX_LEAF + 1)]
-    if len(between) == len(shares):  # the last one has no leaf behind it
-        shares[-1:] = [shares[-1][:-1], [between[-1]]]
+    if len(between) == len(leaves):  # there is no leaf after the last record
+        leaves[-1:] = [leaves[-1][:-1], [between[-1]]]
         between[-1] = records[-2]
     pieces = [
-        FilePiece((name, kind, number), node, partial(_make_leaf, kind, share, node))
-        for number, share in enumerate(shares, 1)
+        FilePiece((name, kind, number), node, partial(_make_leaf, kind, leaf_records, node))
+        for number, leaf_records in enumerate(leaves, 1)
     ]
     root = Addressed.join(
         (
             Addressed(b"BTIN" + bytes((0, kind))),
             *between,
             *(
-                Addressed(bytes(8) + len(share).to_bytes(width, "little"), ((0, piece.key),))
-                for piece, share in zip(pieces, shares, strict=True)
+                Addressed(bytes(8) + len(leaf_records).to_bytes(width, "little"), ((0, piece.key),))
+                for piece, leaf_records in zip(pieces, leaves, strict=True)
             ),
         )
     )

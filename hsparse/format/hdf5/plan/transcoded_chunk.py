@@ -34,7 +34,7 @@ from hsparse.format.kinds.vlen_chunk import NAMES, decode_bare_vlen, decode_dens
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, build, open_chunk
 from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
 from hsparse.model.json_values import Values
-from hsparse.model.vlen_array import VlenArray, take
+from hsparse.model.vlen_array import VlenArray, take_elements
 
 CHUNK_HEAP = "collections of a chunk"
 """The name of the heap plan of a single chunk: no other key begins with it."""
@@ -115,7 +115,7 @@ def _laid_out(elements: Addressed, heap: GlobalHeapPlan, address: int, address_o
 def _unwritten(spec: ChunkSpec, scaled: tuple[int, ...]) -> Values:
     """Return the elements of an unwritten chunk."""
     if spec.datatype.is_vlen:
-        return take([VlenArray.of([bytes(spec.vlen_fill.heap)])], np.zeros(prod(spec.dims), np.intp))
+        return take_elements([VlenArray.of([bytes(spec.vlen_fill.heap)])], np.zeros(prod(spec.dims), np.intp))
     return np.ascontiguousarray(np.broadcast_to(spec.fill_of(scaled), spec.dims))
 
 
@@ -150,7 +150,7 @@ def _filled_variable(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> V
     chunk = open_sparse_vlen(data, sections_of(sections), spec.dims, element, spec.filters)
     numbers = np.zeros(prod(spec.dims), np.intp)
     numbers[chunk.offsets] = np.arange(1, len(chunk.offsets) + 1)
-    return take([VlenArray.of([bytes(spec.vlen_fill.heap)]), chunk.values], numbers)
+    return take_elements([VlenArray.of([bytes(spec.vlen_fill.heap)]), chunk.values], numbers)
 
 
 def _aligned(size: int) -> int:

@@ -24,7 +24,7 @@ from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
 from hsparse.model.element import Element
 from hsparse.model.json_values import Values
-from hsparse.model.vlen_array import VlenArray, join
+from hsparse.model.vlen_array import VlenArray, join_elements
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.http.stream import respond_stream
@@ -164,7 +164,7 @@ def read_vlen_arrow(
     for length, columns in read_batches(data):
         coords.append(_coords(length, columns, rank))
         values.append(vlen_values(_column(columns, VALUE), element))
-    return np.concatenate(coords), join(values)
+    return np.concatenate(coords), join_elements(values)
 
 
 def _coords(length: int, columns: dict[str, Column], rank: int) -> NDArray[np.uint64]:

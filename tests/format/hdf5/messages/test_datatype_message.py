@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
-from hsparse.format.dataspace_message import Reader
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.messages.datatype_message import decode_datatype, encode_datatype
 from hsparse.format.hdf5.messages.file_type import FileType, file_type, is_packed
 from hsparse.model.datatype import parse_type
@@ -30,7 +30,7 @@ def message_of(type_id: h5py.h5t.TypeID) -> bytes:
 
 
 def decode(data: bytes) -> FileType:
-    reader = Reader(memoryview(data), thing="test")
+    reader = ByteReader(memoryview(data), subject="test")
     stored = decode_datatype(reader)
     reader.done("type")
     return stored
@@ -123,7 +123,7 @@ def test_changed_bytes_are_read_or_refused(type_id: h5py.h5t.TypeID, data: st.Da
     place = data.draw(st.integers(0, len(message) - 1))
     message[place] ^= 1 << data.draw(st.integers(0, 7))
     with suppress(Corrupt, Unsupported):
-        assert decode_datatype(Reader(memoryview(message), thing="test")).size > 0
+        assert decode_datatype(ByteReader(memoryview(message), subject="test")).size > 0
 
 
 @given(st.sampled_from(h5py_types()), st.data())

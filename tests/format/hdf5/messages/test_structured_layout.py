@@ -26,7 +26,7 @@ from tests.format.golden_file import GoldenDataset, golden_datasets
 from tests.format.hdf5.host_file import assert_same, fetch_from
 from tests.format.hdf5.record_cases import make_records, revisions
 
-FOLDER = Path(__file__).parent.parent.parent / "data" / "golden"
+FOLDER = Path(__file__).parents[3] / "data" / "golden"
 DATASETS = {
     "lib-2026-09-farray.h5": 7,
     "lib-2026-09-single.h5": 7,

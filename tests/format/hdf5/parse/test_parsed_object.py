@@ -17,7 +17,7 @@ from hsparse.format.hdf5.parse.parsed_object import ObjectKind, parse_object
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 GOLDEN = ROOT / "tests/data/golden"
 ANNDATA = ROOT / "demo/data/pbmc68k_reduced.h5ad"
 LIBVERS = ["earliest", "v108", "v110", "latest"]

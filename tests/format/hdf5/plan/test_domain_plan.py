@@ -11,7 +11,6 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from hsparse.dn.chunk_codec import codec_for
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from hsparse.format.hdf5.plan.domain_plan import known_key, plan_domain
 from hsparse.format.hdf5.plan.file_form import STOCK
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, PlannedChunks
 from hsparse.format.hdf5.plan.transcoded_chunk import encode_defined_set, transcode_chunk, transcoded_size
+from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
 from hsparse.format.structured.footer import unseal
@@ -165,7 +165,7 @@ def test_elements_of_every_type_come_back(
 def file_of(found: dict[str, Any], values: Values, path: Path) -> Path:
     """Write a file whose dataset `MADE` has one chunk of these values."""
     spec = chunk_spec(found[MADE])
-    codec = codec_for("k", spec, spec.datatype)
+    codec = kind_of(spec)
     places = np.arange(values.size if isinstance(values, VlenArray) else len(values), dtype=np.uint32)
     chunk: Any = values
     if not isinstance(values, VlenArray):

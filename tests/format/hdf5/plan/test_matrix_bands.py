@@ -14,7 +14,7 @@ from scipy import sparse as sp
 from hsparse.errors import Corrupt, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.hdf5.plan.matrix_bands import (
-    MOST_LINES,
+    MAX_LINES,
     BandSorter,
     MatrixBands,
     MatrixColumn,
@@ -160,6 +160,6 @@ def test_what_is_too_large() -> None:
     with pytest.raises(TooLarge, match=r"2 columns of d-1 .* ask for the form by rows"):
         check_bands(bands, int(bands.weights.max()) - 1)
     check_bands(MatrixBands.of(bands.spec, (4, 5), 1, bands.chunks.take(np.zeros(0, np.intp))), 0)
-    check_lines(replace(bands, shape=(1, MOST_LINES)))
+    check_lines(replace(bands, shape=(1, MAX_LINES)))
     with pytest.raises(TooLarge, match=r"4294967297 columns.*binsparse-coo"):
-        check_lines(replace(bands, shape=(1, MOST_LINES + 1)))
+        check_lines(replace(bands, shape=(1, MAX_LINES + 1)))

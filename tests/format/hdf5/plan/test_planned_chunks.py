@@ -71,7 +71,7 @@ def test_what_making_a_chunk_takes() -> None:
     assert converted.weights(range(2)).tolist() == [880, 48]
     defined = replace(converted, form=ChunkForm.DEFINED)
     assert defined.weights(range(2)).tolist() == [120, 26]
-    linked = replace(some, form=ChunkForm.LINKED, spec=replace(SPEC, dims=(15,)))
+    linked = replace(some, form=ChunkForm.FILE_BACKED, spec=replace(SPEC, dims=(15,)))
     assert linked.weights(range(1, 2)).tolist() == [20]
     filtered = replace(linked, spec=replace(linked.spec, filters=((Filter(1, (4,)),),)))
     assert filtered.weights(range(2)).tolist() == [15, 20]
