@@ -17,11 +17,11 @@ $(BIN)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-check: $(BIN)/.installed ## lint, types, the import law and the links of the docs
+check: $(BIN)/.installed ## lint, types, the import law, names and the links of the docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest tests/test_import_law.py
+	$(BIN)/pytest tests/test_import_law.py tests/test_names.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: $(BIN)/.installed ## every test, in a process for each core; FLAGS are pytest's

@@ -58,7 +58,10 @@ OTHER_WORDS = {
     "whoever": "its role",
 }
 """Words that name nothing here, and the word for what they would name."""
-ALLOWED: dict[str, str] = {}
+ALLOWED = {
+    "dap_variable": "a Variable of DAP4",
+    "DapVariable": "a Variable of DAP4",
+}
 """Names that have such a word in another meaning, with the reason."""
 
 

@@ -30,9 +30,11 @@ async def value_client(
     client = await RestClient(node, clock, Principal("admin", admin=True), settings=settings).open()
     client.domain = "/home/admin/values.h5"
     assert (await client("PUT", "/", {})).status == 201
-    yield client
-    await client.close()
-    await node.close()
+    try:
+        yield client
+    finally:
+        await client.close()
+        await node.close()
 
 
 async def create(client: RestClient, shape: Any, kind: Any, **properties: Any) -> str:
