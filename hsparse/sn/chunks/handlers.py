@@ -25,7 +25,7 @@ from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_name
 from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_info import FileBackedChunkInfo
-from hsparse.sn.http.request import MOST_JSON
+from hsparse.sn.http.request import MAX_JSON
 from hsparse.sn.http.response import respond
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset, until_current
@@ -138,7 +138,7 @@ async def get_chunk_selection(context: Context) -> web.StreamResponse:
 
 def check_json(context: Context, nbytes: int) -> None:
     """Raise `TooLarge` for coordinates of more bytes than a JSON answer can have."""
-    limit = min(context.service.settings.max_request_size, MOST_JSON)
+    limit = min(context.service.settings.max_request_size, MAX_JSON)
     if nbytes > limit:
         raise TooLarge(
             f"The blocks of stored chunks have coordinates of {nbytes} bytes, more than an answer in JSON may have "

@@ -20,11 +20,11 @@ from hsparse.wire.message import Record
 MASK_FIELD = "filter_mask"
 BLOCK_ENTRIES = 1 << 18
 """Entries that are read at a time."""
-MOST_TABLE_ENTRIES = 1 << 24
+MAX_TABLE_ENTRIES = 1 << 24
 """The most entries of a table that is read whole; 100 000 chunks are common."""
-MOST_FOUND = 1 << 20
+MAX_FOUND = 1 << 20
 """The most entries with a piece in a table that is read whole."""
-MOST_ENTRY_BYTES = 4096
+MAX_ENTRY_BYTES = 4096
 """The most bytes of an entry: two numbers, a mask and a URI."""
 ReadTable = Callable[[Dataset, Selection], Awaitable[NDArray[Any]]]
 
@@ -84,9 +84,9 @@ class ChunkTable:
             places = np.argwhere(entries[..., 1] > 0)
             places[:, 0] += first
             found.append(places)
-            if sum(map(len, found)) > MOST_FOUND:
+            if sum(map(len, found)) > MAX_FOUND:
                 raise TooLarge(
-                    f"The chunk table {self._table.id} has more than {MOST_FOUND} entries; select less at a time."
+                    f"The chunk table {self._table.id} has more than {MAX_FOUND} entries; select less at a time."
                 )
         return np.concatenate(found)
 
@@ -101,9 +101,9 @@ class ChunkTable:
     async def _blocks(self) -> AsyncIterator[tuple[int, NDArray[np.int64]]]:
         """Yield the table in blocks of whole rows: the first row, and offset, size and mask, (..., 3)."""
         table = self._table
-        if prod(table.extent) > MOST_TABLE_ENTRIES:
+        if prod(table.extent) > MAX_TABLE_ENTRIES:
             raise TooLarge(
-                f"The chunk table {table.id} has {prod(table.extent)} entries; the limit is {MOST_TABLE_ENTRIES}: "
+                f"The chunk table {table.id} has {prod(table.extent)} entries; the limit is {MAX_TABLE_ENTRIES}: "
                 "select less at a time."
             )
         rows = max(1, BLOCK_ENTRIES // max(1, prod(table.extent[1:])))
@@ -147,10 +147,10 @@ def check_table(table: Dataset, layout: Record, rank: int) -> TableFields:
         raise BadRequest(
             f"The chunk table {table.id} has {len(table.extent)} dimensions; the dataset has {rank}."
         )
-    if table.dtype.itemsize > MOST_ENTRY_BYTES:
+    if table.dtype.itemsize > MAX_ENTRY_BYTES:
         raise BadRequest(
             f"An element of the chunk table {table.id} has {table.dtype.itemsize} bytes; the limit is "
-            f"{MOST_ENTRY_BYTES}."
+            f"{MAX_ENTRY_BYTES}."
         )
     return _fields(table, layout)
 

@@ -27,9 +27,9 @@ from hsparse.sn.file_backed.chunk_table import ChunkTable, ReadTable
 from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.file_backed_message import ReadFileBacked
 
-MOST_PIECES = 1 << 20
+MAX_PIECES = 1 << 20
 """The most pieces of one read: the place of each is in memory."""
-MOST_FILES = 10_000
+MAX_FILES = 10_000
 
 
 class FileBackedElements:
@@ -95,8 +95,8 @@ class FileBackedElements:
         """Return the scaled coordinates of the chunks that have a piece, (k, rank) uint64."""
         counts = self._dataset.grid.counts
         if self._layout["class"] == CONTIGUOUS_REF:
-            if prod(counts) > MOST_PIECES:
-                raise TooLarge(f"The selection meets more than {MOST_PIECES} chunks; select less at a time.")
+            if prod(counts) > MAX_PIECES:
+                raise TooLarge(f"The selection meets more than {MAX_PIECES} chunks; select less at a time.")
             return _grid_coords(counts).astype(np.uint64)
         found = await self.pieces()
         return np.unique(found // self._factors(), axis=0).astype(np.uint64).reshape(-1, len(counts))
@@ -145,9 +145,9 @@ class FileBackedElements:
         if self._layout["class"] == CONTIGUOUS_REF:
             return self._slabs(scaled), (backing_file(self._dataset),)
         factors = self._factors()
-        if len(scaled) * prod(factors.tolist()) > MOST_PIECES:
+        if len(scaled) * prod(factors.tolist()) > MAX_PIECES:
             raise TooLarge(
-                f"The selection meets more than {MOST_PIECES} chunks of the file; select less at a time."
+                f"The selection meets more than {MAX_PIECES} chunks of the file; select less at a time."
             )
         places = _grid_coords(factors.tolist())
         coords = (scaled[:, None, :] * factors + places).reshape(-1, scaled.shape[1])
@@ -179,8 +179,8 @@ class FileBackedElements:
         The rights were not checked before: the writers of the table named the files.
         """
         files = list(dict.fromkeys(uris))
-        if len(files) > MOST_FILES:
-            raise TooLarge(f"The selection meets more than {MOST_FILES} files; select less at a time.")
+        if len(files) > MAX_FILES:
+            raise TooLarge(f"The selection meets more than {MAX_FILES} files; select less at a time.")
         if self._dataset.rights is None:
             raise BadRequest(f"{self._dataset.id} can be read by requests for its values only.")
         await self._dataset.rights.require(*files)

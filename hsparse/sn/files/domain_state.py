@@ -23,9 +23,9 @@ from hsparse.sn.records.stored_chunks import MAP_PAGE
 from hsparse.wire.chunk_info_message import ListChunks
 from hsparse.wire.message import Record
 
-MOST_METADATA = 64 * 1024 * 1024
+MAX_METADATA = 64 * 1024 * 1024
 """The most bytes of the records of a domain, as JSON."""
-MOST_FILE_CHUNKS = 1 << 20
+MAX_FILE_CHUNKS = 1 << 20
 """The most stored chunks of a domain: each takes about 60 bytes of memory."""
 LISTINGS_AT_ONCE = 16
 DIGEST_SIZE = 16
@@ -64,9 +64,9 @@ async def read_domain_state(owners: Owners, root: str) -> DomainState:
                 records[id] = record
                 digests[id] = _digest(text)
             total += size
-            if total > MOST_METADATA:
+            if total > MAX_METADATA:
                 raise TooLarge(
-                    f"The domain's metadata has more than {MOST_METADATA} bytes, the limit of a file: make it of parts."
+                    f"The domain's metadata has more than {MAX_METADATA} bytes, the limit of a file: make it of parts."
                 )
             crawl.pace.weigh(size)
             await asyncio.sleep(0)
@@ -101,7 +101,7 @@ def _digest(text: bytes) -> bytes:
 
 
 async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, PlannedChunks]:
-    left = MOST_FILE_CHUNKS
+    left = MAX_FILE_CHUNKS
     datasets = []
     for id, record in records.items():
         if collection_of(id) == "datasets" and record["shape"]["class"] != "H5S_NULL":
@@ -111,7 +111,7 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
         nonlocal left
         left -= count
         if left < 0:
-            raise TooLarge(f"The domain has more than {MOST_FILE_CHUNKS} chunks, the limit of a file.")
+            raise TooLarge(f"The domain has more than {MAX_FILE_CHUNKS} chunks, the limit of a file.")
 
     async def read(dataset: Dataset) -> PlannedChunks:
         if is_file_backed(dataset.record):

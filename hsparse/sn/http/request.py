@@ -28,7 +28,7 @@ MAX_DEPTH = 240
 """The most levels of nesting in a body: orjson writes 254, and a record adds a few."""
 LARGE = 1024 * 1024
 """Bytes of JSON from which on it is parsed without the garbage collector."""
-MOST_JSON = 32 * 1024 * 1024
+MAX_JSON = 32 * 1024 * 1024
 """The most bytes of JSON in a body or an answer: nothing else is answered while it is parsed, a second or two."""
 
 
@@ -116,9 +116,9 @@ async def read_json(request: RequestReader) -> Any:
     Python clients (h5pyd) write these for floats that are not finite.
     """
     data = await request.body()
-    if len(data) > MOST_JSON:
+    if len(data) > MAX_JSON:
         raise TooLarge(
-            f"A JSON body can have {MOST_JSON} bytes, not {len(data)}; send values as octet-stream."
+            f"A JSON body can have {MAX_JSON} bytes, not {len(data)}; send values as octet-stream."
         )
     if not data.strip():
         return None

@@ -18,7 +18,7 @@ from hsparse.sn.records.access import find_domain, normal_path, require_right
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
 
-MOST_LISTED = 1000
+MAX_LISTED_JOBS = 1000
 
 
 async def post_job(context: Context) -> web.StreamResponse:
@@ -46,7 +46,7 @@ async def get_jobs(context: Context) -> web.StreamResponse:
         ListKeys(
             JOB_FOLDER if principal.admin else job_key_prefix(principal.name),
             start_after=job_key(check_job_id(marker)) if marker else "",
-            limit=min(context.number("Limit") or MOST_LISTED, MOST_LISTED),
+            limit=min(context.number("Limit") or MAX_LISTED_JOBS, MAX_LISTED_JOBS),
         )
     )
     outcomes = await owners.read(*map(job_id_of_key, listing.keys))

@@ -17,7 +17,7 @@ from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.model.link import check_title
 from hsparse.wire.message import Record
 
-MOST_REQUESTS = 64
+MAX_REQUESTS = 64
 LONGEST_NAME = 1024
 LOST_SECONDS = 60.0
 """Seconds without a renewal after which a job is lost. Its node renews the record at least every 10 seconds."""
@@ -50,8 +50,8 @@ NAME = JobOption(
     is_argument_text, f"text of 1 to {LONGEST_NAME} characters, none of them a control character"
 )
 COUNT = JobOption(
-    lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_REQUESTS,
-    f"a number from 1 to {MOST_REQUESTS}",
+    lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_REQUESTS,
+    f"a number from 1 to {MAX_REQUESTS}",
 )
 
 

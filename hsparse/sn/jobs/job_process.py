@@ -23,7 +23,7 @@ KILLED = Failure.of(
 )
 LONGEST_LINE = 1 << 20
 LONGEST_MESSAGE = 2000
-MOST_MESSAGES = 10
+MAX_MESSAGES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Progress:
         match report:
             case {"done": int(done), "total": int() | None as total}:
                 self.done, self.total = done, total
-            case {"message": str(text)} if len(self.messages) < MOST_MESSAGES:
+            case {"message": str(text)} if len(self.messages) < MAX_MESSAGES:
                 self.messages.append(text[:LONGEST_MESSAGE])
             case {"error": {"kind": str(kind), "message": str(text)}}:
                 self.failure = Failure(kind, text[:LONGEST_MESSAGE])

@@ -28,7 +28,7 @@ TOP_FOLDER = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}}
 """The folder of the top-level domains, which has no record."""
 HOME = "/home"
 ADMIN = "admin"
-MOST_FOLDERS = 1000
+MAX_FOLDERS = 1000
 """The most folders of the files of one read."""
 
 
@@ -174,10 +174,8 @@ class FileRights:
         URI that names no file of the store.
         """
         folders = {file_key(uri, self.bucket).rpartition("/")[0] for uri in uris}
-        if len(folders) > MOST_FOLDERS:
-            raise TooLarge(
-                f"The data is in files of more than {MOST_FOLDERS} folders; select less at a time."
-            )
+        if len(folders) > MAX_FOLDERS:
+            raise TooLarge(f"The data is in files of more than {MAX_FOLDERS} folders; select less at a time.")
         for folder in sorted(folders):
             await self._require_folder(folder)
 

@@ -20,7 +20,7 @@ from hsparse.model.link import HARD
 from hsparse.sn.data_nodes import Owners
 from hsparse.wire.message import Record
 
-FIRST_READS, MOST_READS = 64, 500
+FIRST_READS, MAX_READS = 64, 500
 """Records in the first message, and the most in one message."""
 READ_BYTES = 4 << 20
 """Bytes of records in a reply, estimated from the last one."""
@@ -41,7 +41,7 @@ class Pace:
     def weigh(self, nbytes: int) -> None:
         """Adapt to the size of the last batch, in bytes."""
         wanted = self.reads * READ_BYTES // max(nbytes, 1)
-        self.reads = max(1, min(wanted, 2 * self.reads, MOST_READS))
+        self.reads = max(1, min(wanted, 2 * self.reads, MAX_READS))
 
 
 class RecordSource(Protocol):

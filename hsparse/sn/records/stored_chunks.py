@@ -27,7 +27,7 @@ from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks, 
 
 Json = dict[str, Any]
 Scaled = tuple[int, ...]
-MOST_CHUNKS = 1 << 20
+MAX_LISTED_CHUNKS = 1 << 20
 """The most chunks whose coordinates are in memory at a time."""
 MAP_PAGE = 9999
 """Chunks asked for at a time where all are: one fewer than ten pages of a listing have, which spares one more."""
@@ -148,7 +148,7 @@ class ChunkObjectInfo:
         return found[0] if found else None
 
     async def scaled(self) -> NDArray[np.uint64]:
-        found = await list_chunks(self._owners, self._dataset, most=MOST_CHUNKS)
+        found = await list_chunks(self._owners, self._dataset, most=MAX_LISTED_CHUNKS)
         counts = np.array(self.grid.counts, np.uint64)
         return found[(found < counts).all(axis=1)]
 

@@ -30,7 +30,7 @@ from hsparse.wire.chunk_message import NO_LIMIT, CountDefined, EraseChunks, Upda
 
 MANY_CHUNKS = 1024
 """A selection of more chunks is planned over those that exist: one listing costs less than many misses."""
-MOST_CHUNKS = 1 << 17
+MAX_WRITE_CHUNKS = 1 << 17
 """The most chunks of one write: one value for all elements is a short body, but each chunk adds to the messages."""
 
 
@@ -198,8 +198,11 @@ class ChunkFanout:
         With `fields` the values have only those, packed, and the other fields keep theirs.
         """
         self._dataset.require_writable()
-        if selection.size > MOST_CHUNKS and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
-            raise TooLarge(f"The selection meets more than {MOST_CHUNKS} chunks; write less at a time.")
+        if (
+            selection.size > MAX_WRITE_CHUNKS
+            and count_chunks(selection, self._dataset.grid) > MAX_WRITE_CHUNKS
+        ):
+            raise TooLarge(f"The selection meets more than {MAX_WRITE_CHUNKS} chunks; write less at a time.")
         arrays, spec = self._dataset.arrays, self._dataset.spec
         planned = plan(selection, self._dataset.grid)
         parts = await offload(arrays.work(selection.size), arrays.cut, selection, planned, values)

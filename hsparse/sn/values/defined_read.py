@@ -29,9 +29,9 @@ Array = NDArray[Any]
 DefinedPiece: TypeAlias = tuple[list[Array], Values]
 """Coordinates, one (n,) array for each dimension, and values (n,)."""
 CHUNK_OFFSET_BYTES = 4
-MOST_PAGES = 16
+MAX_PAGES = 16
 """The most pages of selected elements in a run of chunks that is read together, however few are defined."""
-MOST_UNDEFINED = 1 << 20
+MAX_UNDEFINED = 1 << 20
 """The same if replies are limited in bytes: then no piece is larger than a page."""
 
 
@@ -81,7 +81,7 @@ class DefinedRead:
         """Read runs of chunks, each of about a page; split a chunk whose reply would be too large."""
         cut = not self._arrays.is_exact and not self._places_only
         page = max(1, self._page_size // (self._arrays.guessed_size + (0 if cut else CHUNK_OFFSET_BYTES)))
-        limit, most = (self._page_size, MOST_UNDEFINED) if cut else (NO_LIMIT, MOST_PAGES)
+        limit, most = (self._page_size, MAX_UNDEFINED) if cut else (NO_LIMIT, MAX_PAGES)
         room, first = page, 0
         while first < len(planned):
             until = run_of(planned, first, room)

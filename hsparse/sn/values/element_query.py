@@ -31,7 +31,7 @@ from hsparse.model.vlen_array import VlenArray, take_elements
 from hsparse.model.vlen_fields import VlenFields
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import Scaled
-from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MOST_CHUNKS, ChunkFanout
+from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MAX_WRITE_CHUNKS, ChunkFanout
 
 Rows: TypeAlias = tuple[NDArray[np.uint64], Any]
 """Row-major offsets in the extent, (n,), and elements, (n,)."""
@@ -110,8 +110,8 @@ class FixedQuery:
 
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
         """Set these fields of what is found to those of the element `value`; return the changed elements."""
-        if self._fits_fill and count_chunks(selection, self._dataset.grid) > MOST_CHUNKS:
-            raise TooLarge(f"The query meets more than {MOST_CHUNKS} chunks; select less at a time.")
+        if self._fits_fill and count_chunks(selection, self._dataset.grid) > MAX_WRITE_CHUNKS:
+            raise TooLarge(f"The query meets more than {MAX_WRITE_CHUNKS} chunks; select less at a time.")
         changed = []
         async for planned in self._pages(selection):
             found = await self._chunks.update(planned, self._query.text, value, fields)

@@ -37,12 +37,12 @@ async def test_limits(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> No
     layout = {"class": "H5D_CHUNKED", "dims": [256]}
     await place(client, "/d", INT, [2560], list(range(2560)), layout=layout)
     root = (await client("GET", "/"))["root"]
-    monkeypatch.setattr(domain_state, "MOST_FILE_CHUNKS", 10)
+    monkeypatch.setattr(domain_state, "MAX_FILE_CHUNKS", 10)
     await read_domain_state(client.service.owners, root)
-    monkeypatch.setattr(domain_state, "MOST_FILE_CHUNKS", 9)
+    monkeypatch.setattr(domain_state, "MAX_FILE_CHUNKS", 9)
     with pytest.raises(TooLarge, match="more than 9 chunks"):
         await read_domain_state(client.service.owners, root)
-    monkeypatch.setattr(domain_state, "MOST_METADATA", 100)
+    monkeypatch.setattr(domain_state, "MAX_METADATA", 100)
     with pytest.raises(TooLarge, match="more than 100 bytes"):
         await read_domain_state(client.service.owners, root)
 

@@ -265,13 +265,13 @@ async def test_the_limit_of_chunks_is_the_domains(
     await place(client, "/own", INT, [4], [1, 2, 3, 4])
     root = (await client("GET", "/"))["root"]
     count = 6 + 6 + 5 + 1
-    monkeypatch.setattr("hsparse.sn.files.domain_state.MOST_FILE_CHUNKS", count)
+    monkeypatch.setattr("hsparse.sn.files.domain_state.MAX_FILE_CHUNKS", count)
     state = await read_domain_state(client.service.owners, root)
     assert sum(map(len, state.chunks.values())) == count
-    monkeypatch.setattr("hsparse.sn.files.domain_state.MOST_FILE_CHUNKS", count - 1)
+    monkeypatch.setattr("hsparse.sn.files.domain_state.MAX_FILE_CHUNKS", count - 1)
     with pytest.raises(TooLarge, match=f"The domain has more than {count - 1} chunks"):
         await read_domain_state(client.service.owners, root)
-    monkeypatch.setattr("hsparse.sn.files.domain_state.MOST_FILE_CHUNKS", 4)
+    monkeypatch.setattr("hsparse.sn.files.domain_state.MAX_FILE_CHUNKS", 4)
     for name in ("plain", "gzip", "own"):
         assert (await client("DELETE", f"/groups/{root}/links/{name}")).status == 200
     with pytest.raises(TooLarge, match="The domain has more than 4 chunks"):

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from hsparse.errors import Conflict, HsparseError
-from hsparse.sn.jobs.job_process import LONGEST_MESSAGE, MOST_MESSAGES, JobCommand, JobProcess, Progress
+from hsparse.sn.jobs.job_process import LONGEST_MESSAGE, MAX_MESSAGES, JobCommand, JobProcess, Progress
 
 
 def process(command: JobCommand, domain: str, header: str | None = "Bearer abc") -> JobProcess:
@@ -76,9 +76,9 @@ async def test_nothing_is_left_when_it_is_waited_for_no_longer(command: JobComma
 
 def test_what_is_kept_of_what_it_tells_is_bounded() -> None:
     progress = Progress()
-    for number in range(MOST_MESSAGES + 5):
+    for number in range(MAX_MESSAGES + 5):
         progress.parse_line(json.dumps({"message": f"{number}" * 10_000}).encode())
-    assert len(progress.messages) == MOST_MESSAGES
+    assert len(progress.messages) == MAX_MESSAGES
     assert max(map(len, progress.messages)) == LONGEST_MESSAGE
     for line in (b"", b"x", b"[]", b"{}", b'{"done": 1.5, "total": 2}', b'{"error": "x"}', b"\xff"):
         progress.parse_line(line)

@@ -13,7 +13,7 @@ from hsparse.cluster.membership import Membership
 from hsparse.errors import BadRequest, Forbidden, StoreFailed, TooLarge
 from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.records.access import MOST_FOLDERS, FileRights, domain_path
+from hsparse.sn.records.access import MAX_FOLDERS, FileRights, domain_path
 from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import DataNode, Failure
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
@@ -153,8 +153,8 @@ async def test_what_names_no_file(found: Owners) -> None:
 
 
 async def test_files_in_too_many_folders(found: Owners) -> None:
-    with pytest.raises(TooLarge, match=str(MOST_FOLDERS)):
-        await FileRights(found, ADMIN, "bucket").require(*(f"{i}/a.h5" for i in range(MOST_FOLDERS + 1)))
+    with pytest.raises(TooLarge, match=str(MAX_FOLDERS)):
+        await FileRights(found, ADMIN, "bucket").require(*(f"{i}/a.h5" for i in range(MAX_FOLDERS + 1)))
 
 
 class Failing(DictDataNode):

@@ -13,7 +13,7 @@ from hsparse.errors import NotFound
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.crawl import (
     FIRST_READS,
-    MOST_READS,
+    MAX_READS,
     READ_BYTES,
     Crawl,
     Pace,
@@ -56,9 +56,9 @@ def test_a_pace_follows_what_batches_weigh() -> None:
     assert pace.reads == 2 * FIRST_READS, "it at most doubles"
     for _ in range(9):
         pace.weigh(1)
-    assert pace.reads == MOST_READS
+    assert pace.reads == MAX_READS
     pace.weigh(50 * READ_BYTES)
-    assert pace.reads == MOST_READS // 50
+    assert pace.reads == MAX_READS // 50
     pace.weigh(10**12)
     assert pace.reads == 1
     pace.weigh(0)
@@ -114,10 +114,10 @@ async def test_batches_grow_and_shrink_with_what_they_weigh() -> None:
         1,
         2 * FIRST_READS,
         4 * FIRST_READS,
-        MOST_READS,
-        MOST_READS,
-        MOST_READS,
-        MOST_READS // 10,
+        MAX_READS,
+        MAX_READS,
+        MAX_READS,
+        MAX_READS // 10,
     ]
     assert sum(sizes) == 3001
 

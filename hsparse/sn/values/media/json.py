@@ -23,7 +23,7 @@ from hsparse.format.selections.selection_json import selection_json
 from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
-from hsparse.sn.http.request import ARROW_TYPE, JSON_TYPE, MOST_JSON, read_json_object
+from hsparse.sn.http.request import ARROW_TYPE, JSON_TYPE, MAX_JSON, read_json_object
 from hsparse.sn.http.response import respond, respond_floats
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.append import Append, parse_append
@@ -68,7 +68,7 @@ READ_KEYS = PARAMETER_KEYS.union(*SELECTION_KEYS)
 
 def json_limit(context: Context) -> int:
     """Return the most bytes of values in a JSON answer."""
-    return min(context.service.settings.max_request_size, MOST_JSON)
+    return min(context.service.settings.max_request_size, MAX_JSON)
 
 
 async def answer_values(read: ValueRead) -> web.StreamResponse:
