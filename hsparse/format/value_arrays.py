@@ -83,7 +83,7 @@ class ValueArrays(Protocol):
     # --- other forms --------------------------------------------------------------------------------
 
     def to_json(self, values: Values) -> tuple[Any, bool]:
-        """Return JSON's form (of numbers an array, for orjson), and whether floats that JSON does not have may be in it."""
+        """Return JSON's form (an array of numbers, for orjson), and whether it may have floats that JSON lacks."""
         ...
 
     def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
