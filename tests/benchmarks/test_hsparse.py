@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from benchmarks.bench import Bench
 from benchmarks.failure import Failed
 from benchmarks.peers.hsparse import commit, older_environment
-from benchmarks.report import OLDER, OURS, Metric, Report
+from benchmarks.report import OLDER, OURS, MeasuredMetric, Report
 from benchmarks.trials.sparse import SparseTrial
 from benchmarks.workloads.uniform import uniform
 
@@ -48,9 +48,9 @@ async def test_both_revisions_are_given_the_same_requests(tmp_path: Path) -> Non
     bench = Bench(tmp_path, tmp_path / "work", peers, 1, True, report, lambda text: None, against=SHA)
     await SparseTrial(bench, uniform(1_000, 1_000)).run()
     for name, unit, higher in (("write", "million points/s", True), ("read all", "s", False)):
-        sides = report.samples[Metric("uniform", name, unit, higher)]
+        sides = report.samples[MeasuredMetric("uniform", name, unit, higher)]
         assert list(sides) == [OURS, OLDER]
-    stored = report.ratio(Metric("uniform", "stored", "bytes/point", higher=False), OLDER)
+    stored = report.ratio(MeasuredMetric("uniform", "stored", "bytes/point", higher=False), OLDER)
     assert stored is not None
     assert stored.median == 1
     assert {path.name for path in (tmp_path / "work" / "uniform").glob("*.log")} == {
