@@ -29,7 +29,7 @@ class Rig:
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self.metrics.middleware, errors])
-        app.router.add_route("*", "/things/{id}", self.subject)
+        app.router.add_route("*", "/things/{id}", self.thing)
         app.router.add_get("/wait", self.wait)
         app.router.add_get("/stream", self.stream)
         app.router.add_get("/break", self.broken)
