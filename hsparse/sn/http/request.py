@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 
@@ -191,10 +191,3 @@ def named_types(request: web.Request, header: str) -> Iterator[str]:
     """Yield the media types that a header names, in its order, without their parameters."""
     for item in request.headers.get(header, "").lower().split(","):
         yield item.partition(";")[0].strip()
-
-
-def accepts_binary(request: web.Request) -> bool:
-    """Say whether `Accept` names octet-stream before the other media types of values."""
-    known = (JSON_TYPE, BINARY_TYPE, ARROW_TYPE)
-    accepted = (name for name in named_types(request, hdrs.ACCEPT) if name in known)
-    return next(accepted, JSON_TYPE) == BINARY_TYPE

@@ -17,6 +17,7 @@ from hsparse.concurrency.gather import gather_all
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.fixed_arrays import FixedArrays
+from hsparse.format.kinds.dense import not_sparse
 from hsparse.format.kinds.registry import arrays_of
 from hsparse.format.plan.grid import Grid
 from hsparse.format.vlen_arrays import VlenArrays
@@ -71,7 +72,7 @@ class Dataset:
     def require_sparse(self) -> None:
         """Raise `BadRequest` if the dataset is dense."""
         if not self.spec.sparse:
-            raise BadRequest(f"{self.id} is not sparse: all its elements are always defined.")
+            raise not_sparse(self.spec)
 
     def require_writable(self) -> None:
         """Raise `BadRequest` if the dataset is file-backed: its files are never written."""

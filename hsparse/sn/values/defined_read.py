@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.errors import TooLarge
 from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.plan.grid import Grid
@@ -21,6 +22,7 @@ from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection, ascending
 from hsparse.model.json_values import Values
+from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.chunk_message import NO_LIMIT
@@ -127,6 +129,14 @@ class DefinedRead:
         places = coordinates(self._dataset, [(chunk, item.offsets) for chunk, item in there])
         parts = [] if self._places_only else [item.values for _, item in there]
         return places, self._arrays.join(parts)
+
+
+def defined_too_large(limit: int) -> TooLarge:
+    """Return the error for an answer of defined elements that has more than `limit` bytes."""
+    return TooLarge(
+        f"The answer has more than {limit} bytes (max_request_size): select less, or ask for {ARROW_TYPE}, which "
+        "is not limited."
+    )
 
 
 def coordinates(dataset: Dataset, there: Sequence[tuple[PlannedChunk, NDArray[np.uint32]]]) -> list[Array]:

@@ -23,11 +23,11 @@ from hsparse.format.selections.selection_json import selection_json
 from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
-from hsparse.sn.http.request import ARROW_TYPE, JSON_TYPE, MAX_JSON, read_json_object
+from hsparse.sn.http.request import JSON_TYPE, MAX_JSON, read_json_object
 from hsparse.sn.http.response import respond, respond_floats
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.append import Append, parse_append
-from hsparse.sn.values.defined_read import DefinedRead
+from hsparse.sn.values.defined_read import DefinedRead, defined_too_large
 from hsparse.sn.values.element_query import Rows
 from hsparse.sn.values.media.medium import FoundRead, Medium, ValueRead
 from hsparse.sn.values.request_selection import (
@@ -115,10 +115,7 @@ async def answer_whole(
             if found is not None:
                 response: web.StreamResponse = await answer(*found)
                 return response
-    raise TooLarge(
-        f"The answer has more than {limit} bytes (max_request_size): select less, or ask for {ARROW_TYPE}, which "
-        "is not limited."
-    )
+    raise defined_too_large(limit)
 
 
 def answer_places(context: Context, selection: Selection) -> web.StreamResponse:
