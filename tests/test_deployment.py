@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from hsparse import __version__
+from hsparse.cli.data_node import serve_data_node
 from hsparse.cli.main import parse_arguments
-from hsparse.cli.serve import serve, serve_data_node, serve_service_node
+from hsparse.cli.serve import serve, serve_service_node
 from hsparse.cluster.membership import Membership
 from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.sn.routes import ROUTES

@@ -10,8 +10,11 @@ from contextlib import contextmanager, suppress
 
 import uvloop
 
-from hsparse.cli.compose import listening, local_owners, make_service, make_service_app, open_data_node
+from hsparse.cli.data_node import open_data_node
+from hsparse.cli.node_process import listening
+from hsparse.cli.service_node import local_owners, make_service
 from hsparse.config import Settings
+from hsparse.sn.app import create_app
 from hsparse.wire.message import GetInfo
 
 
@@ -51,7 +54,7 @@ async def _serve(
     node = await open_data_node(settings)
     try:
         bucket = (await node.send(GetInfo())).bucket
-        app = make_service_app(make_service(settings, local_owners(node), bucket))
+        app = create_app(make_service(settings, local_owners(node), bucket))
         async with listening(app, settings) as url:
             ready.set_result((url, asyncio.get_running_loop(), stop))
             await stop.wait()

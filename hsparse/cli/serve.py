@@ -1,80 +1,36 @@
-"""`hsparse serve`, `hsparse sn` and `hsparse dn`: the long-running commands.
-
-Their flags come from the settings, so that a flag, its environment variable and its help are written once.
-"""
+"""`hsparse serve` and `hsparse sn`: a whole server, and a service node on its own."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
-import gc
-import logging
-import os
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
-
-import uvloop
 
 from hsparse.cli.child_nodes import child_nodes
-from hsparse.cli.compose import (
-    DEFAULT_ROOT,
-    listening,
-    local_owners,
-    make_service,
-    make_service_app,
-    open_data_node,
-    open_store,
-    remote_owners,
-    running_jobs,
-    stop_signal,
-)
+from hsparse.cli.data_node import DEFAULT_ROOT, open_data_node, open_store
+from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
+from hsparse.cli.service_node import local_owners, make_service, remote_owners, running_jobs
 from hsparse.clock import SystemClock
-from hsparse.cluster.membership import Membership
-from hsparse.config import SETTINGS, ClusterSettings, ServerSettings, Settings, SignInSettings, load_settings
+from hsparse.config import ClusterSettings, Settings, SignInSettings
 from hsparse.dn.data_settings import DataSettings
-from hsparse.dn.server import create_node_app
 from hsparse.errors import Misconfigured
-from hsparse.setting import declared_settings
+from hsparse.sn.app import create_app
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
 from hsparse.wire.message import GetInfo
 
-STANDARD_INPUT = 0
-
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the flags of `serve`, `sn` or `dn`; the parsed arguments have `run`."""
-    parser.description, serving, sections = _COMMANDS[command]
-    add_setting_flags(parser, *_flags_of(command, (ServerSettings, *sections)))
-    parser.set_defaults(run=run, serving=serving)
-
-
-def _flags_of(command: str, sections: tuple[type, ...]) -> list[str]:
-    """Return the names of the settings in these sections that have a flag of the command."""
-    return [
-        name
-        for section in sections
-        for name, one in declared_settings(section).items()
-        if one.commands is None or command in one.commands
-    ]
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the command until a signal stops it."""
-    settings = settings_of(args)
-    level = settings.server.log_level.upper()
-    if level not in logging.getLevelNamesMapping():
-        raise Misconfigured(f"--log-level {settings.server.log_level} is not DEBUG, INFO, WARNING or ERROR.")
-    logging.basicConfig(
-        level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
-    limit_arenas()
-    uvloop.run(args.serving(settings))
-    return 0
+    """Add the flags of `serve` or `sn`; the parsed arguments have `run`."""
+    service = (ClusterSettings, SignInSettings, ServiceSettings)
+    if command == "serve":
+        parser.description = "Run a whole server."
+        add_node_arguments(parser, command, (StoreSettings, *service, DataSettings), serve)
+    else:
+        parser.description = "Run a service node on its own."
+        add_node_arguments(parser, command, service, serve_service_node)
 
 
 async def serve(settings: Settings) -> None:
@@ -99,23 +55,6 @@ async def serve_service_node(settings: Settings) -> None:
     finally:
         for node in owners.nodes.values():
             await node.close()
-
-
-async def serve_data_node(settings: Settings) -> None:
-    """Serve service nodes."""
-    settings.check_node_exposure()
-    cluster = settings.cluster
-    stop = stop_signal()
-    if cluster.listen_fd is not None:
-        _stop_with_parent(stop)
-    node = await open_data_node(settings)
-    epoch = Membership.of_urls(cluster.nodes).epoch
-    app = create_node_app(node, epoch, cluster.node_token.get_secret_value())
-    async with listening(app, settings) as url:
-        if cluster.listen_fd is None:
-            print(f"hsparse data node {cluster.node_id} on {url}", flush=True)
-        await stop.wait()
-    await node.close()
 
 
 @asynccontextmanager
@@ -143,68 +82,9 @@ async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event
     bucket = (await owners.ask_all(GetInfo()))[0].bucket
     service = make_service(settings, owners, bucket)
     store = settings.store
-    gc.freeze()  # objects that exist now stay, so the collector can skip them
-    async with listening(make_service_app(service), settings) as url:
+    async with listening(create_app(service), settings) as url:
         where = f"bucket {store.bucket}" if store.bucket else str((store.root or DEFAULT_ROOT).resolve())
         async with running_jobs(service, settings, url):
             print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
             await stop.wait()
             print("hsparse is stopping", flush=True)
-
-
-def _stop_with_parent(stop: asyncio.Event) -> None:
-    """Stop at the end of standard input: the parent process has closed it, or has died."""
-    loop = asyncio.get_running_loop()
-
-    def read() -> None:
-        if not os.read(STANDARD_INPUT, 1):
-            loop.remove_reader(STANDARD_INPUT)
-            stop.set()
-
-    loop.add_reader(STANDARD_INPUT, read)
-
-
-def add_setting_flags(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add the flags of these settings to a command's parser."""
-    for name in names:
-        one = SETTINGS[name]
-        default = ",".join(one.default) if isinstance(one.default, tuple) else one.default
-        suffix = "" if default in (None, "", False) else f", default {default}"
-        kind: dict[str, Any] = {"metavar": name.rpartition("_")[2].upper(), "default": None}
-        if one.annotation is bool:
-            kind = {"action": argparse.BooleanOptionalAction, "default": None}
-        parser.add_argument(one.flag, help=f"{one.description} [{one.env_var}{suffix}]", **kind)
-
-
-def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the settings from the flags of a command and the environment."""
-    return load_settings(**{name: value for name, value in vars(args).items() if name in SETTINGS})
-
-
-M_ARENA_MAX = -8
-"""The parameter's number in glibc's `malloc.h`."""
-ARENAS = 2
-
-
-def limit_arenas() -> None:
-    """Have all threads allocate from two of glibc's arenas; with another C library nothing is done.
-
-    Each thread of the store and the codecs otherwise keeps an arena of its own, in which freed buffers
-    of megabytes stay. Measured on a read of 2 GiB with default settings: 588 to 677 MiB resident without,
-    351 to 387 MiB with it; mapping each buffer on its own instead took 256 MiB, at half the speed.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_ARENA_MAX, ARENAS)
-
-
-_SERVICE = (ClusterSettings, SignInSettings, ServiceSettings)
-_COMMANDS: dict[str, tuple[str, Callable[[Settings], Awaitable[None]], tuple[type, ...]]] = {
-    "serve": ("Run a whole server.", serve, (StoreSettings, *_SERVICE, DataSettings)),
-    "sn": ("Run a service node on its own.", serve_service_node, _SERVICE),
-    "dn": (
-        "Run a data node on its own.",
-        serve_data_node,
-        (StoreSettings, ClusterSettings, DataSettings),
-    ),
-}

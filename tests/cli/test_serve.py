@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from hsparse.cli.main import main
-from hsparse.cli.serve import limit_arenas
+from hsparse.cli.node_process import limit_arenas
 from tests.support.server_process import server_process
 
 COMMAND = [sys.executable, "-m", "hsparse.cli.main"]

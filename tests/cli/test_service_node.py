@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.cli.compose import loopback
+from hsparse.cli.service_node import loopback
 from hsparse.config import job_environment, load_settings
 
 

@@ -1,0 +1,64 @@
+"""The parts of a service node, from its settings: its data nodes, in this process or elsewhere, and its jobs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from hsparse.cli.sign_in import make_authenticator
+from hsparse.clock import Clock, SystemClock
+from hsparse.cluster.membership import Membership
+from hsparse.config import Settings, job_environment
+from hsparse.dn.service import DataService
+from hsparse.sn.data_nodes import Owners, RemoteNode
+from hsparse.sn.jobs.job_process import JobCommand
+from hsparse.sn.jobs.job_queue import JobQueue
+from hsparse.sn.metrics import Metrics
+from hsparse.sn.service import Service
+from hsparse.wire.message import DataNode
+
+
+def remote_owners(urls: tuple[str, ...], token: str) -> Owners:
+    """Return the data nodes at `urls`."""
+    membership = Membership.of_urls(urls)
+    nodes: dict[str, DataNode] = {
+        id: RemoteNode(url, membership.epoch, token) for id, url in zip(membership.nodes, urls, strict=True)
+    }
+    return Owners(membership, nodes)
+
+
+def local_owners(node: DataService) -> Owners:
+    """Return the one data node of this process."""
+    return Owners(Membership.of_one(node.id), {node.id: node})
+
+
+def make_service(settings: Settings, owners: Owners, bucket: str, clock: Clock | None = None) -> Service:
+    """Make a service node over `owners`."""
+    clock = clock or SystemClock()
+    origins = settings.service.cors_origins
+    chosen = replace(
+        settings.service,
+        bucket=bucket,
+        single_user=None if settings.sign_in.signs_in else settings.sign_in.user,
+        cors_origins=() if origins == ("none",) else origins,
+    )
+    authenticator = make_authenticator(settings.sign_in, clock)
+    return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now())
+
+
+@asynccontextmanager
+async def running_jobs(service: Service, settings: Settings, url: str) -> AsyncIterator[None]:
+    """Run jobs while the context lasts; they send requests to the node at `url`."""
+    prefix = (sys.executable, "-m", "hsparse.cli.main")
+    service.component(JobQueue).start(JobCommand(prefix, job_environment(settings), loopback(url)))
+    try:
+        yield
+    finally:
+        await service.component(JobQueue).close()
+
+
+def loopback(url: str) -> str:
+    """Return the URL by which a node that listens on `url` reaches itself, also if it listens on all addresses."""
+    return url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")
