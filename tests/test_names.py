@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,12 @@ ALLOWED = {
 """Names that have such a word in another meaning, with the reason."""
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Return the parsed module."""
+    return ast.parse(path.read_text())
+
+
 def words_of(name: str) -> list[str]:
     """Return the words of a name in snake case or camel case."""
     return [
@@ -75,7 +82,7 @@ def words_of(name: str) -> list[str]:
 def public_names(path: Path) -> Iterator[str]:
     """Yield the public names of a module: its own, its classes', functions', methods', fields' and parameters'."""
     yield path.stem
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         names: list[str] = []
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names = [node.name]
@@ -84,7 +91,7 @@ def public_names(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.Module | ast.ClassDef):
             continue
         yield from (name for name in names if not name.startswith("_"))
-    for node in ast.parse(path.read_text()).body:
+    for node in tree_of(path).body:
         for one in [node, *(node.body if isinstance(node, ast.ClassDef) else ())]:
             targets: list[ast.expr] = []
             if isinstance(one, ast.Assign):
@@ -101,7 +108,7 @@ def test_a_module_has_tests_by_its_name_or_says_which(path: Path) -> None:
     relative = path.relative_to(PACKAGE)
     if (ROOT / "tests" / relative.parent / f"test_{path.stem}.py").exists():
         return
-    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    docstring = ast.get_docstring(tree_of(path)) or ""
     _, found, rest = docstring.partition("Tests: ")
     assert found, f"{relative} has no test of its name, and its docstring no line 'Tests: tests/...'"
     tests = re.findall(r"tests/[\w/]+\.py", rest)

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
+from hsparse.cli.optional_module import OptionalModule
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.config import ClusterSettings, Settings
@@ -23,11 +24,12 @@ from hsparse.errors import Misconfigured
 from hsparse.storage.conditional_put import SingleWriter, probe
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
-from hsparse.storage.s3.s3_store import S3Store
 from hsparse.storage.store_settings import StoreSettings
 
 DEFAULT_ROOT = Path("hsparse-data")
 STANDARD_INPUT = 0
+S3_STORE = OptionalModule("hsparse.storage.s3.s3_store")
+"""The store of a bucket: aiobotocore takes a sixth of the time in which a data node starts."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
@@ -71,7 +73,8 @@ async def open_store(settings: StoreSettings) -> ObjectStore:
         raise Misconfigured("Name either --root or --bucket, not both.")
     store: ObjectStore
     if settings.bucket is not None:
-        store = await S3Store(
+        s3 = S3_STORE.load()
+        store = await s3.S3Store(
             settings.bucket, endpoint=settings.s3_endpoint, region=settings.s3_region
         ).open()
     else:

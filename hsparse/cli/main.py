@@ -1,7 +1,7 @@
 """The `hsparse` command, and the table of the modules that it imports on demand.
 
 `COMMANDS` names modules as strings, because a command takes up to a second to import and may need an extra that is
-not installed. `tests/test_import_law.py` reads the table as imports.
+not installed.
 """
 
 from __future__ import annotations
@@ -11,31 +11,11 @@ import gc
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 from hsparse import __version__
-from hsparse.errors import HsparseError, Misconfigured
-
-
-@dataclass(frozen=True, slots=True)
-class OptionalModule:
-    """A module, and the extra of the package that it requires, None for the base install."""
-
-    module: str
-    extra: str | None = None
-
-    def load(self) -> Any:
-        """Import the module; if a package is missing, `Misconfigured` names the extra to install."""
-        try:
-            return import_module(self.module)
-        except ModuleNotFoundError as error:
-            name = (error.name or "hsparse").partition(".")[0]
-            if name == "hsparse" or self.extra is None:
-                raise
-            raise Misconfigured(
-                f'This needs {name}, which is not installed here: pip install "hsparse[{self.extra}]"'
-            ) from error
+from hsparse.cli.optional_module import OptionalModule
+from hsparse.errors import HsparseError
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ from hsparse.model.dataspace import (
 SCALAR, SIMPLE, NULL = range(3)
 """The type byte of version 2."""
 MAX_DIMS_FLAG = 1
+CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+"""The letters of `struct` for unsigned numbers, by their length in bytes."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,10 @@ class ByteReader:
         return int.from_bytes(self.take(length, what), "little")
 
     def numbers(self, count: int, length: int, what: str) -> tuple[int, ...]:
+        """Return `count` little-endian numbers of `length` bytes each."""
         data = self.take(count * length, what)
+        if code := CODES.get(length):
+            return struct.unpack(f"<{count}{code}", data)
         return tuple(int.from_bytes(data[i : i + length], "little") for i in range(0, len(data), length))
 
     def done(self, what: str) -> None:

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from hsparse.cli.main import COMMANDS, OptionalModule, main, make_parser
+from hsparse.cli.main import COMMANDS, main, make_parser
+from hsparse.cli.optional_module import OptionalModule
 from hsparse.errors import Misconfigured
 
 RUN = """
@@ -19,7 +20,7 @@ except SystemExit:
     pass
 print(*sys.modules, file=sys.stderr)
 """
-LIGHT = {"hsparse", "hsparse.cli", "hsparse.cli.main", "hsparse.errors"}
+LIGHT = {"hsparse", "hsparse.cli", "hsparse.cli.main", "hsparse.cli.optional_module", "hsparse.errors"}
 
 
 def loaded(*arguments: str) -> set[str]:
