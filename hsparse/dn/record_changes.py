@@ -9,21 +9,23 @@ Tests: tests/dn/test_service.py, which runs the conformance suites.
 from __future__ import annotations
 
 from functools import singledispatch
-from math import prod
 from typing import Any
 
+from hsparse.dn.extent_changes import abandon_appends, begin_append, end_append, end_trim, set_extent
 from hsparse.dn.fences import DeletedNames
 from hsparse.errors import BadRequest, Conflict, Gone, HsparseError
 from hsparse.model.acl import Right
-from hsparse.model.dataspace import MAX_EXTENT, UNLIMITED
 from hsparse.model.datatype import type_json
 from hsparse.model.link import same_link
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
+    AbandonAppends,
+    BeginAppend,
     CreateObject,
     DeleteAttributes,
     DeleteLinks,
     DeleteObject,
+    EndAppend,
     EndTrim,
     Outcome,
     PutAcl,
@@ -142,32 +144,34 @@ def _(change: PutAcl, record: Record, now: float, deleted: DeletedNames) -> Chan
 
 @_apply.register
 def _(change: SetExtent, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    shape = record["shape"]
-    before = tuple(shape.get("dims") or ())
-    after = _extent(change, before)
-    _check_extent(change.id, after, before, shape.get("maxdims"))
-    if after == before:
-        return record, Outcome(record)
-    grows = any(a > b for a, b in zip(after, before, strict=True))
-    shrinks = any(a < b for a, b in zip(after, before, strict=True))
-    if grows and "trim" in record:
-        raise Conflict(f"{change.id} is still being shrunk; finish that before it grows.")
-    fields: dict[str, Any] = {"shape": {**shape, "dims": list(after)}}
-    if shrinks:
-        fields["generation"] = record.get("generation", 0) + 1
-        # Until all chunks outside are erased, growing would uncover elements that the shrink had removed.
-        fields["trim"] = True
-    return _renew(record, now, **fields, changed=True)
+    fields = set_extent(change, record)
+    return _renew(record, now, **fields, changed=True) if fields else (record, Outcome(record))
 
 
 @_apply.register
 def _(change: EndTrim, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    if "trim" not in record or record.get("generation", 0) != change.generation:
+    rest = end_trim(change, record)
+    return (record, Outcome(record)) if rest is None else (rest, Outcome(rest, changed=True))
+
+
+@_apply.register
+def _(change: BeginAppend, record: Record, now: float, deleted: DeletedNames) -> Changed:
+    begun = begin_append(change, record, now)
+    return begun, Outcome(begun, changed=True)
+
+
+@_apply.register
+def _(change: EndAppend, record: Record, now: float, deleted: DeletedNames) -> Changed:
+    ended = end_append(change, record, now)
+    if ended is record:
         return record, Outcome(record)
-    rest = {key: value for key, value in record.items() if key != "trim"}
-    # A service node that still works on this shrink must not erase elements that are written from now on.
-    rest["generation"] = change.generation + 1
-    return rest, Outcome(rest, changed=True)
+    return _renew(ended, now, changed=True)
+
+
+@_apply.register
+def _(change: AbandonAppends, record: Record, now: float, deleted: DeletedNames) -> Changed:
+    rest = abandon_appends(change, record, now)
+    return rest, Outcome(rest, changed=rest is not record)
 
 
 @_apply.register
@@ -175,32 +179,6 @@ def _(change: UpdateJob, record: Record, now: float, deleted: DeletedNames) -> C
     if "ended" in record:
         raise Conflict(f"The job {change.id} has ended already.")
     return _renew(record, now, **change.fields, changed=True)
-
-
-def _extent(change: SetExtent, before: tuple[int, ...]) -> tuple[int, ...]:
-    if change.extend_dim < 0:
-        return change.dims
-    if change.extend_dim >= len(before):
-        raise BadRequest(
-            f"{change.id} has {len(before)} dimensions; there is no dimension {change.extend_dim}."
-        )
-    grown = list(before)
-    grown[change.extend_dim] += change.dims[0]
-    return tuple(grown)
-
-
-def _check_extent(
-    id: str, after: tuple[int, ...], before: tuple[int, ...], maxdims: list[Any] | None
-) -> None:
-    if len(after) != len(before):
-        raise BadRequest(f"{id} has {len(before)} dimensions, not {len(after)}.")
-    if maxdims is None:
-        raise BadRequest(f"{id} is not extensible: it was created without maxdims.")
-    if prod(after) > MAX_EXTENT or max(after, default=0) > MAX_EXTENT:
-        raise BadRequest(f"{id} would have the extent {list(after)}; a dataset has at most 2^63-1 elements.")
-    for dim, (extent, limit) in enumerate(zip(after, maxdims, strict=True)):
-        if limit not in (UNLIMITED, 0) and extent > limit:
-            raise Conflict(f"Dimension {dim} of {id} can have at most {limit} elements, not {extent}.")
 
 
 def _renew(record: Record, now: float, *, changed: bool, created: bool = False, **fields: Any) -> Changed:

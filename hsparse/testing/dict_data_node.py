@@ -11,19 +11,22 @@ from math import prod
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
-from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, NotFound, Unsupported
+from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, Moved, NotFound, Unsupported
 from hsparse.model.acl import Right
 from hsparse.model.datatype import type_json
 from hsparse.model.ids import storage_key, tree_prefix
 from hsparse.wire.chunk_message import FenceDeleted, TrimChunks
 from hsparse.wire.message import Failure, GetInfo, Message, NodeInfo, Record
 from hsparse.wire.record_message import (
+    AbandonAppends,
+    BeginAppend,
     ChangeObjects,
     CreateObject,
     DeleteAttributes,
     DeleteLinks,
     DeleteObject,
     DeleteTree,
+    EndAppend,
     EndTrim,
     Forget,
     Listing,
@@ -144,6 +147,8 @@ class DictDataNode:
                 return True, False
             case SetExtent():
                 return _set_extent(record, change), False
+            case BeginAppend() | EndAppend() | AbandonAppends():
+                return _append(record, change, self._clock.now()), False
             case EndTrim(_, generation):
                 done = "trim" in record and record.get("generation", 0) == generation
                 if done:
@@ -217,11 +222,11 @@ def _set_extent(record: Record, change: SetExtent) -> bool:
     if change.extend_dim >= 0:
         after = [*before]
         after[change.extend_dim] += change.dims[0]
-    if "maxdims" not in shape or len(after) != len(before) or prod(after) >= 2**63 or max(after) >= 2**63:
-        raise BadRequest(f"{change.id} cannot have the extent {after}.")
-    for extent, limit in zip(after, shape["maxdims"], strict=True):
-        if isinstance(limit, int) and 0 < limit < extent:
-            raise Conflict(f"{change.id} can have at most {limit} elements there, not {extent}.")
+    if change.expect is not None and list(change.expect) != before:
+        raise Conflict(f"{change.id} has another extent.")
+    _check_limits(change.id, shape, after)
+    if after != before and record.get("appends", {}).get("parts"):
+        raise Moved(f"{change.id} is being appended to.")
     pairs = list(zip(after, before, strict=True))
     if "trim" in record and any(new > old for new, old in pairs):
         raise Conflict(f"{change.id} is still being shrunk.")
@@ -230,3 +235,57 @@ def _set_extent(record: Record, change: SetExtent) -> bool:
         record["trim"] = True
     shape["dims"] = after
     return after != before
+
+
+def _check_limits(id: str, shape: Record, after: list[int]) -> None:
+    too_large = prod(after) >= 2**63 or max(after) >= 2**63
+    if "maxdims" not in shape or len(after) != len(shape["dims"]) or too_large:
+        raise BadRequest(f"{id} cannot have the extent {after}.")
+    for extent, limit in zip(after, shape["maxdims"], strict=True):
+        if isinstance(limit, int) and 0 < limit < extent:
+            raise Conflict(f"{id} can have at most {limit} elements there, not {extent}.")
+
+
+def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, now: float) -> bool:
+    """Begin, end or drop parts of the record's `appends`; return whether anything changed."""
+    appends = record.get("appends", {"dim": 0, "parts": [], "dropped": {}})
+    parts, dims = appends["parts"], record["shape"]["dims"]
+    mine = [part for part in parts if part["token"] == change.token]
+    if change.token in appends["dropped"] and not isinstance(change, AbandonAppends):
+        raise Moved(f"The append to {change.id} was dropped.")
+    if isinstance(change, AbandonAppends):
+        late = [part for part in parts if not part["done"] and part["until"] < now]
+        if not (mine if change.token else late if change.expired else parts):
+            return False
+        appends["dropped"].update({part["token"]: now for part in parts})
+        parts.clear()
+        record |= {"generation": record.get("generation", 0) + 1, "trim": True}
+    elif isinstance(change, EndAppend):
+        if not mine or mine[0]["done"]:
+            return False
+        mine[0]["done"] = True
+        while parts and parts[0]["done"]:
+            dims[appends["dim"]] += parts.pop(0)["count"]
+    elif mine:
+        mine[0]["until"] = now + change.lease
+    else:
+        elsewhere = bool(parts) and appends["dim"] != change.dim
+        beside = [n for dim, n in enumerate(dims) if dim != change.dim]
+        if len(change.slab) != len(dims):
+            raise BadRequest(f"{change.id} has {len(dims)} dimensions.")
+        if (
+            "trim" in record
+            or elsewhere
+            or beside != [n for i, n in enumerate(change.slab) if i != change.dim]
+        ):
+            raise Moved(f"The extent of {change.id} has changed.")
+        count = change.slab[change.dim]
+        after = [*dims]
+        after[change.dim] += sum(part["count"] for part in parts) + count
+        _check_limits(change.id, record["shape"], after)
+        appends["dim"] = change.dim
+        parts.append({"token": change.token, "count": count, "until": now + change.lease, "done": False})
+    record.pop("appends", None)
+    if parts or appends["dropped"]:
+        record["appends"] = appends
+    return True

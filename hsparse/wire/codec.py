@@ -11,6 +11,7 @@ The writer is strict: only what is registered. The reader is tolerant: it ignore
 from __future__ import annotations
 
 import dataclasses
+import types
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -164,6 +165,13 @@ def _converters(cls: type) -> dict[str, Callable[[Any], Any]]:
 
 
 def _converter(hint: Any) -> Callable[[Any], Any]:
+    if typing.get_origin(hint) is types.UnionType:
+        converters = [one for one in map(_converter, typing.get_args(hint)) if one is not _same]
+        return (
+            (lambda value: converters[0](value) if isinstance(value, list) else value)
+            if converters
+            else _same
+        )
     if typing.get_origin(hint) is not tuple:
         return _same
     inner = _converter(typing.get_args(hint)[0])

@@ -128,14 +128,16 @@ class PutAcl:
 class SetExtent:
     """Set a dataset's extent to `dims`.
 
-    With `extend_dim >= 0`, `dims` has one number: by how much that dimension grows when the change is applied. A
-    shrink leaves `trim` in the record until `EndTrim`: elements outside must be erased before any dimension grows
-    again (`Conflict` until then).
+    With `extend_dim >= 0`, `dims` has one number: by how much that dimension grows when the change is applied. With
+    `expect` it is a `Conflict` if that is not the extent. `Moved` while the dataset is appended to. A shrink leaves
+    `trim` in the record until `EndTrim`: elements outside must be erased before any dimension grows again (`Conflict`
+    until then).
     """
 
     id: str
     dims: tuple[int, ...]
     extend_dim: int = -1
+    expect: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,46 @@ class EndTrim:
 
     id: str
     generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginAppend:
+    """Reserve the end of dimension `dim` for elements of the shape `slab`; the extent stays as it is.
+
+    They are written after all parts in the record's `appends`, of which this becomes the last, until its `token` is
+    given to `EndAppend`. The same change again gives the part `lease` more seconds from then. `Moved` if the dataset
+    is being shrunk, has other lengths than `slab` beside `dim`, is appended to along another dimension, or has
+    dropped the part.
+    """
+
+    id: str
+    token: str
+    slab: tuple[int, ...]
+    dim: int
+    lease: float
+
+
+@dataclass(frozen=True, slots=True)
+class EndAppend:
+    """Note that a part is written. It is visible once its token is no longer in the record's `appends`.
+
+    It may be said again. `Moved` if the part was dropped.
+    """
+
+    id: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonAppends:
+    """Drop all parts that are appended, to be erased as what a shrink cuts off, if the part of `token` is there.
+
+    Without a token, drop them if there are any, with `expired` only if a part has had no `BeginAppend` for its lease.
+    """
+
+    id: str
+    token: str = ""
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +213,9 @@ RecordChange: TypeAlias = (
     | PutAcl
     | SetExtent
     | EndTrim
+    | BeginAppend
+    | EndAppend
+    | AbandonAppends
     | UpdateJob
 )
 

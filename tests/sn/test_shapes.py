@@ -84,6 +84,7 @@ DIFFERENCES = (
     Difference("reply.value", "extra", "both dialects' keys", (NEW,), "query update"),
     Difference("reply.num_chunks", "extra", COUNTED, pairs="get dataset verbose"),
     Difference("reply.allocated_size", "extra", COUNTED, pairs="get dataset verbose"),
+    Difference("reply.selection", "extra", "an append tells where the values went", pairs="append*"),
     Difference("reply.status", "extra", "points are answered as selections are", pairs="read points POST JSON*"),
     # --- otherwise
     Difference("reply.value[]", "other", ROWS, (OLD,), "query"),

@@ -14,12 +14,15 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import DataNode, Message
 from hsparse.wire.record_message import (
+    AbandonAppends,
+    BeginAppend,
     ChangeObjects,
     CreateObject,
     DeleteAttributes,
     DeleteLinks,
     DeleteObject,
     DeleteTree,
+    EndAppend,
     EndTrim,
     ListKeys,
     Outcome,
@@ -61,6 +64,7 @@ def new(id: str) -> CreateObject:
     return CreateObject(id, record)
 
 
+TOKENS = st.sampled_from(["a", "b", "c"])
 CHANGES: st.SearchStrategy[RecordChange] = st.one_of(
     st.sampled_from([ROOT, GROUP, DATASET, DOMAIN]).map(new),
     st.builds(DeleteObject, st.sampled_from([GROUP, DATASET, DOMAIN])),
@@ -73,7 +77,11 @@ CHANGES: st.SearchStrategy[RecordChange] = st.one_of(
     ),
     st.builds(SetExtent, st.just(DATASET), DIMS),
     st.builds(SetExtent, st.just(DATASET), st.tuples(st.integers(1, 3)), st.integers(0, 1)),
+    st.builds(SetExtent, st.just(DATASET), DIMS, expect=DIMS),
     st.builds(EndTrim, st.just(DATASET), st.integers(0, 3)),
+    st.builds(BeginAppend, st.just(DATASET), TOKENS, DIMS, st.integers(0, 1), st.sampled_from([-1.0, 1.0])),
+    st.builds(EndAppend, st.just(DATASET), TOKENS),
+    st.builds(AbandonAppends, st.just(DATASET), st.one_of(st.just(""), TOKENS), st.booleans()),
 )
 MESSAGES: st.SearchStrategy[Message[Any]] = st.one_of(
     st.lists(CHANGES, min_size=1, max_size=3, unique_by=lambda change: change.id).map(

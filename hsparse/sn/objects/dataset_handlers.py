@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
-from hsparse.errors import BadRequest, Conflict
+from hsparse.errors import BadRequest, Busy, Conflict, Moved
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.filters_json import filters_to_json
 from hsparse.format.selections.orthogonal import Orthogonal
@@ -18,18 +18,19 @@ from hsparse.model.file_backed import is_file_backed
 from hsparse.model.initial_values import parse_fill_value, parse_initial_bytes, parse_initial_value
 from hsparse.model.layout import parse_layout
 from hsparse.sn.context import Context
+from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.creation import check_backing_file, refuse_locator, refuse_values
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
 from hsparse.sn.objects.create import post_objects
 from hsparse.sn.objects.handlers import delete_object, get_object, get_object_by_path, list_objects
-from hsparse.sn.records.dataset import Dataset, finish_trim
+from hsparse.sn.records.dataset import ATTEMPTS, Dataset, drop_appends, finish_trim
 from hsparse.sn.records.object_path import requested
 from hsparse.sn.records.type_reference import read_type
 from hsparse.sn.statistics import Statistics
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import SetExtent
+from hsparse.wire.record_message import AbandonAppends, SetExtent
 
 
 async def get_datasets(context: Context) -> web.StreamResponse:
@@ -140,12 +141,7 @@ async def put_shape(context: Context) -> web.StreamResponse:
     """
     record = await requested(context, "datasets")
     change = _extent_change(record, await read_json_object(context))
-    if "trim" in record:
-        await finish_trim(context.service.owners, record)  # after an interrupted shrink
-    outcome = await context.service.owners.apply(change)
-    changed = outcome.unwrap()
-    if "trim" in changed:
-        await finish_trim(context.service.owners, changed)
+    changed = await _set_extent(context.service.owners, record, change)
     before = tuple(record["shape"]["dims"])
     after = tuple(changed["shape"]["dims"])
     if change.extend_dim >= 0:
@@ -153,6 +149,23 @@ async def put_shape(context: Context) -> web.StreamResponse:
         before = (*after[:dim], after[dim] - change.dims[0], *after[dim + 1 :])
     selection = growth_selection(before, after)
     return respond({"selection": selection} if selection else {}, status=201)
+
+
+async def _set_extent(owners: Owners, record: Record, change: SetExtent) -> Record:
+    """Return the changed record; what is being appended meanwhile begins again, at the end of the new extent."""
+    for _ in range(ATTEMPTS):
+        if "trim" in record:
+            await finish_trim(owners, record)  # after an interrupted shrink
+        try:
+            changed = (await owners.apply(change)).unwrap()
+        except Moved:
+            await drop_appends(owners, AbandonAppends(change.id))
+            record = await owners.record(change.id)
+            continue
+        if "trim" in changed:
+            await finish_trim(owners, changed)
+        return changed
+    raise Busy(f"{change.id} is appended to all the time; try again.")
 
 
 def growth_selection(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
@@ -166,15 +179,16 @@ def growth_selection(before: tuple[int, ...], after: tuple[int, ...]) -> str | N
 
 
 def _extent_change(record: Record, body: Record) -> SetExtent:
-    """Return the change in a body: `shape`, or `extend` and `extend_dim`; check rank and limits."""
+    """Return the change in a body: `shape`, or `extend` and `extend_dim`, and `expect`; check rank and limits."""
     shape, id = record["shape"], record["id"]
     if not is_extensible(shape):
         raise BadRequest(f"{id} is not extensible: it was created without maxdims.")
     if ("shape" in body) == ("extend" in body):
         raise BadRequest("The body must have either shape or extend.")
     limits = max_dims_of(shape)
+    expect = parse_extent(body["expect"]) if "expect" in body else None
     if "extend" in body:
-        return _extension(id, body, len(limits))
+        return _extension(id, body, len(limits), expect)
     dims = parse_extent(body["shape"])
     if len(dims) != len(limits):
         raise BadRequest(f"{id} has {len(limits)} dimensions, not {len(dims)}.")
@@ -183,16 +197,16 @@ def _extent_change(record: Record, body: Record) -> SetExtent:
             raise Conflict(f"Dimension {dim} of {id} can have at most {limit} elements, not {extent}.")
     if is_file_backed(record) and any(new < old for new, old in zip(dims, shape["dims"], strict=True)):
         raise BadRequest(f"{id} cannot shrink: its data stays in a file, from which nothing is erased.")
-    return SetExtent(id, dims)
+    return SetExtent(id, dims, expect=expect)
 
 
-def _extension(id: str, body: Record, rank: int) -> SetExtent:
+def _extension(id: str, body: Record, rank: int, expect: tuple[int, ...] | None) -> SetExtent:
     by, dim = body["extend"], body.get("extend_dim", 0)
     if not _is_int(by) or by <= 0:
         raise BadRequest(f"extend must be a positive integer, not {by!r}.")
     if not _is_int(dim) or not 0 <= dim < rank:
         raise BadRequest(f"extend_dim must be a dimension of {id}, 0 to {rank - 1}, not {dim!r}.")
-    return SetExtent(id, (by,), dim)
+    return SetExtent(id, (by,), dim, expect)
 
 
 def _is_int(value: Any) -> bool:

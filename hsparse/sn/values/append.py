@@ -1,57 +1,116 @@
-"""Appending: how a dataset grows by what a write adds at its end.
+"""Appending: a dataset grows by what a write adds at its end, as one visible change.
 
-Tests: tests/sn/values/test_values.py, tests/sn/values/test_vlen_values.py.
+The place at the end is reserved first, then written, and the extent grows over it last: a reader sees the elements,
+or the old extent. An append that fails leaves the extent as it was, and what it wrote is erased
+(`hsparse.dn.extent_changes`).
+
+Tests: tests/sn/values/test_append.py, tests/sn/values/test_values.py.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hsparse.errors import BadRequest, Conflict
+from hsparse.errors import BadRequest, Busy, Moved
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.axis import Span
-from hsparse.format.selections.selection import Orthogonal, Selection
+from hsparse.format.selections.selection import Selection
+from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
-from hsparse.sn.records.dataset import Dataset, finish_trim
-from hsparse.wire.record_message import SetExtent
+from hsparse.sn.records.dataset import Dataset, drop_appends, finish_trim, load_dataset
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
+
+ATTEMPTS = 32
+"""Attempts at an append that changes of the extent, or appends that died, undo."""
+LEASE = 10.0
+"""Seconds after which the place of an append whose service node is gone is given up."""
+LEAST_WAIT, MOST_WAIT = 0.001, 0.05
+"""Seconds between two looks at whether the appends before this one are written."""
+PATIENCE = 1.0
+"""Seconds of waiting after which the data node is asked whether one of them is out of time."""
+
+Prepare = Callable[[Dataset], Awaitable[tuple[Selection, Values]]]
+"""Returns what to append, as a selection in the slab that it is given, and its values."""
+Write = Callable[[Dataset, Selection, Values], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Grow dimension `dim` by `count` elements, then write there."""
+    """Grow dimension `dim` by `count` elements, and write there."""
 
     count: int
     dim: int
 
-    def preview(self, dataset: Dataset) -> Dataset:
-        """Return the dataset as `grow` will leave it, unless its extent changes before.
+    def slab(self, dataset: Dataset) -> Dataset:
+        """Return the dataset as if it had only the new elements, in which the request's selection is resolved.
 
-        The values are checked against it before `grow`, so that a bad request changes nothing.
+        Raises `BadRequest` for a dataset that cannot be appended to.
         """
         dataset.require_writable()
         if self.dim >= len(dataset.extent):
             raise BadRequest(f"append_dim is {self.dim}; {dataset.id} has {len(dataset.extent)} dimensions.")
-        extent = list(dataset.extent)
-        extent[self.dim] += self.count
-        return replace(dataset, extent=tuple(extent), grid=Grid(tuple(extent), dataset.spec.dims))
+        return _with_length(dataset, self.dim, self.count)
 
-    async def grow(self, context: Context, dataset: Dataset) -> Dataset:
-        """Grow the stored dataset from its current extent; return it as it is then.
-
-        Concurrent appends get separate parts: the data node adds `count`, it does not set an extent.
-        """
+    async def apply(self, context: Context, prepare: Prepare, write: Write) -> str:
+        """Append to the dataset in the request's path; return the select string of the new elements."""
         owners = context.service.owners
-        if "trim" in dataset.record:
-            await finish_trim(owners, dataset.record)
-        outcome = await owners.apply(SetExtent(dataset.id, (self.count,), self.dim))
-        return Dataset.of(outcome.unwrap())
+        for _ in range(ATTEMPTS):
+            dataset = await load_dataset(context)
+            slab = self.slab(dataset)
+            selection, values = await prepare(slab)
+            if not self.count:
+                return self._select(dataset, dataset.extent[self.dim])
+            if "trim" in dataset.record:
+                await finish_trim(owners, dataset.record)
+            with suppress(Moved):
+                return await self._attempt(context, slab, selection, values, write)
+            await self._others(context, dataset.id)
+        raise Busy(f"The extent of {dataset.id} kept changing while it was appended to; try again.")
 
-    def selection(self, extent: tuple[int, ...]) -> Selection:
-        """Return the last `count` places along `dim` of an extent that has grown."""
-        axes = [Span.range(0, length) for length in extent]
-        axes[self.dim] = Span.range(extent[self.dim] - self.count, extent[self.dim])
-        return Orthogonal(extent, tuple(axes))
+    async def _attempt(
+        self, context: Context, slab: Dataset, selection: Selection, values: Values, write: Write
+    ) -> str:
+        owners = context.service.owners
+        token = context.service.clock.token(8).hex()
+        begin = BeginAppend(slab.id, token, slab.extent, self.dim, LEASE)
+        record = (await owners.apply(begin)).unwrap()
+        try:
+            start = _start(record, token)
+            target = _with_length(Dataset.of(record), self.dim, start + self.count)
+            offset = [start if dim == self.dim else 0 for dim in range(len(slab.extent))]
+            await _renewing(context, begin, write(target, selection.translate(offset, target.extent), values))
+            await self._end(context, slab.id, token)
+        except Exception:
+            await drop_appends(owners, AbandonAppends(slab.id, token))
+            raise
+        return self._select(target, start)
+
+    async def _end(self, context: Context, id: str, token: str) -> None:
+        """Return when the elements are visible; `Moved` if they were dropped because an earlier append has died."""
+
+        async def end() -> bool:
+            record = (await context.service.owners.apply(EndAppend(id, token))).unwrap()
+            return all(part["token"] != token for part in record.get("appends", {}).get("parts", ()))
+
+        await _until(context, id, end)
+
+    async def _others(self, context: Context, id: str) -> None:
+        """Return when nothing is appended along another dimension."""
+
+        async def done() -> bool:
+            appends = (await context.service.owners.record(id)).get("appends")
+            return not appends or not appends["parts"] or appends["dim"] == self.dim
+
+        await _until(context, id, done)
+
+    def _select(self, dataset: Dataset, start: int) -> str:
+        axes = [":"] * len(dataset.extent)
+        axes[self.dim] = f"{start}:{start + self.count}"
+        return f"[{','.join(axes)}]"
 
 
 def parse_append(count: Any, dim: Any) -> Append | None:
@@ -64,12 +123,40 @@ def parse_append(count: Any, dim: Any) -> Append | None:
     return Append(count, dim or 0)
 
 
-def with_current_record(grown: Dataset, current: Dataset) -> Dataset:
-    """Return `grown` with the record of `current`, for a write that is sent again.
+def _with_length(dataset: Dataset, dim: int, length: int) -> Dataset:
+    extent = (*dataset.extent[:dim], length, *dataset.extent[dim + 1 :])
+    return replace(dataset, extent=extent, grid=Grid(extent, dataset.spec.dims))
 
-    The extent stays that of `grown`: it names the part that this append was given. `Conflict` if a shrink has cut
-    it off since.
-    """
-    if any(length < before for length, before in zip(current.extent, grown.extent, strict=True)):
-        raise Conflict(f"{grown.id} was shrunk while it was appended to; what was appended is outside.")
-    return replace(grown, record=current.record, spec=current.spec)
+
+def _start(record: Record, token: str) -> int:
+    """Return the first place of a part along its dimension."""
+    appends = record["appends"]
+    start: int = record["shape"]["dims"][appends["dim"]]
+    for part in appends["parts"]:
+        if part["token"] == token:
+            break
+        start += part["count"]
+    return start
+
+
+async def _until(context: Context, id: str, done: Callable[[], Awaitable[bool]]) -> None:
+    """Return when `done`, which waits for appends of other requests; those that died are dropped."""
+    wait, waited = LEAST_WAIT, 0.0
+    while not await done():
+        if waited > PATIENCE:
+            await drop_appends(context.service.owners, AbandonAppends(id, expired=True))
+            waited = 0.0
+        await asyncio.sleep(wait)
+        waited += wait
+        wait = min(2 * wait, MOST_WAIT)
+
+
+async def _renewing(context: Context, begin: BeginAppend, work: Awaitable[None]) -> None:
+    """Await `work`, and keep the place that it writes to meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=LEASE / 3))[0]:
+            await context.service.owners.apply(begin)
+        await task
+    finally:
+        task.cancel()

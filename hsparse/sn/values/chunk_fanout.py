@@ -190,6 +190,15 @@ class ChunkFanout:
             lambda some: UpdateElements(spec, chunk_selections(some), query, value, names),
         )
 
+    def check_write(self, selection: Selection) -> None:
+        """Raise `BadRequest` for a file-backed dataset, `TooLarge` for a write of too many chunks."""
+        self._dataset.require_writable()
+        if (
+            selection.size > MAX_WRITE_CHUNKS
+            and count_chunks(selection, self._dataset.grid) > MAX_WRITE_CHUNKS
+        ):
+            raise TooLarge(f"The selection meets more than {MAX_WRITE_CHUNKS} chunks; write less at a time.")
+
     async def write(
         self, selection: Selection, values: Values, *, drop_fill: bool = False, fields: Sequence[str] = ()
     ) -> None:
@@ -197,12 +206,7 @@ class ChunkFanout:
 
         With `fields` the values have only those, packed, and the other fields keep theirs.
         """
-        self._dataset.require_writable()
-        if (
-            selection.size > MAX_WRITE_CHUNKS
-            and count_chunks(selection, self._dataset.grid) > MAX_WRITE_CHUNKS
-        ):
-            raise TooLarge(f"The selection meets more than {MAX_WRITE_CHUNKS} chunks; write less at a time.")
+        self.check_write(selection)
         arrays, spec = self._dataset.arrays, self._dataset.spec
         planned = plan(selection, self._dataset.grid)
         parts = await offload(arrays.work(selection.size), arrays.cut, selection, planned, values)

@@ -19,7 +19,6 @@ from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json, read_json_object
 from hsparse.sn.http.response import respond
 from hsparse.sn.records.dataset import Dataset, until_current
-from hsparse.sn.values.append import with_current_record
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead, defined_too_large
 from hsparse.sn.values.media.json import JSON
@@ -60,47 +59,43 @@ async def _read(context: Context, request: ReadRequest) -> web.StreamResponse:
 
 
 async def put_value(context: Context) -> web.StreamResponse:
-    """`PUT /datasets/{id}/value`: write by hyperslab, lists or points; durable when answered."""
+    """`PUT /datasets/{id}/value`: write by hyperslab, lists or points, or append; durable when answered."""
     if context.arg("query"):
         return await _put_by_query(context)
-    drop_fill = context.flag("drop_fill")
-    body = await body_medium(context.request).read_body(context)
-    await until_current(context, ValueWrite(context, body, drop_fill).apply)
-    return respond({})
+    write = ValueWrite(context, await body_medium(context.request).read_body(context))
+    if write.body.append is None:
+        await until_current(context, write.apply)
+        return respond({})
+    return respond({"selection": await write.body.append.apply(context, write.resolve, write.write)})
 
 
 class ValueWrite:
-    """One write of values. `apply` may be called again after a change of extent; the dataset grows once."""
+    """One write of values."""
 
-    def __init__(self, context: Context, body: WriteBody, drop_fill: bool) -> None:
-        self._context = context
-        self._body = body
-        self._drop_fill = drop_fill
-        self._grown: Dataset | None = None
+    def __init__(self, context: Context, body: WriteBody) -> None:
+        self.body = body
+        self._owners = context.service.owners
+        self._drop_fill = context.flag("drop_fill")
+        self._sparse = self._drop_fill or body.sparse or context.flag("sparse")
 
     async def apply(self, dataset: Dataset) -> None:
         """Write to the dataset; `Moved` if its extent was shrunk meanwhile."""
-        body, context = self._body, self._context
-        if self._drop_fill or body.sparse or context.flag("sparse"):
+        await self.write(dataset, *await self.resolve(dataset))
+
+    async def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
+        """Return the selection and the values; `BadRequest` if the dataset cannot take them."""
+        if self._sparse:
             dataset.require_sparse()
-        if body.append is not None and self._grown is None:
-            preview = body.append.preview(dataset)
-            resolved = await self._resolve(preview)
-            self._grown = await body.append.grow(context, dataset)
-            if self._grown.extent == preview.extent:
-                await self._write(self._grown, *resolved)
-                return
-        target = dataset if self._grown is None else with_current_record(self._grown, dataset)
-        await self._write(target, *await self._resolve(target))
-
-    async def _resolve(self, target: Dataset) -> tuple[Selection, Values]:
-        return await offload(target.arrays.work(self._body.work()), self._body.resolve, target)
-
-    async def _write(self, target: Dataset, selection: Selection, values: Values) -> None:
-        fields = parse_fields(self._body.fields, target.dtype)
-        if fields and self._drop_fill:
+        if self._drop_fill and parse_fields(self.body.fields, dataset.dtype):
             raise BadRequest("drop_fill is about whole elements; leave out fields.")
-        chunks = ChunkFanout(self._context.service.owners, target)
+        found = await offload(dataset.arrays.work(self.body.work()), self.body.resolve, dataset)
+        ChunkFanout(self._owners, dataset).check_write(found[0])
+        return found
+
+    async def write(self, dataset: Dataset, selection: Selection, values: Values) -> None:
+        """Write the values; durable on return."""
+        fields = parse_fields(self.body.fields, dataset.dtype)
+        chunks = ChunkFanout(self._owners, dataset)
         await chunks.write(selection, values, drop_fill=self._drop_fill, fields=fields)
 
 

@@ -1,4 +1,4 @@
-"""The elements that a value request names: by select string, points or hyperslab, or by appending.
+"""The elements that a value request names: by select string, points or hyperslab.
 
 Selections are resolved in the extent that the dataset has when it is read or written.
 
@@ -18,7 +18,6 @@ from hsparse.format.selections.points import Points
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Selection
 from hsparse.sn.context import Context
-from hsparse.sn.values.append import Append
 
 Resolve: TypeAlias = Callable[[tuple[int, ...]], Selection]
 """Returns a request's selection in an extent."""
@@ -52,7 +51,6 @@ class ReadRequest:
 class WriteSelection:
     """The elements that a write names, in its body or by parameters."""
 
-    append: Append | None
     select: Any
     points: Any
     hyperslab: dict[str, Any]
@@ -60,19 +58,15 @@ class WriteSelection:
     """The number of values in the body: 1 for all elements alike, None for as many as are selected."""
 
     @classmethod
-    def of(cls, context: Context, append: Append | None, body: dict[str, Any]) -> WriteSelection:
+    def of(cls, context: Context, body: dict[str, Any]) -> WriteSelection:
         """Take the selection from the keys of a body, or else from the parameters."""
         hyperslab: dict[str, Any] = {key: body[key] for key in ("start", "stop", "step") if key in body}
         select = body.get("select", context.arg("select"))
-        if append is not None and (context.arg("select") or hyperslab or set(body) & {"select", "points"}):
-            raise BadRequest("What is appended goes to the end: leave out select and points.")
         count = body.get("element_count", context.number("element_count"))
-        return cls(append, select, body.get("points"), hyperslab, count)
+        return cls(select, body.get("points"), hyperslab, count)
 
     def resolve(self, extent: tuple[int, ...]) -> Selection:
-        """Return the selection in an extent, which has grown already if the write appends."""
-        if self.append is not None:
-            return self.append.selection(extent)
+        """Return the selection in an extent or, for what is appended, in a slab: all elements if none are named."""
         given = {"select": self.select, "points": self.points, "start/stop/step": self.hyperslab or None}
         named = [key for key, value in given.items() if value is not None]
         if len(named) > 1:

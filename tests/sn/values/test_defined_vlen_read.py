@@ -275,7 +275,7 @@ BAD_BODIES = [
         Points((10,), np.array([[1]], np.uint64)), column(TEXT, ["a"]), parse_type(TEXT).element
     )[:-9],
     encode_vlen_region(
-        Points((11,), np.array([[1]], np.uint64)), column(TEXT, ["a"]), parse_type(TEXT).element
+        Points((11,), np.array([[10]], np.uint64)), column(TEXT, ["a"]), parse_type(TEXT).element
     ),
     encode_vlen_region(
         Points((10,), np.array([[1]], np.uint64)), column(INTS, [[1]]), parse_type(INTS).element

@@ -150,8 +150,12 @@ async def test_structured_bytes_are_accepted(client: RestClient, path: str) -> N
     for broken in (body[:-1], body[:40], b"", body[:-25] + b"\0" + body[-24:]):
         reply = await client("PUT", f"{path}/value", broken, sparse=1)
         assert reply.status == 400, reply.body
-    other = encode_region(Points((5, 5), np.zeros((1, 2), np.uint64)), np.zeros(1))
-    assert (await client("PUT", f"{path}/value", other, sparse=1)).status == 400
+    for wrong in (
+        Points((99, 99), np.full((1, 2), 50, np.uint64)),
+        Points((5,), np.zeros((1, 1), np.uint64)),
+    ):
+        body = encode_region(wrong, np.zeros(1))
+        assert (await client("PUT", f"{path}/value", body, sparse=1)).status == 400
 
 
 ERASURES: dict[str, tuple[str, Any, dict[str, Any]]] = {

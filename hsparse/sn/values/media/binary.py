@@ -126,7 +126,10 @@ class BytesBody:
 
 @dataclass(frozen=True, slots=True)
 class RegionBody:
-    """`WriteBody` of a structured chunk over the extent: an encoded selection and the values."""
+    """`WriteBody` of a structured chunk: an encoded selection inside the extent, and the values.
+
+    The selection may be encoded for another extent: the one that its writer knew.
+    """
 
     data: bytes | bytearray
     append: Append | None
@@ -139,10 +142,12 @@ class RegionBody:
             selection, values = dataset.arrays.from_region(self.data)
         except Corrupt as error:
             raise BadRequest(f"The body is not a structured chunk's bytes: {error.message}") from error
-        if selection.extent != dataset.extent:
+        if len(selection.extent) != len(dataset.extent):
             raise BadRequest(
-                f"The body selects in {list(selection.extent)}; the extent is {list(dataset.extent)}."
+                f"The body selects in {len(selection.extent)} dimensions; the dataset has {len(dataset.extent)}."
             )
+        if selection.extent != dataset.extent:
+            selection = selection.translate((0,) * len(dataset.extent), dataset.extent)
         return selection, values.reshape(selection.shape)
 
     def work(self) -> int:
@@ -161,7 +166,7 @@ async def read_body(context: Context) -> BytesBody | RegionBody:
     fields = context.arg("fields")
     if context.flag("sparse"):
         return RegionBody(await context.body(), append, fields)
-    selection = WriteSelection.of(context, append, {})
+    selection = WriteSelection.of(context, {})
     return BytesBody(await context.body(), selection, append, fields)
 
 

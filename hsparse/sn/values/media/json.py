@@ -213,7 +213,7 @@ async def read_body(context: Context) -> JsonBody:
     if not (fields is None or isinstance(fields, str)):
         raise BadRequest("fields must be a string like 'a:b'.")
     append = parse_append(count, dim)
-    return JsonBody(body, WriteSelection.of(context, append, body), append, fields)
+    return JsonBody(body, WriteSelection.of(context, body), append, fields)
 
 
 async def read_request(context: Context) -> ReadRequest:

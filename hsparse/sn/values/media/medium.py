@@ -63,7 +63,7 @@ class WriteBody(Protocol):
 
     @property
     def append(self) -> Append | None:
-        """How the dataset grows first, None if it does not."""
+        """How the dataset grows, None if it does not. Then all places are those in the new elements alone."""
         ...
 
     @property

@@ -1,0 +1,167 @@
+"""The changes of a dataset's extent: set, shrink, append.
+
+An append writes beyond the extent first and grows the extent last, so that no reader sees elements that are not
+written yet. While it lasts it is a part of `record["appends"]`:
+
+    {"dim": 0, "parts": [{"token": "5f...", "count": 10, "until": 1700000000.0, "done": false}, ...],
+     "dropped": {"a1...": 1700000000.0}}
+
+Parts follow each other along `dim`, the first at the end of the extent. The extent grows over a part that is done
+when all parts before it are. A part whose service node is gone would hold up the others for ever: after the time
+`until` all parts may be dropped, and their requests begin again. `dropped` keeps the tokens of dropped parts for a
+while: a token that is in neither list is that of a part that is visible.
+
+Tests: tests/dn/test_service.py, which runs the conformance suites, and tests/sn/values/test_append.py.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from hsparse.errors import BadRequest, Conflict, Moved
+from hsparse.model.dataspace import MAX_EXTENT, UNLIMITED
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend, EndTrim, SetExtent
+
+DROPPED_SECONDS = 600.0
+"""How long the token of a dropped part is kept: longer than any request lasts."""
+
+
+def set_extent(change: SetExtent, record: Record) -> Record:
+    """Return the fields of a record that `change` sets, none if the extent is that already."""
+    shape = record["shape"]
+    before = tuple(shape.get("dims") or ())
+    if change.expect is not None and change.expect != before:
+        raise Conflict(f"The extent of {change.id} is {list(before)}, not {list(change.expect)} any more.")
+    after = _extent(change, before)
+    _check_extent(change.id, after, before, shape.get("maxdims"))
+    if after == before:
+        return {}
+    if parts_of(record):
+        raise Moved(f"{change.id} is being appended to.")
+    grows = any(a > b for a, b in zip(after, before, strict=True))
+    shrinks = any(a < b for a, b in zip(after, before, strict=True))
+    if grows and "trim" in record:
+        raise Conflict(f"{change.id} is still being shrunk; finish that before it grows.")
+    fields: dict[str, Any] = {"shape": {**shape, "dims": list(after)}}
+    return fields | (_trim(record) if shrinks else {})
+
+
+def end_trim(change: EndTrim, record: Record) -> Record | None:
+    """Return the record without `trim`, None if that is no longer what `change` is about."""
+    if "trim" not in record or record.get("generation", 0) != change.generation:
+        return None
+    rest = {key: value for key, value in record.items() if key != "trim"}
+    # A service node that still works on this shrink must not erase elements that are written from now on.
+    rest["generation"] = change.generation + 1
+    return rest
+
+
+def begin_append(change: BeginAppend, record: Record, now: float) -> Record:
+    """Return the record with the part that `change` begins or, if it has begun, with a new time `until`."""
+    dropped, parts = _dropped(record, now), parts_of(record)
+    if change.token in dropped:
+        raise Moved(f"The append to {change.id} took too long and was dropped.")
+    until = now + change.lease
+    if any(part["token"] == change.token for part in parts):
+        parts = [part | {"until": until} if part["token"] == change.token else part for part in parts]
+        return _with_appends(record, change.dim, parts, dropped)
+    shape = record["shape"]
+    before = tuple(shape.get("dims") or ())
+    if len(change.slab) != len(before) or not 0 <= change.dim < len(before):
+        raise BadRequest(f"{change.id} has {len(before)} dimensions; the append has {len(change.slab)}.")
+    others = [dim for dim in range(len(before)) if dim != change.dim]
+    if "trim" in record or any(change.slab[dim] != before[dim] for dim in others):
+        raise Moved(f"The extent of {change.id} has changed.")
+    if parts and record["appends"]["dim"] != change.dim:
+        raise Moved(f"{change.id} is being appended to along another dimension.")
+    count = change.slab[change.dim]
+    stop = before[change.dim] + sum(part["count"] for part in parts) + count
+    after = (*before[: change.dim], stop, *before[change.dim + 1 :])
+    _check_extent(change.id, after, before, shape.get("maxdims"))
+    part = {"token": change.token, "count": count, "until": until, "done": False}
+    return _with_appends(record, change.dim, [*parts, part], dropped)
+
+
+def end_append(change: EndAppend, record: Record, now: float) -> Record:
+    """Return the record with the part done, and the extent grown over all parts that are done before any is not."""
+    dropped, parts = _dropped(record, now), parts_of(record)
+    if change.token in dropped:
+        raise Moved(f"The append to {change.id} was dropped.")
+    if all(part["token"] != change.token or part["done"] for part in parts):
+        return record
+    parts = [part | {"done": True} if part["token"] == change.token else part for part in parts]
+    visible = 0
+    while parts and parts[0]["done"]:
+        visible += parts.pop(0)["count"]
+    dim, shape = record["appends"]["dim"], record["shape"]
+    dims = list(shape["dims"])
+    dims[dim] += visible
+    grown = {**record, "shape": {**shape, "dims": dims}} if visible else record
+    return _with_appends(grown, dim, parts, dropped)
+
+
+def abandon_appends(change: AbandonAppends, record: Record, now: float) -> Record:
+    """Return the record without parts and with `trim`, if `change` is about one that is there, or out of time."""
+    parts = parts_of(record)
+    if change.token:
+        found = any(part["token"] == change.token for part in parts)
+    else:
+        found = any(not change.expired or (part["until"] < now and not part["done"]) for part in parts)
+    if not found:
+        return record
+    dropped = _dropped(record, now) | {part["token"]: now for part in parts}
+    return _with_appends(record, record["appends"]["dim"], [], dropped) | _trim(record)
+
+
+def parts_of(record: Record) -> list[Record]:
+    """Return the parts of a dataset that are being appended."""
+    parts: list[Record] = list(record.get("appends", {}).get("parts", ()))
+    return parts
+
+
+def _dropped(record: Record, now: float) -> dict[str, float]:
+    dropped: dict[str, float] = record.get("appends", {}).get("dropped", {})
+    return {token: time for token, time in dropped.items() if time > now - DROPPED_SECONDS}
+
+
+def _with_appends(record: Record, dim: int, parts: list[Record], dropped: dict[str, float]) -> Record:
+    rest = {key: value for key, value in record.items() if key != "appends"}
+    if parts or dropped:
+        rest["appends"] = {"dim": dim, "parts": parts, "dropped": dropped}
+    return rest
+
+
+def _trim(record: Record) -> Record:
+    """Return the fields of a record whose dataset has elements to be erased outside its extent.
+
+    Until all chunks outside are erased, growing would uncover what a shrink had removed.
+    """
+    return {"generation": record.get("generation", 0) + 1, "trim": True}
+
+
+def _extent(change: SetExtent, before: tuple[int, ...]) -> tuple[int, ...]:
+    if change.extend_dim < 0:
+        return change.dims
+    if change.extend_dim >= len(before):
+        raise BadRequest(
+            f"{change.id} has {len(before)} dimensions; there is no dimension {change.extend_dim}."
+        )
+    grown = list(before)
+    grown[change.extend_dim] += change.dims[0]
+    return tuple(grown)
+
+
+def _check_extent(
+    id: str, after: tuple[int, ...], before: tuple[int, ...], maxdims: list[Any] | None
+) -> None:
+    if len(after) != len(before):
+        raise BadRequest(f"{id} has {len(before)} dimensions, not {len(after)}.")
+    if maxdims is None:
+        raise BadRequest(f"{id} is not extensible: it was created without maxdims.")
+    if prod(after) > MAX_EXTENT or max(after, default=0) > MAX_EXTENT:
+        raise BadRequest(f"{id} would have the extent {list(after)}; a dataset has at most 2^63-1 elements.")
+    for dim, (extent, limit) in enumerate(zip(after, maxdims, strict=True)):
+        if limit not in (UNLIMITED, 0) and extent > limit:
+            raise Conflict(f"Dimension {dim} of {id} can have at most {limit} elements, not {extent}.")
