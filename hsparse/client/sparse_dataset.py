@@ -43,7 +43,8 @@ class SparseDataset:
     """A sparse dataset on a server. `coords` are (n, rank) uint64, one row for each element, `values` are (n,).
 
     Every write is durable when the method returns. `shape` is the last known extent; `refresh` asks for it.
-    All methods raise the server's `HsparseError`.
+    All methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle has the
+    credentials of its `Connection`.
     """
 
     def __init__(self, connection: Connection, record: Json) -> None:
@@ -101,8 +102,9 @@ class SparseDataset:
 
     def refresh(self) -> tuple[int, ...]:
         """Ask the server for the extent, which others may have changed, and return it."""
-        self.shape = tuple(self.connection.json("GET", self._path("shape"))["shape"]["dims"])
-        return self.shape
+        extent = tuple(self.connection.json("GET", self._path("shape"))["shape"]["dims"])
+        self.shape = extent
+        return extent
 
     def write(self, coords: ArrayLike, values: ArrayLike, *, drop_fill: bool = False) -> None:
         """Define the elements at `coords`; of an element named twice the last value counts.
@@ -112,8 +114,8 @@ class SparseDataset:
         places = np.asarray(coords)
         column = np.ascontiguousarray(values, self.dtype)
 
-        def send() -> None:
-            body = encode_region(Points(self.shape, places), column)
+        def send(extent: tuple[int, ...]) -> None:
+            body = encode_region(Points(extent, places), column)
             self.connection.json("PUT", self._path("value"), body, sparse=1, drop_fill=drop_fill or None)
 
         self._in_current_extent(send)
@@ -147,11 +149,11 @@ class SparseDataset:
         """Return every selected value, the fill value where undefined, in the selection's shape."""
         text = _text(select)
 
-        def get() -> NDArray[Any]:
-            shape = parse_select(text, self.shape).shape
+        def get(extent: tuple[int, ...]) -> NDArray[Any]:
+            shape = parse_select(text, extent).shape
             values: NDArray[Any] = np.frombuffer(self._get_value(text), self.dtype)
             if values.size != prod(shape):
-                raise BadRequest(f"The extent of {self.id} is not {list(self.shape)} any more; read again.")
+                raise BadRequest(f"The extent of {self.id} is not {list(extent)} any more; read again.")
             return values.reshape(shape)
 
         return self._in_current_extent(get)
@@ -199,19 +201,21 @@ class SparseDataset:
         return self.connection.binary("POST", path, {"select": select}, sparse=sparse)
 
     def _points(self, coords: ArrayLike) -> NDArray[np.uint64]:
-        return self._in_current_extent(lambda: Points(self.shape, np.asarray(coords)).coords())
+        return self._in_current_extent(lambda extent: Points(extent, np.asarray(coords)).coords())
 
-    def _in_current_extent(self, work: Callable[[], T]) -> T:
-        """Return `work()`; repeat it once after a `BadRequest`, if the extent has changed.
+    def _in_current_extent(self, work: Callable[[tuple[int, ...]], T]) -> T:
+        """Return `work(extent)` for the last known extent; repeat it once after a `BadRequest`, if that has changed.
 
-        A bad request changes nothing, so it can be repeated.
+        A bad request changes nothing, so it can be repeated. Other threads may set `shape` meanwhile.
         """
+        extent = self.shape
         try:
-            return work()
+            return work(extent)
         except BadRequest:
-            if self.shape == self.refresh():
+            current = self.refresh()
+            if current == extent:
                 raise
-        return work()
+        return work(current)
 
 
 def _text(select: Select) -> str | None:
