@@ -140,7 +140,7 @@ class Connection:
         """Send a request without a body, once, and yield the answer, to be read while the context lasts.
 
         Raises the `HsparseError` the server names, and `Unreachable` for a connection that breaks, also in the
-        context.
+        context. The answer to a HEAD has no body to name an error, so a GET of a byte is sent for it.
         """
         target, sent = self._target(path, params), self._headers | {"Accept": "*/*"} | (headers or {})
         process = os.getpid()
@@ -149,7 +149,11 @@ class Connection:
             connection.request(method, target, headers=sent)
             response = connection.getresponse()
             if response.status >= 300:
-                raise _error(f"{method} {path}", response, response.read())
+                error = _error(f"{method} {path}", response, response.read())
+                if method == "HEAD":
+                    with self.response("GET", path, {**(headers or {}), "Range": "bytes=0-0"}, **params):
+                        pass
+                raise error
             yield response
         except BROKEN as error:
             if process != os.getpid():

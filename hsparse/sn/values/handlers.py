@@ -21,7 +21,7 @@ from hsparse.sn.http.response import respond
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.values.append import with_current_record
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.defined_read import DefinedRead, defined_too_large
+from hsparse.sn.values.defined_read import DefinedRead, places_too_large
 from hsparse.sn.values.media.json import JSON
 from hsparse.sn.values.media.medium import ValueRead, WriteBody
 from hsparse.sn.values.media.registry import accepted_medium, body_medium
@@ -149,7 +149,7 @@ async def _defined_places(context: Context, dataset: Dataset, selection: Selecti
     async with context.service.answers.hold(places.bound(selection, settings.max_request_size)):
         found = await places.whole(selection, settings.max_request_size)
     if found is None:
-        raise defined_too_large(settings.max_request_size)
+        raise places_too_large(settings.max_request_size)
     return found[0]
 
 
