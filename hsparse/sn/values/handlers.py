@@ -10,6 +10,7 @@ from aiohttp import web
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
+from hsparse.format.kinds.chunk_kind import check_drop_fill
 from hsparse.format.selections.axis import as_span
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Orthogonal, Selection
@@ -83,6 +84,7 @@ class ValueWrite:
         body, context = self._body, self._context
         if self._drop_fill or body.sparse or context.flag("sparse"):
             dataset.require_sparse()
+        check_drop_fill(parse_fields(body.fields, dataset.dtype), self._drop_fill)
         if body.append is not None and self._grown is None:
             preview = body.append.preview(dataset)
             resolved = await self._resolve(preview)
@@ -98,8 +100,6 @@ class ValueWrite:
 
     async def _write(self, target: Dataset, selection: Selection, values: Values) -> None:
         fields = parse_fields(self._body.fields, target.dtype)
-        if fields and self._drop_fill:
-            raise BadRequest("drop_fill is about whole elements; leave out fields.")
         chunks = ChunkFanout(self._context.service.owners, target)
         await chunks.write(selection, values, drop_fill=self._drop_fill, fields=fields)
 
