@@ -20,6 +20,19 @@ MAX_IDLE = 16
 """Idle connections that are kept; more are open only while as many threads have exchanges under way."""
 
 
+class OwnAnswer(http.client.HTTPResponse):
+    """An answer that is read by the process that asked for it; a forked one gets `OSError`, also for buffered bytes."""
+
+    def begin(self) -> None:
+        self._process = os.getpid()
+        super().begin()
+
+    def read(self, amt: int | None = None) -> bytes:
+        if self._process != os.getpid():
+            raise OSError("another process asked for this answer")
+        return super().read(amt)
+
+
 class ConnectionPool:
     """Connections to `host` and `port`, None for the scheme's; `timeout` is in seconds without a byte.
 
@@ -95,10 +108,7 @@ class ConnectionPool:
             connection.close()
 
     def forget_parent(self) -> None:
-        """Close this process's copies of the sockets of the process it was forked from; its exchanges go on there.
-
-        An answer that was being read here when the process was forked raises `OSError` at the next read.
-        """
+        """Close this process's copies of the sockets of the process it was forked from; its exchanges go on there."""
         self._lock = threading.Lock()  # another thread of the parent may have locked it
         copies = [*(connection.sock for connection in self._idle), *(sock for sock, _ in self._busy.values())]
         self._idle, self._busy = [], {}
@@ -108,11 +118,14 @@ class ConnectionPool:
                 os.close(copy.detach())
 
     def _new(self) -> http.client.HTTPConnection:
-        if self._context is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
-        return http.client.HTTPSConnection(
-            self._host, self._port, timeout=self._timeout, context=self._context
+        host, port, timeout, context = self._host, self._port, self._timeout, self._context
+        connection = (
+            http.client.HTTPConnection(host, port, timeout=timeout)
+            if context is None
+            else http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
         )
+        connection.response_class = OwnAnswer
+        return connection
 
 
 _POOLS: WeakSet[ConnectionPool] = WeakSet()
