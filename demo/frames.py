@@ -177,7 +177,7 @@ class Frames:
         gone = before - len(self.wanted(0, self.count)[1])
         what = f"columns {first} to {first + DEAD - 1} erased in all frames: {gone:,} points are gone"
         story.same(what, self.found.count(), before - gone)
-        self.found.resize((last, SIDE, SIDE))
+        self.found.resize((last, SIDE, SIDE), erase=True)
         self.found.resize((last + 1, SIDE, SIDE))
         what = f"the stream shrunk by frame {last} and grown again: that frame is undefined, not old data"
         story.same(what, self.found.count(f"[{last},:,:]"), 0)

@@ -31,6 +31,17 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.needs("bash", "curl", "jq", "od")
 @pytest.mark.parametrize("name", CONSOLE_PAGES)
 def test_console_examples_print_what_the_page_says(name: str, url: str, tmp_path: Path) -> None:
+    check_console(name, url, tmp_path)
+
+
+@pytest.mark.needs("bash", "curl", "jq")
+def test_the_session_of_the_readme_can_be_repeated(url: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        check_console("README.md", url, tmp_path)
+
+
+def check_console(name: str, url: str, tmp_path: Path) -> None:
+    """Run the console examples of a page one after the other, and compare what they print."""
     examples = commands(name)
     assert examples
     script = [f"echo; echo '{MARK.format(i)}'\n{one.text}" for i, one in enumerate(examples)]

@@ -1,18 +1,18 @@
-"""One keep-alive connection to a server of the HDF REST API, and its errors as Python has them."""
+"""Requests to a server of the HDF REST API over kept connections, and its errors as Python has them."""
 
 from __future__ import annotations
 
 import base64
 import http.client
 import json
-import selectors
-import ssl
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
+from hsparse.client.connection_pool import ConnectionPool
 from hsparse.errors import (
     ERRORS,
     BadRequest,
@@ -56,14 +56,18 @@ class Unreachable(HsparseError):
 
 
 class Connection:
-    """Requests about one domain, each answered before the next is sent; for one thread at a time.
+    """Requests about one domain, for any number of threads and processes.
 
     `url` is the server's, `domain` the path of the domain (`/home/user/file.h5`), `user` and `password`
     go with every request as HTTP Basic credentials (RFC 7617), or `token`, an API key or a token of the
     server's issuer, as a bearer token (RFC 6750). `timeout` is in seconds without a byte.
 
-    The connection is kept open between requests. When it turns out to be closed, a GET is sent again over a
-    new one, once; any other request may have been carried out, so it raises `Unreachable` instead.
+    Each request has an HTTP connection for itself until its answer is read; up to `MAX_IDLE` are kept open for the next
+    ones. When a kept one turns out to be closed, a GET is sent again over a new one, once; any other request may have
+    been carried out, so it raises `Unreachable` instead.
+
+    A forked process opens connections of its own. A pickle has the URL, the domain **and the credentials**, no
+    connections: keep it as safe as the password.
     """
 
     def __init__(
@@ -83,13 +87,18 @@ class Connection:
         self.domain = domain
         self._prefix = parts.path.rstrip("/")
         self._headers = {"Accept": JSON} | _credentials(user, password, token)
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
-            self._http: http.client.HTTPConnection = http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=timeout, context=context
-            )
-        else:
-            self._http = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
+        self._timeout = timeout
+        self._pool = ConnectionPool(parts.scheme, parts.hostname, parts.port, timeout)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle has: all but the connections, with the credentials."""
+        return {name: value for name, value in self.__dict__.items() if name != "_pool"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        parts = urlsplit(self.url)
+        assert parts.hostname
+        self._pool = ConnectionPool(parts.scheme, parts.hostname, parts.port, self._timeout)
 
     def __enter__(self) -> Connection:
         return self
@@ -100,8 +109,8 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; the next request opens a new one."""
-        self._http.close()
+        """Close what is kept open, and what is under way when it ends; the next request opens a new connection."""
+        self._pool.close()
 
     def json(self, method: str, path: str, body: Body | None = None, **params: object) -> Json:
         """Send a request and return the JSON object it is answered with, `{}` for an empty answer.
@@ -131,20 +140,29 @@ class Connection:
         """Send a request without a body, once, and yield the answer, to be read while the context lasts.
 
         Raises the `HsparseError` the server names, and `Unreachable` for a connection that breaks, also in the
-        context.
+        context. The answer to a HEAD has no body to name an error, so a GET of a byte is sent for it.
         """
         target, sent = self._target(path, params), self._headers | {"Accept": "*/*"} | (headers or {})
-        self._drop_if_closed()
+        process = os.getpid()
+        connection, _ = self._take()
         try:
-            self._http.request(method, target, headers=sent)
-            response = self._http.getresponse()
+            connection.request(method, target, headers=sent)
+            response = connection.getresponse()
             if response.status >= 300:
-                raise _error(f"{method} {path}", response, response.read())
+                error = _error(f"{method} {path}", response, response.read())
+                if method == "HEAD":
+                    with self.response("GET", path, {**(headers or {}), "Range": "bytes=0-0"}, **params):
+                        pass
+                raise error
             yield response
         except BROKEN as error:
+            if process != os.getpid():
+                raise Unreachable(
+                    f"The answer of {self.url} is read by the process that asked for it; ask again in this one."
+                ) from error
             raise self._unreachable("GET", error) from error
         finally:
-            self._http.close()
+            self._pool.drop(connection)
 
     def _target(self, path: str, params: Mapping[str, object]) -> str:
         query = {"domain": self.domain, **params}
@@ -175,43 +193,44 @@ class Connection:
     def _exchange(
         self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Send a request, over a new connection if there is none; repeat a GET if a kept connection broke."""
-        self._drop_if_closed()
-        again = method == "GET" and self._http.sock is not None
+        """Send a request, over a new connection if none is kept; repeat a GET if a kept connection broke."""
+        connection, kept = self._take()
         try:
-            return self._send(method, target, data, headers)
+            return self._send(connection, method, target, data, headers)
         except BROKEN as error:
-            if not again or isinstance(error, TimeoutError):
+            if not kept or method != "GET" or isinstance(error, TimeoutError):
                 raise self._unreachable(method, error) from error
         try:
-            return self._send(method, target, data, headers)
+            return self._send(self._pool.open(), method, target, data, headers)
         except BROKEN as error:
             raise self._unreachable(method, error) from error
 
+    def _take(self) -> tuple[http.client.HTTPConnection, bool]:
+        """Return a connection of the pool and whether it was kept; `Unreachable` without one: nothing was sent."""
+        try:
+            return self._pool.take()
+        except OSError as error:
+            raise self._unreachable("GET", error) from error
+
     def _send(
-        self, method: str, target: str, data: Buffer | None, headers: Headers
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        target: str,
+        data: Buffer | None,
+        headers: Headers,
     ) -> tuple[http.client.HTTPResponse, bytes]:
         try:
             # A server that refuses a body early answers and closes the connection: the answer has the reason.
             with suppress(BrokenPipeError):
-                self._http.request(method, target, data, headers)
-            response = self._http.getresponse()
-            return response, response.read()
+                connection.request(method, target, data, headers)
+            response = connection.getresponse()
+            answer = response.read()
         except BaseException:
-            self._http.close()  # the rest of an exchange must not be read as the answer to the next request
+            self._pool.drop(connection)
             raise
-
-    def _drop_if_closed(self) -> None:
-        """Close a kept connection that the server has closed: it is readable before a request.
-
-        So a request that must not be repeated does not fail on an idle connection.
-        """
-        if self._http.sock is None:
-            return
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._http.sock, selectors.EVENT_READ)
-            if selector.select(0):
-                self._http.close()
+        self._pool.give_back(connection)
+        return response, answer
 
     def _unreachable(self, method: str, error: Exception) -> Unreachable:
         reason = str(error) or type(error).__name__

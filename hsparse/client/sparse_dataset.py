@@ -7,43 +7,41 @@ returns the fill value for undefined elements.
         frames = SparseDataset.create(
             connection, "/frames", (0, 1024, 1024), "u2", chunk=(1, 512, 512), max_shape=(None, 1024, 1024)
         )
-        frames.resize((1, 1024, 1024))
+        frames.extend(1)
         frames.write([[0, 10, 20], [0, 10, 21]], [700, 650])
-        coords, values = frames.read("[0,0:512,:]")
+        coords, values = frames.read((0, slice(0, 512)))
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.datatype import dtype_of, type_item
+from hsparse.client.selected_region import Select, SelectedRegion, select_region
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.selections.encoded_selection import decode_selection
 from hsparse.format.selections.points import Points
-from hsparse.format.selections.select_syntax import format_select, parse_select
-from hsparse.format.selections.selection import Selection
 from hsparse.format.structured.region import decode_region, encode_region
 
-Select: TypeAlias = str | Selection | None
-"""A selection: `"[0:100,5,[1,3]]"` in the syntax of the REST API, a `Selection`, or None for all."""
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 UNLIMITED = "H5S_UNLIMITED"
-LONG_SELECT = 2048
-"""Characters beyond which a selection is sent in the body: servers accept about 8000 in a URL."""
 T = TypeVar("T")
 
 
 class SparseDataset:
     """A sparse dataset on a server. `coords` are (n, rank) uint64, one row for each element, `values` are (n,).
 
-    Every write is durable when the method returns. `shape` is the last known extent; `refresh` asks for it.
-    All methods raise the server's `HsparseError`.
+    Every write is durable when the method returns. `shape` is the last known extent; `refresh` asks for it. A selection
+    is a key as numpy has them, in an array of that shape, `x.read_dense((slice(0, 10), -1))`, or a string of the REST
+    API, `x.read_dense("[0:10,5]")`, in which an index keeps its dimension.
+    All methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle has the
+    credentials of its `Connection`.
     """
 
     def __init__(self, connection: Connection, record: Json) -> None:
@@ -101,8 +99,9 @@ class SparseDataset:
 
     def refresh(self) -> tuple[int, ...]:
         """Ask the server for the extent, which others may have changed, and return it."""
-        self.shape = tuple(self.connection.json("GET", self._path("shape"))["shape"]["dims"])
-        return self.shape
+        extent = tuple(self.connection.json("GET", self._path("shape"))["shape"]["dims"])
+        self.shape = extent
+        return extent
 
     def write(self, coords: ArrayLike, values: ArrayLike, *, drop_fill: bool = False) -> None:
         """Define the elements at `coords`; of an element named twice the last value counts.
@@ -112,31 +111,37 @@ class SparseDataset:
         places = np.asarray(coords)
         column = np.ascontiguousarray(values, self.dtype)
 
-        def send() -> None:
-            body = encode_region(Points(self.shape, places), column)
-            self.connection.json("PUT", self._path("value"), body, sparse=1, drop_fill=drop_fill or None)
+        def send(extent: tuple[int, ...]) -> None:
+            body = encode_region(Points(extent, places), column)
+            self._put_value(body, sparse=1, drop_fill=drop_fill or None)
 
         self._in_current_extent(send)
 
     def write_region(self, select: Select, values: ArrayLike, *, drop_fill: bool = False) -> None:
-        """Define every selected element: `values` have the selection's shape, or are one for all."""
-        array = np.ascontiguousarray(values, self.dtype)
-        one = 1 if array.size == 1 else None
-        self.connection.json(
-            "PUT",
-            self._path("value"),
-            array.tobytes(),
-            select=_text(select),
-            element_count=one,
-            drop_fill=drop_fill or None,
-        )
+        """Define every selected element: `values` have the selection's shape, or are one for all.
+
+        With a key of numpy they are broadcast to its shape.
+        """
+        array = np.asarray(values, self.dtype)
+
+        def send(region: SelectedRegion) -> None:
+            column, options = region.flatten(array), {"drop_fill": drop_fill or None}
+            if region.is_long:
+                selection = region.selection
+                whole = np.broadcast_to(column, selection.size) if column.size == 1 else column
+                self._put_value(encode_region(selection, whole), sparse=1, **options)
+            else:
+                one = 1 if column.size == 1 else None
+                self._put_value(column.tobytes(), select=region.text, element_count=one, **options)
+
+        self._in_region(select, send)
 
     def read(self, select: Select = None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """Return the defined elements of the selection: coordinates and values.
 
         The order is chunk after chunk, row-major inside each.
         """
-        data = self._get_value(_text(select), sparse=True)
+        data = self._in_region(select, lambda region: self._get_value(region, sparse=True))
         try:
             selection, values = decode_region(data, self.dtype)
         except Corrupt as error:
@@ -145,16 +150,17 @@ class SparseDataset:
 
     def read_dense(self, select: Select = None) -> NDArray[Any]:
         """Return every selected value, the fill value where undefined, in the selection's shape."""
-        text = _text(select)
 
-        def get() -> NDArray[Any]:
-            shape = parse_select(text, self.shape).shape
-            values: NDArray[Any] = np.frombuffer(self._get_value(text), self.dtype)
-            if values.size != prod(shape):
-                raise BadRequest(f"The extent of {self.id} is not {list(self.shape)} any more; read again.")
-            return values.reshape(shape)
+        def get(region: SelectedRegion) -> NDArray[Any]:
+            order = region.order
+            values: NDArray[Any] = np.frombuffer(self._get_value(region), self.dtype)
+            if values.size != prod(order.shape):
+                raise BadRequest(
+                    f"The extent of {self.id} is not {list(region.extent)} any more; read again."
+                )
+            return order.arrange(values)
 
-        return self._in_current_extent(get)
+        return self._in_region(select, get)
 
     def read_points(self, coords: ArrayLike) -> NDArray[Any]:
         """Return the values (n,) at `coords` in their order, the fill value where undefined."""
@@ -163,26 +169,70 @@ class SparseDataset:
 
     def defined(self, select: Select = None) -> NDArray[np.uint64]:
         """Return the coordinates of the defined elements of the selection, in the order of `read`."""
-        data = self.connection.binary("GET", self._path("defined"), select=_text(select))
-        return decode_selection(data).coords()
+
+        def get(region: SelectedRegion) -> NDArray[np.uint64]:
+            if region.is_long:  # this request has no body
+                return self.read(region.text)[0]
+            return decode_selection(
+                self.connection.binary("GET", self._path("defined"), select=region.text)
+            ).coords()
+
+        return self._in_region(select, get)
 
     def count(self, select: Select = None) -> int:
-        """Return how many of the selected elements are defined, without fetching coordinates."""
-        answer = self.connection.json("GET", self._path("defined"), select=_text(select), count_only=1)
-        return int(answer["count"])
+        """Return how many of the selected elements are defined; coordinates are fetched only for long lists."""
+
+        def get(region: SelectedRegion) -> int:
+            if region.is_long:
+                return len(self.read(region.text)[0])
+            path = self._path("defined")
+            return int(self.connection.json("GET", path, select=region.text, count_only=1)["count"])
+
+        return self._in_region(select, get)
 
     def erase(self, select: Select = None) -> None:
         """Make the selected elements undefined."""
-        self.connection.json("POST", self._path("erase"), {"select": _text(select) or "[...]"})
+
+        def send(region: SelectedRegion) -> None:
+            self.connection.json("POST", self._path("erase"), {"select": region.text or "[...]"})
+
+        self._in_region(select, send)
 
     def erase_points(self, coords: ArrayLike) -> None:
         """Make the elements at `coords` undefined."""
         self.connection.json("POST", self._path("erase"), {"points": self._points(coords).tolist()})
 
-    def resize(self, shape: Sequence[int]) -> None:
-        """Set the extent. Shrinking erases what falls outside: growing again does not bring it back."""
-        self.connection.json("PUT", self._path("shape"), {"shape": list(shape)})
-        self.shape = tuple(shape)
+    def resize(self, shape: Sequence[int], *, erase: bool = False) -> None:
+        """Set the extent; with `erase` any dimension may become smaller, and what falls outside is erased for good.
+
+        Without it such a resize raises `BadRequest`. `Conflict` if the extent is not `shape` when the server sets it:
+        others have written what the caller does not know of.
+        """
+        seen, wanted = self.shape if erase else self.refresh(), tuple(shape)
+        smaller = [dim for dim, (old, new) in enumerate(zip(seen, wanted, strict=False)) if new < old]
+        if smaller and not erase:
+            raise BadRequest(
+                f"A resize of {self.id} from {list(seen)} to {list(wanted)} erases what lies beyond in dimension "
+                f"{smaller[0]}; give erase=True if that is meant."
+            )
+        self.connection.json("PUT", self._path("shape"), {"shape": list(wanted), "expect": list(seen)})
+        self.shape = wanted
+
+    def extend(self, count: int, axis: int = 0) -> slice:
+        """Append `count` rows, columns, ... to a dimension and return the slice of the new ones in it.
+
+        Any number of clients may do so at the same time: each gets a slice of its own.
+        """
+        rank = len(self.shape)
+        if not -rank <= axis < rank:
+            raise BadRequest(f"{self.id} has no axis {axis}; it has {rank} dimensions.")
+        axis %= rank
+        body = {"extend": count, "extend_dim": axis}
+        answer = self.connection.json("PUT", self._path("shape"), body)
+        start, stop = map(int, answer["selection"].strip("[]").split(",")[axis].split(":"))
+        extent = self.shape
+        self.shape = (*extent[:axis], max(extent[axis], stop), *extent[axis + 1 :])
+        return slice(start, stop)
 
     def storage(self) -> tuple[int, int]:
         """Return the number of stored chunks, and their bytes."""
@@ -192,27 +242,36 @@ class SparseDataset:
     def _path(self, what: str) -> str:
         return f"/datasets/{self.id}/{what}"
 
-    def _get_value(self, select: str | None, sparse: bool | None = None) -> bytes:
-        path = self._path("value")
-        if len(select or "") <= LONG_SELECT:
-            return self.connection.binary("GET", path, select=select, sparse=sparse)
-        return self.connection.binary("POST", path, {"select": select}, sparse=sparse)
+    def _get_value(self, region: SelectedRegion, sparse: bool | None = None) -> bytes:
+        if region.is_long:
+            return self.connection.binary("POST", self._path("value"), {"select": region.text}, sparse=sparse)
+        return self.connection.binary("GET", self._path("value"), select=region.text, sparse=sparse)
+
+    def _put_value(self, body: bytes, **params: object) -> None:
+        self.connection.json("PUT", self._path("value"), body, **params)
 
     def _points(self, coords: ArrayLike) -> NDArray[np.uint64]:
-        return self._in_current_extent(lambda: Points(self.shape, np.asarray(coords)).coords())
+        return self._in_current_extent(lambda extent: Points(extent, np.asarray(coords)).coords())
 
-    def _in_current_extent(self, work: Callable[[], T]) -> T:
-        """Return `work()`; repeat it once after a `BadRequest`, if the extent has changed.
+    def _in_region(self, select: Select, work: Callable[[SelectedRegion], T]) -> T:
+        def run(extent: tuple[int, ...]) -> T:
+            region = select_region(select, extent)
+            if region.is_cut_off:  # or others have extended the dataset
+                region = select_region(select, self.refresh())
+            return work(region)
 
-        A bad request changes nothing, so it can be repeated.
+        return self._in_current_extent(run)
+
+    def _in_current_extent(self, work: Callable[[tuple[int, ...]], T]) -> T:
+        """Return `work(extent)` for the last known extent; repeat it once after a `BadRequest`, if that has changed.
+
+        A bad request changes nothing, so it can be repeated. Other threads may set `shape` meanwhile.
         """
+        extent = self.shape
         try:
-            return work()
+            return work(extent)
         except BadRequest:
-            if self.shape == self.refresh():
+            current = self.refresh()
+            if current == extent:
                 raise
-        return work()
-
-
-def _text(select: Select) -> str | None:
-    return select if select is None or isinstance(select, str) else format_select(select)
+        return work(current)

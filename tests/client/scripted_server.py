@@ -16,13 +16,14 @@ HANG_UP = b""
 class Script:
     """`connections` are lists of raw answers: after the last one the connection is closed.
 
-    `HANG_UP` reads a request and closes instead of answering. `requests` are the request lines in order;
-    `closed` has an event a connection.
+    `HANG_UP` reads a request and closes instead of answering. `requests` are the request lines in order, `bodies`
+    what was sent with them; `closed` has an event a connection.
     """
 
     connections: list[list[bytes]]
     url: str = ""
     requests: list[str] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
     closed: list[threading.Event] = field(default_factory=list)
 
 
@@ -70,6 +71,6 @@ def _request(reader: BinaryIO, script: Script) -> bool:
     while (header := reader.readline()) != b"\r\n":
         name, _, value = header.partition(b":")
         length = int(value) if name.lower() == b"content-length" else length
-    reader.read(length)
+    script.bodies.append(reader.read(length))
     script.requests.append(line.decode().rsplit(" ", 1)[0])
     return True

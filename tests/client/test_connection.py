@@ -198,6 +198,25 @@ def test_errors_of_other_servers(raw: bytes, error: type[HsparseError]) -> None:
     assert type(caught.value) is error
 
 
+@pytest.mark.parametrize(
+    ("second", "sentence"),
+    [
+        (
+            answer(b'{"error": {"kind": "not_found", "message": "/a is not there."}}', "404 No"),
+            "/a is not there.",
+        ),
+        (answer(b"x", "206 Partial Content"), "HEAD /a was answered with 404 Gone Away."),
+    ],
+)
+def test_a_head_that_fails_is_asked_for_the_reason(second: bytes, sentence: str) -> None:
+    head = answer(b"", "404 Gone Away")
+    with scripted_server([head], [second]) as script, Connection(script.url) as connection:
+        with pytest.raises(NotFound) as caught, connection.response("HEAD", "/a", layout="stock"):
+            pass
+        assert caught.value.message == sentence
+    assert script.requests == ["HEAD /a?layout=stock", "GET /a?layout=stock"]
+
+
 @pytest.mark.parametrize("body", [b"<p>hello</p>", b"[1]", b'"text"', b"\xff"])
 def test_an_answer_that_is_no_object(body: bytes) -> None:
     with (

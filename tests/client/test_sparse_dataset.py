@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,8 @@ from hypothesis import strategies as st
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import BadRequest, Conflict, Corrupt, NotFound, TooLarge
-from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.selection import Points
+from hsparse.format.selections.selection import Boxes, Orthogonal, Points
+from tests.client.scripted_server import answer, scripted_server
 
 NUMBERS = itertools.count()
 SIDE = 12
@@ -61,7 +63,7 @@ def apply(dataset: SparseDataset, model: Elements, change: tuple[Any, ...]) -> E
         dataset.write(coords, column)
         return model | dict(zip(inside, column.tolist(), strict=True))
     if name == "resize":
-        dataset.resize(where)
+        dataset.resize(where, erase=True)
         return {place: value for place, value in model.items() if all(np.less(place, where))}
     (top, bottom), (left, right) = [
         (a, min(b + 1, n)) for (a, b), n in zip(where, dataset.shape, strict=True)
@@ -157,17 +159,87 @@ def test_a_selection_too_long_for_a_url(connection: Connection) -> None:
     dataset = make(connection, shape=(100_000,), chunk=(1000,), max_shape=(None,))
     rows = np.random.default_rng(1).permutation(100_000)[:4000]
     dataset.write(rows[:, None], np.arange(4000))
-    select = f"[[{','.join(map(str, rows))}]]"
-    assert len(select) > 20_000
-    assert dataset.read_dense(select).tolist() == list(range(4000))
-    assert len(dataset.read(select)[1]) == 4000
-    dataset.erase(select)
-    assert dataset.count() == 0
+    text = f"[[{','.join(map(str, rows))}]]"
+    assert len(text) > 20_000
+    for select in (text, rows):
+        assert dataset.read_dense(select).tolist() == list(range(4000))
+        assert len(dataset.read(select)[1]) == dataset.count(select) == 4000
+        assert np.array_equal(np.sort(dataset.defined(select)[:, 0]), np.sort(rows))
+        dataset.erase(select)
+        assert dataset.count() == 0
+        dataset.write_region(select, 5)
+        assert set(dataset.read()[1].tolist()) == {5}
+        dataset.write_region(select, np.arange(4000))
+    with pytest.raises(BadRequest, match="4000 elements and values of shape"):
+        dataset.write_region(text, np.arange(3999))
+
+
+def test_keys_are_taken_as_numpy_takes_them(dataset: SparseDataset) -> None:
+    array = np.arange(SIDE * SIDE, dtype=np.int32).reshape(SIDE, SIDE)
+    dataset.write_region(slice(None), array)
+    rows = np.arange(SIDE) % 3 == 0
+    keys: list[Any] = [
+        (slice(0, 10), slice(None)),
+        3,
+        (-1, ...),
+        (2, 5),
+        [4, 1],
+        ([4, 1], [0, -1]),
+        rows,
+        array % 7 == 0,
+        (slice(1, 100, 4), [[1], [2]]),
+        slice(5, 5),
+        (np.int64(3), []),
+    ]
+    for key in keys:
+        wanted = array[key]
+        found = dataset.read_dense(key)
+        assert found.shape == wanted.shape
+        assert np.array_equal(found, wanted)
+        places, values = dataset.read(key)
+        assert sorted(values.tolist()) == sorted(wanted.reshape(-1).tolist())
+        assert np.array_equal(array[tuple(places.T.astype(int))], values)
+        assert {tuple(place) for place in dataset.defined(key).tolist()} == set(map(tuple, places.tolist()))
+        assert dataset.count(key) == wanted.size
+    for number, key in enumerate(keys):
+        array[key] = -np.arange(array[key].size).reshape(array[key].shape) - 1000 * number
+        dataset.write_region(key, array[key])
+        assert np.array_equal(dataset.read_dense(), array)
+    dataset.write_region((slice(2), slice(3)), [7, 8, 9])  # is broadcast
+    assert dataset.read_dense((slice(2), slice(3))).tolist() == [[7, 8, 9]] * 2
+    dataset.erase(rows)
+    assert dataset.count() == 8 * SIDE
+    dataset.erase((slice(None), -1))
+    assert dataset.count((slice(None), -1)) == 0
+
+
+def test_a_key_that_does_not_fit_is_named(connection: Connection, dataset: SparseDataset) -> None:
+    with pytest.raises(BadRequest, match="Index 12 of dimension 0 is not within its extent 12"):
+        dataset.read_dense(SIDE)
+    other = SparseDataset.open(connection, dataset.id)
+    other.resize((SIDE + 1, SIDE))
+    assert dataset.read_dense(SIDE).shape == (SIDE,)
+    assert dataset.shape == (SIDE + 1, SIDE)
+    other.write_region(other.extend(2), 7)
+    assert dataset.read_dense(slice(SIDE + 1, SIDE + 3)).tolist() == [[7] * SIDE] * 2
+    other.extend(1)
+    dataset.write_region(slice(SIDE + 3, SIDE + 4), 8)
+    assert dataset.read_dense(-1).tolist() == [8] * SIDE
+
+
+def test_boxes_are_selected(dataset: SparseDataset) -> None:
+    extent = (SIDE, SIDE)
+    boxes = Boxes(extent, np.array([[0, 0], [3, 4]]), np.array([[1, 2], [5, 6]]))
+    dataset.write_region(boxes, [1, 2, 3, 4, 5, 6])
+    assert dataset.read_dense(boxes).tolist() == [1, 2, 3, 4, 5, 6]
+    assert dataset.count() == dataset.count(boxes) == 6
+    product = Orthogonal(extent, (np.array([4, 0, 3], np.uint64), np.array([5, 1], np.uint64)))
+    assert dataset.read_dense(product).tolist() == [[6, 0], [0, 2], [4, 0]]
 
 
 def test_an_extent_that_others_changed(connection: Connection, dataset: SparseDataset) -> None:
     other = SparseDataset.open(connection, dataset.id)
-    other.resize((20, 8))
+    other.resize((20, 8), erase=True)
     dataset.write([(19, 7)], [5])
     assert dataset.shape == (20, 8)
     dataset.resize((30, 9))
@@ -180,7 +252,7 @@ def test_an_extent_that_others_changed(connection: Connection, dataset: SparseDa
     dataset.resize((60, 9))
     other.erase_points([(59, 0), (19, 7)])
     assert dataset.count() == 0
-    dataset.resize((3, 3))
+    dataset.resize((3, 3), erase=True)
     assert other.refresh() == (3, 3)
 
 
@@ -199,6 +271,73 @@ def test_what_is_wrong_changes_nothing(connection: Connection, dataset: SparseDa
     with pytest.raises((BadRequest, Conflict), match="not extensible"):
         fixed.resize((20, 20))
     assert fixed.shape == (SIDE, SIDE)
+
+
+def record(shape: tuple[int, ...]) -> dict[str, Any]:
+    layout = {"class": "H5D_STRUCT_CHUNK", "dims": [1] * len(shape), "flags": ["H5D_SPARSE_DATA"]}
+    return {"id": "d-1", "type": "H5T_STD_I32LE", "shape": {"dims": list(shape)}, "layout": layout}
+
+
+def shape_answer(*dims: int) -> bytes:
+    return answer(json.dumps({"shape": {"class": "H5S_SIMPLE", "dims": dims}}).encode())
+
+
+CHANGED = answer(
+    b'{"error": {"kind": "conflict", "message": "The extent is [4, 9] now, not as expected."}}',
+    "409 Conflict",
+)
+
+
+def test_a_resize_that_erases_is_told_so(dataset: SparseDataset) -> None:
+    dataset.write([(11, 11)], [1])
+    other = SparseDataset.open(dataset.connection, dataset.id)
+    other.resize((SIDE + 4, SIDE))
+    for shape in [(SIDE, SIDE + 4), (SIDE + 4, 3), (SIDE + 3, SIDE)]:
+        with pytest.raises(BadRequest, match=r"erases what lies beyond in dimension \d; give erase=True"):
+            dataset.resize(shape)
+    assert dataset.refresh() == (SIDE + 4, SIDE)
+    dataset.resize((3, 20), erase=True)
+    assert dataset.shape == other.refresh() == (3, 20)
+    assert dataset.count() == 0
+
+
+def test_a_resize_sends_no_request_that_shrinks_and_what_it_has_seen() -> None:
+    with (
+        scripted_server(
+            [shape_answer(4, 8), shape_answer(4, 8), answer(b"{}", "201 Created"), CHANGED]
+        ) as script,
+        Connection(script.url) as connection,
+    ):
+        dataset = SparseDataset(connection, record((2, 8)))
+        with pytest.raises(
+            BadRequest, match=r"from \[4, 8\] to \[3, 9\] erases what lies beyond in dimension 0"
+        ):
+            dataset.resize((3, 9))
+        dataset.resize((4, 9))
+        assert dataset.shape == (4, 9)
+        with pytest.raises(Conflict, match=r"is \[4, 9\] now"):
+            dataset.resize((3, 9), erase=True)
+        assert dataset.shape == (4, 9)
+    get, put = "GET /datasets/d-1/shape", "PUT /datasets/d-1/shape"
+    assert script.requests == [get, get, put, put]
+    assert [json.loads(body) for body in script.bodies[2:]] == [
+        {"shape": [4, 9], "expect": [4, 8]},
+        {"shape": [3, 9], "expect": [4, 9]},
+    ]
+
+
+def test_clients_extend_at_the_same_time(connection: Connection, dataset: SparseDataset) -> None:
+    others = [SparseDataset.open(connection, dataset.id) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        parts = list(threads.map(lambda one: [one.extend(count) for count in (1, 2, 3)], others))
+    rows = sorted(row for some in parts for part in some for row in range(part.start, part.stop))
+    assert rows == list(range(SIDE, SIDE + 24))
+    assert dataset.extend(5, axis=-1) == slice(SIDE, SIDE + 5)
+    assert dataset.refresh() == (SIDE + 24, SIDE + 5)
+    with pytest.raises(BadRequest, match="has no axis 2; it has 2 dimensions"):
+        dataset.extend(1, 2)
+    with pytest.raises(BadRequest, match="positive integer"):
+        dataset.extend(0)
 
 
 def test_a_dense_dataset_is_refused(connection: Connection) -> None:

@@ -8,6 +8,9 @@ import h5pyd
 import numpy as np
 import pytest
 
+from hsparse.client.connection import Connection
+from hsparse.client.sparse_dataset import SparseDataset
+
 HOME = "/home/admin/"
 
 
@@ -216,6 +219,27 @@ def test_a_sparse_dataset_through_chunks(files: Files) -> None:
         np.testing.assert_array_equal(file["s"][...], model)
         np.testing.assert_array_equal(file["s"][490:550, 50:130], model[490:550, 50:130])
         np.testing.assert_array_equal(file["s"][[0, 505, 999], 400:500], model[[0, 505, 999], 400:500])
+
+
+def test_a_resizable_sparse_dataset_is_used_and_resized_elsewhere(files: Files, endpoint: str) -> None:
+    layout = {"class": "H5D_STRUCT_CHUNK", "dims": [4, 4], "flags": ["H5D_SPARSE_DATA"]}
+    with files("w") as file, pytest.raises(ValueError, match="Only datasets with 'H5D_CHUNKED' layout"):
+        file.create_dataset("x", (10, 10), "<i4", maxshape=(None, 10), chunks=layout)
+    with Connection(endpoint, files.path, user="admin", password="any") as connection:
+        made = SparseDataset.create(connection, "/s", (10, 10), "<i4", (4, 4), max_shape=(None, 10))
+        with files("a") as file:
+            dataset = file["s"]
+            assert dataset.maxshape == (None, 10)
+            with pytest.raises(TypeError, match="Only chunked datasets can be resized"):
+                dataset.resize((20, 10))
+        made.extend(10)
+        with files("a") as file:
+            dataset = file["s"]
+            assert dataset.shape == (20, 10)
+            dataset[18:20, 0:3] = 7
+        with files("r") as file:
+            assert file["s"][19].tolist() == [7] * 3 + [0] * 7
+        assert made.count() == 6
 
 
 FLAGS = [["H5D_SPARSE_DATA"], ["H5D_SPARSE_DATA", "H5D_VL_DATA"], ["H5D_VL_DATA"]]

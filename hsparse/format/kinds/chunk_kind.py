@@ -12,13 +12,14 @@ Tests: tests/format/kinds/test_kinds.py, tests/format/kinds/test_chunk_query.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.errors import BadRequest
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import pick_fields
@@ -168,7 +169,8 @@ class ChunkKind(Protocol[V]):
         """Return the change that defines the selected elements.
 
         `values` are one each, in the selection's order, or one for all. With `fields` they have those alone, packed,
-        and the others stay. With `drop_fill` (sparse) elements equal to the fill value are left as they are.
+        and the others stay. With `drop_fill` (sparse) elements equal to the fill value are left as they are; with both
+        `BadRequest`, see `check_drop_fill`.
         """
         ...
 
@@ -221,3 +223,12 @@ class ChunkKind(Protocol[V]):
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
         """Return how much memory decoding a directly written chunk may take besides its bytes."""
         ...
+
+
+def check_drop_fill(fields: Sequence[str], drop_fill: bool) -> None:
+    """Raise `BadRequest` for a write of some fields that is to leave out elements equal to the fill value.
+
+    Whether an element equals it depends on its other fields, those that are stored.
+    """
+    if fields and drop_fill:
+        raise BadRequest("drop_fill is about whole elements; leave out fields.")

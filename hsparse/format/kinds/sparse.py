@@ -17,7 +17,14 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import UNFILTERED
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
-from hsparse.format.kinds.chunk_kind import ChunkChange, DefinedElements, DirectWrite, FoundElements, Search
+from hsparse.format.kinds.chunk_kind import (
+    ChunkChange,
+    DefinedElements,
+    DirectWrite,
+    FoundElements,
+    Search,
+    check_drop_fill,
+)
 from hsparse.format.kinds.direct_chunk import checked_sections, sealed
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse, open_sparse
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
@@ -84,6 +91,7 @@ class Sparse:
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
     ) -> ChunkChange[SparseChunk, None]:
+        check_drop_fill(fields, drop_fill)
         selection, fill = at.selection, self._fill
         given = as_type(values, packed_type(self._dtype, fields)).reshape(-1)
 

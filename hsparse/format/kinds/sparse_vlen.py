@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.kinds.chunk_kind import ChunkChange, DefinedElements, DirectWrite, FoundElements, Search
+from hsparse.format.kinds.chunk_kind import (
+    ChunkChange,
+    DefinedElements,
+    DirectWrite,
+    FoundElements,
+    Search,
+    check_drop_fill,
+)
 from hsparse.format.kinds.dense_vlen import heap_bytes, no_direct_vlen, no_vlen_search, picked, taken
 from hsparse.format.kinds.sparse import OFFSETS_BYTES, count_defined, erase, trim
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, decode_sparse_vlen, encode_sparse_vlen
@@ -85,6 +92,7 @@ class SparseVlen:
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
     ) -> ChunkChange[SparseVlenChunk, None]:
+        check_drop_fill(fields, drop_fill)
         selection, fill = at.selection, self._fill
         named = VlenFields.named(self._element, fields) if fields else None
 

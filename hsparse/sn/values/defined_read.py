@@ -139,6 +139,14 @@ def defined_too_large(limit: int) -> TooLarge:
     )
 
 
+def places_too_large(limit: int) -> TooLarge:
+    """Return the error for an answer of defined places alone: these have no Arrow form, places with values have."""
+    return TooLarge(
+        f"The answer has more than {limit} bytes (max_request_size): select less, or read /value with sparse=1 "
+        f"as {ARROW_TYPE}, which has the places too and is not limited."
+    )
+
+
 def coordinates(dataset: Dataset, there: Sequence[tuple[PlannedChunk, NDArray[np.uint32]]]) -> list[Array]:
     """Return the dataset's coordinates of chunk offsets, one (n,) array for each dimension."""
     extent, dims = dataset.extent, dataset.spec.dims

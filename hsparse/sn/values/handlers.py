@@ -10,6 +10,7 @@ from aiohttp import web
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
+from hsparse.format.kinds.chunk_kind import check_drop_fill
 from hsparse.format.selections.axis import as_span
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Orthogonal, Selection
@@ -20,7 +21,7 @@ from hsparse.sn.http.request import read_json, read_json_object
 from hsparse.sn.http.response import respond
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.defined_read import DefinedRead, defined_too_large
+from hsparse.sn.values.defined_read import DefinedRead, places_too_large
 from hsparse.sn.values.media.json import JSON
 from hsparse.sn.values.media.medium import ValueRead, WriteBody
 from hsparse.sn.values.media.registry import accepted_medium, body_medium
@@ -86,8 +87,7 @@ class ValueWrite:
         """Return the selection and the values; `BadRequest` if the dataset cannot take them."""
         if self._sparse:
             dataset.require_sparse()
-        if self._drop_fill and parse_fields(self.body.fields, dataset.dtype):
-            raise BadRequest("drop_fill is about whole elements; leave out fields.")
+        check_drop_fill(parse_fields(self.body.fields, dataset.dtype), self._drop_fill)
         found = await offload(dataset.arrays.work(self.body.work()), self.body.resolve, dataset)
         ChunkFanout(self._owners, dataset).check_write(found[0])
         return found
@@ -144,7 +144,7 @@ async def _defined_places(context: Context, dataset: Dataset, selection: Selecti
     async with context.service.answers.hold(places.bound(selection, settings.max_request_size)):
         found = await places.whole(selection, settings.max_request_size)
     if found is None:
-        raise defined_too_large(settings.max_request_size)
+        raise places_too_large(settings.max_request_size)
     return found[0]
 
 

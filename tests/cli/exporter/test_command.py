@@ -143,7 +143,8 @@ def test_a_domain_that_is_changed_meanwhile(
 
 def test_what_cannot_be(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
-        (["/home/admin/none.h5", str(tmp_path / "a.h5")], "none.h5"),
+        (["/home/admin/none.h5", str(tmp_path / "a.h5")], "hsparse: /home/admin/none.h5 does not exist."),
+        (["/home/admin/größe.h5", str(tmp_path / "a.h5")], "hsparse: /home/admin/größe.h5 does not exist."),
         (["home/admin", str(tmp_path / "a.h5")], "absolute path"),
         ([DOMAIN, str(tmp_path / "none" / "a.h5")], "There is no directory"),
         ([DOMAIN, str(tmp_path / "a.h5"), "--token-file", str(tmp_path / "none")], "cannot be read"),

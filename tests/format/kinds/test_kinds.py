@@ -323,3 +323,12 @@ def test_a_chunk_that_would_be_too_large_is_refused(sparse: bool) -> None:
     with pytest.raises(TooLarge, match="make the dataset's chunks smaller"):
         subject.kind.write(at, values, (), False)(None)
     assert subject.kind.replaces(at, subject.values([(1, "x")], (1,)))
+
+
+@pytest.mark.parametrize("name", ["sparse", "sparse vlen"])
+@pytest.mark.parametrize("fields", [("n",), ("t", "n")])
+def test_some_fields_cannot_be_written_with_drop_fill(name: str, fields: Fields) -> None:
+    subject = Subject(SPECS[name])
+    values = subject.values([FILL], (1,), fields)
+    with pytest.raises(BadRequest, match="drop_fill is about whole elements; leave out fields"):
+        subject.kind.write(chunk_selection(WHOLE), values, fields, True)

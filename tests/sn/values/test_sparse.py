@@ -15,6 +15,7 @@ from hsparse.format.selections.encoded_selection import decode_selection
 from hsparse.format.selections.selection import Points
 from hsparse.format.structured.region import decode_region, encode_region
 from hsparse.sn.http.request import ARROW_TYPE
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.sn.values.media.arrow import ArrowWriter, read_arrow
 from hsparse.storage.memory import MemoryStore
 from hsparse.wire.record_message import Forget
@@ -396,6 +397,17 @@ async def test_coordinates_around_and_beyond_32_bits(client: RestClient, accept:
         zip(places, [1, 2, 3, 4, 5], strict=True)
     )
     assert (await client("GET", f"{path}/defined"))["selection"]["coordinates"] == [[at] for at in places]
+
+
+async def test_places_that_are_too_many_name_what_has_no_limit() -> None:
+    async with value_client(settings=ServiceSettings(max_request_size=10_000)) as client:
+        path = await create(client, [1000, 2], "H5T_STD_I8LE", layout=sparse(100, 2))
+        assert (await client("PUT", f"{path}/value", {"value": 1, "select": "[:,:]"})).status == 200
+        reply = await client("GET", f"{path}/defined")
+        assert (reply.status, reply["error"]["kind"]) == (413, "too_large")
+        assert f"or read /value with sparse=1 as {ARROW_TYPE}" in reply["error"]["message"]
+        reply = await client("GET", f"{path}/value", sparse=1, accept=ARROW_TYPE)
+        assert len(read_arrow(reply.body, 2, np.dtype("i1"))[0]) == 2000
 
 
 async def test_what_is_defined_of_a_dense_dataset_is_not_listed_without_bound(client: RestClient) -> None:

@@ -464,6 +464,23 @@ async def test_what_cannot_be_appended_does_not_grow_the_dataset(
     assert await extent(client, path) == [3]
 
 
+async def test_some_fields_with_drop_fill_do_not_grow_the_dataset(client: RestClient) -> None:
+    fields = [{"name": name, "type": "H5T_STD_I32LE"} for name in "ab"]
+    item = {"class": "H5T_COMPOUND", "fields": fields}
+    path = await create(client, [3], item, maxdims=["H5S_UNLIMITED"], layout=sparse(4))
+    for extra in ({}, {"append": 2}):
+        body = {"value": [[1], [2]], "fields": "a"} | extra
+        reply = await client("PUT", f"{path}/value", body, drop_fill=1)
+        assert (reply.status, reply["error"]["message"]) == (
+            400,
+            "drop_fill is about whole elements; leave out fields.",
+        )
+    assert await extent(client, path) == [3]
+    body = {"append": 2, "value": [[1, 0], [0, 0]], "fields": "a:b"}  # all, so whole elements
+    assert (await client("PUT", f"{path}/value", body, drop_fill=1)).status == 200
+    assert (await client("GET", f"{path}/defined", count_only=1))["count"] == 1
+
+
 async def test_one_value_for_too_much_is_refused(client: RestClient) -> None:
     many = await create(client, [2**40], "H5T_STD_I32LE", layout=sparse(1))
     assert (await client("PUT", f"{many}/value", {"value": 1})).status == 413

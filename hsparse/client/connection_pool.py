@@ -1,0 +1,151 @@
+"""HTTP connections to one server that threads share: each exchange has one for itself, idle ones are kept.
+
+A fork copies the sockets of a process, and two processes that read from one connection get each other's answers. So the
+child closes its copies, those of exchanges under way too; it opens connections of its own.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import selectors
+import socket
+import ssl
+import sys
+import threading
+from contextlib import suppress
+from weakref import WeakSet
+
+MAX_IDLE = 16
+"""Idle connections that are kept; more are open only while as many threads have exchanges under way."""
+
+
+class OwnAnswer(http.client.HTTPResponse):
+    """An answer that is read by the process that asked for it; a forked one gets `OSError`, also for buffered bytes."""
+
+    def begin(self) -> None:
+        self._process = os.getpid()
+        super().begin()
+
+    def read(self, amt: int | None = None) -> bytes:
+        if self._process != os.getpid():
+            raise OSError("another process asked for this answer")
+        return super().read(amt)
+
+
+class ConnectionPool:
+    """Connections to `host` and `port`, None for the scheme's; `timeout` is in seconds without a byte.
+
+    All methods are for any thread. `take` or `open` a connection, do one exchange, and `give_back` or `drop` it.
+    """
+
+    def __init__(self, scheme: str, host: str, port: int | None, timeout: float) -> None:
+        self._host = host
+        self._port = port
+        self._timeout = timeout
+        self._context = ssl.create_default_context() if scheme == "https" else None
+        self._lock = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
+        self._busy: dict[http.client.HTTPConnection, tuple[socket.socket, int]] = {}
+        """Exchanges under way: the socket, which a connection itself forgets when the server ends it, and the epoch."""
+        self._epoch = 0
+        """How often the pool was closed."""
+        _POOLS.add(self)
+
+    def take(self) -> tuple[http.client.HTTPConnection, bool]:
+        """Return a connection for one exchange, and whether it was kept: the server may close that at any time.
+
+        Kept ones that the server has closed are dropped. Raises `OSError` if a new one cannot be opened.
+        """
+        while True:
+            with self._lock:
+                if not self._idle:
+                    break
+                connection = self._idle.pop()
+                self._busy[connection] = connection.sock, self._epoch
+            if not _is_readable(connection.sock):
+                return connection, True
+            self.drop(connection)
+        return self.open(), False
+
+    def open(self) -> http.client.HTTPConnection:
+        """Return a new connection for one exchange; raises `OSError`."""
+        connection = self._new()
+        try:
+            connection.connect()
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            self._busy[connection] = connection.sock, self._epoch
+        return connection
+
+    def give_back(self, connection: http.client.HTTPConnection) -> None:
+        """Keep a connection after an exchange that ended well, its answer read whole, or close it.
+
+        It is closed if the server closes it, if enough are kept, and if the pool was closed since it was taken.
+        """
+        with self._lock:
+            _, epoch = self._busy.pop(connection, (None, None))
+            kept = epoch == self._epoch and connection.sock is not None and len(self._idle) < MAX_IDLE
+            if kept:
+                self._idle.append(connection)
+        if not kept:
+            connection.close()
+
+    def drop(self, connection: http.client.HTTPConnection) -> None:
+        """Close a connection: the rest of its exchange must not be read as the answer to another request."""
+        with self._lock:
+            self._busy.pop(connection, None)
+        connection.close()
+
+    def close(self) -> None:
+        """Close the idle connections now, and those under way when their exchange ends."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+            self._epoch += 1
+        for connection in idle:
+            connection.close()
+
+    def forget_parent(self) -> None:
+        """Close this process's copies of the sockets of the process it was forked from; its exchanges go on there."""
+        self._lock = threading.Lock()  # another thread of the parent may have locked it
+        copies = [*(connection.sock for connection in self._idle), *(sock for sock, _ in self._busy.values())]
+        self._idle, self._busy = [], {}
+        for copy in copies:
+            with suppress(OSError):
+                # Not `copy.close()`: that waits for readers, and takes locks of threads that are only in the parent.
+                os.close(copy.detach())
+
+    def _new(self) -> http.client.HTTPConnection:
+        host, port, timeout, context = self._host, self._port, self._timeout, self._context
+        connection = (
+            http.client.HTTPConnection(host, port, timeout=timeout)
+            if context is None
+            else http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+        )
+        connection.response_class = OwnAnswer
+        return connection
+
+
+_POOLS: WeakSet[ConnectionPool] = WeakSet()
+"""All pools of the process: a fork concerns each."""
+
+
+def _forget_parents() -> None:
+    for pool in _POOLS:
+        pool.forget_parent()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forget_parents)
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    """Say whether an idle socket can be read: the server has closed it, or sends what nobody asked for.
+
+    So a request that must not be repeated does not fail on an idle connection.
+    """
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        return bool(selector.select(0))
