@@ -223,16 +223,43 @@ class SparseDataset:
 
         Any number of clients may do so at the same time: each gets a slice of its own.
         """
-        rank = len(self.shape)
-        if not -rank <= axis < rank:
-            raise BadRequest(f"{self.id} has no axis {axis}; it has {rank} dimensions.")
-        axis %= rank
-        body = {"extend": count, "extend_dim": axis}
-        answer = self.connection.json("PUT", self._path("shape"), body)
-        start, stop = map(int, answer["selection"].strip("[]").split(",")[axis].split(":"))
-        extent = self.shape
-        self.shape = (*extent[:axis], max(extent[axis], stop), *extent[axis + 1 :])
-        return slice(start, stop)
+        dim = self._axis(axis, self.shape)
+        body = {"extend": count, "extend_dim": dim}
+        return self._grown(self.connection.json("PUT", self._path("shape"), body), dim)
+
+    def append(
+        self, coords: ArrayLike, values: ArrayLike, *, count: int, axis: int = 0, drop_fill: bool = False
+    ) -> slice:
+        """Grow a dimension by `count` and define elements there, as one change; return the slice of what is new.
+
+        `coords: (n, rank)` are places in the new elements alone: the first new row is row 0. Others see the old extent,
+        or the new one with the values. Any number of clients may append at the same time.
+        """
+        column = np.ascontiguousarray(values, self.dtype)
+
+        def send(extent: tuple[int, ...]) -> slice:
+            dim = self._axis(axis, extent)
+            slab = (*extent[:dim], count, *extent[dim + 1 :])
+            body = encode_region(Points(slab, np.asarray(coords)), column)
+            return self._append(body, dim, count, sparse=1, drop_fill=drop_fill or None)
+
+        return self._in_current_extent(send)
+
+    def append_region(self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False) -> slice:
+        """Append `values`, all of them defined: they have the shape of what is new. Else as `append`."""
+        array = np.ascontiguousarray(values, self.dtype)
+
+        def send(extent: tuple[int, ...]) -> slice:
+            dim = self._axis(axis, extent)
+            slab = (*extent[:dim], array.shape[dim] if array.ndim == len(extent) else 0, *extent[dim + 1 :])
+            if array.shape != slab:
+                raise BadRequest(
+                    f"What is appended to {self.id} along dimension {dim} has its other lengths, those of "
+                    f"{list(extent)}; the values have the shape {list(array.shape)}."
+                )
+            return self._append(array.tobytes(), dim, slab[dim], drop_fill=drop_fill or None)
+
+        return self._in_current_extent(send)
 
     def storage(self) -> tuple[int, int]:
         """Return the number of stored chunks, and their bytes."""
@@ -241,6 +268,26 @@ class SparseDataset:
 
     def _path(self, what: str) -> str:
         return f"/datasets/{self.id}/{what}"
+
+    def _axis(self, axis: int, extent: tuple[int, ...]) -> int:
+        """Return the dimension of an axis, which may be counted from the last one."""
+        rank = len(extent)
+        if not -rank <= axis < rank:
+            raise BadRequest(f"{self.id} has no axis {axis}; it has {rank} dimensions.")
+        return axis % rank
+
+    def _append(self, body: bytes, dim: int, count: int, **params: object) -> slice:
+        path = self._path("value")
+        return self._grown(
+            self.connection.json("PUT", path, body, append=count, append_dim=dim, **params), dim
+        )
+
+    def _grown(self, answer: Json, dim: int) -> slice:
+        """Return the slice of what is new along `dim`, from an answer with its selection; note the larger extent."""
+        start, stop = map(int, answer["selection"].strip("[]").split(",")[dim].split(":"))
+        extent = self.shape
+        self.shape = (*extent[:dim], max(extent[dim], stop), *extent[dim + 1 :])
+        return slice(start, stop)
 
     def _get_value(self, region: SelectedRegion, sparse: bool | None = None) -> bytes:
         if region.is_long:

@@ -375,3 +375,37 @@ def test_an_answer_too_large_for_one_piece_says_so(connection: Connection) -> No
         dataset.read()
     assert len(dataset.read("[0:1000,:]")[1]) == 3_000_000
     assert np.array_equal(dataset.read_dense(), np.ones((3000, 3000), np.int8))
+
+
+def test_clients_append_at_the_same_time(connection: Connection, dataset: SparseDataset) -> None:
+    """Each append is one change: what anybody sees has its values."""
+    others = [SparseDataset.open(connection, dataset.id) for _ in range(4)]
+    coords = [[0, 1], [1, 2]]
+
+    def append(number: int) -> slice:
+        return others[number % 4].append(coords, [number, number], count=2)
+
+    with ThreadPoolExecutor(4) as threads:
+        parts = list(threads.map(append, range(1, 9)))
+    assert sorted((part.start, part.stop) for part in parts) == [
+        (SIDE + 2 * i, SIDE + 2 * i + 2) for i in range(8)
+    ]
+    for number, part in enumerate(parts, 1):
+        found, values = dataset.read((part, slice(None)))
+        assert sorted(map(tuple, found.tolist())) == [(part.start, 1), (part.start + 1, 2)]
+        assert values.tolist() == [number, number]
+
+
+def test_appending_a_region(dataset: SparseDataset) -> None:
+    block = np.arange(1, 1 + 2 * SIDE).reshape(2, SIDE)
+    assert dataset.append_region(block) == slice(SIDE, SIDE + 2)
+    assert dataset.append_region(np.ones((SIDE + 2, 1)), axis=-1) == slice(SIDE, SIDE + 1)
+    assert dataset.shape == (SIDE + 2, SIDE + 1)
+    np.testing.assert_array_equal(dataset.read_dense((slice(SIDE, None), slice(0, SIDE))), block)
+    with pytest.raises(BadRequest, match="other lengths"):
+        dataset.append_region(np.ones((1, 3)))
+    with pytest.raises(BadRequest, match="no axis 2"):
+        dataset.append([], [], count=1, axis=2)
+    with pytest.raises(BadRequest):
+        dataset.append([[1, 0]], [1], count=1)
+    assert dataset.refresh() == (SIDE + 2, SIDE + 1)

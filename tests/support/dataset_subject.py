@@ -16,7 +16,7 @@ from hsparse.model.element import PREFIX_SIZE, ArrayOfVlen, Compound, Element, F
 from hsparse.model.length_prefixed import split_elements
 from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.sparse_model import Coord, SparseModel, element_bytes
-from tests.support.driver import DatasetSpec, Driver, ElementValues, Place
+from tests.support.driver import DatasetSpec, Driver, ElementValues, Place, Slab
 
 COMPOUND = {
     "class": "H5T_COMPOUND",
@@ -108,7 +108,25 @@ class Resize:
         await driver.resize(id, self.extent)
 
 
-Change: TypeAlias = Write | Erase | Resize
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Grow by a slab, and write to a place in it; nobody sees the one without the other."""
+
+    slab: Slab
+    write: Write
+
+    def apply(self, model: SparseModel) -> None:
+        before = model.extent
+        model.resize(self.slab.after(before))
+        coords = [self.slab.moved(coord, before) for coord in self.write.place.coords]
+        model.write(coords, self.write.values, drop_fill=self.write.drop_fill)
+
+    async def run(self, driver: Driver, id: str) -> None:
+        write = self.write
+        await driver.append(id, self.slab, write.place, write.values, write.drop_fill)
+
+
+Change: TypeAlias = Write | Erase | Resize | Append
 
 
 @dataclass(slots=True)
@@ -125,7 +143,7 @@ class DatasetSubject:
         change.apply(after)
         extent = await driver.extent(self.id)
         assert extent in (before.extent, after.extent), f"extent {extent} after an interrupted {change}"
-        if isinstance(change, Resize):
+        if isinstance(change, Resize | Append):
             self.model = after if extent == after.extent else before
             return
         seen = await self.look(driver)
@@ -201,9 +219,9 @@ def extents(kind: DatasetSpec, extent: Coord) -> st.SearchStrategy[Coord]:
 
 
 @st.composite
-def writes(draw: st.DrawFn, subject: DatasetSubject) -> Write:
-    """Writes whose values are often the fill value."""
-    place = draw(places(subject.model.extent))
+def writes(draw: st.DrawFn, subject: DatasetSubject, extent: Coord | None = None) -> Write:
+    """Writes to the extent of the dataset, or to another one, whose values are often the fill value."""
+    place = draw(places(subject.model.extent if extent is None else extent))
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     drop_fill = subject.kind.sparse and draw(st.booleans())
     count, datatype = len(place.coords), parse_type(subject.kind.type)
@@ -223,9 +241,18 @@ def value_changes(subject: DatasetSubject) -> st.SearchStrategy[Write | Erase]:
     return writes(subject) | places(subject.model.extent).map(Erase)
 
 
+@st.composite
+def appends(draw: st.DrawFn, subject: DatasetSubject) -> Append:
+    """Appends along any dimension, as far as the dataset may grow, and of nothing too."""
+    extent = subject.model.extent
+    dim = draw(st.integers(0, len(extent) - 1))
+    slab = Slab(dim, draw(st.integers(0, max(0, subject.kind.most - extent[dim]))))
+    return Append(slab, draw(writes(subject, slab.alone(extent))))
+
+
 def changes(subject: DatasetSubject) -> st.SearchStrategy[Change]:
     """Any change that the dataset takes."""
-    return value_changes(subject) | extents(subject.kind, subject.model.extent).map(Resize)
+    return value_changes(subject) | extents(subject.kind, subject.model.extent).map(Resize) | appends(subject)
 
 
 def random_element(element: Element, generator: np.random.Generator, depth: int = 0) -> bytes:

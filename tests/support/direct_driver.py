@@ -18,13 +18,14 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.model.layout import parse_layout
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.records.dataset import ATTEMPTS, Dataset, finish_trim
+from hsparse.sn.records.dataset import ATTEMPTS, Dataset, drop_appends, finish_trim
+from hsparse.sn.values.append import Append
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead
 from hsparse.testing.sparse_model import Coord
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import CreateObject, SetExtent
-from tests.support.driver import DatasetSpec, ElementValues, Found, NotDone, Place, found_elements
+from hsparse.wire.record_message import AbandonAppends, CreateObject, SetExtent
+from tests.support.driver import DatasetSpec, ElementValues, Found, NotDone, Place, Slab, found_elements
 
 T = TypeVar("T")
 LIMIT = 2**30
@@ -58,6 +59,7 @@ class DirectDriver:
 
     async def resize(self, id: str, extent: Coord) -> None:
         async def resize(dataset: Dataset) -> None:
+            await drop_appends(self._owners, AbandonAppends(id))
             if "trim" in dataset.record:
                 await finish_trim(self._owners, dataset.record)
             changed = (await self._owners.apply(SetExtent(id, extent))).unwrap()
@@ -65,6 +67,22 @@ class DirectDriver:
                 await finish_trim(self._owners, changed)
 
         await self._do(id, resize)
+
+    async def append(self, id: str, slab: Slab, place: Place, values: ElementValues, drop_fill: bool) -> None:
+        async def prepare(dataset: Dataset) -> tuple[Selection, ElementValues]:
+            selection = _selection(place, dataset.extent)
+            return selection, values.reshape(selection.shape)
+
+        async def write(dataset: Dataset, selection: Selection, shaped: ElementValues) -> None:
+            await ChunkFanout(self._owners, dataset).write(selection, shaped, drop_fill=drop_fill)
+
+        async def append(dataset: Dataset) -> None:
+            await Append(slab.count, slab.dim).apply(self._owners, SystemClock(), load, prepare, write)
+
+        async def load() -> Dataset:
+            return Dataset.of(await self._owners.record(id))
+
+        await self._do(id, append)
 
     async def extent(self, id: str) -> Coord:
         async def extent(dataset: Dataset) -> Coord:

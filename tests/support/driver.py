@@ -66,6 +66,26 @@ class Place:
         return f"[{','.join(f'{start}:{stop}:{step}' for start, stop, step in self.box)}]"
 
 
+@dataclass(frozen=True, slots=True)
+class Slab:
+    """New elements at the end of dimension `dim`, `count` along it."""
+
+    dim: int
+    count: int
+
+    def after(self, extent: Coord) -> Coord:
+        """Return the extent that has grown."""
+        return (*extent[: self.dim], extent[self.dim] + self.count, *extent[self.dim + 1 :])
+
+    def alone(self, extent: Coord) -> Coord:
+        """Return the shape of the new elements."""
+        return (*extent[: self.dim], self.count, *extent[self.dim + 1 :])
+
+    def moved(self, coord: Coord, extent: Coord) -> Coord:
+        """Return where a place in the new elements is in the extent that has grown."""
+        return (*coord[: self.dim], extent[self.dim] + coord[self.dim], *coord[self.dim + 1 :])
+
+
 class Driver(Protocol):
     """What a machine does to datasets, by id; each method raises `NotDone` when the store fails."""
 
@@ -83,6 +103,10 @@ class Driver(Protocol):
 
     async def resize(self, id: str, extent: Coord) -> None:
         """Set the extent; durable when it returns."""
+        ...
+
+    async def append(self, id: str, slab: Slab, place: Place, values: ElementValues, drop_fill: bool) -> None:
+        """Grow, and write `values: (n,)` to a place in the new elements alone; durable when it returns."""
         ...
 
     async def extent(self, id: str) -> Coord:

@@ -19,7 +19,7 @@ from hsparse.format.structured.region import (
 from hsparse.model.datatype import parse_type
 from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.sparse_model import Coord
-from tests.support.driver import DatasetSpec, ElementValues, Found, NotDone, Place, found_elements
+from tests.support.driver import DatasetSpec, ElementValues, Found, NotDone, Place, Slab, found_elements
 from tests.support.rest_client import BINARY, Reply
 
 JSON = {"Content-Type": "application/json"}
@@ -70,14 +70,23 @@ class RestDriver:
         self._kinds[id] = kind
         return id
 
+    async def append(self, id: str, slab: Slab, place: Place, values: ElementValues, drop_fill: bool) -> None:
+        extent = slab.alone(await self.extent(id))
+        await self._put(id, extent, place, values, drop_fill, append=slab.count, append_dim=slab.dim)
+
     async def write(self, id: str, place: Place, values: ElementValues, drop_fill: bool) -> None:
-        options: dict[str, Any] = {"drop_fill": 1} if drop_fill else {}
+        await self._put(id, await self.extent(id), place, values, drop_fill)
+
+    async def _put(
+        self, id: str, extent: Coord, place: Place, values: ElementValues, drop_fill: bool, **options: Any
+    ) -> None:
+        options |= {"drop_fill": 1} if drop_fill else {}
         data = values.heap.tobytes() if isinstance(values, VlenArray) else values.tobytes()
         body: Any = data
         if place.points is None:
             options["select"] = place.select
         elif self._kinds[id].sparse and self._other():
-            points = Points(await self.extent(id), np.array(place.points, np.uint64))
+            points = Points(extent, np.array(place.points, np.uint64))
             options["sparse"] = 1
             body = self._region(id, points, values)
         else:

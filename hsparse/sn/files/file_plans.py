@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hsparse.clock import Clock
 from hsparse.concurrency.keyed_lock import KeyedLock
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.errors import Gone, Moved, NotFound
+from hsparse.errors import Busy, Gone, Moved, NotFound
 from hsparse.format.hdf5.plan.domain_plan import DomainPlan, plan_domain
 from hsparse.format.hdf5.plan.file_form import STOCK, FileForm
 from hsparse.format.hdf5.plan.matrix_bands import check_bands
@@ -18,9 +18,11 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.domain_state import DomainState, read_domain_state
 from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.files.sized_chunks import SizedChunks
-from hsparse.sn.records.dataset import finish_trim
+from hsparse.sn.records.dataset import drop_appends, finish_trim
 from hsparse.sn.service import Service
 from hsparse.sn.service_settings import ServiceSettings
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import AbandonAppends
 
 LAYOUT_VERSION = 2
 """Part of every etag; increment it when the layout of files changes."""
@@ -32,6 +34,8 @@ RECHECK_FACTOR = 20.0
 """A plan whose comparison takes longer than a quarter of a second is reused for this many times its duration."""
 PLANNED_AT_ONCE = 2
 ATTEMPTS = 4
+APPEND_LOOKS, APPEND_SECONDS = 100, 0.05
+"""How often a domain with matrices that others append to is looked at, and the seconds between two looks."""
 Name = tuple[str, FileForm]
 
 
@@ -136,14 +140,35 @@ class FilePlans:
         return file
 
     async def _read(self, root: str, form: FileForm) -> DomainState:
-        """Read the state, after finishing interrupted shrinks of matrices, whose chunks outside would count."""
-        state = await read_domain_state(self._owners, root)
-        if form.matrices is None:
-            return state
-        shrinking = [one for one in state.records.values() if "trim" in one and form.matrices.fits(one)]
-        for record in shrinking:
-            await finish_trim(self._owners, record)
-        return await read_domain_state(self._owners, root) if shrinking else state
+        """Read the state; for matrices, when none has elements outside its extent: the file would have them.
+
+        Raises `Busy` if there is no such moment: others append all the time.
+        """
+        for _ in range(APPEND_LOOKS):
+            state = await read_domain_state(self._owners, root)
+            matrices = form.matrices
+            if matrices is None or await self._inside(
+                [one for one in state.records.values() if matrices.fits(one)]
+            ):
+                return state
+            await asyncio.sleep(APPEND_SECONDS)
+        raise Busy("The matrices of the domain are being appended to; try again.")
+
+    async def _inside(self, records: list[Record]) -> bool:
+        """Say whether the datasets have no elements outside the extents in `records`; finish interrupted shrinks."""
+        for record in records:
+            if "trim" in record:
+                await finish_trim(self._owners, record)
+        # Now, after the chunks were listed: what an append had stored by then, it had announced before.
+        now = [one.unwrap() for one in await self._owners.read(*(record["id"] for record in records))]
+        appended = [one["id"] for one in now if one.get("appends", {}).get("parts")]
+        for id in appended:
+            await drop_appends(self._owners, AbandonAppends(id, expired=True))
+        same = all(
+            one["shape"] == record["shape"] and "trim" not in record
+            for one, record in zip(now, records, strict=True)
+        )
+        return same and not appended
 
     def _keep(self, name: Name, cached: _CachedPlan) -> None:
         if name in self._cached:

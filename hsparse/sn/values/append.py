@@ -15,12 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hsparse.clock import Clock
 from hsparse.errors import BadRequest, Busy, Moved
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.model.json_values import Values
-from hsparse.sn.context import Context
-from hsparse.sn.records.dataset import Dataset, drop_appends, finish_trim, load_dataset
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.records.dataset import Dataset, drop_appends, finish_trim
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
 
@@ -33,8 +34,8 @@ LEAST_WAIT, MOST_WAIT = 0.001, 0.05
 PATIENCE = 1.0
 """Seconds of waiting after which the data node is asked whether one of them is out of time."""
 
+Load = Callable[[], Awaitable[Dataset]]
 Prepare = Callable[[Dataset], Awaitable[tuple[Selection, Values]]]
-"""Returns what to append, as a selection in the slab that it is given, and its values."""
 Write = Callable[[Dataset, Selection, Values], Awaitable[None]]
 
 
@@ -55,11 +56,13 @@ class Append:
             raise BadRequest(f"append_dim is {self.dim}; {dataset.id} has {len(dataset.extent)} dimensions.")
         return _with_length(dataset, self.dim, self.count)
 
-    async def apply(self, context: Context, prepare: Prepare, write: Write) -> str:
-        """Append to the dataset in the request's path; return the select string of the new elements."""
-        owners = context.service.owners
+    async def apply(self, owners: Owners, clock: Clock, load: Load, prepare: Prepare, write: Write) -> str:
+        """Append to the dataset that `load` returns; return the select string of the new elements.
+
+        `prepare` returns what to append, as a selection in the slab that it is given, and its values.
+        """
         for _ in range(ATTEMPTS):
-            dataset = await load_dataset(context)
+            dataset = await load()
             slab = self.slab(dataset)
             selection, values = await prepare(slab)
             if not self.count:
@@ -67,45 +70,43 @@ class Append:
             if "trim" in dataset.record:
                 await finish_trim(owners, dataset.record)
             with suppress(Moved):
-                return await self._attempt(context, slab, selection, values, write)
-            await self._others(context, dataset.id)
+                return await self._attempt(owners, clock.token(8).hex(), slab, selection, values, write)
+            await self._others(owners, dataset.id)
         raise Busy(f"The extent of {dataset.id} kept changing while it was appended to; try again.")
 
     async def _attempt(
-        self, context: Context, slab: Dataset, selection: Selection, values: Values, write: Write
+        self, owners: Owners, token: str, slab: Dataset, selection: Selection, values: Values, write: Write
     ) -> str:
-        owners = context.service.owners
-        token = context.service.clock.token(8).hex()
         begin = BeginAppend(slab.id, token, slab.extent, self.dim, LEASE)
         record = (await owners.apply(begin)).unwrap()
         try:
             start = _start(record, token)
             target = _with_length(Dataset.of(record), self.dim, start + self.count)
             offset = [start if dim == self.dim else 0 for dim in range(len(slab.extent))]
-            await _renewing(context, begin, write(target, selection.translate(offset, target.extent), values))
-            await self._end(context, slab.id, token)
+            await _renewing(owners, begin, write(target, selection.translate(offset, target.extent), values))
+            await self._end(owners, slab.id, token)
         except Exception:
             await drop_appends(owners, AbandonAppends(slab.id, token))
             raise
         return self._select(target, start)
 
-    async def _end(self, context: Context, id: str, token: str) -> None:
+    async def _end(self, owners: Owners, id: str, token: str) -> None:
         """Return when the elements are visible; `Moved` if they were dropped because an earlier append has died."""
 
         async def end() -> bool:
-            record = (await context.service.owners.apply(EndAppend(id, token))).unwrap()
+            record = (await owners.apply(EndAppend(id, token))).unwrap()
             return all(part["token"] != token for part in record.get("appends", {}).get("parts", ()))
 
-        await _until(context, id, end)
+        await _until(owners, id, end)
 
-    async def _others(self, context: Context, id: str) -> None:
+    async def _others(self, owners: Owners, id: str) -> None:
         """Return when nothing is appended along another dimension."""
 
         async def done() -> bool:
-            appends = (await context.service.owners.record(id)).get("appends")
+            appends = (await owners.record(id)).get("appends")
             return not appends or not appends["parts"] or appends["dim"] == self.dim
 
-        await _until(context, id, done)
+        await _until(owners, id, done)
 
     def _select(self, dataset: Dataset, start: int) -> str:
         axes = [":"] * len(dataset.extent)
@@ -139,24 +140,24 @@ def _start(record: Record, token: str) -> int:
     return start
 
 
-async def _until(context: Context, id: str, done: Callable[[], Awaitable[bool]]) -> None:
+async def _until(owners: Owners, id: str, done: Callable[[], Awaitable[bool]]) -> None:
     """Return when `done`, which waits for appends of other requests; those that died are dropped."""
     wait, waited = LEAST_WAIT, 0.0
     while not await done():
         if waited > PATIENCE:
-            await drop_appends(context.service.owners, AbandonAppends(id, expired=True))
+            await drop_appends(owners, AbandonAppends(id, expired=True))
             waited = 0.0
         await asyncio.sleep(wait)
         waited += wait
         wait = min(2 * wait, MOST_WAIT)
 
 
-async def _renewing(context: Context, begin: BeginAppend, work: Awaitable[None]) -> None:
+async def _renewing(owners: Owners, begin: BeginAppend, work: Awaitable[None]) -> None:
     """Await `work`, and keep the place that it writes to meanwhile."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait({task}, timeout=LEASE / 3))[0]:
-            await context.service.owners.apply(begin)
+            await owners.apply(begin)
         await task
     finally:
         task.cancel()

@@ -19,7 +19,7 @@ from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json, read_json_object
 from hsparse.sn.http.response import respond
-from hsparse.sn.records.dataset import Dataset, until_current
+from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead, places_too_large
 from hsparse.sn.values.media.json import JSON
@@ -67,7 +67,11 @@ async def put_value(context: Context) -> web.StreamResponse:
     if write.body.append is None:
         await until_current(context, write.apply)
         return respond({})
-    return respond({"selection": await write.body.append.apply(context, write.resolve, write.write)})
+    owners, clock = context.service.owners, context.service.clock
+    selection = await write.body.append.apply(
+        owners, clock, lambda: load_dataset(context), write.resolve, write.write
+    )
+    return respond({"selection": selection})
 
 
 class ValueWrite:

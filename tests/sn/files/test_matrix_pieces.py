@@ -22,6 +22,7 @@ from hsparse.errors import Corrupt, StoreFailed
 from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.format.hdf5.plan.matrix_bands import MatrixBands, SortedBand
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
+from hsparse.format.selections.select_syntax import parse_select
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files import chunk_reads, file_plans, matrix_pieces
 from hsparse.sn.files.file_pieces import FilePieces
@@ -29,8 +30,10 @@ from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.records import dataset
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
+from hsparse.wire.record_message import BeginAppend
 from tests.format.hdf5.plan.test_matrix_bands import Stored, made, stored_matrix
 from tests.sn.file_domain import GZIP, INT, POINT, TEXT, fetch, place
 from tests.sn.value_client import SETTINGS, sparse, value_client
@@ -384,6 +387,19 @@ async def test_a_shrink_that_was_interrupted_is_finished(
         with h5py.File(io.BytesIO(await fetch(client, matrices=form))) as file:
             assert_same(read_matrix(file["m"]), matrix[: shape[0], : shape[1]].tocoo())
         assert "trim" not in await client.service.owners.record(id)
+
+
+async def test_what_a_dead_append_left_outside_is_not_in_a_file(client: RestClient) -> None:
+    matrix = random_matrix().tocsr()
+    id = await place_matrix(client, "/m", matrix.tocoo(), (16, 8), maxdims=[0, 0])
+    owners = client.service.owners
+    rows, columns = matrix.shape
+    record = (await owners.apply(BeginAppend(id, "dead", (1, columns), 0, -1.0))).unwrap()
+    grown = Dataset.of({**record, "shape": {**record["shape"], "dims": [rows + 1, columns]}})
+    await ChunkFanout(owners, grown).write(parse_select(f"[{rows},:]", grown.extent), np.array(1.0))
+    with h5py.File(io.BytesIO(await fetch(client, matrices="anndata-csr"))) as file:
+        assert_same(read_matrix(file["m"]), matrix.tocoo())
+    assert not (await owners.record(id))["appends"]["parts"]
 
 
 async def test_a_change_meanwhile_is_refused(client: RestClient) -> None:
