@@ -45,7 +45,11 @@ def test_a_key_selects_what_it_selects_in_numpy(extent: tuple[int, ...], key: An
         with pytest.raises(BadRequest):
             parse_key(key, extent)
         return
-    text, order, is_cut_off = parse_key(key, extent)
+    try:
+        text, order, is_cut_off = parse_key(key, extent)
+    except BadRequest:
+        assert not wanted.size, "numpy lets an index pass that is beyond the extent, if nothing is selected"
+        return
     slices = [item for item in (key if isinstance(key, tuple) else (key,)) if isinstance(item, slice)]
     assert slices or not is_cut_off
     selection = parse_select(text, extent)
