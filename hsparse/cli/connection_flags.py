@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from hsparse.cli import connection_flags
@@ -137,7 +138,12 @@ def add_server_flags(parser: argparse.ArgumentParser, *, piped: bool = False) ->
 
 def connector(args: argparse.Namespace, domain: str | None = None) -> Callable[[], Connection]:
     """Return a function that opens connections by the flags; it asks once for the password of a user."""
+    return partial(domain_connector(args), domain)
+
+
+def domain_connector(args: argparse.Namespace) -> Callable[[str | None], Connection]:
+    """Return a function that opens connections for a domain, or for none, like `connector`."""
     who = read_credential(args)
-    return lambda: Connection(
+    return lambda domain: Connection(
         args.endpoint, domain, user=who.user, password=who.password, token=who.token, timeout=TIMEOUT
     )

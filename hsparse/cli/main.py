@@ -54,6 +54,12 @@ COMMANDS = {
         help="import an HDF5 file or a sparse matrix into a domain",
         parts={"s3": OptionalModule("hsparse.cli.importer.s3_source", "s3")},
     ),
+    "ls": Command("hsparse.cli.tree.ls", help="list folders, domains, and the objects in domains"),
+    "info": Command("hsparse.cli.tree.info", help="tell what a server, a folder, a domain or an object is"),
+    "mkdir": Command("hsparse.cli.tree.mkdir", help="create folders"),
+    "cp": Command("hsparse.cli.tree.cp", help="copy domains and folders"),
+    "mv": Command("hsparse.cli.tree.mv", help="move domains and folders"),
+    "rm": Command("hsparse.cli.tree.rm", help="delete domains and folders"),
     "job": Command("hsparse.cli.job", help="have a server import or export a file by itself"),
 }
 
