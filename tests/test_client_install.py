@@ -166,6 +166,8 @@ def test_help(name: str | None) -> None:
     ("arguments", "extra"),
     [
         *(([name, "--help"], one.extra) for name, one in COMMANDS.items() if one.extra is not None),
+        (["user", "list", "--password-file", "passwords"], "server"),
+        (["key", "list", "--key-file", "keys"], "server"),
         (["import", "s3://bucket/key", "/a.h5"], "s3"),
         (["export", "/a.h5", "s3://bucket/key"], "s3"),
         (["map", "/a.h5", "no-such-directory", "--format", "kerchunk-parquet"], "parquet"),

@@ -33,12 +33,21 @@ class Command(OptionalModule):
         return self.parts[name].load()
 
 
+ENVIRONMENT = OptionalModule("hsparse.cli.environment")
 COMMANDS = {
     "serve": Command("hsparse.cli.serve", "server", "run a whole server"),
     "sn": Command("hsparse.cli.serve", "server", "run a service node on its own"),
     "dn": Command("hsparse.cli.data_node", "server", "run a data node on its own"),
-    "user": Command("hsparse.cli.user", "server", "add, list and remove the users of a password file"),
-    "key": Command("hsparse.cli.key", "server", "add, list and revoke API keys"),
+    "user": Command(
+        "hsparse.cli.user",
+        help="add, change, list and remove the users of a password file",
+        parts={"accounts": OptionalModule("hsparse.cli.accounts", "server")},
+    ),
+    "key": Command(
+        "hsparse.cli.key",
+        help="add, list and revoke API keys",
+        parts={"keys": OptionalModule("hsparse.cli.api_keys", "server")},
+    ),
     "export": Command(
         "hsparse.cli.exporter.command",
         help="write a domain of a running server as an HDF5 file",
@@ -69,7 +78,8 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hsparse",
         description="Sparse HDF5 over HTTP: serve a directory or a bucket to HDF REST clients.",
-        epilog="Every flag is also a variable: --some-name is HSPARSE_SOME_NAME.",
+        epilog="Flags of servers, and those for the server and who signs in, are variables too: --some-name is "
+        "HSPARSE_SOME_NAME. A help shows them in brackets.",
     )
     parser.add_argument("--version", action="version", version=f"hsparse {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -102,6 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command, by default this process's; an error is one sentence on standard error, and status 2."""
     try:
         args = _parse_own_arguments() if arguments is None else parse_arguments(arguments)
+        ENVIRONMENT.load().check_environment()
         status: int = args.run(args)
     except HsparseError as error:
         print(f"hsparse: {error.message}", file=sys.stderr)

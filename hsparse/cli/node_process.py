@@ -21,8 +21,9 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
-from hsparse.config import SETTINGS, ServerSettings, Settings, load_settings
+from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.errors import Misconfigured
+from hsparse.sections import ServerSettings
 from hsparse.setting import declared_settings
 from hsparse.sn.server import ServerRunner
 
@@ -94,15 +95,18 @@ def stop_signal() -> asyncio.Event:
 
 
 def add_setting_flags(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add the flags of these settings to a command's parser."""
+    """Add the flags of these settings to a command's parser, in groups with the titles of the settings' groups."""
+    groups = {
+        title: parser.add_argument_group(title)
+        for title in dict.fromkeys(SETTINGS[name].group for name in names)
+    }
     for name in names:
         one = SETTINGS[name]
-        default = ",".join(one.default) if isinstance(one.default, tuple) else one.default
-        suffix = "" if default in (None, "", False) else f", default {default}"
+        suffix = f", default {one.default_text}" if one.default_text else ""
         kind: dict[str, Any] = {"metavar": name.rpartition("_")[2].upper(), "default": None}
         if one.annotation is bool:
             kind = {"action": argparse.BooleanOptionalAction, "default": None}
-        parser.add_argument(one.flag, help=f"{one.description} [{one.env_var}{suffix}]", **kind)
+        groups[one.group].add_argument(one.flag, help=f"{one.description} [{one.env_var}{suffix}]", **kind)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
