@@ -8,21 +8,37 @@ Tests: tests/test_config.py, tests/cli/test_environment.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
 from hsparse.setting import setting
 
 
+class LogFormat(StrEnum):
+    """The form of the lines of a log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """The address of a process, and its log level."""
+    """The address of a process, and its log."""
 
     GROUP: ClassVar[str] = "Server"
 
     host: str = setting("127.0.0.1", "address to listen on")
     port: int = setting(5101, "port to listen on; 0 takes a free one", ge=0, le=65535)
     log_level: str = setting("WARNING", "DEBUG, INFO, WARNING or ERROR", group="Log")
+    log_format: LogFormat = setting(LogFormat.TEXT, "form of the log's lines: text or json", group="Log")
+    access_log: bool = setting(False, "log a line for each request", group="Log", commands=("serve", "sn"))
+    slow_request: float = setting(
+        10.0,
+        "seconds from which on a request is logged with what was done for it; 0: never",
+        group="Log",
+        ge=0,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ async def serve_data_node(settings: Settings) -> None:
         _stop_with_parent(stop)
     node = await open_data_node(settings)
     epoch = Membership.of_urls(cluster.nodes).epoch
-    app = create_node_app(node, epoch, cluster.node_token)
+    app = create_node_app(node, epoch, cluster.node_token, settings.server.slow_request)
     async with listening(app, settings) as url:
         if cluster.listen_fd is None:
             print(f"hsparse data node {cluster.node_id} on {url}", flush=True)

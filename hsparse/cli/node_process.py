@@ -10,10 +10,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
-import logging
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,6 +19,7 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
+from hsparse.cli.node_log import configure_log
 from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.errors import Misconfigured
 from hsparse.sections import ServerSettings
@@ -51,12 +50,7 @@ def add_node_arguments(
 def run(args: argparse.Namespace) -> int:
     """Run the command until a signal stops it."""
     settings = settings_of(args)
-    level = settings.server.log_level.upper()
-    if level not in logging.getLevelNamesMapping():
-        raise Misconfigured(f"--log-level {settings.server.log_level} is not DEBUG, INFO, WARNING or ERROR.")
-    logging.basicConfig(
-        level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    configure_log(settings.server)
     limit_arenas()
     uvloop.run(args.serving(settings))
     return 0
