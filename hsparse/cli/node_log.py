@@ -60,5 +60,4 @@ def configure_log(settings: ServerSettings) -> None:
 def write_line(line: str) -> None:
     """Write to standard error at once. Going through `logging` takes several times as long."""
     with suppress(OSError):  # nobody reads standard error, so there is nowhere to say so
-        sys.stderr.write(line)
-        sys.stderr.flush()
+        sys.stderr.write(line)  # buffered by lines
