@@ -102,3 +102,24 @@ async def test_conflicts_are_counted(node: DataService, memory: MemoryStore) -> 
     assert trace.conflicts == 1
     assert counts(trace) == {Work.WRITES: 2, Work.READS: 1}
     await other.close()
+
+
+async def test_a_change_waits_for_a_commit_under_way(node: DataService, gate: Gate) -> None:
+    await node.send(ChangeObjects((CreateObject("/home", FOLDER),)))
+    traces = RequestTrace("a"), RequestTrace("b")
+
+    async def allow(trace: RequestTrace, user: str) -> None:
+        begin_trace(trace)
+        await node.send(ChangeObjects((PutAcl("/home", user, {"read": True}),)))
+
+    gate.open.clear()
+    gate.reached.clear()
+    first = asyncio.create_task(allow(traces[0], "ben"))
+    await gate.reached.wait()
+    second = asyncio.create_task(allow(traces[1], "cem"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    gate.open.set()
+    await asyncio.gather(first, second)
+    assert Work.WAITS not in traces[0].work
+    assert counts(traces[1])[Work.WAITS] == 1
