@@ -142,6 +142,21 @@ def test_import_export_map_and_jobs(url: str, file: Path, tmp_path: Path) -> Non
     assert command("job", "list", "--endpoint", url) == ""
 
 
+def test_the_tree_of_a_server(url: str, file: Path) -> None:
+    command("mkdir", "-p", "/tree/a", "--endpoint", url)
+    command("import", str(file), "/tree/a/some.h5", "--endpoint", url)
+    command("cp", "-r", "/tree/a", "/tree/b", "--endpoint", url)
+    command("mv", "/tree/b/some.h5", "/tree/b/x.h5", "--endpoint", url)
+    assert command("ls", "-r", "/tree", "--endpoint", url).split() == [
+        "/tree/a/",
+        "/tree/a/some.h5",
+        "/tree/b/",
+        "/tree/b/x.h5",
+    ]
+    assert "gzip" in command("info", "/tree/b/x.h5/gzip", "--endpoint", url)
+    command("rm", "-r", "/tree", "--endpoint", url)
+
+
 @pytest.mark.parametrize("name", [None, *(name for name, one in COMMANDS.items() if one.extra is None)])
 def test_help(name: str | None) -> None:
     assert command(*([name] if name else []), "--help").startswith(f"usage: hsparse {name or '[-h]'}")
@@ -151,6 +166,8 @@ def test_help(name: str | None) -> None:
     ("arguments", "extra"),
     [
         *(([name, "--help"], one.extra) for name, one in COMMANDS.items() if one.extra is not None),
+        (["user", "list", "--password-file", "passwords"], "server"),
+        (["key", "list", "--key-file", "keys"], "server"),
         (["import", "s3://bucket/key", "/a.h5"], "s3"),
         (["export", "/a.h5", "s3://bucket/key"], "s3"),
         (["map", "/a.h5", "no-such-directory", "--format", "kerchunk-parquet"], "parquet"),

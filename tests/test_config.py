@@ -53,7 +53,7 @@ def test_texts_become_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> Non
     assert settings.store.fsync is False
     assert settings.service.compress is CompressionPolicy.ALL
     assert settings.service.rate_limit == 2.5
-    assert settings.cluster.node_token.get_secret_value() == "secret"
+    assert settings.cluster.node_token == "secret"
     assert "secret" not in repr(settings)
 
 
@@ -62,6 +62,8 @@ def test_texts_become_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         ({"port": 65536}, r"^--port \(HSPARSE_PORT\): .*less than or equal to 65535"),
         ({"cache_size": 1}, r"^--cache-size \(HSPARSE_CACHE_SIZE\): .*greater than or equal to 1048576"),
+        ({"cache_size": "1GX"}, r"^--cache-size \(HSPARSE_CACHE_SIZE\): 'GX' is no unit of size"),
+        ({"cache_size": "512kB"}, r"^--cache-size .*greater than or equal to 1048576"),
         ({"rate_limit": -1}, r"^--rate-limit \(HSPARSE_RATE_LIMIT\): "),
         ({"oidc_user_claim": ""}, r"^--oidc-user-claim \(HSPARSE_OIDC_USER_CLAIM\): .*at least 1 character"),
         ({"compress": "some"}, r"^--compress \(HSPARSE_COMPRESS\): .*'none', 'json' or 'all'"),
@@ -70,6 +72,19 @@ def test_texts_become_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_bad_value_is_named(flags: dict[str, object], named: str) -> None:
     with pytest.raises(Misconfigured, match=named):
         load_settings(**flags)
+
+
+def test_sizes_have_units_in_flags_and_in_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HSPARSE_PENDING_SIZE", "512MiB")
+    monkeypatch.setenv("HSPARSE_PAGE_SIZE", "1_000_000")
+    settings = load_settings(cache_size="1GB", max_request_size=2**21)
+    assert (settings.data.cache_size, settings.data.pending_size) == (10**9, 2**29)
+    assert (settings.service.page_size, settings.service.max_request_size) == (10**6, 2**21)
+
+
+def test_settings_of_bytes_take_units() -> None:
+    sizes = {name for name, one in SETTINGS.items() if name.endswith(("_size", "_memory"))}
+    assert sizes == {name for name, one in SETTINGS.items() if one.is_size}
 
 
 def test_settings_are_frozen() -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from pydantic import SecretStr
 
 from benchmarks.publish import CHART, PAGE, insert, picture, summary
 from hsparse import __version__
+from hsparse.cli.environment import CLIENT_SETTINGS
 from hsparse.cli.main import main
 from hsparse.config import SETTINGS
 from hsparse.errors import ErrorKind
@@ -22,6 +21,7 @@ from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, encode_sparse_vlen
 from hsparse.format.structured.footer import MAX_FOOTER, footer_size
 from hsparse.model.datatype import parse_type
 from hsparse.model.vlen_array import VlenArray
+from hsparse.setting import Declaration, format_size
 from hsparse.sn.metrics import METRICS
 from hsparse.sn.routes import ROUTES
 from hsparse.wire.http import STATUS
@@ -71,10 +71,9 @@ def test_parameters_in_the_rest_reference_are_read_somewhere() -> None:
 # --- settings -------------------------------------------------------------------------------------
 
 
-def shown_default(value: Any) -> str:
+def shown_default(one: Declaration) -> str:
     """Return a default as docs/settings.md shows it."""
-    if isinstance(value, SecretStr):
-        value = value.get_secret_value()
+    value = format_size(one.default) if one.is_size else one.default
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):
@@ -99,7 +98,7 @@ def test_the_settings_page_has_every_setting_with_its_flag_variable_default_and_
         flag = f"--{name.replace('_', '-')}"
         taken = [command for command in COMMANDS if flag in flags[command]]
         shown = f"`{flag}`" if taken else "(no flag)"
-        expected.append((shown, f"`HSPARSE_{name.upper()}`", shown_default(field.default), taken))
+        expected.append((shown, f"`HSPARSE_{name.upper()}`", shown_default(field), taken))
     listed = [
         (row[0], row[1], row[2], row[3].split(", ") if row[0] != "(no flag)" else [])
         for row in rows("docs/settings.md", "flag")
@@ -108,8 +107,17 @@ def test_the_settings_page_has_every_setting_with_its_flag_variable_default_and_
     assert sorted(listed, key=key) == sorted(expected, key=key)
 
 
+def test_the_settings_page_has_every_setting_of_client_commands() -> None:
+    expected = [
+        (f"`{one.flag}`" if one.commands is None else "(no flag)", f"`{one.env_var}`", shown_default(one))
+        for one in CLIENT_SETTINGS.values()
+    ]
+    listed = [(row[0], row[1], row[2]) for row in rows("docs/settings.md", "client flag")]
+    assert sorted(listed) == sorted(expected)
+
+
 def test_pages_name_no_variable_that_is_no_setting() -> None:
-    known = {f"HSPARSE_{name.upper()}" for name in SETTINGS}
+    known = {one.env_var for one in (*SETTINGS.values(), *CLIENT_SETTINGS.values())}
     for name in NAMES:
         found = set(re.findall(r"HSPARSE_[A-Z0-9_]*[A-Z0-9]", page(name)))
         assert found <= known, f"{name} names {found - known}"
@@ -121,6 +129,7 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
     for command in (
         *plain_commands,
         ("user", "add"),
+        ("user", "role"),
         ("key", "add"),
         ("key", "revoke"),
         ("import",),
@@ -128,6 +137,7 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
         ("job", "import"),
         ("job", "list"),
         ("map",),
+        *((name,) for name in ("ls", "info", "mkdir", "cp", "mv", "rm")),
     ):
         with pytest.raises(SystemExit):
             main([*command, "--help"])

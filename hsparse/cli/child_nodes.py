@@ -113,8 +113,10 @@ def _listener() -> socket.socket:
 
 
 def _inherited_flags(settings: Settings) -> list[str]:
-    """Return the flags that give a data node the store, the limits and the log level of this process."""
-    flags = ["--log-level", settings.server.log_level]
+    """Return the flags that give a data node the store, the limits and the log of this process."""
+    server = settings.server
+    flags = ["--log-level", server.log_level, "--log-format", server.log_format]
+    flags += ["--slow-request", str(server.slow_request)]
     for section in (settings.store, settings.data):
         for name, one in declared_settings(type(section)).items():
             flags += _flag(one.flag, getattr(section, name))

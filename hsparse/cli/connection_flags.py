@@ -15,9 +15,11 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from hsparse.cli import connection_flags
+from hsparse.cli.environment import CLIENT_SETTINGS, client_default
 from hsparse.client.connection import Connection
 from hsparse.errors import BadRequest, Unauthenticated
 from hsparse.sn.auth.basic_credential import basic_credential
@@ -43,10 +45,15 @@ def add_sign_in_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -
     """Add the flags of the credential; `piped` is for commands that servers start as jobs."""
     parser.set_defaults(piped=False)
     parser.add_argument(
-        "--user", metavar="NAME", help="who signs in; the password is asked for, or read as a line"
+        "--user",
+        metavar="NAME",
+        help="who signs in; the password is that of HSPARSE_PASSWORD, or asked for, or read as a line [HSPARSE_USER]",
     )
     parser.add_argument(
-        "--token-file", type=Path, metavar="PATH", help="file with an API key or token to sign in by"
+        "--token-file",
+        type=Path,
+        metavar="PATH",
+        help="file with an API key or token to sign in by [HSPARSE_TOKEN_FILE, or the token itself in HSPARSE_TOKEN]",
     )
     if piped:
         parser.add_argument(
@@ -58,14 +65,27 @@ def add_sign_in_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -
 
 
 def read_credential(args: argparse.Namespace) -> Credential:
-    """Return the credential in the arguments; `BadRequest` if it cannot be read."""
+    """Return the credential in the arguments or, without any, in variables; `BadRequest` if it cannot be read."""
     if (args.user is not None) + (args.token_file is not None) + args.piped > 1:
         raise BadRequest("Sign in by one of --user, --token-file and --piped.")
     if args.piped:
         return _piped()
     if args.token_file is not None:
         return Credential(token=_token(args.token_file))
-    return Credential(args.user, _password()) if args.user is not None else Credential()
+    if args.user is not None:
+        return Credential(args.user, _password(args.user))
+    return _credential_of_variables()
+
+
+def _credential_of_variables() -> Credential:
+    user, token, token_file = map(client_default, ("user", "token", "token_file"))
+    if sum(one is not None for one in (user, token, token_file)) > 1:
+        raise BadRequest(
+            "Sign in by one of HSPARSE_USER, HSPARSE_TOKEN and HSPARSE_TOKEN_FILE; unset the others."
+        )
+    if token_file is not None:
+        return Credential(token=_token(Path(token_file)))
+    return Credential(token=token) if user is None else Credential(user, _password(user))
 
 
 def parse_header(header: str) -> Credential:
@@ -80,8 +100,11 @@ def parse_header(header: str) -> Credential:
     raise Unauthenticated("A job signs in by Basic or Bearer credentials.")
 
 
-def _password() -> str:
-    """Return the password, typed or from the first line of standard input."""
+def _password(user: str) -> str:
+    """Return the user's password: of the variable if it is this user's, typed, or a line of standard input."""
+    password = client_default("password")
+    if password is not None and client_default("user") in (None, user):
+        return password
     try:
         return getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     except EOFError:
@@ -122,7 +145,7 @@ def _watch() -> None:
     os._exit(INTERRUPTED)
 
 
-ENDPOINT = "http://127.0.0.1:5101"
+ENDPOINT: str = CLIENT_SETTINGS["endpoint"].default
 TIMEOUT = 300.0
 """Seconds until an answer must begin."""
 
@@ -130,14 +153,22 @@ TIMEOUT = 300.0
 def add_server_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -> None:
     """Add the flags that `connector` takes; with `piped` for commands that servers start as jobs."""
     parser.add_argument(
-        "--endpoint", default=ENDPOINT, metavar="URL", help=f"URL of the server (default: {ENDPOINT})"
+        "--endpoint",
+        default=client_default("endpoint") or ENDPOINT,
+        metavar="URL",
+        help=f"URL of the server [HSPARSE_ENDPOINT, default {ENDPOINT}]",
     )
     connection_flags.add_sign_in_flags(parser, piped=piped)
 
 
 def connector(args: argparse.Namespace, domain: str | None = None) -> Callable[[], Connection]:
     """Return a function that opens connections by the flags; it asks once for the password of a user."""
+    return partial(domain_connector(args), domain)
+
+
+def domain_connector(args: argparse.Namespace) -> Callable[[str | None], Connection]:
+    """Return a function that opens connections for a domain, or for none, like `connector`."""
     who = read_credential(args)
-    return lambda: Connection(
+    return lambda domain: Connection(
         args.endpoint, domain, user=who.user, password=who.password, token=who.token, timeout=TIMEOUT
     )

@@ -16,11 +16,12 @@ from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.optional_module import OptionalModule
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership import Membership
-from hsparse.config import ClusterSettings, Settings
+from hsparse.config import Settings
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
 from hsparse.errors import Misconfigured
+from hsparse.sections import ClusterSettings
 from hsparse.storage.conditional_put import SingleWriter, probe
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
@@ -47,7 +48,7 @@ async def serve_data_node(settings: Settings) -> None:
         _stop_with_parent(stop)
     node = await open_data_node(settings)
     epoch = Membership.of_urls(cluster.nodes).epoch
-    app = create_node_app(node, epoch, cluster.node_token.get_secret_value())
+    app = create_node_app(node, epoch, cluster.node_token, settings.server.slow_request)
     async with listening(app, settings) as url:
         if cluster.listen_fd is None:
             print(f"hsparse data node {cluster.node_id} on {url}", flush=True)

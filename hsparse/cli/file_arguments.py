@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from hsparse.cli.environment import CLIENT_SETTINGS, client_default
 from hsparse.errors import BadRequest
 
 SCHEME = "s3://"
@@ -39,13 +39,11 @@ def add_s3_flags(parser: argparse.ArgumentParser) -> None:
         ("endpoint", "URL", "URL of the S3 service of FILE, when it is not AWS"),
         ("region", "REGION", "region of the bucket of FILE"),
     ):
-        variable = f"HSPARSE_S3_{name.upper()}"
         parser.add_argument(
             f"--s3-{name}",
-            # Not by `hsparse.config`, which requires packages of the server.
-            default=os.environ.get(variable),  # noqa: TID251
+            default=client_default(f"s3_{name}"),
             metavar=metavar,
-            help=f"{text} (default: ${variable})",
+            help=f"{text} [{CLIENT_SETTINGS[f's3_{name}'].env_var}]",
         )
 
 

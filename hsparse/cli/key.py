@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from hsparse.clock import Clock, SystemClock
-from hsparse.config import load_settings
-from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.auth.api_key import ApiKey, KeyFile, Role, new_key, written_time
-from hsparse.sn.auth.password_file import PasswordFile
+from hsparse.cli.environment import server_default
+from hsparse.clock import Clock
 
-DAY = 24 * 60 * 60
 DAYS = 365
-MAX_DAYS = 36500
 ADD = """\
 Make an API key and print it. It is shown this once: only its SHA-256 is kept.
 
@@ -40,8 +34,7 @@ Revoke API keys: they are refused at once, by running servers too.
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Add `add`, `list` and `revoke`; the parsed arguments have `run`."""
     parser.description = "Add, list and revoke API keys."
-    settings = load_settings().sign_in
-    key_file, password_file = settings.key_file, settings.password_file
+    key_file, password_file = map(server_default, ("key_file", "password_file"))
     commands = parser.add_subparsers(dest="key_command", required=True, metavar="COMMAND")
     add = _command(commands, "add", "make an API key and print it", ADD)
     add.add_argument("name", metavar="NAME", help="what to call it; one key has a name")
@@ -59,9 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     add.add_argument(
         "--password-file",
         type=Path,
-        default=password_file,
+        default=None if password_file is None else Path(password_file),
         metavar="FILE",
-        help="the password file that has the user (default: $HSPARSE_PASSWORD_FILE)",
+        help="the password file that has the user [HSPARSE_PASSWORD_FILE]",
     )
     text = "list keys: id, name, user, role, groups, time of creation and of expiry"
     listing = _command(commands, "list", text, f"{text[0].upper()}{text[1:]}.")
@@ -73,29 +66,18 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         one.add_argument(
             "--key-file",
             type=Path,
-            default=key_file,
+            default=None if key_file is None else Path(key_file),
             required=key_file is None,
             metavar="FILE",
-            help="the key file (default: $HSPARSE_KEY_FILE)",
+            help="the key file [HSPARSE_KEY_FILE]",
         )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
     """Run the command; return 0, or 2 after one sentence on standard error."""
-    clock = clock or SystemClock()
-    file = KeyFile(Path(args.key_file))
-    try:
-        if args.key_command == "add":
-            _add(file, args, clock)
-        elif args.key_command == "revoke":
-            _revoke(file, args, clock)
-        else:
-            _list(file, clock)
-    except HsparseError as error:
-        print(error.message, file=sys.stderr)
-        return 2
-    return 0
+    status: int = args.load_part("keys").run(args, clock)
+    return status
 
 
 def _command(
@@ -104,60 +86,3 @@ def _command(
     return commands.add_parser(
         name, help=text, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-
-
-def _add(file: KeyFile, args: argparse.Namespace, clock: Clock) -> None:
-    if not 0 <= args.days <= MAX_DAYS:
-        raise BadRequest(f"--days must be 0 to {MAX_DAYS}, not {args.days}.")
-    expires = int(clock.now()) + args.days * DAY if args.days else None
-    groups = tuple(dict.fromkeys(args.group))
-    text, key = new_key(clock, args.name, args.of, _role(args), groups, expires)
-    file.add(key)
-    until = f"until {written_time(expires)}" if expires is not None else "until it is revoked"
-    print(text)
-    print(f"Added key {key.name} of {key.user}, valid {until}. It is not shown again.", file=sys.stderr)
-
-
-def _role(args: argparse.Namespace) -> Role:
-    if args.password_file is None or args.service:
-        return Role.ADMIN if args.admin else Role.USER
-    if args.admin or args.group:
-        raise BadRequest(
-            "Role and groups of a user are in the password file: set them by 'hsparse user add', or give the "
-            "key its own with --service."
-        )
-    if args.of not in PasswordFile(Path(args.password_file)).users():
-        raise BadRequest(
-            f"There is no user {args.of!r} in {args.password_file}; add the user first, or give the key a role "
-            "and groups of its own with --service."
-        )
-    return Role.ACCOUNT
-
-
-def _revoke(file: KeyFile, args: argparse.Namespace, clock: Clock) -> None:
-    if sum((args.name is not None, args.of is not None, args.expired)) != 1:
-        raise BadRequest("Say which keys to revoke: a name or id, or --of USER, or --expired.")
-
-    def picks(key: ApiKey) -> bool:
-        if args.expired:
-            return _has_expired(key, clock)
-        return key.user == args.of if args.of is not None else args.name in (key.name, key.id)
-
-    for key in file.revoke(picks):
-        print(f"Revoked key {key.name} ({key.id}) of {key.user}.")
-
-
-def _list(file: KeyFile, clock: Clock) -> None:
-    rows = [("id", "name", "user", "role", "groups", "created", "expires")]
-    for key in sorted(file.keys().values(), key=lambda key: (key.user, key.name)):
-        times = [written_time(key.created), written_time(key.expires)]
-        expired = " (expired)" if _has_expired(key, clock) else ""
-        groups = ",".join(key.groups) or "-"
-        rows.append((key.id, key.name, key.user, key.role.value, groups, times[0], times[1] + expired))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _has_expired(key: ApiKey, clock: Clock) -> bool:
-    return key.expires is not None and clock.now() >= key.expires

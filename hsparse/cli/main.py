@@ -33,12 +33,21 @@ class Command(OptionalModule):
         return self.parts[name].load()
 
 
+ENVIRONMENT = OptionalModule("hsparse.cli.environment")
 COMMANDS = {
     "serve": Command("hsparse.cli.serve", "server", "run a whole server"),
     "sn": Command("hsparse.cli.serve", "server", "run a service node on its own"),
     "dn": Command("hsparse.cli.data_node", "server", "run a data node on its own"),
-    "user": Command("hsparse.cli.user", "server", "add, list and remove the users of a password file"),
-    "key": Command("hsparse.cli.key", "server", "add, list and revoke API keys"),
+    "user": Command(
+        "hsparse.cli.user",
+        help="add, change, list and remove the users of a password file",
+        parts={"accounts": OptionalModule("hsparse.cli.accounts", "server")},
+    ),
+    "key": Command(
+        "hsparse.cli.key",
+        help="add, list and revoke API keys",
+        parts={"keys": OptionalModule("hsparse.cli.api_keys", "server")},
+    ),
     "export": Command(
         "hsparse.cli.exporter.command",
         help="write a domain of a running server as an HDF5 file",
@@ -54,6 +63,12 @@ COMMANDS = {
         help="import an HDF5 file or a sparse matrix into a domain",
         parts={"s3": OptionalModule("hsparse.cli.importer.s3_source", "s3")},
     ),
+    "ls": Command("hsparse.cli.tree.ls", help="list folders, domains, and the objects in domains"),
+    "info": Command("hsparse.cli.tree.info", help="tell what a server, a folder, a domain or an object is"),
+    "mkdir": Command("hsparse.cli.tree.mkdir", help="create folders"),
+    "cp": Command("hsparse.cli.tree.cp", help="copy domains and folders"),
+    "mv": Command("hsparse.cli.tree.mv", help="move domains and folders"),
+    "rm": Command("hsparse.cli.tree.rm", help="delete domains and folders"),
     "job": Command("hsparse.cli.job", help="have a server import or export a file by itself"),
 }
 
@@ -63,7 +78,8 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hsparse",
         description="Sparse HDF5 over HTTP: serve a directory or a bucket to HDF REST clients.",
-        epilog="Every flag is also a variable: --some-name is HSPARSE_SOME_NAME.",
+        epilog="Flags of servers, and those for the server and who signs in, are variables too: --some-name is "
+        "HSPARSE_SOME_NAME. A help shows them in brackets.",
     )
     parser.add_argument("--version", action="version", version=f"hsparse {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -96,6 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command, by default this process's; an error is one sentence on standard error, and status 2."""
     try:
         args = _parse_own_arguments() if arguments is None else parse_arguments(arguments)
+        ENVIRONMENT.load().check_environment()
         status: int = args.run(args)
     except HsparseError as error:
         print(f"hsparse: {error.message}", file=sys.stderr)

@@ -10,10 +10,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
-import logging
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,8 +19,10 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
-from hsparse.config import SETTINGS, ServerSettings, Settings, load_settings
+from hsparse.cli.node_log import configure_log
+from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.errors import Misconfigured
+from hsparse.sections import ServerSettings
 from hsparse.setting import declared_settings
 from hsparse.sn.server import ServerRunner
 
@@ -50,12 +50,7 @@ def add_node_arguments(
 def run(args: argparse.Namespace) -> int:
     """Run the command until a signal stops it."""
     settings = settings_of(args)
-    level = settings.server.log_level.upper()
-    if level not in logging.getLevelNamesMapping():
-        raise Misconfigured(f"--log-level {settings.server.log_level} is not DEBUG, INFO, WARNING or ERROR.")
-    logging.basicConfig(
-        level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    configure_log(settings.server)
     limit_arenas()
     uvloop.run(args.serving(settings))
     return 0
@@ -94,15 +89,18 @@ def stop_signal() -> asyncio.Event:
 
 
 def add_setting_flags(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add the flags of these settings to a command's parser."""
+    """Add the flags of these settings to a command's parser, in groups with the titles of the settings' groups."""
+    groups = {
+        title: parser.add_argument_group(title)
+        for title in dict.fromkeys(SETTINGS[name].group for name in names)
+    }
     for name in names:
         one = SETTINGS[name]
-        default = ",".join(one.default) if isinstance(one.default, tuple) else one.default
-        suffix = "" if default in (None, "", False) else f", default {default}"
+        suffix = f", default {one.default_text}" if one.default_text else ""
         kind: dict[str, Any] = {"metavar": name.rpartition("_")[2].upper(), "default": None}
         if one.annotation is bool:
             kind = {"action": argparse.BooleanOptionalAction, "default": None}
-        parser.add_argument(one.flag, help=f"{one.description} [{one.env_var}{suffix}]", **kind)
+        groups[one.group].add_argument(one.flag, help=f"{one.description} [{one.env_var}{suffix}]", **kind)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

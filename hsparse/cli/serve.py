@@ -12,9 +12,10 @@ from hsparse.cli.data_node import DEFAULT_ROOT, open_data_node, open_store
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.service_node import local_owners, make_service, remote_owners, running_jobs
 from hsparse.clock import SystemClock
-from hsparse.config import ClusterSettings, Settings, SignInSettings
+from hsparse.config import Settings
 from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import Misconfigured
+from hsparse.sections import ClusterSettings, SignInSettings
 from hsparse.sn.app import create_app
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.service_settings import ServiceSettings
@@ -49,7 +50,7 @@ async def serve_service_node(settings: Settings) -> None:
     if not settings.cluster.nodes:
         raise Misconfigured("Name the data nodes: --nodes http://host:port,http://host:port")
     stop = stop_signal()
-    owners = remote_owners(settings.cluster.nodes, settings.cluster.node_token.get_secret_value())
+    owners = remote_owners(settings.cluster.nodes, settings.cluster.node_token)
     try:
         await _serve_clients(settings, owners, stop)
     finally:

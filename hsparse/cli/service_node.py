@@ -7,12 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from hsparse.cli.node_log import write_line
 from hsparse.cli.sign_in import make_authenticator
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.config import Settings, job_environment
 from hsparse.dn.service import DataService
+from hsparse.sections import LogFormat, ServerSettings
 from hsparse.sn.data_nodes import Owners, RemoteNode
+from hsparse.sn.http.request_log import RequestLog, access_json, access_text
 from hsparse.sn.jobs.job_process import JobCommand
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
@@ -45,7 +48,18 @@ def make_service(settings: Settings, owners: Owners, bucket: str, clock: Clock |
         cors_origins=() if origins == ("none",) else origins,
     )
     authenticator = make_authenticator(settings.sign_in, clock)
-    return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now())
+    log = make_request_log(settings.server, clock)
+    return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now(), log)
+
+
+def make_request_log(settings: ServerSettings, clock: Clock) -> RequestLog:
+    """Return the log of a service node's requests."""
+    return RequestLog(
+        clock,
+        write=write_line if settings.access_log else None,
+        form=access_json if settings.log_format is LogFormat.JSON else access_text,
+        slow=settings.slow_request,
+    )
 
 
 @asynccontextmanager

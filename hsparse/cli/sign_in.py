@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hsparse.clock import Clock
-from hsparse.config import SignInSettings
 from hsparse.errors import Misconfigured
+from hsparse.sections import SignInSettings
 from hsparse.sn.auth.api_key import KeyAuthenticator, KeyFile
 from hsparse.sn.auth.authenticator import Authenticator, SchemeAuthenticator, SingleUser
 from hsparse.sn.auth.issuer import Issuer

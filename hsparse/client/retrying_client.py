@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class RetryingClient:
-    """A connection for each thread. Requests are repeated also after a lost answer, so they must be idempotent.
+    """A connection for each thread. Requests are repeated also after a lost answer, unless they are not idempotent.
 
     Those of an import are, because it chooses every id. `sleep` replaces waiting for `stop` in tests.
     """
@@ -44,10 +44,11 @@ class RetryingClient:
         """Send a request like `Connection.json`, repeated as by `ask`."""
         return self.ask(lambda connection: connection.json(method, path, body, **params))
 
-    def ask(self, send: Callable[[Connection], Result]) -> Result:
+    def ask(self, send: Callable[[Connection], Result], *, idempotent: bool = True) -> Result:
         """Return `send(connection)`; repeat it for `PATIENCE` seconds while the server is busy.
 
-        While the server is unreachable it is called `TRIES` times. Raises its errors, and `HsparseError` after `stop`.
+        While the server is unreachable it is called `TRIES` times, or once if it is not `idempotent`. Raises its
+        errors, and `HsparseError` after `stop`.
         """
         refused = away = 0
         until = math.inf
@@ -64,7 +65,7 @@ class RetryingClient:
             except Unreachable:
                 pause = _backoff(away)
                 away += 1
-                if away == TRIES:
+                if away == TRIES or not idempotent:
                     raise
             self._sleep(pause)
         raise HsparseError("The command was stopped.")

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from hsparse.concurrency.request_trace import measured_wait
 from hsparse.errors import Busy
 
 PATIENCE = 30.0
@@ -41,7 +42,8 @@ class MemoryBudget:
         self._waiting.append((nbytes, admitted))
         try:
             async with asyncio.timeout(self._patience):
-                await admitted
+                with measured_wait():
+                    await admitted
         except BaseException as error:
             if admitted.done() and not admitted.cancelled():
                 self.used -= nbytes

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
 from hsparse.concurrency.offload import OffloadPool
+from hsparse.concurrency.request_trace import RequestTrace, current_trace, measured_wait
 from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed
 from hsparse.storage.object_store import Buffer, ObjectStore
 
@@ -70,6 +71,7 @@ class _Waiting(Generic[V]):
     weight: int
     base: Base
     done: asyncio.Future[Any]
+    trace: RequestTrace | None
 
 
 @dataclass(slots=True)
@@ -126,7 +128,9 @@ class CachedObject(Generic[V]):
             return value
         if self._loading is None:
             self._loading = asyncio.create_task(self._load())
-        return await asyncio.shield(self._loading)
+            return await asyncio.shield(self._loading)
+        with measured_wait():
+            return await asyncio.shield(self._loading)
 
     async def apply(
         self,
@@ -143,10 +147,12 @@ class CachedObject(Generic[V]):
         `weight` is about how many bytes it works on.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(change, weight, base, done))
+        self._waiting.append(_Waiting(change, weight, base, done, current_trace()))
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit())
-        return await done
+            return await done
+        with measured_wait():
+            return await done
 
     async def drain(self) -> None:
         """Wait until nothing is being committed."""
@@ -204,6 +210,7 @@ class CachedObject(Generic[V]):
                 if not await self._put(state, applied, group[0].base) and remembered:
                     await self._confirm(state)
             except PreconditionFailed:
+                _count_conflict(group)
                 self._state = await self._seen_again(group)
                 continue
             return applied.results
@@ -281,3 +288,9 @@ class CachedObject(Generic[V]):
             etag = None
         if etag != state.etag:
             raise PreconditionFailed(f"{self.key} was changed by another node.")
+
+
+def _count_conflict(group: list[_Waiting[Any]]) -> None:
+    for waiting in group:
+        if waiting.trace is not None:
+            waiting.trace.conflicts += 1

@@ -6,6 +6,7 @@ Tests: tests/test_config.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hsparse.setting import MIB, setting
 
@@ -18,7 +19,11 @@ class DataSettings:
     that are accepted but not yet durable; `workers` is the number of encoding threads.
     """
 
-    cache_size: int = setting(128 * MIB, "memory of a data node for decoded objects", ge=MIB)
-    pending_size: int = setting(256 * MIB, "memory of a data node for writes not yet durable", ge=MIB)
+    GROUP: ClassVar[str] = "Memory and limits"
+
+    cache_size: int = setting(128 * MIB, "memory of a data node for decoded objects", ge=MIB, is_size=True)
+    pending_size: int = setting(
+        256 * MIB, "memory of a data node for writes not yet durable", ge=MIB, is_size=True
+    )
     workers: int = 4
     max_object_size: int = 5 * 1024 * MIB

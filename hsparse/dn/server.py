@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from aiohttp import web
 
+from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
 from hsparse.errors import BadRequest, HsparseError, Moved, TooLarge, Unauthenticated
 from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, STATUS, TOKEN_HEADER
+from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, REQUEST_HEADER, STATUS, TOKEN_HEADER
 from hsparse.wire.message import DataNode, Failure, GetInfo
 
 log = logging.getLogger(__name__)
@@ -19,13 +23,22 @@ MAX_FRAME = 1 << 30
 """Bytes of one message: far above what a service node sends, which pages its requests."""
 
 
-def create_node_app(node: DataNode, epoch: int, token: str) -> web.Application:
-    """Make the application that answers for `node`; only requests with `token` are answered."""
+NO_REQUEST = "-"
+"""The id of a message that no client's request is behind."""
+
+
+def create_node_app(node: DataNode, epoch: int, token: str, slow: float = 0.0) -> web.Application:
+    """Make the application that answers for `node`; only requests with `token` are answered.
+
+    A message that takes `slow` seconds is logged with what was done for it; 0 is never.
+    """
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             _check(request, epoch, token)
-            reply = await node.send(decode_frame(await _body(request)))
+            message = decode_frame(await _body(request))
+            with _tracing(request, message, slow):
+                reply = await node.send(message)
         except HsparseError as error:
             return await _respond(request, Failure.of(error), STATUS[error.kind])
         except Exception:
@@ -41,6 +54,28 @@ def create_node_app(node: DataNode, epoch: int, token: str) -> web.Application:
     app.router.add_post(PATH, answer)
     app.router.add_get("/info", info)
     return app
+
+
+@contextmanager
+def _tracing(request: web.Request, message: Any, slow: float) -> Iterator[None]:
+    """Carry the message out in a trace with the id of the client's request; log it if it was slow."""
+    trace = RequestTrace(valid_id(request.headers.get(REQUEST_HEADER)) or NO_REQUEST)
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    token = begin_trace(trace)
+    try:
+        yield
+    except HsparseError:
+        raise
+    except Exception:
+        # A defect; here, where the log has the id of the request.
+        log.exception("%s failed", type(message).__name__)
+        raise HsparseError("Internal error of a data node.") from None
+    finally:
+        seconds = clock() - started
+        if slow and seconds >= slow:
+            log.warning("Slow message: %s took %.3f s: %s", type(message).__name__, seconds, trace.text)
+        end_trace(token)
 
 
 def _check(request: web.Request, epoch: int, token: str) -> None:

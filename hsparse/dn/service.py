@@ -17,6 +17,7 @@ from hsparse.dn.fences import Fences
 from hsparse.dn.file_backed_chunks import FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.records import Records
+from hsparse.dn.traced_store import TracedStore
 from hsparse.errors import BadRequest
 from hsparse.model.ids import tree_prefix
 from hsparse.storage.object_store import ObjectStore
@@ -54,7 +55,7 @@ class DataService:
     ) -> None:
         settings = settings or DataSettings()
         self.id = id
-        self._store = store
+        store = self._store = TracedStore(store)
         self._cache = Cache(settings.cache_size)
         self._workers = OffloadPool(settings.workers)
         summaries = HsdsSummaries(store)

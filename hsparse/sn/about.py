@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
+from hsparse import __version__
 from hsparse.format.filters.table import ADVERTISED
 from hsparse.sn.context import Context
 from hsparse.sn.http.response import respond
@@ -28,6 +29,7 @@ async def get_about(context: Context) -> web.StreamResponse:
             "start_time": int(context.service.start_time),
             "state": READY,
             "hsds_version": HSDS_VERSION,
+            "hsparse_version": __version__,
             "name": "hsparse",
             "greeting": "Welcome to hsparse!",
             "about": "hsparse is a service for HDF data, dense and sparse, with the API of HSDS",

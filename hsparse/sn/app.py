@@ -15,6 +15,8 @@ from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
+from hsparse.sn.http.request_log import TRACE_KEY
+from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.records.access import domain_path, find_domain, require_right
 from hsparse.sn.records.object_json import ObjectJsonCache
@@ -27,7 +29,7 @@ UNCHECKED_BODY = 1 << 20
 """Bytes of the largest body on routes whose handlers check rights themselves: every client can send one."""
 COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, FilePlans, JobQueue)
 """Components made at the start, so that a wrong setting prevents it."""
-FIXED_HEADERS = {"Server": "hsparse", "X-XSS-Protection": "1; mode=block"}
+FIXED_HEADERS = {"Server": SERVER_NAME, "X-XSS-Protection": "1; mode=block"}
 
 
 def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Application:
@@ -36,10 +38,18 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         service.component(kind)
     cors = Cors(service.settings.cors_origins)
     errors = ErrorMiddleware(service.authenticator.challenges)
-    app = web.Application(middlewares=[service.metrics.middleware, _compression(service), errors.middleware])
+    app = web.Application(
+        middlewares=[
+            service.log.middleware,
+            service.metrics.middleware,
+            _compression(service),
+            errors.middleware,
+        ]
+    )
 
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(FIXED_HEADERS)
+        service.log.add_id(request, response)
         cors.add(request, response)
 
     app.on_response_prepare.append(add_headers)
@@ -63,8 +73,10 @@ def bind_route(service: Service, route: Route) -> AioHandler:
     """Return the function that aiohttp calls: authenticate, find the domain, check the right, call the handler."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        trace = request[TRACE_KEY]
         principal = await _principal(service, request)
-        path = domain_path(service, request)
+        trace.user = principal.name
+        path = trace.domain = domain_path(service, request)
         domain = None
         if route.right is not None:
             if path is None:

@@ -6,15 +6,17 @@ Tests: tests/test_two_owners.py, tests/dn/test_service.py.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar, cast
 
 import aiohttp
 
 from hsparse.cluster.membership import Membership
 from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.request_trace import Work, current_trace
 from hsparse.errors import HsparseError, StoreFailed
 from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, TOKEN_HEADER
+from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, REQUEST_HEADER, TOKEN_HEADER
 from hsparse.wire.message import DataNode, Failure, Message, Record
 from hsparse.wire.record_message import ChangeObjects, Outcome, ReadObjects, RecordChange
 
@@ -107,18 +109,24 @@ class RemoteNode:
         pieces = encode_frame(message)
         length = sum(len(piece) for piece in pieces)
         try:
-            async with self._session.post(
-                self.url + PATH, data=_each(pieces), headers={"Content-Length": str(length)}
-            ) as response:
-                reply = decode_frame(memoryview(await response.read()))
+            status, reply = await self._post(pieces, {"Content-Length": str(length)})
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             reason = str(error) or type(error).__name__
             raise StoreFailed(f"The data node at {self.url} did not answer: {reason}.") from error
         if isinstance(reply, Failure):
             raise reply.error()
-        if response.status != 200:
-            raise HsparseError(f"The data node at {self.url} answered {response.status}.")
+        if status != 200:
+            raise HsparseError(f"The data node at {self.url} answered {status}.")
         return cast(R, reply if not isinstance(reply, list) else tuple(reply))
+
+    async def _post(self, pieces: list[bytes | memoryview], headers: dict[str, str]) -> tuple[int, Any]:
+        """Return the status and the reply to a message, which is counted in the current trace."""
+        trace = current_trace()
+        with nullcontext() if trace is None else trace.measured(Work.MESSAGES):
+            if trace is not None:
+                headers[REQUEST_HEADER] = trace.id
+            async with self._session.post(self.url + PATH, data=_each(pieces), headers=headers) as response:
+                return response.status, decode_frame(memoryview(await response.read()))
 
     async def close(self) -> None:
         """Close the connections."""

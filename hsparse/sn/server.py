@@ -8,8 +8,10 @@ from typing import Any
 
 from aiohttp import hdrs, http_exceptions, web
 
+from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.http.response import respond_error
+from hsparse.sn.http.request_log import ID_HEADER
+from hsparse.sn.http.response import SERVER_NAME, respond_error
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +42,8 @@ class HttpConnection(web.RequestHandler):
         else:
             log.error("a connection's handler failed", exc_info=exc)
             answer = respond_error(HsparseError("Internal error; the server's log has the details."))
-        answer.headers[hdrs.SERVER] = "hsparse"
+        answer.headers[hdrs.SERVER] = SERVER_NAME
+        answer.headers[ID_HEADER] = SystemClock().token(8).hex()
         answer.force_close()
         return answer
 

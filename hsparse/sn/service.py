@@ -12,6 +12,7 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.http.rate_limit import RateLimit
+from hsparse.sn.http.request_log import RequestLog
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service_settings import ServiceSettings
 
@@ -45,6 +46,7 @@ class Service:
         authenticator: Authenticator,
         metrics: Metrics,
         start_time: float,
+        log: RequestLog | None = None,
     ) -> None:
         self.settings = settings
         self.owners = owners
@@ -52,6 +54,7 @@ class Service:
         self.authenticator = authenticator
         self.metrics = metrics
         self.start_time = start_time
+        self.log = log or RequestLog(clock)
         self.bodies = MemoryBudget(settings.request_memory)
         self.answers = MemoryBudget(settings.answer_memory)
         self.rates = RateLimit(settings.rate_limit, settings.rate_burst, clock)

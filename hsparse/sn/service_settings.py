@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from hsparse.setting import MIB, setting
 
@@ -32,25 +33,39 @@ class ServiceSettings:
     off; None requires credentials. `bucket` is the name of the store as reported to clients.
     """
 
+    GROUP: ClassVar[str] = "Memory and limits"
+
     cors_origins: tuple[str, ...] = setting(
-        ("*",), "origins whose pages may ask from a browser, comma-separated; *: any; none: no page"
+        ("*",),
+        "origins whose pages may ask from a browser, comma-separated; *: any; none: no page",
+        group="Answers",
     )
     compress: CompressionPolicy = setting(
-        CompressionPolicy.JSON, "which answers to compress for clients that accept it: json, all or none"
+        CompressionPolicy.JSON,
+        "which answers to compress for clients that accept it: json, all or none",
+        group="Answers",
     )
     rate_limit: float = setting(0.0, "requests a second that a user may send; 0: any number", ge=0, le=1e6)
     rate_burst: int = setting(
         0, "requests that a user may send at once; 0: those of ten seconds", ge=0, le=10**6
     )
-    max_request_size: int = setting(100 * MIB, "largest body of a request", ge=MIB)
-    page_size: int = setting(16 * MIB, "how much of a large answer is in memory at a time", ge=64 * 1024)
-    request_memory: int = setting(256 * MIB, "memory for the bodies of requests in flight", ge=MIB)
-    answer_memory: int = setting(256 * MIB, "memory for the parts of answers being made", ge=MIB)
-    job_places: tuple[str, ...] = setting(
-        (), "where jobs may read and write, comma-separated: s3://bucket/prefix/, file:///directory/"
+    max_request_size: int = setting(100 * MIB, "largest body of a request", ge=MIB, is_size=True)
+    page_size: int = setting(
+        16 * MIB, "how much of a large answer is in memory at a time", ge=64 * 1024, is_size=True
     )
-    jobs_at_once: int = setting(1, "jobs that a service node runs at a time", ge=1, le=64)
-    jobs_queued: int = setting(16, "jobs that may wait for a service node", ge=0, le=1000)
+    request_memory: int = setting(
+        256 * MIB, "memory for the bodies of requests in flight", ge=MIB, is_size=True
+    )
+    answer_memory: int = setting(
+        256 * MIB, "memory for the parts of answers being made", ge=MIB, is_size=True
+    )
+    job_places: tuple[str, ...] = setting(
+        (),
+        "where jobs may read and write, comma-separated: s3://bucket/prefix/, file:///directory/",
+        group="Jobs",
+    )
+    jobs_at_once: int = setting(1, "jobs that a service node runs at a time", group="Jobs", ge=1, le=64)
+    jobs_queued: int = setting(16, "jobs that may wait for a service node", group="Jobs", ge=0, le=1000)
     min_chunk_size: int = 1 * MIB
     max_chunk_size: int = 4 * MIB
     single_user: str | None = "admin"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from hsparse.setting import setting
 
@@ -14,6 +15,8 @@ from hsparse.setting import setting
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
     """The directory or the bucket that holds everything, and how puts are made there."""
+
+    GROUP: ClassVar[str] = "Storage"
 
     root: Path | None = setting(None, "directory to keep everything in (default: ./hsparse-data)")
     bucket: str | None = setting(None, "S3 bucket to keep everything in, instead of a directory")

@@ -14,6 +14,8 @@ EPOCH_HEADER = "X-Hsparse-Epoch"
 """The membership epoch of the sender's plan; a data node of another epoch answers `Moved`."""
 TOKEN_HEADER = "X-Hsparse-Token"  # noqa: S105
 """The secret that the nodes of one installation share."""
+REQUEST_HEADER = "X-Hsparse-Request"
+"""The id of the client's request that a message is sent for, for the data node's log."""
 FRAME_TYPE = "application/vnd.hsparse.frame"
 
 

@@ -72,7 +72,7 @@ def test_with_a_password_file_a_key_is_of_its_user(shell: Shell) -> None:
     assert shell("add", "other", "--of", "an", passwords=True) == 2
     assert "There is no user 'an'" in shell.err
     assert shell("add", "other", "--of", "ann", "--admin", passwords=True) == 2
-    assert "'hsparse user add'" in shell.err
+    assert "'hsparse user role'" in shell.err
     assert shell("add", "backup", "--of", "backup", "--service", "--admin", passwords=True) == 0
     assert shell.kept("backup")[:2] == ("backup", Role.ADMIN)
 

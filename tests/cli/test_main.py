@@ -42,7 +42,9 @@ def test_what_needs_no_command_loads_four_modules_and_no_package(flag: str) -> N
     assert len(found) < 150
 
 
-@pytest.mark.parametrize("command", ["import", "export", "map", "job"])
+@pytest.mark.parametrize(
+    "command", ["import", "export", "map", "job", "ls", "info", "mkdir", "cp", "mv", "rm", "user", "key"]
+)
 def test_a_command_does_not_load_the_server_nor_what_only_buckets_need(command: str) -> None:
     found = loaded(command, "--help")
     assert COMMANDS[command].module in found

@@ -23,10 +23,14 @@ def test_a_node_reaches_itself(listens: str, reached: str) -> None:
 
 def test_the_environment_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HSPARSE_NODE_TOKEN", "secret")
+    monkeypatch.setenv("HSPARSE_USER", "someone")
+    monkeypatch.setenv("HSPARSE_PASSWORD", "secret")
+    monkeypatch.setenv("HSPARSE_TOKEN", "secret")
     monkeypatch.setenv("AWS_PROFILE", "lab")
     monkeypatch.setenv("HSPARSE_S3_REGION", "us-east-1")
     found = job_environment(load_settings(s3_endpoint="http://minio.example.org:9000"))
     assert "secret" not in found.values()
+    assert "HSPARSE_USER" not in found
     assert found["AWS_PROFILE"] == "lab"
     assert found["HSPARSE_S3_ENDPOINT"] == "http://minio.example.org:9000"
     assert found["HSPARSE_S3_REGION"] == "us-east-1"

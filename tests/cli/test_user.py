@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
-from hsparse.cli import user
+from hsparse.cli import accounts
 from hsparse.cli.main import parse_arguments
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash
 
@@ -18,7 +18,7 @@ from hsparse.sn.auth.password_file import PasswordFile, PasswordHash
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    monkeypatch.setattr(user, "PasswordHash", lambda: PasswordHash(hasher))
+    monkeypatch.setattr(accounts, "PasswordHash", lambda: PasswordHash(hasher))
 
 
 @pytest.fixture
@@ -81,14 +81,46 @@ def test_spaces_around_a_password_are_part_of_it(path: Path, monkeypatch: pytest
     assert not verifies(path, "ada", "pass")
 
 
-def test_add_again_replaces(
+def test_add_again_is_refused_before_a_password_is_asked_for(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add(path, monkeypatch, "one", "ada", "--admin")
-    assert add(path, monkeypatch, "two", "ada") == 0
-    assert capsys.readouterr().out == "Added user ada.\nReplaced user ada.\n"
-    assert not PasswordFile(path).users()["ada"].admin
+    prompts = typed(monkeypatch, "two", "two")
+    assert invoke("add", "ada", "--password-file", str(path)) == 2
+    assert prompts == []
+    said = capsys.readouterr().err
+    assert f"There is a user 'ada' in {path} already" in said
+    assert "'hsparse user password ada'" in said
+    assert PasswordFile(path).users()["ada"].admin
+    assert verifies(path, "ada", "one")
+
+
+def test_a_password_is_changed_and_nothing_else(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(path, monkeypatch, "one", "ada", "--admin", "--group", "x", "--group", "y")
+    prompts = typed(monkeypatch, "two", "two")
+    assert invoke("password", "ada", "--password-file", str(path)) == 0
+    assert prompts == ["Password: ", "Again: "]
+    assert capsys.readouterr().out == "Added user ada.\nChanged the password of user ada.\n"
+    ada = PasswordFile(path).users()["ada"]
+    assert (ada.admin, ada.groups) == (True, ("x", "y"))
     assert verifies(path, "ada", "two")
+    assert invoke("password", "bob", "--password-file", str(path)) == 2
+    assert "There is no user 'bob'" in capsys.readouterr().err
+
+
+def test_role_and_groups_are_changed_and_nothing_else(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(path, monkeypatch, "one", "ada", "--admin", "--group", "x")
+    assert invoke("role", "ada", "--group", "y", "--group", "z", "--password-file", str(path)) == 0
+    ada = PasswordFile(path).users()["ada"]
+    assert (ada.admin, ada.groups) == (False, ("y", "z"))
+    assert verifies(path, "ada", "one")
+    assert capsys.readouterr().out.endswith("User ada has the role user; groups: y,z.\n")
+    assert invoke("role", "ada", "--group", "a:b", "--password-file", str(path)) == 2
+    assert PasswordFile(path).users()["ada"] == ada
 
 
 def test_add_asks_twice_at_a_terminal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hsparse import __version__
 from tests.support.rest_client import RestClient
 
 
@@ -9,6 +10,7 @@ async def test_about_needs_no_user(bare: RestClient) -> None:
     about = await bare("GET", "/about", user=None)
     assert about.status == 200
     assert about["hsds_version"].startswith("1.")
+    assert about["hsparse_version"] == __version__
     assert (about["state"], about["node_count"], about["dn_ids"]) == ("READY", 1, ["dn-001"])
     assert (about["username"], about["isadmin"]) == ("anonymous", False)
     assert (await bare("GET", "/about", user="admin"))["isadmin"] is True

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from hsparse import __version__
 from hsparse.sn.server import MAX_HEADER, ServerRunner
 
 SECRET = "sesame" * 4
@@ -40,6 +41,9 @@ async def send(port: int, data: bytes) -> tuple[int, Any]:
     await writer.wait_closed()
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"application/json" in head
+    if not head.startswith(b"HTTP/1.1 200"):
+        assert f"Server: hsparse/{__version__}\r\n".encode() in head
+        assert b"X-Request-ID: " in head
     return int(head.split()[1]), json.loads(body)
 
 

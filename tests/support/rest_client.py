@@ -17,6 +17,7 @@ from hsparse.errors import Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.data_nodes import Owners
+from hsparse.sn.http.request_log import RequestLog
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service import Service
 from hsparse.sn.service_settings import ServiceSettings
@@ -59,12 +60,14 @@ def named_service(
     clock: Clock,
     *users: Principal,
     settings: ServiceSettings | None = None,
+    log: RequestLog | None = None,
 ) -> Service:
     """Return a service node that believes every name of a user, over one data node or several by id."""
     nodes = node if isinstance(node, dict) else {"dn-001": node}
     owners = Owners(Membership(1, tuple(nodes)), nodes)
     authenticator = NamedUser(*users)
-    return Service(settings or ServiceSettings(), owners, clock, authenticator, Metrics(clock), clock.now())
+    chosen = settings or ServiceSettings()
+    return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now(), log)
 
 
 class RestClient:
@@ -79,8 +82,9 @@ class RestClient:
         clock: Clock,
         *users: Principal,
         settings: ServiceSettings | None = None,
+        log: RequestLog | None = None,
     ) -> None:
-        self.service = named_service(node, clock, *users, settings=settings)
+        self.service = named_service(node, clock, *users, settings=settings, log=log)
         self._client = TestClient(TestServer(create_app(self.service)))
         self.user: str | None = users[0].name if users else None
         self.domain: str | None = None

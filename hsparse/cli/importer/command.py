@@ -242,9 +242,13 @@ class TargetDomain:
             f"{self.path} exists already: go on with an import that was stopped by --resume, or name another domain."
         )
 
-    def create(self, root: str, fingerprint: str, *, ordered: bool) -> None:
-        """Create the domain with this root group; `ordered`: the order of creation is tracked."""
-        properties = {FINGERPRINT: fingerprint} | ({"CreateOrder": 1} if ordered else {})
+    def create(self, root: str, fingerprint: str | None, *, ordered: bool) -> None:
+        """Create the domain with this root group; `ordered`: the order of creation is tracked.
+
+        Without a fingerprint no import can resume it.
+        """
+        properties: Json = {} if fingerprint is None else {FINGERPRINT: fingerprint}
+        properties |= {"CreateOrder": 1} if ordered else {}
         body = {"root_id": root, "group": {"creationProperties": properties}}
         try:
             self._server.json("PUT", "/", body)

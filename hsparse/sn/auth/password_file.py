@@ -16,7 +16,7 @@ import asyncio
 import base64
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
 from hsparse.clock import Clock
-from hsparse.errors import BadRequest, Misconfigured, NotFound
+from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound
 from hsparse.model.acl import Principal
 from hsparse.sn.auth.line_file import LineFile, LineFormat, is_blank
 from hsparse.sn.auth.roles import check_group_name, check_user_name
@@ -178,16 +178,57 @@ class PasswordFile:
         self._file.edit(change)
         return replaced
 
+    def add(self, user: User) -> None:
+        """Add a user; `Conflict` if there is one of that name, else as `put`."""
+
+        def change(lines: list[str]) -> None:
+            if _places(lines, user.name):
+                raise self._existing(user.name)
+            lines.append(user.line)
+
+        self._file.edit(change)
+
+    def change(self, name: str, change: Callable[[User], User]) -> None:
+        """Replace a user by the changed one; `NotFound` without one, else as `put`."""
+
+        def replace(lines: list[str]) -> None:
+            place = self._place(lines, name)
+            lines[place] = change(User.of_line(lines[place])).line
+
+        self._file.edit(replace)
+
     def remove(self, name: str) -> None:
         """Remove a user; `NotFound` without one, else as `put`."""
 
         def change(lines: list[str]) -> None:
-            places = _places(lines, name)
-            if not places:
-                raise NotFound(f"There is no user {name!r} in {self.path}; 'hsparse user list' shows all.")
-            del lines[places[0]]
+            del lines[self._place(lines, name)]
 
         self._file.edit(change)
+
+    def require(self, name: str) -> None:
+        """Raise `NotFound` if there is no user of that name, `Misconfigured` without a file."""
+        if name not in self.users():
+            raise self._missing(name)
+
+    def refuse_existing(self, name: str) -> None:
+        """Raise `Conflict` if there is a user of that name, before a password is asked for."""
+        if self.path.exists() and name in self.users():
+            raise self._existing(name)
+
+    def _place(self, lines: list[str], name: str) -> int:
+        places = _places(lines, name)
+        if not places:
+            raise self._missing(name)
+        return places[0]
+
+    def _missing(self, name: str) -> NotFound:
+        return NotFound(f"There is no user {name!r} in {self.path}; 'hsparse user list' shows all.")
+
+    def _existing(self, name: str) -> Conflict:
+        return Conflict(
+            f"There is a user {name!r} in {self.path} already: change the password by 'hsparse user password {name}', "
+            f"role and groups by 'hsparse user role {name}'."
+        )
 
 
 def _places(lines: list[str], name: str) -> list[int]:

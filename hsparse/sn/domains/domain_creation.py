@@ -124,9 +124,13 @@ async def require_creation(context: Context, new_path: str) -> Domain:
         parent = await find_domain(context.service, path, context.principal)
     except HsparseError as error:
         if error.kind is ErrorKind.GONE:
-            raise NotFound(f"The parent folder {path} was deleted; create it first.") from error
+            raise NotFound(
+                f"The parent folder {path} was deleted; create it first: hsparse mkdir {path}"
+            ) from error
         if error.kind is ErrorKind.NOT_FOUND:
-            raise NotFound(f"The parent folder {path} does not exist; create it first.") from error
+            raise NotFound(
+                f"The parent folder {path} does not exist; create it first: hsparse mkdir {path}"
+            ) from error
         raise
     if parent.root is not None:
         raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")

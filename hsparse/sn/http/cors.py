@@ -6,10 +6,13 @@ from aiohttp import hdrs, web
 
 ANY = "*"
 METHODS = "GET, HEAD, POST, DELETE, PUT, OPTIONS"
-HEADERS = "Authorization, Content-Type, Accept, Range, If-Range, If-Match, If-None-Match, X-Hdf-domain, X-Hdf-bucket"
+HEADERS = (
+    "Authorization, Content-Type, Accept, Range, If-Range, If-Match, If-None-Match, X-Hdf-domain, X-Hdf-bucket, "
+    "X-Request-ID"
+)
 EXPOSED = (
     "Retry-After, WWW-Authenticate, ETag, Accept-Ranges, Content-Range, X-Hdf-filter-mask, X-Hdf-section-size, "
-    "X-Hdf-section-unfiltered-size"
+    "X-Hdf-section-unfiltered-size, X-Request-ID"
 )
 MAX_AGE = "86400"
 FOR_ANY: dict[str, str] = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY, hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: EXPOSED}

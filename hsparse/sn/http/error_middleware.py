@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import hdrs, web
 
+from hsparse.concurrency.request_trace import current_trace
 from hsparse.errors import (
     BadRequest,
     ErrorKind,
@@ -46,7 +47,7 @@ class ErrorMiddleware:
             answer = respond_error(error)
             if answer.status >= 500 and answer.status != 503:
                 # Neither the query nor a header: clients put secrets there.
-                log.error("%s %s: %s", request.method, request.rel_url.raw_path, error.message)
+                log.error("%s: %s", _place(request), error.message)
             if error.kind is ErrorKind.UNAUTHENTICATED:
                 for challenge in self._challenges:
                     answer.headers.add(hdrs.WWW_AUTHENTICATE, challenge)
@@ -55,8 +56,20 @@ class ErrorMiddleware:
             return http_error_response(request, error)
         except Exception:
             # A defect must fail one request, not the process.
-            log.exception("%s %s failed", request.method, request.rel_url.raw_path)
-            return respond_error(HsparseError("Internal error; the server's log has the details."))
+            log.exception("%s failed", _place(request))
+            return respond_error(HsparseError(f"Internal error; the server's log has the details{_by_id()}."))
+
+
+def _place(request: web.Request) -> str:
+    """Return the request's line for the log: the path has the object's id; a domain may have control characters."""
+    trace = current_trace()
+    domain = trace.domain if trace is not None else None
+    return f"{request.method} {request.rel_url.raw_path} in {'no domain' if domain is None else repr(domain)}"
+
+
+def _by_id() -> str:
+    trace = current_trace()
+    return "" if trace is None else f", by the id {trace.id}"
 
 
 def http_error_response(request: web.Request, error: web.HTTPException) -> web.StreamResponse:

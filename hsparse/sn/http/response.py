@@ -10,10 +10,13 @@ import numpy as np
 import orjson
 from aiohttp import web
 
+from hsparse import __version__
 from hsparse.errors import ErrorKind, HsparseError, RateLimited
 from hsparse.sn.http.request import RequestReader
 from hsparse.wire.http import STATUS
 
+SERVER_NAME = f"hsparse/{__version__}"
+"""The header `Server` of every answer (RFC 9110, section 10.2.4)."""
 JSON_HEADER = "application/json; charset=utf-8"
 Href = dict[str, str]
 """A link of an answer: `rel` and `href`."""

@@ -1,0 +1,143 @@
+"""`hsparse info`: what a server, a folder, a domain or an object is."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree
+from hsparse.cli.tree.text_forms import filters_text, shape_text, size_text, time_text, type_text
+from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
+from hsparse.client.connection import Json
+
+ABOUT = f"""\
+Tell what a path names: a folder, a domain, or an object in a domain. Without a path, tell of the server.
+
+  hsparse info
+  hsparse info -H /home/ann/run1.h5
+  hsparse info --json /home/ann/run1.h5/frames
+
+Of a dataset it tells type, shape, chunks, filters, the bytes that are stored and, if it is sparse, how many elements
+are defined. In a path, {PATTERN_HELP}.
+"""
+SPARSE = "H5D_SPARSE_DATA"
+TIMES = ("created", "modified", "started")
+SIZES = ("bytes", "metadata_bytes", "chunk_bytes")
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the arguments of `info`; the parsed ones have `run`."""
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="default: the server")
+    parser.add_argument("-H", "--human", action="store_true", help="bytes in KiB, MiB and so on")
+    add_tree_arguments(parser, ABOUT, describe_paths)
+
+
+def describe_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
+    """Write the facts about each path, for people one a line and an empty line between paths."""
+    found = (_facts(tree, entry) for path in args.paths for entry in tree.expand(path))
+    for count, facts in enumerate(found if args.paths else [server_facts(tree)]):
+        if count and not output.is_json:
+            print()
+        output.write(facts_text(facts, human=args.human), facts)
+
+
+def server_facts(tree: ServerTree) -> Json:
+    """Return the facts about the server."""
+    about = tree.json("GET", "/about")
+    return {
+        "name": about.get("name"),
+        "version": about.get("hsparse_version"),
+        "hsds_version": about.get("hsds_version"),
+        "state": about.get("state"),
+        "started": about.get("start_time"),
+        "data_nodes": about.get("node_count"),
+        "user": about.get("username"),
+        "admin": about.get("isadmin"),
+    }
+
+
+def _facts(tree: ServerTree, entry: Entry) -> Json:
+    facts: Json = {"path": entry.path, "class": entry.kind.value}
+    if entry.kind is Kind.FOLDER:
+        return facts | _dated(entry.record)
+    if entry.kind is Kind.DOMAIN:
+        return facts | domain_facts(tree.json("GET", "/", entry.path, verbose=True))
+    if entry.id is None:
+        return facts | {key: entry.record[key] for key in ("h5path", "h5domain") if key in entry.record}
+    facts |= {"domain": entry.domain, "id": entry.id}
+    record = tree.record(entry, verbose=True if entry.kind is Kind.DATASET else None)
+    if entry.kind is Kind.DATASET:
+        facts |= dataset_facts(record, _defined(tree, entry, record))
+    elif entry.kind is Kind.GROUP:
+        facts["links"] = record["linkCount"]
+    else:
+        facts["type"] = record["type"]
+    return facts | {"attributes": record["attributeCount"]} | _dated(record)
+
+
+def domain_facts(record: Json) -> Json:
+    """Return the facts in the verbose JSON of a domain."""
+    return _dated(record) | {
+        "root": record["root"],
+        "groups": record.get("num_groups"),
+        "datasets": record.get("num_datasets"),
+        "datatypes": record.get("num_datatypes"),
+        "chunks": record.get("num_chunks"),
+        "bytes": record.get("total_size"),
+        "metadata_bytes": record.get("metadata_bytes"),
+        "chunk_bytes": record.get("allocated_bytes"),
+    }
+
+
+def dataset_facts(record: Json, defined: int | None) -> Json:
+    """Return the facts in the verbose JSON of a dataset; `defined` is None if it is not sparse."""
+    properties = record.get("creationProperties") or {}
+    facts: Json = {"type": record["type"], "shape": record["shape"]}
+    facts["layout"] = properties.get("layout") or record.get("layout")
+    if (dims := (record.get("layout") or {}).get("dims")) is not None:
+        facts["chunk"] = dims
+    facts["filters"] = properties.get("filters") or []
+    if "fillValue" in properties:
+        facts["fill_value"] = properties["fillValue"]
+    if defined is not None:
+        facts["defined"] = defined
+    return facts | {"chunks": record.get("num_chunks"), "bytes": record.get("allocated_size")}
+
+
+def _defined(tree: ServerTree, entry: Entry, record: Json) -> int | None:
+    """Return how many elements of a sparse dataset are defined, None for a dense one."""
+    if SPARSE not in ((record.get("layout") or {}).get("flags") or ()):
+        return None
+    answer = tree.json("GET", f"/datasets/{entry.id}/defined", entry.domain, count_only=True)
+    return int(answer["count"])
+
+
+def _dated(record: Json) -> Json:
+    names = {"owner": "owner", "created": "created", "lastModified": "modified"}
+    return {name: record[key] for key, name in names.items() if key in record}
+
+
+def facts_text(facts: Json, *, human: bool) -> str:
+    """Return facts as lines, those that are not known left out."""
+    known = {name: value for name, value in facts.items() if value is not None}
+    width = max(map(len, known)) + 1
+    return "\n".join(
+        f"{name.replace('_', ' ') + ':':{width}} {_fact_text(name, value, human=human)}"
+        for name, value in known.items()
+    )
+
+
+def _fact_text(name: str, value: Any, *, human: bool) -> str:
+    if name in TIMES:
+        return time_text(value)
+    if name in SIZES:
+        return size_text(value, human=human)
+    if name == "type":
+        return type_text(value)
+    if name == "shape":
+        return shape_text(value)
+    if name == "layout":
+        return " ".join([value["class"], *(value.get("flags") or ())])
+    if name == "filters":
+        return filters_text(value) or "none"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

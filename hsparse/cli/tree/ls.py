@@ -1,0 +1,154 @@
+"""`hsparse ls`: list folders, domains, and the objects in domains."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from hsparse.cli.tree.server_tree import MISSING, PATTERN, Entry, Kind, ServerTree
+from hsparse.cli.tree.text_forms import shape_text, size_text, time_text, type_text
+from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
+from hsparse.client.connection import Json
+from hsparse.errors import Forbidden
+
+ABOUT = f"""\
+List what is in a folder, in a domain or in a group, by name; a pattern lists what matches it.
+
+  hsparse ls /home/ann
+  hsparse ls -lH '/home/ann/run*.h5'
+  hsparse ls -r /home/ann/run1.h5
+  hsparse ls /home/ann/run1.h5/frames
+
+With -r everything below is listed too, of a folder all folders and domains, of a domain or group all objects.
+In a path, {PATTERN_HELP}.
+"""
+LONG_TYPE = 40
+"""Characters from which on a compound is listed by the number of its fields."""
+PLACE_KEYS = ("owner", "created", "lastModified", "total_size", "num_objects")
+OBJECT_KEYS = ("created", "lastModified", "type", "shape", "linkCount", "attributeCount", "missing")
+"""What `--json` with `-l` prints of folders and domains, and of objects."""
+MISSING_OBJECT: Json = {"missing": True}
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the arguments of `ls`; the parsed ones have `run`."""
+    parser.add_argument("paths", nargs="*", default=["/"], metavar="PATH", help="default: the top level")
+    parser.add_argument("-r", "--recursive", action="store_true", help="list everything below, too")
+    parser.add_argument(
+        "-l", "--long", action="store_true", help="with owner, bytes and time, or with type and shape"
+    )
+    parser.add_argument("-H", "--human", action="store_true", help="bytes in KiB, MiB and so on")
+    add_tree_arguments(parser, ABOUT, list_paths)
+
+
+def list_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
+    """Write a line for each entry."""
+    walk = Walk(tree, output, recursive=args.recursive, verbose=args.long)
+    for path in args.paths:
+        for entry in walk.listed(path):
+            shown = _with_record(tree, entry) if args.long and entry.id is not None else entry
+            text = _long_text(shown, human=args.human) if args.long else shown.display_path
+            output.write(text, entry_json(shown, long=args.long))
+
+
+class Walk:
+    """A walk over entries, each before what is below it; `verbose`: domains have statistics."""
+
+    def __init__(self, tree: ServerTree, output: Output, *, recursive: bool, verbose: bool) -> None:
+        self._tree = tree
+        self._output = output
+        self._recursive = recursive
+        self._verbose = verbose
+        self._visited: set[str | None] = set()
+
+    def listed(self, path: str) -> Iterator[Entry]:
+        """Yield the members of what is at a path, or what matches a pattern, and with `recursive` what is below."""
+        has_pattern = PATTERN.search(path) is not None
+        for found in self._tree.expand(path):
+            self._visited = {found.id, found.record.get("root")}
+            if has_pattern or found.kind in (Kind.DATASET, Kind.DATATYPE):
+                yield self._with_statistics(found)
+                if self._recursive:
+                    self._visited.discard(found.id)
+                    yield from self._below(found, inside=True)
+            else:
+                yield from self._members(found)
+
+    def _members(self, entry: Entry) -> Iterator[Entry]:
+        for member in self._tree.members(entry, verbose=self._verbose):
+            yield member
+            if self._recursive:
+                yield from self._below(member)
+
+    def _below(self, entry: Entry, *, inside: bool = False) -> Iterator[Entry]:
+        """Yield what is below a folder or group, each group once, and what is in a domain if `inside`."""
+        if entry.kind is Kind.DOMAIN and not inside:
+            return
+        if entry.kind is Kind.GROUP:
+            if entry.id in self._visited:
+                return
+            self._visited.add(entry.id)
+        try:
+            yield from self._members(entry)
+        except (*MISSING, Forbidden) as error:  # the listing goes on with what is beside it
+            self._output.warn(f"{entry.display_path}: {error.message}")
+
+    def _with_statistics(self, entry: Entry) -> Entry:
+        if entry.kind is not Kind.DOMAIN or not self._verbose:
+            return entry
+        return Entry(
+            entry.path, entry.kind, self._tree.json("GET", "/", entry.path, verbose=True), entry.domain
+        )
+
+
+def _with_record(tree: ServerTree, entry: Entry) -> Entry:
+    """Return an object with its JSON in place of its link's."""
+    try:
+        record = tree.record(entry)
+    except MISSING:
+        record = MISSING_OBJECT
+    return Entry(entry.path, entry.kind, record, entry.domain, entry.id)
+
+
+def entry_json(entry: Entry, *, long: bool) -> Json:
+    """Return an entry for programs."""
+    item: Json = {"path": entry.path, "class": entry.kind.value}
+    if entry.id is not None:
+        item["id"] = entry.id
+    if entry.kind in (Kind.SOFT_LINK, Kind.EXTERNAL_LINK):
+        item |= {key: entry.record[key] for key in ("h5path", "h5domain") if key in entry.record}
+    if long:
+        keys = PLACE_KEYS if entry.kind in (Kind.FOLDER, Kind.DOMAIN) else OBJECT_KEYS
+        item |= {key: entry.record[key] for key in keys if key in entry.record}
+    return item
+
+
+def _long_text(entry: Entry, *, human: bool) -> str:
+    record = entry.record
+    if entry.kind in (Kind.FOLDER, Kind.DOMAIN):
+        size = size_text(record["total_size"], human=human) if "total_size" in record else "-"
+        time = time_text(record["lastModified"]) if "lastModified" in record else "-"
+        return f"{entry.kind.value:7} {record.get('owner', '-'):12} {size:>12} {time:20} {entry.display_path}"
+    return f"{entry.kind.value:13} {_details(entry):30} {entry.path}"
+
+
+def _details(entry: Entry) -> str:
+    record = entry.record
+    if record is MISSING_OBJECT:
+        return "deleted"
+    if entry.kind is Kind.GROUP:
+        return f"{record['linkCount']} links"
+    if entry.kind is Kind.DATASET:
+        return f"{_short_type(record['type'])} {shape_text(record['shape'])}"
+    if entry.kind is Kind.DATATYPE:
+        return _short_type(record["type"])
+    file = record.get("h5domain", "")
+    return f"-> {file}{':' if file else ''}{record['h5path']}"
+
+
+def _short_type(item: Any) -> str:
+    text = type_text(item)
+    return (
+        text if len(text) <= LONG_TYPE or "fields" not in item else f"compound({len(item['fields'])} fields)"
+    )

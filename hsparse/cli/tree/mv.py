@@ -1,0 +1,101 @@
+"""`hsparse mv`: move domains and folders.
+
+A domain is moved without copying: its objects get a second name, then lose the first. They always have one.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from hsparse.cli.tree.mkdir import make_folder
+from hsparse.cli.tree.rm import remove
+from hsparse.cli.tree.server_tree import MISSING, Entry, Kind, ServerTree
+from hsparse.cli.tree.targets import add_target_arguments, pairs, require_free
+from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
+from hsparse.errors import Conflict, HsparseError
+
+ABOUT = f"""\
+Move domains and folders, with their access control lists. Nothing is copied, whatever the size.
+
+  hsparse mv /home/ann/run1.h5 /home/ann/first.h5
+  hsparse mv '/home/ann/run*.h5' /home/ann/runs
+
+It needs all rights in what is moved. When it is stopped nothing is lost, but a domain may have both names: then run the
+same command again, and delete neither name by rm, which deletes the objects. An admin keeps the owner; for others the
+mover becomes the owner. In a path, {PATTERN_HELP}.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the arguments of `mv`; the parsed ones have `run`."""
+    add_target_arguments(parser)
+    add_tree_arguments(parser, ABOUT, move_paths)
+
+
+def move_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
+    """Move each source to its new path."""
+    mover = Mover(tree, output)
+    for entry, path in pairs(args, tree):
+        mover.move(entry, path)
+
+
+class Mover:
+    """Moves domains and folders with the rights of the tree's credential."""
+
+    def __init__(self, tree: ServerTree, output: Output) -> None:
+        self._tree = tree
+        self._output = output
+        self._is_admin = bool(tree.json("GET", "/about").get("isadmin"))
+
+    def move(self, entry: Entry, path: str) -> None:
+        """Move a domain, or a folder with all that is in it; `Conflict` if there is anything at `path`."""
+        if entry.kind is Kind.FOLDER:
+            self._move_folder(entry, path)
+        else:
+            self._move_domain(entry, path)
+
+    def _move_folder(self, entry: Entry, path: str) -> None:
+        require_free(self._tree, path)
+        make_folder(self._tree, self._output, path, self._owner(entry))
+        try:
+            self._copy_acls(entry.path, path)
+            for member in self._tree.members(entry):
+                self.move(member, f"{path}/{member.name}")
+        except HsparseError as error:
+            raise type(error)(
+                f"{error.message} What was not moved is in {entry.path}; go on by hsparse mv '{entry.path}/*' {path}"
+            ) from error
+        remove(self._tree, self._output, entry)
+
+    def _move_domain(self, entry: Entry, path: str) -> None:
+        root = entry.record["root"]
+        found = self._tree.exists(path)
+        if found is None or found.record.get("root") != root:  # else this move was stopped before
+            require_free(self._tree, path)
+            owner = self._owner(entry)
+            self._tree.create(
+                path, {"linked_domain": entry.path} | ({} if owner is None else {"owner": owner})
+            )
+        self._copy_acls(entry.path, path)
+        if self._tree.json("GET", "/", path).get("root") != root:
+            raise Conflict(
+                f"{path} was replaced while {entry.path} was moved there; {entry.path} is as it was."
+            )
+        try:
+            self._tree.delete_name(entry.path)
+        except MISSING as error:
+            raise Conflict(
+                f"{entry.path} was deleted or moved by someone else meanwhile; see what {path} is before using it."
+            ) from error
+        self._output.report("moved", entry.path, to=path)
+
+    def _owner(self, entry: Entry) -> str | None:
+        """Return the owner to name in the request, None for the caller: only an admin can name another one."""
+        return entry.record.get("owner") if self._is_admin else None
+
+    def _copy_acls(self, source: str, target: str) -> None:
+        """Give the target the entries of the source's ACL, beside those it has from its folder."""
+        for acl in self._tree.json("GET", "/acls", source)["acls"]:
+            user = acl["userName"]
+            rights = {name: right for name, right in acl.items() if name != "userName"}
+            self._tree.put(f"/acls/{user}", rights, target)

@@ -1,0 +1,62 @@
+"""`hsparse rm`: delete domains and folders."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import suppress
+
+from hsparse.cli.tree.server_tree import MISSING, Entry, Kind, ServerTree, require_place
+from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
+from hsparse.errors import Conflict
+
+ABOUT = f"""\
+Delete domains with all their objects, and empty folders; with -r folders with all that is in them.
+It does not ask, and nothing brings back what was deleted. Each path is printed once it is gone.
+
+  hsparse rm /home/ann/old.h5
+  hsparse rm '/home/ann/tmp*.h5'
+  hsparse rm -r /home/ann/2024
+
+In a path, {PATTERN_HELP}.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the arguments of `rm`; the parsed ones have `run`."""
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a domain or a folder")
+    parser.add_argument(
+        "-r", "--recursive", action="store_true", help="delete folders with all that is in them"
+    )
+    add_tree_arguments(parser, ABOUT, remove_paths)
+
+
+def remove_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
+    """Delete what the paths name, all of which must exist before anything is deleted."""
+    entries = [require_place(entry) for path in args.paths for entry in tree.expand(path)]
+    for entry in entries:
+        if args.recursive:
+            remove_all(tree, output, entry)
+        else:
+            remove(tree, output, entry)
+
+
+def remove_all(tree: ServerTree, output: Output, entry: Entry) -> None:
+    """Delete a domain, or a folder after all that is in it."""
+    if entry.kind is Kind.FOLDER:
+        for member in tree.members(entry):
+            remove_all(tree, output, member)
+    remove(tree, output, entry)
+
+
+def remove(tree: ServerTree, output: Output, entry: Entry) -> None:
+    """Delete a domain or an empty folder; `Conflict` for one that is not empty. One that is gone is none of it."""
+    try:
+        with suppress(*MISSING):  # of a request that was repeated after a lost answer, or by someone else
+            tree.json("DELETE", "/", entry.path)
+    except Conflict as error:
+        if entry.kind is not Kind.FOLDER:
+            raise
+        raise Conflict(
+            f"The folder {entry.path} is not empty: delete what is in it first, or all of it by hsparse rm -r."
+        ) from error
+    output.report("removed", entry.display_path)

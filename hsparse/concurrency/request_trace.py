@@ -1,0 +1,96 @@
+"""The trace of a request: its id, and what is done for it, kept in a context variable.
+
+A service node begins a trace for each request, and a data node in a process of its own one for each message, with the
+id of the request. Tasks inherit it. Work that several requests wait for (a load, a group commit) counts as store
+requests of the one that began it, and as waiting of the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
+"""The ids that a client may send."""
+
+
+class Work(StrEnum):
+    """What is counted for a request: requests to the store, times that it waited, messages to data nodes elsewhere."""
+
+    READS = "store reads"
+    WRITES = "store writes"
+    WAITS = "waits"
+    MESSAGES = "messages to data nodes"
+
+
+@dataclass(slots=True)
+class RequestTrace:
+    """A request: its id, its user and domain once they are known, and what was done for it.
+
+    `work` has how often something was done and the seconds that it took; both add up if concurrent. `conflicts` counts
+    changes that were applied again, because another writer had put first.
+    """
+
+    id: str
+    user: str | None = None
+    domain: str | None = None
+    conflicts: int = 0
+    work: dict[Work, tuple[int, float]] = field(default_factory=dict)
+
+    @contextmanager
+    def measured(self, kind: Work) -> Iterator[None]:
+        """Count what is awaited in the context."""
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        try:
+            yield
+        finally:
+            count, seconds = self.work.get(kind, (0, 0.0))
+            self.work[kind] = count + 1, seconds + clock() - started
+
+    @property
+    def text(self) -> str:
+        """What was done, in words."""
+        parts = [
+            f"{self.work[kind][0]} {kind} in {self.work[kind][1]:.3f} s" for kind in Work if kind in self.work
+        ]
+        return ", ".join([*parts, f"{self.conflicts} conflicts"])
+
+
+_CURRENT: ContextVar[RequestTrace | None] = ContextVar("request_trace", default=None)
+
+
+def current_trace() -> RequestTrace | None:
+    """Return the trace of the request that this code runs for, None without one."""
+    return _CURRENT.get()
+
+
+def begin_trace(trace: RequestTrace) -> Token[RequestTrace | None]:
+    """Make `trace` the current one, until `end_trace` is called with what this returns."""
+    return _CURRENT.set(trace)
+
+
+def end_trace(token: Token[RequestTrace | None]) -> None:
+    """Restore the trace before."""
+    _CURRENT.reset(token)
+
+
+@contextmanager
+def measured_wait() -> Iterator[None]:
+    """Count what is awaited in the context as a wait of the current request."""
+    trace = _CURRENT.get()
+    if trace is None:
+        yield
+        return
+    with trace.measured(Work.WAITS):
+        yield
+
+
+def valid_id(text: str | None) -> str | None:
+    """Return an id that a client or node has sent, None if it is none."""
+    return text if text is not None and ID.fullmatch(text) else None

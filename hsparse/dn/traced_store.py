@@ -1,0 +1,66 @@
+"""A store that counts requests in the trace of the request that they are sent for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+from typing import TypeVar
+
+from hsparse.concurrency.request_trace import Work, current_trace
+from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
+
+R = TypeVar("R")
+
+
+class TracedStore:
+    """An `ObjectStore` over another one."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self.name = store.name
+
+    async def get(self, key: str) -> Stored:
+        return await _read(self._store.get(key))
+
+    async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
+        return await _read(self._store.get_range(key, start, length))
+
+    async def put(self, key: str, data: Buffer) -> str:
+        return await _write(self._store.put(key, data))
+
+    async def put_if_absent(self, key: str, data: Buffer) -> str:
+        return await _write(self._store.put_if_absent(key, data))
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        return await _write(self._store.put_if_match(key, data, etag))
+
+    async def delete(self, key: str) -> None:
+        await _write(self._store.delete(key))
+
+    async def list(
+        self, prefix: str, *, delimiter: bool = False, start_after: str = ""
+    ) -> AsyncIterator[Page]:
+        pages = self._store.list(prefix, delimiter=delimiter, start_after=start_after)
+        while (page := await _read(anext(pages, None))) is not None:
+            yield page
+
+    async def presigned(self, key: str, seconds: int) -> str:
+        return await self._store.presigned(key, seconds)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+async def _read(request: Awaitable[R]) -> R:
+    return await _counted(Work.READS, request)
+
+
+async def _write(request: Awaitable[R]) -> R:
+    return await _counted(Work.WRITES, request)
+
+
+async def _counted(kind: Work, request: Awaitable[R]) -> R:
+    trace = current_trace()
+    if trace is None:
+        return await request
+    with trace.measured(kind):
+        return await request

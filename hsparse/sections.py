@@ -1,0 +1,106 @@
+"""The sections of settings that belong to a process: its address and log, its cluster, sign-in, and those of a client.
+
+Those of the store and the nodes are beside their code. All of it can be imported with the base install.
+
+Tests: tests/test_config.py, tests/cli/test_environment.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import ClassVar
+
+from hsparse.setting import setting
+
+
+class LogFormat(StrEnum):
+    """The form of the lines of a log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The address of a process, and its log."""
+
+    GROUP: ClassVar[str] = "Server"
+
+    host: str = setting("127.0.0.1", "address to listen on")
+    port: int = setting(5101, "port to listen on; 0 takes a free one", ge=0, le=65535)
+    log_level: str = setting("WARNING", "DEBUG, INFO, WARNING or ERROR", group="Log")
+    log_format: LogFormat = setting(LogFormat.TEXT, "form of the log's lines: text or json", group="Log")
+    access_log: bool = setting(False, "log a line for each request", group="Log", commands=("serve", "sn"))
+    slow_request: float = setting(
+        10.0,
+        "seconds from which on a request is logged with what was done for it; 0: never",
+        group="Log",
+        ge=0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """The data nodes, and the id of this one."""
+
+    GROUP: ClassVar[str] = "Cluster"
+
+    dn: int = setting(
+        0, "run this many data nodes as processes of their own; 0: inside", ge=0, le=64, commands=("serve",)
+    )
+    nodes: tuple[str, ...] = setting(
+        (), "URLs of all data nodes, comma-separated, the same list on every node", commands=("sn", "dn")
+    )
+    node_id: str = setting(
+        "dn-001", "name of this data node: its place in --nodes, from dn-001 on", commands=("dn",)
+    )
+    listen_fd: int | None = setting(
+        None, "inherited socket to listen on, instead of --host and --port", commands=("dn",)
+    )
+    node_token: str = setting("", "secret that all nodes of an installation share", commands=(), secret=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SignInSettings:
+    """Who may sign in, and how."""
+
+    GROUP: ClassVar[str] = "Sign-in"
+
+    password_file: Path | None = setting(None, "file of users and password hashes; see `hsparse user`")
+    key_file: Path | None = setting(None, "file of API keys; see `hsparse key`")
+    group_file: Path | None = setting(None, "file of groups, one line each: `group: user user`")
+    admins: tuple[str, ...] = setting(
+        (), "users, and groups as g:name, who have every right; comma-separated"
+    )
+    user: str = setting("admin", "whom every request acts as when nobody can sign in")
+    oidc_issuer: str | None = setting(None, "URL of an OpenID Connect issuer whose bearer tokens sign in")
+    oidc_audience: tuple[str, ...] = setting(
+        (), "audiences, comma-separated: a token must be for one of them"
+    )
+    oidc_user_claim: str = setting("sub", "claim of a token that is the user's name", min_length=1)
+    oidc_group_claim: str | None = setting(None, "claim of a token that lists the user's groups")
+    oidc_leeway: float = setting(60.0, "by how much clocks may differ, for tokens; seconds", ge=0, le=600)
+
+    @property
+    def signs_in(self) -> bool:
+        """Whether requests authenticate: by passwords, API keys or tokens."""
+        return any(one is not None for one in (self.password_file, self.key_file, self.oidc_issuer))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Which server a command talks to, and who signs in. Secrets have no flag: all users of a machine see flags."""
+
+    GROUP: ClassVar[str] = "Server"
+
+    endpoint: str = setting("http://127.0.0.1:5101", "URL of the server")
+    user: str | None = setting(
+        None, "who signs in; the password is asked for, or read as a line", group="Sign-in"
+    )
+    password: str | None = setting(None, "the user's password", commands=(), secret=True)
+    token: str | None = setting(None, "an API key or token to sign in by", commands=(), secret=True)
+    token_file: Path | None = setting(None, "file with an API key or token to sign in by", group="Sign-in")
+    s3_endpoint: str | None = setting(None, "URL of the S3 service of FILE, when it is not AWS")
+    s3_region: str | None = setting(None, "region of the bucket of FILE")

@@ -1,0 +1,79 @@
+"""Paths and patterns of a server's tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hsparse.cli.tree import server_tree
+from hsparse.cli.tree.server_tree import Kind, ServerTree, normal_path
+from hsparse.client.connection import Connection
+from hsparse.errors import BadRequest, NotFound
+
+
+@pytest.fixture
+def tree(embedded_url: str) -> Iterator[ServerTree]:
+    found = ServerTree(lambda domain: Connection(embedded_url, domain))
+    yield found
+    found.close()
+
+
+def test_paths_go_on_inside_a_domain(tree: ServerTree, made: str, folder: str) -> None:
+    assert tree.find("/").kind is Kind.FOLDER
+    assert tree.find(f"hdf5:/{folder}/").kind is Kind.FOLDER
+    domain = tree.find(made)
+    assert (domain.kind, domain.domain, domain.name) == (Kind.DOMAIN, made, "some.h5")
+    for inside, kind in {
+        "group": Kind.GROUP,
+        "group/loop/loop/words": Kind.DATASET,
+        "group/soft": Kind.DATASET,
+        "group/type": Kind.DATATYPE,
+    }.items():
+        found = tree.find(f"{made}/{inside}")
+        assert (found.path, found.kind, found.domain) == (f"{made}/{inside}", kind, made)
+    for missing in (f"{made}/none", f"{made}/dense/none", f"{folder}/none/none", "/home/none"):
+        with pytest.raises(NotFound, match=f"There is no folder, domain or object {missing}."):
+            tree.find(missing)
+
+
+def test_what_is_wrong_with_a_path(tree: ServerTree, made: str) -> None:
+    with pytest.raises(BadRequest, match="must be an absolute path"):
+        tree.find("some.h5")
+    with pytest.raises(BadRequest, match="must not have the component"):
+        tree.find("/home/../etc")
+    with pytest.raises(BadRequest, match=f"{made}/group is a group in the domain {made}"):
+        tree.find_place(f"{made}/group")
+    assert normal_path("/home//admin///") == "/home/admin"
+    assert normal_path("hdf5://home/admin") == "/home/admin"
+
+
+def test_patterns_match_in_folders_and_in_domains(tree: ServerTree, made: str, folder: str) -> None:
+    def matched(text: str) -> list[str]:
+        return [entry.path.removeprefix(folder) for entry in tree.expand(text)]
+
+    for name in ("a1", "a2", "b1"):
+        tree.create(f"{folder}/{name}", {"folder": 1})
+    tree.create(f"{folder}/a1/x.h5", {})
+    assert matched(f"{folder}/a?") == ["/a1", "/a2"]
+    assert matched(f"{folder}/[ab]1") == ["/a1", "/b1"]
+    assert matched(f"{folder}/*/x.h5") == ["/a1/x.h5"]
+    assert matched(f"{folder}/*.h5/g*/w*") == ["/some.h5/group/words"]
+    assert matched(f"{folder}/a1") == ["/a1"]
+    with pytest.raises(NotFound, match="Nothing matches"):
+        matched(f"{folder}/c*")
+    with pytest.raises(NotFound, match="There is no folder"):
+        matched(f"{folder}/c1/*")
+
+
+def test_long_listings_come_page_by_page(
+    tree: ServerTree, made: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_tree, "PAGE", 2)
+    monkeypatch.setattr(server_tree, "LINKS_PAGE", 2)
+    for number in range(5):
+        tree.create(f"{folder}/{number}", {"folder": 1})
+    names = [entry.name for entry in tree.members(tree.find(folder))]
+    assert names == ["0", "1", "2", "3", "4", "some.h5"]
+    inside = [entry.name for entry in tree.members(tree.find(f"{made}/group"))]
+    assert inside == ["far", "frames", "loop", "ref", "same", "soft", "type", "words"]

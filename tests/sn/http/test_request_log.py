@@ -1,0 +1,132 @@
+"""Ids of requests, the access log, and the log of slow requests."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import hdrs
+
+from hsparse import __version__
+from hsparse.clock import ManualClock
+from hsparse.errors import StoreFailed
+from hsparse.sn.http import request_log
+from hsparse.sn.http.request_log import RequestLog, access_json
+from hsparse.wire.message import DataNode
+from tests.sn.conftest import USERS
+from tests.support.rest_client import RestClient
+
+
+class SlowClock(ManualClock):
+    """A clock that goes on by a quarter of a second at each look at its monotonic time."""
+
+    def monotonic(self) -> float:
+        self.time += 0.25
+        return self.time
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    return []
+
+
+@pytest.fixture
+async def logged(node: DataNode, lines: list[str]) -> AsyncIterator[RestClient]:
+    """A client of a server whose access log is `lines`, and for which every request is slow."""
+    clock = SlowClock()
+    client = RestClient(node, clock, *USERS, log=RequestLog(clock, write=lines.append, slow=0.1))
+    yield await client.open()
+    await client.close()
+    await node.close()
+
+
+async def test_every_answer_has_an_id_and_the_version(bare: RestClient) -> None:
+    ids = set()
+    for method, path in (("GET", "/about"), ("GET", "/nope"), ("OPTIONS", "/"), ("GET", "/?domain=/none")):
+        reply = await bare(method, path)
+        ids.add(reply.headers["X-Request-ID"])
+        assert reply.headers["Server"] == f"hsparse/{__version__}"
+    reply = await bare("POST", "/", b"x", headers={hdrs.EXPECT: "a miracle"})
+    assert reply.status == 417
+    ids.add(reply.headers["X-Request-ID"])
+    assert len(ids) == 5
+
+
+async def test_a_client_may_send_the_id(bare: RestClient) -> None:
+    async def answered(id: str) -> str:
+        return (await bare("GET", "/about", headers={"X-Request-ID": id})).headers["X-Request-ID"]
+
+    assert await answered("run-7.step/3") == "run-7.step/3"
+    assert await answered("two words") != "two words"
+    assert await answered("x" * 129) != "x" * 129
+
+
+async def test_lines_of_text(logged: RestClient, lines: list[str]) -> None:
+    await logged("PUT", "/", {}, domain="/home/test_user1/a file.h5")
+    await logged("GET", "/about", user=None, headers={"X-Request-ID": "mine"})
+    await logged("GET", "/groups", user="nobody", domain="/home/test_user1/a file.h5", api_key="sesame")
+    await logged("GET", "/a%20b%0ac/nope")
+    words = [line.split() for line in lines]
+    assert all(line.count("\n") == 1 for line in lines)
+    assert [one[1:6] for one in words] == [
+        ["test_user1", "PUT", "/home/test_user1/a%20file.h5", "/", "201"],
+        ["anonymous", "GET", "-", "/about", "200"],
+        ["-", "GET", "-", "/groups", "401"],
+        ["-", "GET", "-", "/a%20b%0Ac/nope", "404"],
+    ]
+    assert all(one[0].endswith("Z") and int(one[6]) > 0 and float(one[7]) > 0 for one in words)
+    assert words[1][8] == "mine"
+    assert "sesame" not in "".join(lines)
+
+
+async def test_lines_of_json(logged: RestClient, lines: list[str]) -> None:
+    logged.service.log._form = access_json
+    domain = "/home/test_user1/x.h5"
+    reply = await logged("PUT", "/", {}, domain=domain)
+    (item,) = map(json.loads, lines)
+    assert {key: item[key] for key in ("user", "method", "domain", "path", "status")} == {
+        "user": "test_user1",
+        "method": "PUT",
+        "domain": domain,
+        "path": "/",
+        "status": 201,
+    }
+    assert item["request"] == reply.headers["X-Request-ID"]
+    assert item["bytes"] == int(reply.headers["Content-Length"])
+
+
+async def test_slow_requests_are_logged_with_what_was_done(
+    logged: RestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, request_log.__name__):
+        await logged("PUT", "/", {}, domain="/home/test_user1/x.h5", api_key="sesame")
+    (record,) = caplog.records
+    said = record.getMessage()
+    assert said.startswith("Slow request: PUT / in /home/test_user1/x.h5 by test_user1 took ")
+    assert said.endswith(" conflicts")
+    assert "sesame" not in said
+
+
+async def test_nothing_is_logged_by_default(bare: RestClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "hsparse"):
+        await bare("GET", "/about")
+    assert [one for one in caplog.records if one.name.startswith("hsparse")] == []
+
+
+async def test_errors_of_the_server_name_domain_object_and_id(
+    bare: RestClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare.domain = "/home/test_user1/x.h5"
+    root = (await bare("PUT", "/", {}))["root"]
+
+    async def fail(*ids: str) -> None:
+        raise StoreFailed("The store did not answer.") if ids == (bare.domain,) else ZeroDivisionError
+
+    monkeypatch.setattr(bare.service.owners, "read", fail)
+    await bare("GET", f"/groups/{root}", headers={"X-Request-ID": "mine"})
+    assert f"GET /groups/{root} in '{bare.domain}': The store did not answer." in caplog.text
+    reply = await bare("GET", f"/groups/{root}", headers={"X-Request-ID": "mine"}, domain="/other\u2028x")
+    assert reply["error"]["message"].endswith("details, by the id mine.")
+    assert f"GET /groups/{root} in '/other\\u2028x' failed" in caplog.text
