@@ -38,7 +38,7 @@ class FileAddresses:
         form = requested_form(context)
         if form.matrices is not None:
             raise BadRequest("Matrices are no chunks of the file, and have no addresses: leave matrices out.")
-        href = await file_href(context, context.domain, form)
+        href = file_href(context, context.domain, form)
         return cls(
             await context.service.component(FilePlans).current(root, form, check=True), form, href, context
         )
