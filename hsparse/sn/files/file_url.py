@@ -34,6 +34,6 @@ def file_href(context: Context, domain: Domain, form: FileForm) -> str:
     return f"{request.scheme}://{request.host}/files{quote(domain.path)}?{urlencode(form.params)}"
 
 
-def requested_form(context: Context) -> FileForm:
-    """Return the form that a request names; `BadRequest` for an unknown form."""
-    return FileForm.parse(context.arg("layout"), context.arg("revision"), context.arg("matrices"))
+def requested_form(context: Context, layout: str | None = None) -> FileForm:
+    """Return the form that a request names, by default with `layout`; `BadRequest` for an unknown form."""
+    return FileForm.parse(context.arg("layout") or layout, context.arg("revision"), context.arg("matrices"))
