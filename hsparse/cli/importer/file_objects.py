@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from hsparse.cli.importer.source import Source, path_in_errors
+from hsparse.cli.importer.source_files import NO_FILES, SourceFiles
 from hsparse.errors import HsparseError, Unsupported
 from hsparse.format.hdf5.file_fields import encode_name
 from hsparse.format.hdf5.hdf5_file import Hdf5File
@@ -83,12 +84,16 @@ def is_utf8_name(name: str) -> bool:
 class FileObjects:
     """All objects of a file that are reachable by links. `find` resolves references."""
 
-    def __init__(self, source: Source, root: str, *, matrices: bool) -> None:
+    def __init__(
+        self, source: Source, root: str, *, matrices: bool, files: SourceFiles | None = None
+    ) -> None:
         """Walk the file, whose root group becomes `root`; raise `Corrupt` and `Unsupported`, with the path.
 
-        With `matrices`, groups that are sparse matrices become datasets, and their members are left out.
+        With `matrices`, groups that are sparse matrices become datasets, and their members are left out. Without
+        `files`, no other file is read.
         """
         self.source = source
+        self.files = files or NO_FILES
         with path_in_errors(source.name):
             self.file: Hdf5File = source.run(read_superblock(source.size))
         self.by_address: dict[int, FileObject] = {}
