@@ -68,7 +68,7 @@ def _texts(values: Array, source: Any, target: Any) -> Array:
     size = int(target["length"])
     texts = values.astype(f"S{values.dtype.itemsize}")
     if source["strPad"] == "H5T_STR_NULLTERM":
-        texts = np.strings.partition(texts, b"\0")[0]
+        texts = _cut_at_zeros(texts)
     elif source["strPad"] == "H5T_STR_SPACEPAD":
         texts = np.strings.rstrip(texts, b" ")
     if target["strPad"] == "H5T_STR_SPACEPAD":
@@ -77,6 +77,13 @@ def _texts(values: Array, source: Any, target: Any) -> Array:
         # A zero is the end of such a text, even of one that is cut.
         texts = texts.astype(f"S{max(1, size - 1)}") if size > 1 else np.zeros_like(texts, "S1")
     return texts.astype(_dtype(target))
+
+
+def _cut_at_zeros(texts: Array) -> Array:
+    """Return texts without what follows their first zero."""
+    rows = np.ascontiguousarray(texts).view(np.uint8).reshape(*texts.shape, texts.dtype.itemsize)
+    ended = np.logical_or.accumulate(rows == 0, axis=-1)
+    return np.where(ended, np.uint8(0), rows).view(texts.dtype)[..., 0]
 
 
 def _compounds(values: Array, source: Any, target: Any) -> Array:
