@@ -98,6 +98,12 @@ class VirtualData:
         if self.dims != stored:
             self.dataset = replace(dataset, shape={**dataset.shape, "dims": list(self.dims)})
         self._virtual = [ordered(one.virtual, self.dims) for one in self.sources]
+        self._selected: dict[int, Ordered] = {}
+        bounds = [one.bounds for one in self._virtual]
+        shape = len(bounds), len(self.dims)
+        self._low, self._high = (
+            np.array([one[end] for one in bounds], np.int64).reshape(shape) for end in (0, 1)
+        )
 
     @property
     def is_allocated(self) -> bool:
@@ -118,8 +124,8 @@ class VirtualData:
         """Say whether elements of a box may have other values than the fill value."""
         with _nested():
             return any(
-                overlaps(virtual, start, stop) and self._is_there(one)
-                for one, virtual in zip(self.sources, self._virtual, strict=True)
+                overlaps(self._virtual[number], start, stop) and self._is_there(self.sources[number])
+                for number in self._near(start, stop)
             )
 
     def read(self, start: Dims, stop: Dims) -> Values:
@@ -129,9 +135,10 @@ class VirtualData:
         result = np.empty(shape, fill.dtype)
         result[...] = fill
         with _nested():
-            for one, virtual in zip(self.sources, self._virtual, strict=True):
+            for number in self._near(start, stop):
+                one = self.sources[number]
                 with path_in_errors(f"source {one.dataset} in {one.file}"):
-                    self._copy(one, virtual, start, stop, result)
+                    self._copy(number, start, stop, result)
         if result.dtype.hasobject:
             return VlenArray.of(result.ravel().tolist(), shape)
         return result
@@ -145,14 +152,21 @@ class VirtualData:
         objects = self.objects
         return elements(objects.source.run(parse_elements(objects.file, kind, data, (), objects.find)))
 
-    def _copy(
-        self, one: MappedSource, virtual: Ordered, start: Dims, stop: Dims, result: NDArray[Any]
-    ) -> None:
+    def _near(self, start: Dims, stop: Dims) -> list[int]:
+        """Return the numbers of the sources that may have elements in a box, in their order."""
+        near = (self._low < np.array(stop, np.int64)) & (self._high > np.array(start, np.int64))
+        numbers: list[int] = np.flatnonzero(near.all(1)).tolist()
+        return numbers
+
+    def _copy(self, number: int, start: Dims, stop: Dims, result: NDArray[Any]) -> None:
+        one, virtual = self.sources[number], self._virtual[number]
         if not overlaps(virtual, start, stop) or not self._is_there(one):
             return
         data = self._open(one.file, one.dataset)
         assert data is not None
-        source = ordered(one.source, data.dims)
+        if number not in self._selected:
+            self._selected[number] = ordered(one.source, data.dims)
+        source = self._selected[number]
         if source.size != virtual.size:
             raise Corrupt(f"{virtual.size} elements are mapped to {source.size}.")
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
@@ -161,8 +175,8 @@ class VirtualData:
             middle = start[dim] + shape[dim] // 2
             first, last = slice(0, middle - start[dim]), slice(middle - start[dim], None)
             before = (slice(None),) * dim
-            self._copy(one, virtual, start, (*stop[:dim], middle, *stop[dim + 1 :]), result[(*before, first)])
-            self._copy(one, virtual, (*start[:dim], middle, *start[dim + 1 :]), stop, result[(*before, last)])
+            self._copy(number, start, (*stop[:dim], middle, *stop[dim + 1 :]), result[(*before, first)])
+            self._copy(number, (*start[:dim], middle, *start[dim + 1 :]), stop, result[(*before, last)])
             return
         part = mapped_part(virtual, source, start, stop)
         if part is None:

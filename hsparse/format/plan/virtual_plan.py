@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.selections.axis import Axis, Span
+from hsparse.format.selections.axis import Axis, Span, bounds
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.serialized_selection import (
     UNLIMITED,
@@ -29,7 +29,7 @@ from hsparse.format.selections.serialized_selection import (
 
 Dims = tuple[int, ...]
 Indices: TypeAlias = NDArray[np.int64]
-MAX_LISTED = 1 << 24
+MAX_LISTED = 1 << 23
 """The most elements of a selection that is neither a hyperslab nor a product of index lists."""
 
 
@@ -49,6 +49,12 @@ class Product:
     @property
     def size(self) -> int:
         return prod(self.counts)
+
+    @property
+    def bounds(self) -> tuple[Dims, Dims]:
+        """The lowest indices, and one past the highest; equal where there are none."""
+        found = [bounds(axis) or (0, 0) for axis in self.axes]
+        return tuple(a for a, _ in found), tuple(b for _, b in found)
 
     def inside(self, start: Dims, stop: Dims) -> tuple[range, ...]:
         """Return the positions in each dimension of the indices in a box."""
@@ -70,6 +76,14 @@ class Listed:
     @property
     def size(self) -> int:
         return len(self.offsets)
+
+    @property
+    def bounds(self) -> tuple[Dims, Dims]:
+        """The lowest indices, and one past the highest; equal where there are none."""
+        if not self.size:
+            return (0,) * len(self.extent), (0,) * len(self.extent)
+        coords = self.coords(np.arange(self.size))
+        return tuple(int(one.min()) for one in coords), tuple(int(one.max()) + 1 for one in coords)
 
     def coords(self, numbers: Indices) -> tuple[Indices, ...]:
         """Return the coordinates of elements, numbered in the order of the selection."""
@@ -108,10 +122,9 @@ def _of_blocks(starts: Indices, stops: Indices, dims: Dims) -> Ordered:
     """Return the union of blocks: a product of index lists where it is one."""
     pairs = [np.unique(np.stack((starts[:, dim], stops[:, dim]), 1), axis=0) for dim in range(len(dims))]
     if prod(map(len, pairs)) == len(starts) and all((one[1:, 0] >= one[:-1, 1]).all() for one in pairs):
-        lengths = [int((one[:, 1] - one[:, 0]).sum()) for one in pairs]
-        if max(lengths, default=0) <= MAX_LISTED:
-            parts = ([np.arange(a, b, dtype=np.uint64) for a, b in one.tolist()] for one in pairs)
-            return Product(tuple(np.concatenate(some) for some in parts))
+        axes = [_of_ranges(one[:, 0], one[:, 1]) for one in pairs]
+        if all(axis is not None for axis in axes):
+            return Product(tuple(axis for axis in axes if axis is not None))
     count = sum(map(prod, (stops - starts).tolist()))
     if count > MAX_LISTED:
         raise TooLarge(
@@ -120,6 +133,17 @@ def _of_blocks(starts: Indices, stops: Indices, dims: Dims) -> Ordered:
     return Listed(
         dims, Boxes(dims, starts.astype(np.uint64), stops.astype(np.uint64)).offsets().astype(np.int64)
     )
+
+
+def _of_ranges(starts: Indices, stops: Indices) -> Axis | None:
+    """Return the union of ascending ranges, None for too long a list of indices."""
+    steps, lengths = np.diff(starts), stops - starts
+    if (lengths == lengths[0]).all() and (len(steps) == 0 or (steps == steps[0]).all()):
+        return Span(int(starts[0]), int(steps[0]) if len(steps) else 1, len(starts), int(lengths[0]))
+    if int(lengths.sum()) > MAX_LISTED:
+        return None
+    pairs = zip(starts.tolist(), stops.tolist(), strict=True)
+    return np.concatenate([np.arange(a, b, dtype=np.uint64) for a, b in pairs])
 
 
 def _check_rank(rank: int, dims: Dims) -> None:
