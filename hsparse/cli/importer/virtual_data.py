@@ -271,8 +271,9 @@ class VirtualData:
         if len(data.dims) != len(one.source.spans):
             raise Corrupt(f"{one.dataset} in {one.file} has {len(data.dims)} dimensions, its mapping others.")
         slices = slices_before(one.source.spans[end], data.dims[end])
+        stop = end_of_slices(one.virtual.spans[dim], slices)
         virtual, source = clipped(one.virtual, dim, slices), clipped(one.source, end, slices)
-        return [MappedSource(*names, virtual, source)], end_of_slices(one.virtual.spans[dim], slices)
+        return [MappedSource(*names, virtual, source)], stop
 
 
 def elements(values: Values) -> NDArray[Any]:

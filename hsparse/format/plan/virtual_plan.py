@@ -26,6 +26,7 @@ from hsparse.format.selections.serialized_selection import (
     Regular,
     Serialized,
 )
+from hsparse.model.dataspace import MAX_EXTENT
 
 Dims = tuple[int, ...]
 Indices: TypeAlias = NDArray[np.int64]
@@ -257,13 +258,20 @@ def slices_before(span: Span, end: int) -> int:
 
 
 def end_of_slices(span: Span, slices: int) -> int:
-    """Return one past the last of the first `slices` indices of a span without end, 0 for none."""
+    """Return one past the last of the first `slices` indices of a span without end, 0 for none.
+
+    `Corrupt` if no extent has so many.
+    """
     if not slices:
         return 0
     if span.block == UNLIMITED or span.block == span.stride:
-        return span.start + slices
-    blocks, rest = divmod(slices, span.block)
-    return span.start + (blocks * span.stride + rest if rest else (blocks - 1) * span.stride + span.block)
+        end = span.start + slices
+    else:
+        blocks, rest = divmod(slices, span.block)
+        end = span.start + (blocks * span.stride + rest if rest else (blocks - 1) * span.stride + span.block)
+    if end > MAX_EXTENT:
+        raise Corrupt(f"A selection up to {end} is mapped; a dataset ends at {MAX_EXTENT}.")
+    return end
 
 
 def clipped(selection: Regular, dim: int, slices: int) -> Serialized:
@@ -292,15 +300,21 @@ def block_of(selection: Regular, dim: int, number: int) -> Regular:
 
 
 def bounds_of(selection: Serialized, rank: int) -> Dims:
-    """Return one past the last index of a selection in each dimension; 0 where it has no end, and for all elements."""
+    """Return one past the last index of a selection in each dimension; 0 where it has no end, and for all elements.
+
+    `Corrupt` for another rank.
+    """
     match selection:
         case Regular(spans):
-            return tuple(0 if UNLIMITED in (span.count, span.block) else span.stop for span in spans)
+            found = [0 if UNLIMITED in (span.count, span.block) else span.stop for span in spans]
         case PointList(coords):
-            return tuple(_ends(coords))
+            found = _ends(coords)
         case BlockList(_, ends):
-            return tuple(_ends(ends))
-    return (0,) * rank
+            found = _ends(ends)
+        case _:
+            found = [0] * rank
+    _check_rank(len(found), (0,) * rank)
+    return tuple(found)
 
 
 def _with(selection: Regular, dim: int, span: Span) -> Regular:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -314,10 +314,3 @@ VIRTUAL: dict[str, Writer] = {
         newest_bounds,
     )
 }
-
-
-def values(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the datasets of a file as h5py reads them."""
-    with h5py.File(path) as file:
-        for name, item in file.items():
-            yield name, item[()]

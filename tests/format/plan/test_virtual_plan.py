@@ -184,5 +184,9 @@ def test_selections_without_end(start: int, stride: int, block: int) -> None:
 
 def test_bounds() -> None:
     assert bounds_of(AllElements(), 2) == bounds_of(NoElements(), 2) == (0, 0)
+    with pytest.raises(Corrupt, match="1 dimensions is mapped; the dataset has 2"):
+        bounds_of(Regular((Span(0, 1, 1, 1),)), 2)
+    with pytest.raises(Corrupt, match="a dataset ends at"):
+        end_of_slices(Span(0, 2**62, UNLIMITED, 1), 2**40)
     assert bounds_of(PointList(np.array([[3, 1], [0, 7]], np.uint64)), 2) == (4, 8)
     assert bounds_of(blocks(((0, 0), (1, 1)), ((1, 2), (2, 3))), 2) == (3, 4)
