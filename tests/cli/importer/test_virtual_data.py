@@ -141,7 +141,10 @@ def outside(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "words"),
     [
-        (too_short, "source data in s.h5: A selection up to 9 in dimension 0 is mapped; the dataset ends at 5"),
+        (
+            too_short,
+            "source data in s.h5: A selection up to 9 in dimension 0 is mapped; the dataset ends at 5",
+        ),
         (a_group, "source g in s.h5: g is no dataset"),
         (no_hdf5, "source x in s.h5: "),
         (other_type, "cannot be converted to"),

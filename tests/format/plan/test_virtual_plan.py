@@ -134,6 +134,10 @@ def test_blocks_that_are_a_product_are_no_list_of_elements() -> None:
     found = ordered(rows, (5, 10**6))
     assert isinstance(found, Product)
     assert found.counts == (3, 10**6)
+    large = ordered(blocks(((5, 0), (5, 10**9)), ((9, 0), (9, 10**9))), (12, 2 * 10**9))
+    assert isinstance(large, Product)
+    assert large.axes == (Span(5, 4, 2, 1), Span(0, 1, 1, 10**9 + 1))
+    assert large.bounds == ((5, 0), (10, 10**9 + 1))
     assert isinstance(ordered(blocks(((0, 0), (1, 1)), ((1, 2), (2, 3))), (5, 5)), Listed)
 
 
