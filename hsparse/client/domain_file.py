@@ -11,10 +11,9 @@ from urllib.parse import quote, unquote
 
 from hsparse.client.connection import Connection, Unreachable
 from hsparse.client.part_file import PartFile
-from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, PreconditionFailed
+from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.format.hdf5.plan.file_form import FileForm
 
-SUFFIX = ".h5"
 PART = 1 << 20
 DOMAIN_HEADER = "X-Hdf-Domain"
 """The path of the domain of a file, percent-encoded."""
@@ -38,7 +37,7 @@ class DomainFile:
         check_domain(domain)
         self._connection = connection
         self._domain = domain
-        self._path = f"/files{domain.removesuffix(SUFFIX)}{SUFFIX}"
+        self._path = f"/files{domain}"
         self._asked: dict[str, Any] = form.params
 
     def fetch(self, target: Path, progress: ReportProgress, *, replace: bool = False) -> int:
@@ -78,14 +77,14 @@ class DomainFile:
     def state(self) -> tuple[int, str]:
         """Return the file's size in bytes, and its etag without quotes, in the current state of the domain.
 
-        `NotFound` and `Conflict` if the file is another domain's: a domain with the suffix precedes one without.
+        `NotFound` if the file is another domain's: one without the suffix `.h5`.
         """
         with self._connection.response("HEAD", self._path, **self._asked) as response:
             size = response.headers.get("Content-Length", "")
             etag = ETAG.fullmatch(response.headers.get("ETag", ""))
             named = unquote(response.headers.get(DOMAIN_HEADER, quote(self._domain.rstrip("/"))))
         if named != self._domain.rstrip("/"):
-            raise _other(self._domain, named)
+            raise NotFound(f"There is no domain {self._domain}; there is {named}.")
         if not size.isdigit() or etag is None:
             raise HsparseError(f"{self._connection.url} does not say which state the file is of.")
         return int(size), etag.group(1)
@@ -115,9 +114,3 @@ class DomainFile:
             raise PreconditionFailed(
                 f"The domain was changed while it was fetched: begin again. {error.message}"
             ) from error
-
-
-def _other(domain: str, found: str) -> HsparseError:
-    if domain.endswith(SUFFIX):
-        return NotFound(f"There is no domain {domain}; there is {found}.")
-    return Conflict(f"{domain} has no file of its own: that name is the file of {found}. Rename one of them.")

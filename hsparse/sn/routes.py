@@ -170,8 +170,8 @@ CHUNK_ROUTES = (
 )
 
 FILE_ROUTES = (
-    Route("GET", "/files/{path:.+}.h5", get_file, None),
-    Route("HEAD", "/files/{path:.+}.h5", head_file, None),
+    Route("GET", "/files/{path:.+}", get_file, None),
+    Route("HEAD", "/files/{path:.+}", head_file, None),
 )
 
 JOB_ROUTES = (

@@ -12,7 +12,7 @@ import pytest
 
 from hsparse.client.connection import Unreachable
 from hsparse.client.domain_file import ATTEMPTS, DomainFile
-from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
+from hsparse.errors import BadRequest, HsparseError, NotFound
 from hsparse.format.hdf5.plan.file_form import STOCK
 
 DATA = bytes(range(256)) * 10
@@ -98,17 +98,12 @@ def test_a_server_that_does_not_say_what_it_has(tmp_path: Path) -> None:
 def test_the_path_of_a_domain(tmp_path: Path) -> None:
     connection = FakeConnection(10_000)
     fetch(connection, tmp_path / "f", "/home/plain")
-    assert connection.asked[0][1] == "/files/home/plain.h5"
+    assert connection.asked[0][1] == "/files/home/plain"
     with pytest.raises(BadRequest, match="absolute path"):
         fetch(connection, tmp_path / "f", "plain")
 
 
-@pytest.mark.parametrize(
-    ("asked", "found", "error"), [("/home/f.h5", "/home/f", NotFound), ("/home/f", "/home/f.h5", Conflict)]
-)
-def test_the_file_of_another_domain(
-    tmp_path: Path, asked: str, found: str, error: type[HsparseError]
-) -> None:
-    with pytest.raises(error, match=found):
-        fetch(FakeConnection(10_000, domain=found), tmp_path / "f", asked)
+def test_the_file_of_another_domain(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="there is /home/f"):
+        fetch(FakeConnection(10_000, domain="/home/f"), tmp_path / "f", "/home/f.h5")
     fetch(FakeConnection(10_000, domain="/home/gr%C3%B6%C3%9Fe"), tmp_path / "f", "/home/größe")

@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument(
         "--layout",
         choices=[layout.value for layout in FileLayout],
-        default=FileLayout.STOCK.value,
-        help="sparse datasets as any HDF5 library reads them (default), or as structured chunks",
+        help="sparse datasets as any HDF5 library reads them (stock), or as structured chunks; by default (auto) as "
+        "the matrices of AnnData or Binsparse that they were imported from, and others as stock",
     )
     parser.add_argument(
         "--revision",
@@ -48,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument(
         "--matrices",
         choices=[encoding.value for encoding in MatrixEncoding],
-        help="sparse datasets of two dimensions as groups that AnnData, or Binsparse, reads (with the layout stock)",
+        help="all sparse datasets of two dimensions as groups that AnnData, or Binsparse, reads (with the "
+        "layout stock)",
     )
     parser.add_argument(
         "--filter",

@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 from hsparse.cli import file_arguments, progress
@@ -20,6 +21,7 @@ from hsparse.cli.importer.hdf5_import import Hdf5Import
 from hsparse.cli.importer.matrix_market import open_matrix_market
 from hsparse.cli.importer.npz_matrix import open_npz
 from hsparse.cli.importer.source import LocalSource, Source
+from hsparse.cli.importer.source_files import SourceFiles
 from hsparse.cli.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.cli.progress import ProgressForm, interruptible, print_message, reports_failure
 from hsparse.client.connection import Json
@@ -68,6 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     )
     parser.add_argument("--as-is", action="store_true", help="leave sparse matrices in HDF5 files as groups")
     parser.add_argument(
+        "--sources",
+        action="append",
+        metavar="PLACE",
+        help="read files that an HDF5 file names, of virtual datasets and external data, also below this directory or "
+        "prefix s3://bucket/path; those below the directory of FILE are always read. May be repeated",
+    )
+    parser.add_argument(
         "--path",
         default="matrix",
         metavar="NAME",
@@ -96,10 +105,11 @@ def run(args: argparse.Namespace) -> int:
         RetryingClient(connect),
     )  # a client of its own for undoing, because the other one is stopped
     try:
-        with interruptible(), _open(args) as source:
+        with interruptible(), _open(args, args.file) as source:
             name = source.name.rpartition("/")[2]
-            with progress.show_progress(args.progress, name, source.size) as shown:
-                _Run(args, server, sending, source, shown.advance).run()
+            files = SourceFiles(args.file, partial(_open, args), args.sources or ())
+            with closing(files), progress.show_progress(args.progress, name, source.size) as shown:
+                _Run(args, server, sending, source, files, shown.advance).run()
     except KeyboardInterrupt:
         print(f"Stopped. --resume goes on with {args.domain} where it is kept.", file=sys.stderr)
         return 130
@@ -110,10 +120,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _open(args: argparse.Namespace) -> Source:
-    if not args.file.startswith(SCHEME):
-        return LocalSource(Path(args.file))
-    source: Source = args.load_part("s3").S3Source(args.file, args.s3_endpoint, args.s3_region)
+def _open(args: argparse.Namespace, file: str) -> Source:
+    if not file.startswith(SCHEME):
+        return LocalSource(Path(file))
+    source: Source = args.load_part("s3").S3Source(file, args.s3_endpoint, args.s3_region)
     return source
 
 
@@ -128,9 +138,11 @@ class _Run:
         server: RetryingClient,
         sending: RetryingClient,
         source: Source,
+        files: SourceFiles,
         advance: Advance,
     ) -> None:
         self._args = args
+        self._files = files
         self._sending = sending
         self._source = source
         self._advance = advance
@@ -150,7 +162,7 @@ class _Run:
             matrix = opener(self._source)
             self._guarded(known, root, False, lambda uploads: self._matrix(uploads, root, matrix))
             return
-        objects = FileObjects(self._source, root, matrices=not self._args.as_is)
+        objects = FileObjects(self._source, root, matrices=not self._args.as_is, files=self._files)
         resumed = known is not None
         self._guarded(
             known,
@@ -160,6 +172,12 @@ class _Run:
         )
         if objects.lost:
             text = f"{objects.lost} references lead to objects that no link leads to: they are null."
+            print_message(self._args.progress, text, sys.stderr)
+        if missing := sorted(self._files.missing):
+            text = (
+                f"{len(missing)} sources of virtual datasets are missing, {missing[0]} among them: their elements have "
+                "the fill value."
+            )
             print_message(self._args.progress, text, sys.stderr)
 
     def _guarded(

@@ -20,6 +20,7 @@ from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.object_body import values_bytes
 from hsparse.cli.importer.source import path_in_errors
+from hsparse.cli.importer.virtual_data import VirtualData
 from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
@@ -49,7 +50,7 @@ class DenseUpload:
         uploads: BoundedPool,
         path: str,
         record: dict[str, Any],
-        data: FileData,
+        data: FileData | VirtualData,
         advance: Advance,
     ) -> None:
         self._server = server
@@ -72,7 +73,8 @@ class DenseUpload:
         if data.records is None:
             for first, last in box_bands(grid.counts, nbytes):
                 chunks = product(*map(range, first, last))
-                if any(scaled not in skipped for scaled in chunks):
+                bounds = grid.origin(first), tuple(map(min, grid.origin(last), data.dims))
+                if any(scaled not in skipped for scaled in chunks) and data.has_data(*bounds):
                     work = partial(self._send_band, grid.origin(first), grid.origin(last))
                     self._uploads.submit(2 * nbytes * prod(map(int.__sub__, last, first)), work)
             return
@@ -97,6 +99,7 @@ class DenseUpload:
         return same and decode_alike(self._data.dataset.pipeline, self._spec.filters[0])
 
     def _send_rows(self, grid: Grid, scaled: Dims, rows: NDArray[np.intp], is_direct: bool) -> None:
+        assert isinstance(self._data, FileData)
         if is_direct:
             with path_in_errors(f"{self._path} (chunk {chunk_name(scaled)})"):
                 content, _, _ = self._data.stored_chunk(int(rows[0]))

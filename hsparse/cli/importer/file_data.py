@@ -9,18 +9,21 @@ from collections.abc import Iterator
 from itertools import pairwise, product
 from math import prod
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.cli.importer.file_objects import FileObjects
+from hsparse.cli.importer.external_data import ExternalData
+from hsparse.cli.importer.source import Source
+from hsparse.cli.importer.source_files import SourceFiles
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
+from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.messages.file_type import FileType, is_packed
 from hsparse.format.hdf5.messages.layout_message import (
     PARAMETERS,
@@ -31,7 +34,7 @@ from hsparse.format.hdf5.messages.layout_message import (
     CompactLayout,
     ContiguousLayout,
 )
-from hsparse.format.hdf5.parse.parsed_elements import parse_elements
+from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.format.hdf5.parse.parsed_object import ParsedDataset
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.format.plan.grid import Grid
@@ -50,6 +53,21 @@ SPARSE_SPAN = 4
 """Runs of contiguous data are read together if the gaps are shorter than this many times the run."""
 
 
+class DataFile(Protocol):
+    """A file with datasets: its bytes, the files that it names, and the targets of its references."""
+
+    @property
+    def source(self) -> Source: ...
+
+    @property
+    def file(self) -> Hdf5File: ...
+
+    @property
+    def files(self) -> SourceFiles: ...
+
+    def find(self, address: int) -> ReferenceTarget | None: ...
+
+
 def is_raw(stored: FileType) -> bool:
     """Say whether elements have the same bytes in the file and in hsparse."""
     element = element_of(stored.item)
@@ -59,10 +77,10 @@ def is_raw(stored: FileType) -> bool:
 class FileData:
     """The elements of a dataset. `records` are its chunks, None for other layouts.
 
-    Raises `Corrupt` if contiguous data ends beyond the file.
+    Raises `Corrupt` if contiguous data ends beyond the file, and the errors of `ExternalData`.
     """
 
-    def __init__(self, objects: FileObjects, dataset: ParsedDataset) -> None:
+    def __init__(self, objects: DataFile, dataset: ParsedDataset) -> None:
         self.objects = objects
         self.dataset = dataset
         self.dims: Dims = dims_of(dataset.shape) or ()
@@ -71,6 +89,9 @@ class FileData:
         self.records: ChunkRecords | None = None
         self._lock = Lock()
         self._last: tuple[int, Buffer] | None = None
+        self._external: ExternalData | None = None
+        if dataset.external:
+            self._external = ExternalData(objects.files, objects.source.name, dataset)
         size = prod(self.dims) * self.size
         match dataset.layout:
             case ChunkedLayout():
@@ -86,7 +107,8 @@ class FileData:
         if dims_of(self.dataset.shape) is None or 0 in self.dims:
             return False
         layout = self.dataset.layout
-        return not isinstance(layout, ContiguousLayout) or layout.address is not None
+        is_missing = isinstance(layout, ContiguousLayout) and layout.address is None
+        return not is_missing or self._external is not None
 
     @property
     def is_whole(self) -> bool:
@@ -109,6 +131,10 @@ class FileData:
         return self.objects.source.run(
             parse_elements(self.objects.file, stored, data, shape, self.objects.find)
         )
+
+    def has_data(self, start: Dims, stop: Dims) -> bool:
+        """Say whether elements of a box may have other values than the fill value."""
+        return True
 
     def stored_chunk(self, row: int) -> tuple[bytes, int, bool]:
         """Return a chunk's stored bytes, its filter mask, and whether any filters were applied to it."""
@@ -204,8 +230,11 @@ class FileData:
         """Read a box of contiguous data: from its first byte to its last, or run by run."""
         raw, source, file = np.dtype(f"V{self.size}"), self.objects.source, self.objects.file
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
-        assert layout.address is not None
-        whole = file.check(layout.address, prod(self.dims) * self.size, "contiguous data")
+        if self._external is not None:
+            source, whole = self._external, ByteRange(0, self._external.size)
+        else:
+            assert layout.address is not None
+            whole = file.check(layout.address, prod(self.dims) * self.size, "contiguous data")
         strides = [prod(self.dims[dim + 1 :]) for dim in range(len(self.dims))]
 
         def place(corner: Dims) -> int:

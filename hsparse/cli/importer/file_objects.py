@@ -17,12 +17,21 @@ from hashlib import sha256
 from typing import Any
 
 from hsparse.cli.importer.source import Source, path_in_errors
+from hsparse.cli.importer.source_files import NO_FILES, SourceFiles
 from hsparse.errors import HsparseError, Unsupported
 from hsparse.format.hdf5.file_fields import encode_name
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.messages.group_messages import HardLink
 from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.format.hdf5.parse.parsed_object import ObjectKind, ParsedAttribute, ParsedObject, parse_object
+from hsparse.format.hdf5.plan.matrix_encoding import (
+    ANNDATA_KINDS,
+    BINSPARSE,
+    BINSPARSE_KINDS,
+    ENCODING_TYPE,
+    OLD_FORMAT,
+    OLD_SHAPE,
+)
 from hsparse.format.hdf5.superblock import read_superblock
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import element_of
@@ -75,12 +84,16 @@ def is_utf8_name(name: str) -> bool:
 class FileObjects:
     """All objects of a file that are reachable by links. `find` resolves references."""
 
-    def __init__(self, source: Source, root: str, *, matrices: bool) -> None:
+    def __init__(
+        self, source: Source, root: str, *, matrices: bool, files: SourceFiles | None = None
+    ) -> None:
         """Walk the file, whose root group becomes `root`; raise `Corrupt` and `Unsupported`, with the path.
 
-        With `matrices`, groups that are sparse matrices become datasets, and their members are left out.
+        With `matrices`, groups that are sparse matrices become datasets, and their members are left out. Without
+        `files`, no other file is read.
         """
         self.source = source
+        self.files = files or NO_FILES
         with path_in_errors(source.name):
             self.file: Hdf5File = source.run(read_superblock(source.size))
         self.by_address: dict[int, FileObject] = {}
@@ -141,10 +154,6 @@ class FileObjects:
         return derived_id(collection, self._root, sha256(b"%d" % address).digest())
 
 
-ANNDATA = {"csr_matrix": "csr", "csc_matrix": "csc", "csr": "csr", "csc": "csc"}
-BINSPARSE = {"CSR": "csr", "CSC": "csc", "COO": "coo", "COOR": "coo", "COOC": "coo"}
-
-
 @dataclass(frozen=True, slots=True)
 class MatrixForm:
     """A matrix of `shape`: `kind` is csr, csc or coo. The other fields are addresses of datasets.
@@ -171,10 +180,10 @@ def find_matrix(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixF
         return _value(source, file, attributes[name]) if name in attributes else None
 
     try:
-        if "binsparse" in attributes:
-            return _binsparse(json.loads(value("binsparse")), members)
-        kind = ANNDATA.get(value("encoding-type") or value("h5sparse_format"))
-        shape = value("shape") or value("h5sparse_shape")
+        if BINSPARSE in attributes:
+            return _binsparse(json.loads(value(BINSPARSE)), members)
+        kind = ANNDATA_KINDS.get(value(ENCODING_TYPE) or value(OLD_FORMAT))
+        shape = value("shape") or value(OLD_SHAPE)
         if kind is None:
             return None
         return MatrixForm(kind, _shape(shape), members["data"], (members["indices"],), members["indptr"])
@@ -183,8 +192,8 @@ def find_matrix(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixF
 
 
 def _binsparse(described: Any, members: dict[str, int]) -> MatrixForm | None:
-    described = described.get("binsparse", described)
-    kind = BINSPARSE.get(described["format"])
+    described = described.get(BINSPARSE, described)
+    kind = BINSPARSE_KINDS.get(described["format"])
     types = described["data_types"]
     name = types["values"]
     iso = name.startswith("iso[")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from math import prod
@@ -22,6 +22,7 @@ from hsparse.cli.importer.object_body import common_body, dataset_body, link_bod
 from hsparse.cli.importer.source import path_in_errors
 from hsparse.cli.importer.sparse_matrix import MatrixUpload, matrix_body
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
+from hsparse.cli.importer.virtual_data import VirtualData, open_data
 from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Conflict, NotFound, TooLarge, Unsupported
 from hsparse.format.hdf5.messages.file_type import has_references
@@ -177,8 +178,9 @@ class Hdf5Import:
                 reader = partial(StructuredData, self._objects, stored)
                 make = partial(self._upload, StructuredUpload, one.path, dataset, _kept(structured), reader)
                 return NewObject(one.path, structured.body(one.path), make)
-            data = FileData(self._objects, dataset)
-            body = dataset_body(self._objects, stored, one.path)
+            data = open_data(self._objects, dataset)
+            storage = data.storage if isinstance(data, VirtualData) else None
+            body = dataset_body(self._objects, replace(stored, dataset=data.dataset), one.path, storage)
             if not data.is_allocated:
                 return NewObject(one.path, body)
             make = partial(
@@ -187,7 +189,7 @@ class Hdf5Import:
                 one.path,
                 dataset,
                 _kept(data),
-                partial(FileData, self._objects, dataset),
+                partial(open_data, self._objects, dataset),
             )
             return NewObject(one.path, body | _inline(data), make)
 
@@ -262,12 +264,12 @@ class Hdf5Import:
             yield link_bodies(self._objects, piece, one.path)
 
 
-def _kept(data: FileData | StructuredData) -> FileData | StructuredData | None:
+def _kept(data: FileData | VirtualData | StructuredData) -> FileData | VirtualData | StructuredData | None:
     """Return data with a short index, None if it is to be read again."""
     return data if data.records is None or len(data.records) <= KEPT else None
 
 
-def _inline(data: FileData) -> Json:
+def _inline(data: FileData | VirtualData) -> Json:
     """Return the values for the body that creates their dataset, nothing if they are too many."""
     # Reading counts lost references, so it is done once.
     if not data.is_whole or data.size * prod(data.dims) > INLINE or has_references(data.dataset.type):

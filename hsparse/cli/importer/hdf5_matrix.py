@@ -24,6 +24,7 @@ from hsparse.cli.importer.sparse_matrix import (
     matrix_coordinates,
     row_of,
 )
+from hsparse.cli.importer.virtual_data import VirtualData, open_data
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.hdf5.messages.fill_value_message import FillValue
 from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
@@ -31,6 +32,7 @@ from hsparse.format.hdf5.parse.parsed_elements import check_readable
 from hsparse.format.hdf5.parse.parsed_object import parse_object
 
 Json = dict[str, Any]
+Column = FileData | VirtualData
 
 
 def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
@@ -67,12 +69,12 @@ def values_body(objects: FileObjects, form: MatrixForm) -> Json:
     return {"type": kind, "creationProperties": fill_body(objects, dataset)}
 
 
-def _column(objects: FileObjects, address: int, what: str) -> FileData:
+def _column(objects: FileObjects, address: int, what: str) -> Column:
     stored = objects.source.run(parse_object(objects.file, address)).dataset
     if stored is None:
         raise Corrupt(f"The {what} of the matrix are no dataset.")
     check_readable(stored.type)
-    column = FileData(objects, stored)
+    column = open_data(objects, stored)
     if len(column.dims) != 1:
         raise Corrupt(f"The {what} of the matrix have {len(column.dims)} dimensions, not 1.")
     if what in ("indices", "pointers") and stored.type.item["class"] != "H5T_INTEGER":
@@ -89,7 +91,7 @@ def _column(objects: FileObjects, address: int, what: str) -> FileData:
     return column
 
 
-def _cuts(form: MatrixForm, data: FileData, pointers: NDArray[np.int64] | None, count: int) -> list[int]:
+def _cuts(form: MatrixForm, data: Column, pointers: NDArray[np.int64] | None, count: int) -> list[int]:
     """Return the starts of batches of elements, and the end.
 
     A batch of a compressed matrix has all lines of some chunks, unless these are too many.
@@ -112,8 +114,8 @@ def _cuts(form: MatrixForm, data: FileData, pointers: NDArray[np.int64] | None, 
 
 def _batches(
     form: MatrixForm,
-    data: FileData,
-    indices: list[FileData],
+    data: Column,
+    indices: list[Column],
     pointers: NDArray[np.int64] | None,
     cuts: list[int],
 ) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
@@ -124,8 +126,8 @@ def _batches(
 
 def _read(
     form: MatrixForm,
-    data: FileData,
-    indices: list[FileData],
+    data: Column,
+    indices: list[Column],
     pointers: NDArray[np.int64] | None,
     begin: int,
     end: int,

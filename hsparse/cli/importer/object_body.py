@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from hsparse.cli.importer.file_objects import FileObjects, is_ordered
@@ -17,10 +18,15 @@ from hsparse.format.filters.filters_json import creation_property
 from hsparse.format.filters.table import CODECS
 from hsparse.format.hdf5.messages.file_type import FileType
 from hsparse.format.hdf5.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
-from hsparse.format.hdf5.messages.layout_message import ChunkedLayout, CompactLayout, ContiguousLayout
+from hsparse.format.hdf5.messages.layout_message import (
+    ChunkedLayout,
+    CompactLayout,
+    ContiguousLayout,
+    VirtualLayout,
+)
 from hsparse.format.hdf5.parse.parsed_elements import check_readable, parse_elements
 from hsparse.format.hdf5.parse.parsed_object import ParsedAttribute, ParsedDataset, ParsedObject
-from hsparse.model.dataspace import dims_of
+from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of
 from hsparse.model.element import element_of
 from hsparse.model.json_values import Values, to_json
 from hsparse.model.layout import MAX_CHUNK_BYTES
@@ -84,13 +90,17 @@ def _link(objects: FileObjects, link: LinkMessage, path: str) -> Json:
     )
 
 
-def dataset_body(objects: FileObjects, stored: ParsedObject, path: str) -> Json:
-    """Return a dataset without structured chunks; `Unsupported` if its data is in another file."""
+def dataset_body(
+    objects: FileObjects, stored: ParsedObject, path: str, storage: ParsedDataset | None = None
+) -> Json:
+    """Return a dataset without structured chunks; one that is virtual may have the chunks and filters of `storage`."""
     dataset = stored.dataset
     assert dataset is not None
     body = common_body(objects, stored, path)
     body |= {"type": type_body(objects, dataset.type, dataset.committed), "shape": dataset.shape}
     properties = body["creationProperties"]
+    if isinstance(dataset.layout, VirtualLayout):
+        dataset = _copied_layout(dataset, storage)
     properties |= _layout(dataset) | fill_body(objects, dataset)
     unknown = [one.id for one in dataset.pipeline if one.id not in CODECS]
     if unknown:
@@ -117,26 +127,39 @@ def fill_body(objects: FileObjects, dataset: ParsedDataset) -> Json:
         return {"fillValue": data, "fillValue_encoding": "base64"}
 
 
+def _copied_layout(dataset: ParsedDataset, storage: ParsedDataset | None) -> ParsedDataset:
+    """Return a virtual dataset with the chunks of a dataset of the same rank, and with its filters if it has the same
+    type and hsparse has them."""
+    dims = dims_of(dataset.shape) or ()
+    if (
+        storage is None
+        or not isinstance(storage.layout, ChunkedLayout)
+        or len(storage.layout.dims) != len(dims)
+    ):
+        return dataset
+    limits = max_dims_of(dataset.shape)
+    chunk = tuple(
+        length if limit is None else min(length, max(1, limit))
+        for length, limit in zip(storage.layout.dims, limits, strict=True)
+    )
+    layout = replace(storage.layout, dims=chunk, item_size=dataset.type.size)
+    alike = storage.type.item == dataset.type.item and all(one.id in CODECS for one in storage.pipeline)
+    return replace(dataset, layout=layout, pipeline=storage.pipeline if alike else ())
+
+
 def _layout(dataset: ParsedDataset) -> Json:
     dims, layout = dims_of(dataset.shape), dataset.layout
-    if dataset.external:
-        raise Unsupported(
-            f"The data is in another file, {dataset.external[0].name}, which is not imported: make one file of both "
-            "(h5repack), and import that."
-        )
     if not dims:
         return {}
+    if isinstance(layout, VirtualLayout) or (dataset.external and is_extensible(dataset.shape)):
+        return {"layout": {"class": "H5D_CHUNKED"}}
     if isinstance(layout, ContiguousLayout):
         return {"layout": {"class": "H5D_CONTIGUOUS"}}
     if isinstance(layout, CompactLayout):
         # The size of variable-length elements is a guess, which may exceed the limit of compact data.
         fixed = not element_of(dataset.type.item).references
         return {"layout": {"class": "H5D_COMPACT" if fixed else "H5D_CONTIGUOUS"}}
-    if not isinstance(layout, ChunkedLayout):
-        raise Unsupported(
-            "The dataset is virtual: its data is in other datasets. Copy it into a dataset of its own "
-            "(h5repack, or h5py), and import that."
-        )
+    assert isinstance(layout, ChunkedLayout)
     size = layout.item_size
     for length in layout.dims:
         size *= length

@@ -113,7 +113,8 @@ class LocalSource(Source):
         """Open the file; `NotFound` or `BadRequest` if it cannot be read."""
         self.name = str(path)
         try:
-            self._descriptor = os.open(path, os.O_RDONLY)
+            # A pipe would wait for its writer.
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             status = os.fstat(self._descriptor)
         except FileNotFoundError as error:
             raise NotFound(f"There is no file {path}.") from error

@@ -18,11 +18,17 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.selections.axis import Span
+from hsparse.model.dataspace import MAX_RANK
 
 NONE, POINTS, HYPERSLABS, ALL = range(4)
 REGULAR = 1
 """The flag of hyperslab versions 2 and 3 for one start, stride, count and block a dimension."""
 WIDTHS = (2, 4, 8)
+UNLIMITED = 2**64 - 1
+"""The count, or the block, of a regular hyperslab that has no end in a dimension."""
+MAX_END = 2**62
+Dims: TypeAlias = Sequence[int] | None
+"""An extent; None if it is not known, as that of the source of a virtual dataset."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +52,7 @@ class BlockList:
 
 @dataclass(frozen=True, slots=True)
 class Regular:
-    """One regular hyperslab inside the extent, not empty."""
+    """One regular hyperslab inside the extent, not empty; only without a known extent it may be unlimited."""
 
     spans: tuple[Span, ...]
 
@@ -67,7 +73,7 @@ Serialized: TypeAlias = PointList | BlockList | Regular | AllElements | NoElemen
 # --- reading --------------------------------------------------------------------------------------
 
 
-def decode_serialized(reader: ByteReader, dims: Sequence[int]) -> Serialized:
+def decode_serialized(reader: ByteReader, dims: Dims) -> Serialized:
     """Read a selection over `dims`; bytes may follow it. Raises `Corrupt`.
 
     Nothing is allocated for more elements than the bytes hold.
@@ -86,7 +92,7 @@ def decode_serialized(reader: ByteReader, dims: Sequence[int]) -> Serialized:
     return result
 
 
-def _read_points(reader: ByteReader, version: int, dims: Sequence[int]) -> NDArray[Any]:
+def _read_points(reader: ByteReader, version: int, dims: Dims) -> NDArray[Any]:
     width, length = 4, None
     if version == 1:
         reserved, length = reader.numbers(2, 4, "point selection header")
@@ -96,16 +102,16 @@ def _read_points(reader: ByteReader, version: int, dims: Sequence[int]) -> NDArr
         width = _width(reader)
     else:
         raise Corrupt(f"The point selection has version {version}; 1 and 2 exist.")
-    _rank(reader, dims)
+    rank = _rank(reader, dims)
     count = reader.number(width, "number of points")
-    coords = _table(reader, count, len(dims), width, "points")
+    coords = _table(reader, count, rank, width, "points")
     if length is not None and length != 8 + coords.nbytes:
         raise Corrupt(f"The point selection says {length} bytes and has {8 + coords.nbytes}.")
     _check_inside(coords, dims)
     return coords
 
 
-def _read_hyperslabs(reader: ByteReader, version: int, dims: Sequence[int]) -> BlockList | Regular:
+def _read_hyperslabs(reader: ByteReader, version: int, dims: Dims) -> BlockList | Regular:
     width, flags, length = 4, 0, None
     if version == 1:
         reserved, length = reader.numbers(2, 4, "hyperslab header")
@@ -120,8 +126,11 @@ def _read_hyperslabs(reader: ByteReader, version: int, dims: Sequence[int]) -> B
     if flags not in ((REGULAR,) if version == 2 else (0, REGULAR)):
         raise Corrupt(f"The hyperslab of version {version} has flags {flags}.")
     begin = reader.place
-    _rank(reader, dims)
-    result = _read_regular(reader, width, dims) if flags else _read_blocks(reader, width, dims)
+    rank = _rank(reader, dims)
+    if not flags:
+        result: BlockList | Regular = _read_blocks(reader, width, rank, dims)
+    else:
+        result = _read_unbounded(reader, width, rank) if dims is None else _read_regular(reader, width, dims)
     if length is not None and length != reader.place - begin:
         raise Corrupt(f"The hyperslab says {length} bytes and has {reader.place - begin}.")
     return result
@@ -140,10 +149,25 @@ def _read_regular(reader: ByteReader, width: int, dims: Sequence[int]) -> Regula
     return Regular(tuple(spans))
 
 
-def _read_blocks(reader: ByteReader, width: int, dims: Sequence[int]) -> BlockList:
+def _read_unbounded(reader: ByteReader, width: int, rank: int) -> Regular:
+    """Read a hyperslab of an unknown extent; a count or block of all ones, in any width, is `UNLIMITED`."""
+    spans = []
+    for dim in range(rank):
+        start, stride, count, block = reader.numbers(4, width, "regular hyperslab")
+        count, block = (UNLIMITED if one == 2 ** (8 * width) - 1 else one for one in (count, block))
+        endless = UNLIMITED in (count, block)
+        if not (stride and count and block) or (count > 1 and stride < block):
+            raise Corrupt(f"The regular hyperslab is empty or overlaps itself in dimension {dim}.")
+        if (block == UNLIMITED and count > 1) or (not endless and start + count * stride + block > MAX_END):
+            raise Corrupt(f"The regular hyperslab has {count} blocks of {block} in dimension {dim}.")
+        spans.append(Span(start, stride, count, block))
+    return Regular(tuple(spans))
+
+
+def _read_blocks(reader: ByteReader, width: int, rank: int, dims: Dims) -> BlockList:
     count = reader.number(width, "number of blocks")
-    table = _table(reader, count, 2 * len(dims), width, "blocks")
-    starts, ends = table[:, : len(dims)], table[:, len(dims) :]
+    table = _table(reader, count, 2 * rank, width, "blocks")
+    starts, ends = table[:, :rank], table[:, rank:]
     _check_inside(ends, dims)
     if (starts > ends).any():
         raise Corrupt(
@@ -159,10 +183,13 @@ def _width(reader: ByteReader) -> int:
     return width
 
 
-def _rank(reader: ByteReader, dims: Sequence[int]) -> None:
+def _rank(reader: ByteReader, dims: Dims) -> int:
     rank = reader.number(4, "rank")
-    if rank != len(dims) or not rank:
-        raise Corrupt(f"The selection has rank {rank}, its dataspace {len(dims)}.")
+    if not rank or (rank > MAX_RANK if dims is None else rank != len(dims)):
+        raise Corrupt(
+            f"The selection has rank {rank}, its dataspace {MAX_RANK if dims is None else len(dims)}."
+        )
+    return rank
 
 
 def _table(reader: ByteReader, rows: int, width: int, size: int, what: str) -> NDArray[Any]:
@@ -170,8 +197,8 @@ def _table(reader: ByteReader, rows: int, width: int, size: int, what: str) -> N
     return np.frombuffer(data, f"<u{size}").reshape(rows, width)
 
 
-def _check_inside(coords: NDArray[Any], dims: Sequence[int]) -> None:
-    for dim, extent in enumerate(dims):
+def _check_inside(coords: NDArray[Any], dims: Dims) -> None:
+    for dim, extent in enumerate(dims or ()):
         if len(coords) and (highest := int(coords[:, dim].max())) >= extent:
             raise Corrupt(f"The selection has coordinate {highest} in dimension {dim}, not below {extent}.")
 

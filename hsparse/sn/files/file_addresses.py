@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hsparse.errors import BadRequest, Conflict, PreconditionFailed, Unsupported
 from hsparse.format.hdf5.plan.dataset_plan import chunk_form
-from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
@@ -35,10 +35,11 @@ class FileAddresses:
         root = context.domain.root
         if root is None:
             raise BadRequest(f"{context.domain.path} is a folder: only domains are files.")
-        form = requested_form(context)
+        # Matrices have no addresses, so that a map has more of the layout stock.
+        form = requested_form(context, FileLayout.STOCK.value)
         if form.matrices is not None:
             raise BadRequest("Matrices are no chunks of the file, and have no addresses: leave matrices out.")
-        href = await file_href(context, context.domain, form)
+        href = file_href(context, context.domain, form)
         return cls(
             await context.service.component(FilePlans).current(root, form, check=True), form, href, context
         )
@@ -76,6 +77,11 @@ class FileAddresses:
                 f"No hard link leads to {dataset.id}, so the domain's file does not have it: link it."
             )
         self.check(dataset.record)
+        if self._asked.encoding(dataset.record) is not None:
+            raise Unsupported(
+                f"{dataset.id} is a matrix in this file, whose arrays are no chunks of it: ask for layout=stock, or "
+                "without addresses=file."
+            )
         if is_file_backed(dataset.record):
             raise Unsupported(
                 f"The data of {dataset.id} stays in a file: its chunks are there, ask without addresses=file."

@@ -16,6 +16,7 @@ from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.filters.hsds import is_hsds_frame
 from hsparse.format.hdf5.plan.domain_plan import DomainPlan
 from hsparse.format.hdf5.plan.file_plan import FilePiece
+from hsparse.format.hdf5.plan.matrix_bands import MatrixColumn
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, ChunkRegion
 from hsparse.format.hdf5.plan.transcoded_chunk import (
     encode_defined_set,
@@ -25,6 +26,7 @@ from hsparse.format.hdf5.plan.transcoded_chunk import (
 )
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.files.chunk_reads import read_direct_chunk, read_planned, row_batches
+from hsparse.sn.files.compressed_matrices import chunk_memory, compressed_chunks
 from hsparse.sn.files.file_backed_pieces import check_piece, read_piece
 from hsparse.sn.files.matrix_pieces import BandCache, MatrixPieces
 
@@ -50,7 +52,12 @@ class FilePieces:
         for address, piece in self._plan.file.pieces_in(start, stop):
             region, column = self._plan.regions.get(piece.key), self._plan.columns.get(piece.key)
             if column is not None:
-                entries = column.span(max(0, start - address), min(piece.size, stop - address))
+                first, last = max(0, start - address), min(piece.size, stop - address)
+                entries = column.span(first, last)
+                if region is not None:
+                    rows, step = region.rows(first, last), region.spec.dims[0]
+                    entries = rows.start * step, min(rows.stop * step, column.entries)
+                    largest = max(largest, chunk_memory(region.spec))
                 bands = max(bands, column.bands.memory(column.part, *entries, self._page))
             elif region is None:
                 largest = max(largest, piece.size)
@@ -104,6 +111,8 @@ class FilePieces:
     ) -> AsyncGenerator[Buffer, None] | None:
         """Return the parts of a piece that consists of stored chunks, None for a piece of metadata."""
         column, region = self._plan.columns.get(piece.key), self._plan.regions.get(piece.key)
+        if column is not None and region is not None:
+            return self._compressed(column, region, start, stop)
         if column is not None:
             return self._matrices.read(column, start, stop)
         return None if region is None else self._chunks(region, address, start, stop)
@@ -131,6 +140,24 @@ class FilePieces:
                 yield part
         if at < stop:
             yield bytes(stop - at)
+
+    async def _compressed(
+        self, column: MatrixColumn, region: ChunkRegion, start: int, stop: int
+    ) -> AsyncGenerator[Buffer, None]:
+        """Yield the bytes of compressed chunks from `start` to before `stop`, offsets in the region."""
+        rows = region.rows(start, stop)
+        at = start
+        parts = compressed_chunks(self._matrices, column, region.spec, rows)
+        async with aclosing(parts):
+            for row in rows:
+                part = memoryview(await anext(parts))
+                if len(part) != region.chunks.size[row]:
+                    # Another service node may have planned it, with a codec that encodes the same values differently.
+                    raise Moved(f"A chunk of {region.spec.dataset} has another size than was planned.")
+                begin, end = int(region.starts[row]), int(region.starts[row + 1])
+                padded = bytes(part) + bytes(end - begin - len(part))
+                yield memoryview(padded)[at - begin : stop - begin]
+                at = min(end, stop)
 
     async def _chunk(self, region: ChunkRegion, row: int, address: int) -> Buffer:
         """Return the bytes of a chunk in the file; its region is at `address`."""

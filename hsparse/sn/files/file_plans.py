@@ -15,6 +15,7 @@ from hsparse.format.hdf5.plan.domain_plan import DomainPlan, plan_domain
 from hsparse.format.hdf5.plan.file_form import STOCK, FileForm
 from hsparse.format.hdf5.plan.matrix_bands import check_bands
 from hsparse.sn.data_nodes import Owners
+from hsparse.sn.files.compressed_matrices import CompressedMatrices
 from hsparse.sn.files.domain_state import DomainState, read_domain_state
 from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.files.sized_chunks import SizedChunks
@@ -24,7 +25,7 @@ from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends
 
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 """Part of every etag; increment it when the layout of files changes."""
 MAX_PLAN_BYTES = 64 * 1024 * 1024
 """The most bytes of cached plans; the last one is cached whatever its size."""
@@ -76,6 +77,7 @@ class FilePlans:
         self._cached: OrderedDict[Name, _CachedPlan] = OrderedDict()
         self._locks = KeyedLock()
         self.bands = BandCache()
+        self._compressed = CompressedMatrices(owners, settings, answers, self.bands)
         self._gate = asyncio.Semaphore(PLANNED_AT_ONCE)
 
     @classmethod
@@ -131,7 +133,8 @@ class FilePlans:
             self._cached[name] = replace(cached, good_until=good_until)
             return cached.file
         chunks = await self._sized.of(state, form)
-        plan = await asyncio.to_thread(plan_domain, root, state.records, chunks, form)
+        compressed = await self._compressed.of(state, chunks, form)
+        plan = await asyncio.to_thread(plan_domain, root, state.records, chunks, form, compressed)
         for column in plan.columns.values():
             check_bands(column.bands, self._most_answered)
         parts = (str(LAYOUT_VERSION), *form.params.values(), state.digest.hex())
@@ -146,10 +149,8 @@ class FilePlans:
         """
         for _ in range(APPEND_LOOKS):
             state = await read_domain_state(self._owners, root)
-            matrices = form.matrices
-            if matrices is None or await self._inside(
-                [one for one in state.records.values() if matrices.fits(one)]
-            ):
+            matrices = [one for one in state.records.values() if form.encoding(one)]
+            if not matrices or await self._inside(matrices):
                 return state
             await asyncio.sleep(APPEND_SECONDS)
         raise Busy("The matrices of the domain are being appended to; try again.")

@@ -1,4 +1,4 @@
-"""Handlers of domains as HDF5 files: `GET` and `HEAD /files/{path}.h5`, whole and by ranges."""
+"""Handlers of domains as HDF5 files: `GET` and `HEAD /files/{path}`, whole and by ranges."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from hsparse.sn.records.access import require_right
 HDF5 = "application/x-hdf5"
 WEAK = "W/"
 DOMAIN_HEADER = "X-Hdf-Domain"
-"""The path of the domain of the file, percent-encoded, with or without the suffix."""
+"""The path of the domain of the file, percent-encoded: the URL may have the suffix more."""
 
 
 async def get_file(context: Context) -> web.StreamResponse:
-    """`GET /files/{path}.h5`: the domain as a file, or a range of it."""
+    """`GET /files/{path}`: the domain as a file, or a range of it."""
     form, (_, root) = requested_form(context), await _domain(context)
     headers, files = context.request.headers, context.service.component(FilePlans)
     file = await files.current(root, form, check=hdrs.RANGE not in headers)
@@ -53,7 +53,7 @@ async def get_file(context: Context) -> web.StreamResponse:
 
 
 async def head_file(context: Context) -> web.StreamResponse:
-    """`HEAD /files/{path}.h5`: the length and etag of the file of the domain's current state."""
+    """`HEAD /files/{path}`: the length and etag of the file of the domain's current state."""
     form, (path, root) = requested_form(context), await _domain(context)
     file = await context.service.component(FilePlans).current(root, form, check=True)
     refused = _conditional_answer(context, file)

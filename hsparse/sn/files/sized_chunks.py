@@ -50,7 +50,7 @@ class SizedChunks:
         found = dict(state.chunks)
         ids = frozenset(state.records)
         for id, chunks in state.chunks.items():
-            if form.matrices is not None and form.matrices.fits(state.records[id]):
+            if form.encoding(state.records[id]) is not None:
                 continue
             spec = chunk_spec(state.records[id])
             chunks = await self._with_actual_filters(spec, chunks)

@@ -5,7 +5,7 @@ Options are the flags of `hsparse import` and `hsparse export` that make sense o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
@@ -147,10 +147,15 @@ class Job:
             "lastModified": now,
         }
 
-    def arguments(self, file: str, endpoint: str) -> tuple[str, ...]:
-        """Return the arguments of the command; `file` is the place in the form of an argument."""
+    def arguments(self, file: str, endpoint: str, sources: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the arguments of the command; `file` is the place in the form of an argument.
+
+        `sources` are the places of files that an imported file may name.
+        """
         both = (file, self.domain) if self.kind is JobKind.IMPORT else (self.domain, file)
-        own = ("--endpoint", endpoint, "--piped", "--progress", "json")
+        own: tuple[str, ...] = ("--endpoint", endpoint, "--piped", "--progress", "json")
+        if self.kind is JobKind.IMPORT:
+            own += tuple(f"--sources={place}" for place in sources)
         return (self.kind.value, *own, *flags(self.kind, self.options), *both)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,15 +38,21 @@ class JobPlaces:
             raise Forbidden(
                 "This server runs no jobs: its setting job_places lists no place for their files."
             )
-        for entry in self.entries:
-            if USER in entry and not is_user_name(user):
-                continue
-            place = entry.replace(USER, user)
+        for place in self._of(user):
             if url.startswith(place):
                 return url if place.startswith(S3) else _inside(url, place, writes=writes)
         raise Forbidden(
             f"{url} is in none of the places for jobs' files, which the setting job_places lists."
         )
+
+    def folders(self, user: str) -> tuple[str, ...]:
+        """Return the places of `user` as arguments of a command: directories, and prefixes of objects."""
+        return tuple(place.removeprefix(FILE) for place in self._of(user))
+
+    def _of(self, user: str) -> Iterator[str]:
+        for entry in self.entries:
+            if USER not in entry or is_user_name(user):
+                yield entry.replace(USER, user)
 
 
 def check_file_url(url: str) -> None:

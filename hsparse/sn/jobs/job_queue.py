@@ -66,7 +66,8 @@ class JobQueue:
         async def prepare() -> JobProcess:
             # Checked again: symbolic links may have changed while the job waited.
             file = await self.argument(job)
-            return JobProcess(command, job.arguments(file, command.endpoint), authorization)
+            sources = self.places.folders(job.owner)
+            return JobProcess(command, job.arguments(file, command.endpoint, sources), authorization)
 
         run = self._runs[job.id] = JobRun(job, self._owners, self._clock, prepare)
         try:

@@ -157,5 +157,5 @@ def test_what_cannot_be(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_a_domain_of_another_name(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain = DOMAIN.removesuffix(".h5")
     assert main(["export", plain, str(tmp_path / "out.h5"), "--endpoint", url]) == 2
-    assert f"{plain} has no file of its own" in capsys.readouterr().err
+    assert f"{plain} does not exist" in capsys.readouterr().err
     assert not list(tmp_path.glob("out.h5*"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from math import prod
 from typing import Any
@@ -17,6 +18,7 @@ from hsparse.cli.importer.hdf5_matrix import open_matrix
 from hsparse.cli.importer.object_body import common_body, dataset_body, link_bodies
 from hsparse.cli.importer.source import Source
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
+from hsparse.cli.importer.virtual_data import VirtualData, open_data
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
 from hsparse.format.hdf5.parse.parsed_elements import check_readable
@@ -95,8 +97,9 @@ def _dataset(objects: FileObjects, stored: ParsedObject, path: str) -> Iterator[
         yield structured.body(path)
         yield from _structured(structured, path)
         return
-    yield dataset_body(objects, stored, path)
-    data = FileData(objects, dataset)
+    data = open_data(objects, dataset)
+    storage = data.storage if isinstance(data, VirtualData) else None
+    yield dataset_body(objects, replace(stored, dataset=data.dataset), path, storage)
     if not data.is_allocated:
         return
     if not data.dims or prod(data.dims) * data.size <= MOST_VALUES:
@@ -105,7 +108,7 @@ def _dataset(objects: FileObjects, stored: ParsedObject, path: str) -> Iterator[
         corner = tuple(min(length, 8) for length in data.dims)
         if prod(corner) * data.size <= LARGEST:
             yield _bytes(data.read((0,) * len(corner), corner))
-    if data.records is not None:
+    if isinstance(data, FileData) and data.records is not None:
         for row in range(min(MOST_ROWS, len(data.records))):
             yield data.stored_chunk(row)
 

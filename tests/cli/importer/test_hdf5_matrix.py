@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +195,46 @@ def test_an_old_file_of_anndata_comes_out_in_the_form_of_today(imported: Import,
             assert elements_of(matrices[0]) == elements_of(matrices[1])
             assert matrices[1].has_sorted_indices
             assert new[path].attrs["encoding-type"] == "csr_matrix"
+
+
+@pytest.mark.filterwarnings("ignore::Warning")  # AnnData warns of files of its older versions
+def test_an_anndata_file_comes_out_as_it_went_in(imported: Import, tmp_path: Path, url: str) -> None:
+    """Without flags: the same content, in about as many bytes."""
+    anndata = pytest.importorskip("anndata", reason="anndata is not installed")
+    connection = imported(CELLS)
+    file = exported(connection, tmp_path / "cells.h5ad")
+    found, cells = anndata.read_h5ad(file), anndata.read_h5ad(CELLS)
+    for name in ("X", "obs", "var", "obsm", "varm", "obsp", "uns"):
+        assert_alike(getattr(found, name), getattr(cells, name), name)
+    assert_alike(found.raw.X, cells.raw.X, "raw.X")
+    assert_alike(found.raw.var, cells.raw.var, "raw.var")
+    assert file.stat().st_size < CELLS.stat().st_size
+    with connection.response("GET", f"/files{connection.domain}") as response:
+        assert response.read() == file.read_bytes()
+
+
+def assert_alike(found: Any, expected: Any, path: str) -> None:
+    """Compare what AnnData reads: frames, arrays, matrices, and dictionaries of these."""
+    if isinstance(expected, Mapping):
+        assert set(found) == set(expected), path
+        for name, value in expected.items():
+            assert_alike(found[name], value, f"{path}/{name}")
+    elif scipy.sparse.issparse(expected):
+        assert (type(found), found.dtype) == (type(expected), expected.dtype), path
+        assert (found.nnz, (found != expected).nnz) == (expected.nnz, 0), path
+    elif hasattr(expected, "equals"):
+        assert found.equals(expected), path
+    else:
+        assert np.asarray(found).dtype == np.asarray(expected).dtype, path
+        np.testing.assert_array_equal(found, expected, err_msg=path)
+
+
+def test_matrices_of_both_kinds_keep_theirs(imported: Import, tmp_path: Path) -> None:
+    anndata = pytest.importorskip("anndata", reason="anndata is not installed")
+    cells = anndata.AnnData(random_matrix(4, "<f4").tocsr())
+    cells.layers["by column"] = random_matrix(5, "<f4").tocsc()
+    cells.write_h5ad(tmp_path / "in.h5ad", compression="gzip")
+    found = anndata.read_h5ad(exported(imported(tmp_path / "in.h5ad"), tmp_path / "out.h5ad"))
+    assert found.X.format == "csr"
+    assert found.layers["by column"].format == "csc"
+    assert (found.X != cells.X).nnz == (found.layers["by column"] != cells.layers["by column"]).nnz == 0

@@ -33,6 +33,29 @@ HEADROOM = 64 * 1024 * 1024
 LARGEST = 1 << 20
 
 
+def write_virtual(file: h5py.File) -> None:
+    """Write datasets that are mapped within the file: by rows and columns, and without end."""
+    unlimited = h5py.h5s.UNLIMITED
+    file.create_dataset("s", data=np.arange(60).reshape(6, 10), maxshape=(None, 10))
+    for number in range(2):
+        file[f"p{number}"] = np.arange(20).reshape(2, 10) + number
+    layout = h5py.VirtualLayout((8, 10), "<i8")
+    found = h5py.VirtualSource(".", "s", (6, 10))
+    layout[1:7], layout[7, ::2], layout[0, 1:4] = found, found[0, 5:], found[2:5, 1]
+    file.create_virtual_dataset("by rows", layout, fillvalue=-1)
+    whole, blocks = ((0, 0), (1, 1), (1, 1), (unlimited, 10)), ((0, 0), (unlimited, 1), (3, 1), (2, 10))
+    for path, name, slabs in (("grows", b"s", (blocks, whole)), ("series", b"p%b", (blocks,))):
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        spaces = [h5py.h5s.create_simple((2, 10), (unlimited, 10)) for _ in slabs]
+        for space, (start, count, stride, block) in zip(spaces, slabs, strict=True):
+            space.select_hyperslab(start, count, stride, block)
+        plist.set_virtual(
+            spaces[0], b".", name, spaces[-1] if len(spaces) > 1 else h5py.h5s.create_simple((2, 10))
+        )
+        space = h5py.h5s.create_simple((2, 10), (unlimited, 10))
+        h5py.h5d.create(file.id, path.encode(), h5py.h5t.STD_I64LE, space, plist)
+
+
 def made_by_h5py(folder: Path) -> Iterator[Seed]:
     for topic, fill in FILES.items():
         for bounds in ("earliest", "newest"):
@@ -41,6 +64,9 @@ def made_by_h5py(folder: Path) -> Iterator[Seed]:
             with h5py.File(path, "w", libver=libver, **OPTIONS.get(topic, {})) as file:
                 fill(file)
             yield Seed(f"{topic}, {bounds}", path.read_bytes())
+    with h5py.File(folder / "virtual.h5", "w") as file:
+        write_virtual(file)
+    yield Seed("virtual datasets", (folder / "virtual.h5").read_bytes())
     for libver, name in (("earliest", "earliest"), ("v108", "v108"), ("latest", "latest")):
         path = folder / "indexes.h5"
         with h5py.File(path, "w", libver=libver) as file:

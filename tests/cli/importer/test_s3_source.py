@@ -116,6 +116,42 @@ def test_what_is_no_object(
     assert words in capsys.readouterr().err
 
 
+def test_sources_are_objects_of_the_bucket(
+    imported: Import,
+    tmp_path: Path,
+    moto_endpoint: str,
+    put: Put,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Sources of a virtual dataset, and external data, lie below the prefix of the file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "raw").mkdir()
+    with h5py.File(tmp_path / "raw" / "s.h5", "w") as file:
+        file["data"] = np.arange(12).reshape(3, 4)
+    (tmp_path / "raw" / "s.bin").write_bytes(np.arange(5).tobytes())
+    layout = h5py.VirtualLayout((4, 4), "<i8")
+    layout[1:] = h5py.VirtualSource("raw/s.h5", "data", (3, 4))
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        file.create_virtual_dataset("v", layout, fillvalue=-1)
+        file.create_dataset("x", (7,), "<i8", external=[("raw/s.bin", 0, 56)])
+    for name in ("raw/s.h5", "raw/s.bin", "v.h5"):
+        put(f"run/{name}", (tmp_path / name).read_bytes())
+    connection = imported("s3://files/run/v.h5", *flags(moto_endpoint))
+    with h5py.File(tmp_path / "v.h5") as file:
+        assert domain_differences(file, connection) == []
+    layout = h5py.VirtualLayout((3, 4), "<i8")
+    layout[:] = h5py.VirtualSource("../raw/s.h5", "data", (3, 4))
+    with h5py.File(tmp_path / "up.h5", "w") as file:
+        file.create_virtual_dataset("v", layout)
+    url = put("run/deep/up.h5", (tmp_path / "up.h5").read_bytes())
+    imported(url, *flags(moto_endpoint), status=2)
+    assert "'../raw/s.h5' is outside of the places" in capsys.readouterr().err
+    connection = imported(url, *flags(moto_endpoint), "--sources", "s3://files/run")
+    id = connection.json("GET", "/datasets/", h5path="/v")["id"]
+    assert connection.binary("GET", f"/datasets/{id}/value") == np.arange(12).tobytes()
+
+
 def test_ranges(moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "BLOCK", 1000)
     monkeypatch.setattr(source, "BLOCKS", 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from urllib.parse import unquote
 
 import pytest
 
@@ -17,27 +18,39 @@ async def client() -> AsyncIterator[RestClient]:
         yield client
 
 
-@pytest.mark.parametrize("name", ["plain", "a.h5", "größe & 50%.h5", "a?b#c"])
+@pytest.mark.parametrize("name", ["plain", "a.h5", "cells.h5ad", "größe & 50%.h5", "a?b#c"])
 async def test_a_url_leads_to_the_domain(client: RestClient, name: str) -> None:
     client.domain = f"/home/admin/{name}"
     assert (await client("PUT", "/", {})).status == 201
     told = (await file_map(client))["file"]
-    assert told["href"].startswith(f"{client.url}/files/home/admin/")
+    assert unquote(told["href"]).startswith(f"{client.url}/files/home/admin/{name}?")
     head = await client("HEAD", told["href"].removeprefix(client.url), domain=None)
     assert (head.status, head.headers.get("ETag")) == (200, f'"{told["etag"]}"')
 
 
-async def test_two_domains_of_one_file_name(client: RestClient) -> None:
-    for name in ("/home/admin/x.h5", "/home/admin/x"):
-        client.domain = name
-        assert (await client("PUT", "/", {})).status == 201
-    refused = await client("GET", "/map", addresses="file")
-    assert (refused.status, "/home/admin/x.h5 is another domain" in refused["error"]["message"]) == (
-        409,
-        True,
-    )
-    client.domain = "/home/admin/x.h5"
-    assert (await client("GET", "/map", addresses="file")).status == 200
+async def test_a_url_may_have_the_suffix_more(client: RestClient) -> None:
+    client.domain = "/home/admin/cells.h5ad"
+    assert (await client("PUT", "/", {})).status == 201
+    for path in ("/home/admin/cells.h5ad", "/home/admin/cells.h5ad.h5"):
+        assert await domain_of(client, path) == "/home/admin/cells.h5ad"
+    for path in ("/home/admin/cells", "/home/admin/cells.h5", "/home/admin/cells.h5ad.h5.h5", "/.h5"):
+        assert (await client("GET", f"/files{path}", domain=None)).status == 404
+
+
+async def test_the_exact_name_comes_first(client: RestClient) -> None:
+    names = ("/home/admin/x", "/home/admin/x.h5")
+    for name in names:
+        assert (await client("PUT", "/", {}, domain=name)).status == 201
+    for name in names:
+        assert await domain_of(client, name) == name
+    assert await domain_of(client, "/home/admin/x.h5.h5") == "/home/admin/x.h5"
+
+
+async def domain_of(client: RestClient, path: str) -> str:
+    """Return the domain whose file is at a path."""
+    head = await client("HEAD", f"/files{path}", domain=None)
+    assert head.status == 200
+    return unquote(head.headers["X-Hdf-Domain"])
 
 
 async def test_a_folder_has_no_file(client: RestClient) -> None:

@@ -194,12 +194,12 @@ async def test_a_chunk_that_is_gone(client: RestClient) -> None:
 
 
 async def test_names_of_domains(client: RestClient) -> None:
-    """A domain is found by its own name if that ends with .h5, and else with .h5 behind it."""
+    """A domain is found by its own name, and with .h5 behind it."""
     assert (await client("PUT", "/", {}, domain="/home/admin/plain")).status == 201
     assert (await client("GET", "/files/home/admin/plain.h5", domain=None)).status == 200
     assert (await client("GET", f"/files{client.domain}", domain=None)).status == 200
     assert (await client("GET", "/files/home/admin/none.h5", domain=None)).status == 404
-    assert (await client("GET", "/files/home/admin/plain", domain=None)).status == 404
+    assert (await client("GET", "/files/home/admin/plain", domain=None)).status == 200
     assert (await client("PUT", "/", {"folder": 1}, domain="/home/admin/f.h5")).status == 201
     folder = await client("GET", "/files/home/admin/f.h5", domain=None)
     assert (folder.status, "is a folder" in folder["error"]["message"]) == (400, True)

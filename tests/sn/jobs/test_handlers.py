@@ -26,7 +26,8 @@ async def test_a_job_from_its_beginning_to_its_end(rest: RestClient, places: Pat
     }
     done = (await until(rest, id, "done")).body
     assert (done["done"], done["total"]) == (10, 10)
-    words = "import --endpoint http://127.0.0.1:1 --piped --progress json --resume --path=-x"
+    words = "import --endpoint http://127.0.0.1:1 --piped --progress json"
+    words += f" --sources={places}/ --sources=s3://lab/ada/ --resume --path=-x"
     assert done["messages"] == [f"ada: {words} {places}/run.h5 /home/ada/a.h5"]
     assert "error" not in done
     assert (await rest("DELETE", f"/jobs/{id}")).status == 200

@@ -43,6 +43,9 @@ def test_the_command_takes_every_option(kind: JobKind, options: dict[str, Any]) 
     )
     assert found == options
     assert (str(parsed.file), parsed.domain) == ("/x/a.h5", "/home/ada/a.h5")
+    assert getattr(parsed, "sources", None) is None
+    placed = parse_arguments(job.arguments("/x/a.h5", "http://127.0.0.1:1", ["/x/", "s3://lab/"]))
+    assert getattr(placed, "sources", None) == (["/x/", "s3://lab/"] if kind is JobKind.IMPORT else None)
     assert (parsed.piped, parsed.progress, parsed.endpoint) == (True, "json", "http://127.0.0.1:1")
 
 

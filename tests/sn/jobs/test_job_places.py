@@ -116,3 +116,9 @@ def test_files_are_followed_to_where_they_are(tmp_path: Path) -> None:
     for name in ("in.h5", "nothing.h5"):
         with pytest.raises(Forbidden, match="symbolic link"):
             argument(name, writes=True)
+
+
+def test_folders_are_arguments_of_a_command() -> None:
+    places = JobPlaces(("s3://lab/in", "file:///data", "file:///homes/{user}/"))
+    assert places.folders("ada") == ("s3://lab/in/", "/data/", "/homes/ada/")
+    assert places.folders("../eve") == ("s3://lab/in/", "/data/")

@@ -107,6 +107,41 @@ def test_an_import_and_an_export(tmp_path: Path, flags: tuple[str, ...]) -> None
         assert running.stop() == 0
 
 
+def test_sources_are_read_below_the_places_only(tmp_path: Path) -> None:
+    """Sources of virtual datasets and external data, also those that the file names by an absolute path."""
+    files = tmp_path / "files"
+    (files / "raw").mkdir(parents=True)
+    for folder in (files / "raw", tmp_path):
+        with h5py.File(folder / "s.h5", "w") as file:
+            file["data"] = np.arange(6)
+        (folder / "s.bin").write_bytes(np.arange(6).tobytes())
+    with server(tmp_path) as running, Connection(running.url) as connection:
+        for name, source, raw, outside in (
+            ("inside", f"{files}/raw/s.h5", "raw/s.bin", ""),
+            ("absolute", f"{tmp_path}/s.h5", "raw/s.bin", "s.h5"),
+            ("relative", "../s.h5", "raw/s.bin", "s.h5"),
+            ("external", "raw/s.h5", f"{tmp_path}/s.bin", "s.bin"),
+            ("system", "raw/s.h5", "/etc/hostname", "hostname"),
+        ):
+            path, domain = files / f"{name}.h5", f"/home/admin/{name}.h5"
+            with h5py.File(path, "w") as file:
+                layout = h5py.VirtualLayout((6,), "<i8")
+                layout[:] = h5py.VirtualSource(source, "data", (6,))
+                file.create_virtual_dataset("v", layout)
+                file.create_dataset("x", (6,), "<i8", external=[(raw, 0, 48)])
+            done = ended(connection, post(connection, "import", domain, path))
+            assert done["status"] == ("failed" if outside else "done"), done
+            if outside:
+                assert done["error"]["kind"] == "forbidden"
+                assert f"{outside}' is outside of the places" in done["error"]["message"]
+                continue
+            with Connection(running.url, domain) as imported:
+                for title in ("v", "x"):
+                    id = imported.json("GET", "/datasets/", h5path=f"/{title}")["id"]
+                    assert imported.json("GET", f"/datasets/{id}/value")["value"] == list(range(6))
+        assert running.stop() == 0
+
+
 async def test_an_import_from_s3(tmp_path: Path, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")

@@ -22,7 +22,7 @@ from hsparse.format.hdf5.messages.fill_value_message import INCREMENTAL, ZERO_FI
 from hsparse.format.hdf5.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
 from hsparse.format.hdf5.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
 from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, plan_structured_layout
-from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
+from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.format.hdf5.plan.file_plan import FilePiece
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, ChunkRegion, PlannedChunks
 from hsparse.format.hdf5.plan.planned_elements import KeyOf, plan_elements
@@ -65,7 +65,7 @@ class DatasetPlan:
 def chunk_form(spec: ChunkSpec, file: FileForm, *, foreign: bool = False) -> ChunkForm:
     """Return the form of a dataset's chunks in a file; `foreign` as in `PlannedChunks`."""
     if spec.sparse:
-        if file.layout is FileLayout.STOCK:
+        if not file.is_structured:
             return ChunkForm.TRANSCODED
         return ChunkForm.TRANSCODED_SECTIONS if needs_transcoding(spec, file.revision) else ChunkForm.STORED
     transcoded = foreign or spec.structured or has_addresses(file_type(spec.datatype.item))
@@ -108,14 +108,14 @@ def plan_dataset(
         fill_places=places,
     )
     region = ChunkRegion.of((key, "chunks"), spec, form, chunks, file.revision)
-    if spec.sparse and file.layout is FileLayout.STRUCTURED:
+    if spec.sparse and file.is_structured:
         return _structured(planned, record, region)
     if form is ChunkForm.STORED and not spec.filters[0]:
         _check_sizes(spec, chunks, datatype)
     region = ChunkRegion.of(region.key, spec, form, _completed(record, spec, chunks, key_of))
     if _is_contiguous(record, spec, form) if chunks.backing is None else chunks.backing.contiguous:
         return _contiguous(planned, record, region)
-    return _chunked(planned, record, region)
+    return plan_chunked(planned, region)
 
 
 def _contiguous(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
@@ -130,7 +130,7 @@ def plan_defined_set(values: PlannedDataset, record: Json, chunks: PlannedChunks
     key = (values.key, "defined")
     chunks = chunks.take(chunks.defined > 0).sized(prod(spec.dims))
     planned = PlannedDataset(key, file_type(BOOLEAN), values.shape, Addressed(b""))
-    return _chunked(planned, record, ChunkRegion.of((key, "chunks"), spec, ChunkForm.DEFINED, chunks))
+    return plan_chunked(planned, ChunkRegion.of((key, "chunks"), spec, ChunkForm.DEFINED, chunks))
 
 
 def check_transcoded(spec: ChunkSpec, file: FileForm, most: int) -> None:
@@ -199,14 +199,15 @@ def _is_contiguous(record: Json, spec: ChunkSpec, form: ChunkForm) -> bool:
     return not prod(dims) or (spec.dims == dims and layout_json(record).get("class") != CHUNKED)
 
 
-def _chunked(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
+def plan_chunked(planned: PlannedDataset, region: ChunkRegion) -> DatasetPlan:
     """Plan chunks that HDF5 1.8 reads: with a version 1 B-tree."""
     spec, chunks = region.spec, region.chunks
-    pipeline = spec.filters[0] if region.form in (ChunkForm.STORED, ChunkForm.FILE_BACKED) else ()
+    filtered = (ChunkForm.STORED, ChunkForm.FILE_BACKED, ChunkForm.COMPRESSED)
+    pipeline = spec.filters[0] if region.form in filtered else ()
     base = IndexLayout(
         IndexKind.BTREE_V1,
         spec.dims,
-        max_dims_of(record["shape"]),
+        max_dims_of(planned.shape),
         planned.type.size,
         bool(pipeline),
         message_version=3,

@@ -20,7 +20,7 @@ from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
 from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
 from hsparse.format.hdf5.plan.matrix_bands import MatrixColumn
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
-from hsparse.format.hdf5.plan.matrix_plan import plan_bands, plan_matrix
+from hsparse.format.hdf5.plan.matrix_plan import CompressedMatrix, plan_bands, plan_matrix
 from hsparse.format.hdf5.plan.planned_chunks import ChunkRegion, PlannedChunks
 from hsparse.format.hdf5.plan.planned_elements import plan_elements
 from hsparse.format.hdf5.plan.planned_object import (
@@ -55,6 +55,7 @@ RecordsById = Mapping[str, Json]
 class DomainPlan:
     """The plan of a file; `regions` (of chunks) and `columns` (of matrices) have the pieces that chunks give bytes to.
 
+    A column that is compressed is in both.
     Both are by the key of the piece. `ids` are those of the objects in the file.
     """
 
@@ -87,21 +88,26 @@ def plan_domain(
     records: RecordsById,
     chunks: Mapping[str, PlannedChunks],
     form: FileForm,
+    compressed: Mapping[str, CompressedMatrix] | None = None,
 ) -> DomainPlan:
     """Plan the file of a domain; `records` are of all objects that its root group leads to, by id.
 
-    `chunks` are those of each dataset that can have elements, with the sizes that they take in the file. Raises
+    `chunks` are those of each dataset that can have elements, with the sizes that they take in the file, `compressed`
+    the matrices that are compressed in it. Raises
     `Unsupported`, `TooLarge` or `BadRequest`, naming the object, for what cannot be in a file.
     """
-    return _Planning(records, form).plan(root, chunks)
+    return _Planning(records, form, compressed or {}).plan(root, chunks)
 
 
 class _Planning:
     """The state of one planning: the global heap of all objects, and the pieces that they add to the file."""
 
-    def __init__(self, records: RecordsById, form: FileForm) -> None:
+    def __init__(
+        self, records: RecordsById, form: FileForm, compressed: Mapping[str, CompressedMatrix]
+    ) -> None:
         self._records = records
         self._form = form
+        self._compressed = compressed
         self._ids = frozenset(records)
         self._heap = GlobalHeapPlan()
         self._objects: list[PlannedObject] = []
@@ -129,12 +135,12 @@ class _Planning:
         yield from (piece for piece in self._pieces if piece.make is None)
 
     def _add(self, record: Json, chunks: PlannedChunks | None) -> None:
-        if chunks is not None and self._form.matrices is not None and self._form.matrices.fits(record):
-            self._add_matrix(record, chunks, self._form.matrices)
-            return
         id, ordered = record["id"], _is_ordered(record)
-        attributes = self._attributes(record)
         kind = collection_of(id)
+        if kind == "datasets" and chunks is not None and (encoding := self._form.encoding(record)):
+            self._add_matrix(record, chunks, encoding)
+            return
+        attributes = self._attributes(record)
         if kind == "groups":
             self._objects.append(PlannedGroup(id, self._links(record), attributes, ordered))
         elif kind == "datatypes":
@@ -159,7 +165,7 @@ class _Planning:
                 ordered=_is_ordered(record),
             )
         ]
-        if is_sparse(record) and self._form.layout is FileLayout.STOCK:
+        if is_sparse(record) and not self._form.is_structured:
             found.append(plan_defined_set(found[0].planned, record, chunks))
         for one in found:
             self._objects.append(one.planned)
@@ -168,14 +174,21 @@ class _Planning:
                 self._regions[one.region.key] = one.region
 
     def _add_matrix(self, record: Json, chunks: PlannedChunks, encoding: MatrixEncoding) -> None:
-        bands = plan_bands(record, chunks, encoding)
-        described = (record.get("attributes") or {}) | encoding.attributes(record, bands.count)
+        known = self._compressed.get(record["id"])
+        bands, sizes = (
+            (plan_bands(record, chunks, encoding), None) if known is None else (known.bands, known.sizes)
+        )
+        declared = encoding.attributes(record, bands.count, keep_old=self._form.layout is FileLayout.AUTO)
+        described = (record.get("attributes") or {}) | declared
         attributes = self._attributes({**record, "attributes": described})
         committed = self._committed(record["type"])
-        found = plan_matrix(record, bands, encoding, attributes, committed, ordered=_is_ordered(record))
+        found = plan_matrix(
+            record, bands, encoding, attributes, committed, ordered=_is_ordered(record), sizes=sizes
+        )
         self._objects += found.objects
         self._pieces += found.pieces
         self._columns |= found.columns
+        self._regions |= found.regions
 
     def _empty(self, record: Json, attributes: list[PlannedAttribute]) -> PlannedDataset:
         """Return a dataset with a null dataspace."""
@@ -215,11 +228,9 @@ class _Planning:
         return found
 
     def _has_defined_set(self, record: Json) -> bool:
-        if self._form.layout is not FileLayout.STOCK or collection_of(record["id"]) != "datasets":
+        if self._form.is_structured or collection_of(record["id"]) != "datasets":
             return False
-        return is_sparse(record) and not (
-            self._form.matrices is not None and self._form.matrices.fits(record)
-        )
+        return is_sparse(record) and self._form.encoding(record) is None
 
     def _attribute(self, name: str, attribute: Json) -> PlannedAttribute:
         kind = file_type(parse_type(attribute["type"]).item)

@@ -129,7 +129,7 @@ def check_bands(bands: MatrixBands, most: int) -> None:
         raise TooLarge(
             f"The elements of {bands.spec.dims[bands.axis]} {what} of {bands.spec.dataset} are put in order together, "
             f"which takes {heaviest} bytes of memory; the limit is {most} (answer_memory): ask for the form by "
-            f"{other}, or for none, or make chunks with fewer of these."
+            f"{other}, or for layout=stock, or make chunks with fewer of these."
         )
 
 

@@ -17,6 +17,13 @@ from hsparse.model.dataspace import dims_of
 from hsparse.model.layout import is_sparse
 
 INT64 = {"class": "H5T_INTEGER", "base": "H5T_STD_I64LE"}
+ANNDATA_KINDS = {"csr_matrix": "csr", "csc_matrix": "csc", "csr": "csr", "csc": "csc"}
+BINSPARSE_KINDS = {"CSR": "csr", "CSC": "csc", "COO": "coo", "COOR": "coo", "COOC": "coo"}
+"""The compression that AnnData's attributes, and Binsparse's `format`, name."""
+ENCODING_TYPE = "encoding-type"
+OLD_FORMAT, OLD_SHAPE = "h5sparse_format", "h5sparse_shape"
+"""The attributes of AnnData before version 0.7."""
+BINSPARSE = "binsparse"
 TEXT = {
     "class": "H5T_STRING",
     "charSet": "H5T_CSET_UTF8",
@@ -66,14 +73,20 @@ class MatrixEncoding(StrEnum):
             return False
         return not self.is_binsparse or binsparse_type(spec) is not None
 
-    def attributes(self, record: Json, count: int) -> dict[str, Json]:
-        """Return the attributes that declare the group a matrix of `count` stored elements, as those of a record."""
+    def attributes(self, record: Json, count: int, *, keep_old: bool = False) -> dict[str, Json]:
+        """Return the attributes that declare the group a matrix of `count` stored elements, as those of a record.
+
+        With `keep_old` a dataset with the attributes of AnnData before version 0.7 keeps that form.
+        """
         dims = list(dims_of(record["shape"]) or ())
         if self.is_binsparse:
-            return {"binsparse": _text(json.dumps({"binsparse": self._described(record, dims, count)}))}
+            return {BINSPARSE: _text(json.dumps({"binsparse": self._described(record, dims, count)}))}
         shape = {"type": INT64, "shape": {"class": "H5S_SIMPLE", "dims": [2]}, "value": dims}
+        known = record.get("attributes") or {}
+        if keep_old and OLD_FORMAT in known and ENCODING_TYPE not in known:
+            return {OLD_FORMAT: _text(self.kind), OLD_SHAPE: shape}
         return {
-            "encoding-type": _text(f"{self.kind}_matrix"),
+            ENCODING_TYPE: _text(f"{self.kind}_matrix"),
             "encoding-version": _text("0.1.0"),
             "shape": shape,
         }
@@ -93,6 +106,24 @@ class MatrixEncoding(StrEnum):
             described["fill"] = True
             described["data_types"]["fill_value"] = name
         return described
+
+
+def declared_encoding(record: Json) -> MatrixEncoding | None:
+    """Return the encoding that a dataset's attributes declare: the one of the group that it was imported from."""
+    attributes = record.get("attributes") or {}
+    names = {
+        name: (attributes.get(name) or {}).get("value") for name in (ENCODING_TYPE, OLD_FORMAT, BINSPARSE)
+    }
+    if isinstance(described := names[BINSPARSE], str):
+        try:
+            found = json.loads(described)
+            kind = BINSPARSE_KINDS[found.get(BINSPARSE, found)["format"]]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return None
+        return MatrixEncoding(f"binsparse-{kind}")
+    name = names[ENCODING_TYPE] or names[OLD_FORMAT]
+    kind = ANNDATA_KINDS.get(name, "") if isinstance(name, str) else ""
+    return MatrixEncoding(f"anndata-{kind}") if kind else None
 
 
 def index_type(shape: tuple[int, ...], count: int) -> np.dtype[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,10 +12,12 @@ from hsparse.format.hdf5.addressed import AddressOf, Key
 from hsparse.format.hdf5.messages.file_type import FileType, file_type
 from hsparse.format.hdf5.messages.fill_value_message import ZERO_FILL, FillValue
 from hsparse.format.hdf5.messages.layout_message import ContiguousLayout
+from hsparse.format.hdf5.plan.dataset_plan import plan_chunked
 from hsparse.format.hdf5.plan.file_plan import FilePiece
 from hsparse.format.hdf5.plan.matrix_bands import MatrixBands, MatrixColumn, MatrixPart, check_lines
+from hsparse.format.hdf5.plan.matrix_chunks import column_region
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
-from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
+from hsparse.format.hdf5.plan.planned_chunks import ChunkRegion, PlannedChunks, Uint64Column
 from hsparse.format.hdf5.plan.planned_object import (
     PlannedAttribute,
     PlannedDataset,
@@ -53,6 +55,16 @@ class MatrixPlan:
     objects: tuple[PlannedObject, ...]
     pieces: tuple[FilePiece, ...]
     columns: dict[Key, MatrixColumn]
+    regions: dict[Key, ChunkRegion]
+    """The chunks of those columns that are compressed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompressedMatrix:
+    """The elements of a matrix, and the sizes in bytes of the compressed chunks of each array."""
+
+    bands: MatrixBands
+    sizes: Mapping[MatrixPart, Uint64Column]
 
 
 def plan_bands(record: Json, chunks: PlannedChunks, encoding: MatrixEncoding) -> MatrixBands:
@@ -75,8 +87,9 @@ def plan_matrix(
     committed: Key | None = None,
     *,
     ordered: bool = False,
+    sizes: Mapping[MatrixPart, Uint64Column] | None = None,
 ) -> MatrixPlan:
-    """Plan the group of a matrix; it has the dataset's key."""
+    """Plan the group of a matrix; it has the dataset's key. With `sizes` its arrays are compressed."""
     key, spec = record["id"], bands.spec
     values = file_type(spec.datatype.item)
     index = file_type("H5T_STD_I32LE" if bands.index.itemsize == 4 else "H5T_STD_I64LE")
@@ -85,16 +98,24 @@ def plan_matrix(
     arrays: list[PlannedDataset] = []
     pieces: list[FilePiece] = []
     columns: dict[Key, MatrixColumn] = {}
-    names = _names(encoding)
+    regions: dict[Key, ChunkRegion] = {}
+    names = array_names(encoding)
     for part, name in names.items():
         column, place = MatrixColumn(bands, part), (key, name, "data")
         if part is MatrixPart.VALUES:
-            arrays.append(_array((key, name), values, column.entries, place, fill, committed))
+            array = _array((key, name), values, column.entries, place, fill, committed)
         else:
-            arrays.append(_array((key, name), index, column.entries, place))
+            array = _array((key, name), index, column.entries, place)
         if column.size:
-            pieces.append(FilePiece(place, column.size))
             columns[place] = column
+        if sizes is not None and column.size:
+            found = plan_chunked(array, column_region(place, column, sizes[part]))
+            assert found.region is not None
+            array, regions[place] = found.planned, found.region
+            pieces += found.pieces
+        elif column.size:
+            pieces.append(FilePiece(place, column.size))
+        arrays.append(array)
     titles = list(names.values())
     if encoding.is_binsparse and any(spec.fill):
         titles.append(FILL)
@@ -103,7 +124,7 @@ def plan_matrix(
         pieces.append(FilePiece(place, len(spec.fill), partial(_constant, spec.fill)))
     links = [PlannedLink(title, PlannedTarget(one.key)) for title, one in zip(titles, arrays, strict=True)]
     group = PlannedGroup(key, links, attributes, ordered)
-    return MatrixPlan((group, *arrays), tuple(pieces), columns)
+    return MatrixPlan((group, *arrays), tuple(pieces), columns, regions)
 
 
 def _array(
@@ -121,7 +142,8 @@ def _array(
     return PlannedDataset(key, datatype, shape, layout, fill, committed=committed)
 
 
-def _names(encoding: MatrixEncoding) -> dict[MatrixPart, str]:
+def array_names(encoding: MatrixEncoding) -> dict[MatrixPart, str]:
+    """Return the names of the arrays of a matrix."""
     if not encoding.is_binsparse:
         return ANNDATA_NAMES
     return LISTED_NAMES if encoding.kind == "coo" else COMPRESSED_NAMES

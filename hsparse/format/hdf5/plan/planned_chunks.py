@@ -158,6 +158,8 @@ class ChunkForm(Enum):
     """Its sections transcoded to the revision of the file; `chunks.sections` are the file's."""
     TRANSCODED = "transcoded"
     """Its elements transcoded to those of a file, unfiltered, and the heap collections that they refer to."""
+    COMPRESSED = "compressed"
+    """Entries of a matrix's array, filtered."""
     DEFINED = "defined"
     """A boolean for each element: whether it is defined."""
 
@@ -212,7 +214,7 @@ class ChunkRegion:
                 if self.form is ChunkForm.TRANSCODED_SECTIONS
                 else found + sizes
             )
-        elif self.form is ChunkForm.FILE_BACKED and self.spec.filters[0]:
+        elif self.form in (ChunkForm.COMPRESSED, ChunkForm.FILE_BACKED) and self.spec.filters[0]:
             found = np.full(len(sizes), prod(self.spec.dims) * self.spec.dtype.itemsize, np.uint64)
         else:
             return sizes

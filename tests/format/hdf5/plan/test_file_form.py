@@ -6,18 +6,20 @@ import pytest
 
 from hsparse.errors import BadRequest
 from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
-from hsparse.format.hdf5.plan.file_form import STOCK, STRUCTURED, FileForm, FileLayout
+from hsparse.format.hdf5.plan.file_form import AUTO, STOCK, STRUCTURED, FileForm, FileLayout
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.sn.openapi import specification
+from tests.format.hdf5.plan.test_matrix_encoding import record
 
 
 def test_the_names_are_those_that_clients_are_told() -> None:
     told = specification()["components"]["parameters"]["layout"]["schema"]
     assert told["enum"] == [layout.value for layout in FileLayout]
-    assert told["default"] == FileLayout.STOCK.value
+    assert told["default"] == FileLayout.AUTO.value
 
 
 FORMS = [
+    AUTO,
     STOCK,
     *(FileForm(matrices=encoding) for encoding in MatrixEncoding),
     *(FileForm(FileLayout.STRUCTURED, revision) for revision in FormatRevision),
@@ -30,22 +32,34 @@ def test_parameters_name_a_form(form: FileForm) -> None:
 
 
 def test_defaults() -> None:
-    assert FileForm.parse() == FileForm.parse("", "", "") == STOCK
+    assert FileForm.parse() == FileForm.parse("", "", "") == AUTO
     assert FileForm.parse("structured", NEWEST_REVISION.value) == STRUCTURED
+    assert FileForm.parse(matrices="anndata-csr") == FileForm(matrices=MatrixEncoding.ANNDATA_CSR)
     assert STOCK.params == {"layout": "stock"}
+    assert AUTO.params == {"layout": "auto"}
     assert len({tuple(form.params.values()) for form in FORMS}) == len(FORMS)
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"layout": "flat"}, "layout must be one of stock, structured, not 'flat'"),
+        ({"layout": "flat"}, "layout must be one of auto, stock, structured, not 'flat'"),
         ({"layout": "structured", "revision": "new"}, "revision must be one of rfc-2023-07, .* not 'new'"),
         ({"matrices": "csr"}, "matrices must be one of anndata-csr, .* not 'csr'"),
         ({"revision": "rfc-2025-10"}, "goes with layout=structured"),
         ({"layout": "structured", "matrices": "anndata-csr"}, "leave one of the two out"),
+        ({"layout": "auto", "matrices": "anndata-csr"}, "leave one of the two out"),
     ],
 )
 def test_what_is_refused(given: dict[str, str], words: str) -> None:
     with pytest.raises(BadRequest, match=words):
         FileForm.parse(**given)
+
+
+def test_a_declared_matrix_has_its_encoding_unless_a_layout_is_named() -> None:
+    declared = record() | {"attributes": {"encoding-type": {"value": "csc_matrix"}}}
+    assert AUTO.encoding(declared) is MatrixEncoding.ANNDATA_CSC
+    assert AUTO.encoding(record()) is None
+    assert AUTO.encoding(declared | {"shape": {"class": "H5S_SIMPLE", "dims": [9, 0]}}) is None
+    assert STOCK.encoding(declared) is STRUCTURED.encoding(declared) is None
+    assert FileForm(matrices=MatrixEncoding.ANNDATA_CSR).encoding(declared) is MatrixEncoding.ANNDATA_CSR

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
+from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding, declared_encoding
 from tests.model.type_strategies import ID
 
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
@@ -84,3 +84,43 @@ def test_what_is_said() -> None:
         "values": "int32",
     }
     assert "fill" not in listed["binsparse"]
+
+
+def declaring(**attributes: Any) -> Any:
+    """Return a matrix with attributes of these values; `_` stands for `-` in their names."""
+    return record() | {
+        "attributes": {name.replace("_", "-"): {"value": one} for name, one in attributes.items()}
+    }
+
+
+@pytest.mark.parametrize(
+    ("about", "expected"),
+    [
+        (record(), None),
+        (declaring(encoding_type="csr_matrix"), MatrixEncoding.ANNDATA_CSR),
+        (declaring(encoding_type="csc_matrix"), MatrixEncoding.ANNDATA_CSC),
+        (declaring(encoding_type="array"), None),
+        (declaring(encoding_type=["csr_matrix"]), None),
+        (declaring(encoding_type=None), None),
+        (record() | {"attributes": {"h5sparse_format": {"value": "csc"}}}, MatrixEncoding.ANNDATA_CSC),
+        (declaring(binsparse='{"binsparse": {"format": "CSC"}}'), MatrixEncoding.BINSPARSE_CSC),
+        (declaring(binsparse='{"format": "COOR"}'), MatrixEncoding.BINSPARSE_COO),
+        (declaring(binsparse='{"format": "DMAT"}'), None),
+        (declaring(binsparse='{"format": [1]}'), None),
+        (declaring(binsparse="[]"), None),
+        (declaring(binsparse="no JSON"), None),
+    ],
+)
+def test_what_attributes_declare(about: Any, expected: MatrixEncoding | None) -> None:
+    assert declared_encoding(about) is expected
+
+
+def test_an_old_declaration_stays_if_it_may() -> None:
+    old = record() | {"attributes": {"h5sparse_format": {"value": "csc"}}}
+    kept = MatrixEncoding.ANNDATA_CSC.attributes(old, 5, keep_old=True)
+    assert {name: one["value"] for name, one in kept.items()} == {
+        "h5sparse_format": "csc",
+        "h5sparse_shape": [9, 9],
+    }
+    assert "encoding-type" in MatrixEncoding.ANNDATA_CSC.attributes(old, 5)
+    assert "encoding-type" in MatrixEncoding.ANNDATA_CSC.attributes(record(), 5, keep_old=True)
