@@ -74,6 +74,11 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more worker than cores: tests wait for the processes that they start."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_finish() -> None:
     """Keep the collector from looking through all tests and modules again and again: a fifth of all the time."""
     gc.collect()
