@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
     ids=["one", "offset", "three", "twice", "short", "beyond", "shorter", "scalar", "compound", "text"],
 )
-def test_it_is_what_h5py_reads(
+def test_raw_files_are_what_h5py_reads(
     imported: Import, folder: Path, shape: tuple[int, ...], kind: Any, parts: list[tuple[str, int, int]]
 ) -> None:
     with h5py.File(folder / "x.h5", "w") as file:
