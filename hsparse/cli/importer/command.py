@@ -175,8 +175,8 @@ class _Run:
             print_message(self._args.progress, text, sys.stderr)
         if missing := sorted(self._files.missing):
             text = (
-                f"{len(missing)} sources of virtual datasets are missing, {missing[0]} among them: their elements have "
-                "the fill value."
+                f"Sources of virtual datasets are missing, {len(missing)} in number, such as {missing[0]}: their "
+                "elements have the fill value."
             )
             print_message(self._args.progress, text, sys.stderr)
 

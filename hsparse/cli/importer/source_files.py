@@ -34,9 +34,8 @@ class SourceFiles:
 
     def __init__(self, main: str, open_source: OpenSource, places: Sequence[str] = ()) -> None:
         self._open_source = open_source
-        self._places = tuple(
-            dict.fromkeys(one for place in (*_folders(main), *places) for one in _real(place))
-        )
+        self._beside = tuple(one for place in _folders(main) for one in _real(place))
+        self._places = tuple(one for place in places for one in _real(place))
         self._found: dict[tuple[str, str], str | None] = {}
         self._kept: OrderedDict[str, Source] = OrderedDict()
         self._users: dict[str, int] = {}
@@ -82,9 +81,14 @@ class SourceFiles:
 
     def _is_allowed(self, location: str) -> bool:
         if location.startswith(SCHEME):
-            return any(place.startswith(SCHEME) and location.startswith(place) for place in self._places)
+            places = (*self._beside, *self._places)
+            return any(place.startswith(SCHEME) and location.startswith(place) for place in places)
         path = Path(location)
-        return any(not place.startswith(SCHEME) and path.is_relative_to(place) for place in self._places)
+        if any(not place.startswith(SCHEME) and path.is_relative_to(place) for place in self._places):
+            return True
+        beside = (path.relative_to(place) for place in self._beside if path.is_relative_to(place))
+        # A file in a home directory must not lead to what programs keep there.
+        return any(not any(part.startswith(".") for part in one.parts) for one in beside)
 
     def _acquire(self, location: str) -> Source:
         with self._lock:

@@ -5,11 +5,12 @@ Without a source elements have the fill value, as libhdf5 reads them; a source t
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from threading import local
+from threading import Lock, local
 from typing import Any
 
 import numpy as np
@@ -17,55 +18,67 @@ from numpy.typing import NDArray
 
 from hsparse.cli.importer.converted_elements import convert_elements
 from hsparse.cli.importer.file_data import DataFile, Dims, FileData, is_raw
+from hsparse.cli.importer.mapped_sources import resolve_mappings
 from hsparse.cli.importer.source import path_in_errors
-from hsparse.cli.importer.source_dataset import FoundObject, SourceFile, find_object
+from hsparse.cli.importer.source_dataset import SourceFile, find_object
 from hsparse.cli.importer.source_files import SharedSource
 from hsparse.cli.importer.source_parts import read_part
-from hsparse.errors import Corrupt, TooLarge
+from hsparse.errors import Corrupt
 from hsparse.format.hdf5.messages.layout_message import VirtualLayout
 from hsparse.format.hdf5.parse.parsed_elements import check_readable, parse_elements
 from hsparse.format.hdf5.parse.parsed_object import ParsedDataset
 from hsparse.format.hdf5.parse.virtual_mapping import (
     THIS_FILE,
-    VirtualMapping,
     block_name,
     parse_virtual_mappings,
     unlimited_dim,
 )
-from hsparse.format.plan.virtual_plan import (
-    Ordered,
-    block_of,
-    bounds_of,
-    clipped,
-    end_of_slices,
-    is_product,
-    mapped_part,
-    ordered,
-    overlaps,
-    slices_before,
-)
-from hsparse.format.selections.serialized_selection import Regular, Serialized
+from hsparse.format.plan.virtual_plan import Ordered, is_product, mapped_part, ordered, overlaps
 from hsparse.model.dataspace import dims_of
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 
 MAX_NESTED = 16
 """Virtual datasets that are sources of each other."""
-MAX_BLOCKS = 1 << 20
-"""The most sources that a pattern may name."""
 MAX_POINTS = 1 << 20
 """The most elements that are copied one by one at a time; hyperslabs of equal shapes are copied as such."""
+MAX_ROWS = 1 << 20
+"""Rows of the chunk indexes of sources that are in memory; each takes about 60 bytes."""
+Name = tuple[str, str]
+"""The names of a file and of a dataset in it."""
 _nesting = local()
 
 
-@dataclass(frozen=True, slots=True)
-class MappedSource:
-    """The elements `virtual` of a virtual dataset are `source` of the dataset `dataset` in `file`."""
+class RecentData:
+    """The data of sources that were used last, until they have `MAX_ROWS` rows of chunk indexes together."""
 
-    file: str
-    dataset: str
-    virtual: Serialized
-    source: Serialized
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Name, FileData | VirtualData] = OrderedDict()
+        self._rows = 0
+        self._lock = Lock()
+
+    def get(self, name: Name) -> FileData | VirtualData | None:
+        """Return the data of a source if it is there."""
+        with self._lock:
+            found = self._kept.get(name)
+            if found is not None:
+                self._kept.move_to_end(name)
+            return found
+
+    def keep(self, name: Name, data: FileData | VirtualData) -> FileData | VirtualData:
+        """Add the data of a source, and return what is there of it, which another thread may have added."""
+        with self._lock:
+            if name not in self._kept:
+                self._kept[name] = data
+                self._rows += _rows(data)
+            found = self._kept[name]
+            while self._rows > MAX_ROWS and len(self._kept) > 1:
+                self._rows -= _rows(self._kept.popitem(last=False)[1])
+            return found
+
+
+def _rows(data: FileData | VirtualData) -> int:
+    return len(data.records) if isinstance(data, FileData) and data.records is not None else 0
 
 
 def open_data(objects: DataFile, dataset: ParsedDataset) -> FileData | VirtualData:
@@ -89,11 +102,16 @@ class VirtualData:
         self.objects = objects
         self.size = dataset.type.size
         self.is_raw = is_raw(dataset.type)
-        self._opened: dict[tuple[str, str], FileData | VirtualData | None] = {}
+        self._known: dict[Name, tuple[DataFile, ParsedDataset] | None] = {}
+        self._recent = RecentData()
         mappings = objects.source.run(parse_virtual_mappings(objects.file, dataset.layout))
         stored = dims_of(dataset.shape) or ()
         with _nested():
-            self.sources, self.dims = self._resolve(mappings, stored)
+            self.sources, self.dims = resolve_mappings(mappings, stored, self._dims_of)
+            for one in mappings:
+                if unlimited_dim(one.virtual) is not None:
+                    # Without it the dataset has nothing of this mapping, not even fill values.
+                    self._is_there(block_name(one.file, 0), block_name(one.dataset, 0))
         self.dataset = dataset
         if self.dims != stored:
             self.dataset = replace(dataset, shape={**dataset.shape, "dims": list(self.dims)})
@@ -124,7 +142,8 @@ class VirtualData:
         """Say whether elements of a box may have other values than the fill value."""
         with _nested():
             return any(
-                overlaps(self._virtual[number], start, stop) and self._is_there(self.sources[number])
+                overlaps(self._virtual[number], start, stop)
+                and self._is_there(self.sources[number].file, self.sources[number].dataset)
                 for number in self._near(start, stop)
             )
 
@@ -132,13 +151,15 @@ class VirtualData:
         """Return the elements of a box in the form of hsparse."""
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
         fill = self._fill()
-        result = np.empty(shape, fill.dtype)
+        # Elements of an array type have dimensions of their own.
+        result = np.empty(shape + fill.shape, fill.dtype)
         result[...] = fill
         with _nested():
             for number in self._near(start, stop):
                 one = self.sources[number]
-                with path_in_errors(f"source {one.dataset} in {one.file}"):
-                    self._copy(number, start, stop, result)
+                if overlaps(self._virtual[number], start, stop) and self._is_there(one.file, one.dataset):
+                    with path_in_errors(f"source {one.dataset} in {one.file}"):
+                        self._copy(number, start, stop, result)
         if result.dtype.hasobject:
             return VlenArray.of(result.ravel().tolist(), shape)
         return result
@@ -159,9 +180,8 @@ class VirtualData:
         return numbers
 
     def _copy(self, number: int, start: Dims, stop: Dims, result: NDArray[Any]) -> None:
+        """Copy what a box has of one source, which is there."""
         one, virtual = self.sources[number], self._virtual[number]
-        if not overlaps(virtual, start, stop) or not self._is_there(one):
-            return
         data = self._open(one.file, one.dataset)
         assert data is not None
         if number not in self._selected:
@@ -181,7 +201,6 @@ class VirtualData:
         part = mapped_part(virtual, source, start, stop)
         if part is None:
             return
-
         read = read_part(lambda low, high: elements(data.read(low, high)), part, data.size)
         values = convert_elements(read, data.dataset.type.item, self.dataset.type.item)
         if part.products:
@@ -190,90 +209,50 @@ class VirtualData:
         else:
             result[part.target] = values
 
-    def _is_there(self, one: MappedSource) -> bool:
+    def _dims_of(self, name: str, path: str) -> Dims | None:
+        """Return the extent of a source, None if it is missing."""
+        data = self._open(name, path)
+        return None if data is None else data.dims
+
+    def _is_there(self, name: str, path: str) -> bool:
         """Say whether a source exists; note one that does not."""
-        if self._open(one.file, one.dataset) is not None:
+        if self._open(name, path) is not None:
             return True
-        self.objects.files.missing.add(f"{one.dataset} in {one.file}")
+        self.objects.files.missing.add(f"{path} in {name}")
         return False
 
     def _open(self, name: str, path: str) -> FileData | VirtualData | None:
         """Return the data of a source, None if its file or the dataset in it is missing."""
         key = (name, path)
-        if key not in self._opened:
+        if (recent := self._recent.get(key)) is not None:
+            return recent
+        if key not in self._known:
             with path_in_errors(f"source {path} in {name}"):
-                found = self._found(name, path)
-                dataset = None if found is None else found.object.dataset
-                if found is not None and dataset is None:
-                    raise Corrupt(f"{path} is no dataset.")
-                if found is None or dataset is None:
-                    self._opened[key] = None
-                else:
-                    check_readable(dataset.type)
-                    is_own = found.source is self.objects.source
-                    files = self.objects.files
-                    file = self.objects if is_own else SourceFile(found.source, found.file, files)
-                    self._opened[key] = open_data(file, dataset)
-        return self._opened[key]
+                self._known[key] = self._found(name, path)
+        known = self._known[key]
+        if known is None:
+            return None
+        with path_in_errors(f"source {path} in {name}"):
+            return self._recent.keep(key, open_data(*known))
 
-    def _found(self, name: str, path: str) -> FoundObject | None:
+    def _found(self, name: str, path: str) -> tuple[DataFile, ParsedDataset] | None:
         objects, files = self.objects, self.objects.files
         if name == THIS_FILE:
-            return find_object(objects.source, objects.file, files, path)
-        location = files.find(name, objects.source.name)
-        if location is None:
+            found = find_object(objects.source, objects.file, files, path)
+        else:
+            location = files.find(name, objects.source.name)
+            if location is None:
+                return None
+            source = SharedSource(files, location)
+            found = find_object(source, SourceFile.of(source, files).file, files, path)
+        if found is None:
             return None
-        source = SharedSource(files, location)
-        return find_object(source, SourceFile.of(source, files).file, files, path)
-
-    def _resolve(self, mappings: tuple[VirtualMapping, ...], stored: Dims) -> tuple[list[MappedSource], Dims]:
-        """Return the sources of all mappings, without those that have no end, and the extent that follows."""
-        ends: dict[int, int] = {}
-        least = [0] * len(stored)
-        sources: list[MappedSource] = []
-        for one in mappings:
-            dim = unlimited_dim(one.virtual)
-            for place, end in enumerate(bounds_of(one.virtual, len(stored))):
-                least[place] = max(least[place], 0 if place == dim else end)
-            if dim is None:
-                names = block_name(one.file, 0), block_name(one.dataset, 0)
-                sources.append(MappedSource(*names, one.virtual, one.source))
-                continue
-            found, end = self._blocks(one, dim) if one.by_blocks else self._endless(one, dim)
-            sources += found
-            ends[dim] = max(ends.get(dim, 0), end)
-        dims = (max(least[dim], ends[dim]) if dim in ends else length for dim, length in enumerate(stored))
-        return sources, tuple(dims)
-
-    def _blocks(self, one: VirtualMapping, dim: int) -> tuple[list[MappedSource], int]:
-        """Return the sources that a pattern names, up to the first missing one, and the end of their blocks."""
-        assert isinstance(one.virtual, Regular)
-        found: list[MappedSource] = []
-        while True:
-            names = block_name(one.file, len(found)), block_name(one.dataset, len(found))
-            if self._open(*names) is None:
-                break
-            found.append(MappedSource(*names, block_of(one.virtual, dim, len(found)), one.source))
-            if len(found) > MAX_BLOCKS:
-                raise TooLarge(f"{one.dataset} in {one.file} names more than {MAX_BLOCKS} sources.")
-        span = one.virtual.spans[dim]
-        return found, end_of_slices(span, len(found) * span.block)
-
-    def _endless(self, one: VirtualMapping, dim: int) -> tuple[list[MappedSource], int]:
-        """Return what of a mapping without end its source has, and the end of that."""
-        names = block_name(one.file, 0), block_name(one.dataset, 0)
-        data, end = self._open(*names), unlimited_dim(one.source)
-        assert isinstance(one.virtual, Regular)
-        assert isinstance(one.source, Regular)
-        assert end is not None
-        if data is None:
-            return [], 0
-        if len(data.dims) != len(one.source.spans):
-            raise Corrupt(f"{one.dataset} in {one.file} has {len(data.dims)} dimensions, its mapping others.")
-        slices = slices_before(one.source.spans[end], data.dims[end])
-        stop = end_of_slices(one.virtual.spans[dim], slices)
-        virtual, source = clipped(one.virtual, dim, slices), clipped(one.source, end, slices)
-        return [MappedSource(*names, virtual, source)], stop
+        dataset = found.object.dataset
+        if dataset is None:
+            raise Corrupt(f"{path} is no dataset.")
+        check_readable(dataset.type)
+        is_own = found.source is objects.source
+        return objects if is_own else SourceFile(found.source, found.file, files), dataset
 
 
 def elements(values: Values) -> NDArray[Any]:

@@ -75,6 +75,21 @@ def test_files_outside_of_the_places_are_refused(root: Path, name: str) -> None:
         files.find(name.format(root=root), main)
 
 
+def test_hidden_files_are_read_in_named_places_only(root: Path) -> None:
+    for name in ("run/.key", "run/.keys/s.h5", "run/sub/.keys/s.h5"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(b"secret")
+        files, main = files_of(root)
+        with pytest.raises(Forbidden):
+            files.find(name.removeprefix("run/"), main)
+        files, main = files_of(root, str(root / "run"))
+        assert files.find(name.removeprefix("run/"), main) == str(root / name)
+    hidden = SourceFiles(str(root / "run" / ".keys" / "main.h5"), open_local)
+    assert hidden.find("s.h5", str(root / "run" / ".keys" / "main.h5")) == str(
+        root / "run" / ".keys" / "s.h5"
+    )
+
+
 def test_further_places(root: Path) -> None:
     (root / "way").symlink_to(root / "away")
     files, main = files_of(root, f"{root}/way/")

@@ -28,7 +28,7 @@ def test_it_is_what_h5py_reads(imported: Import, tmp_path: Path, topic: str) -> 
 
 
 @pytest.mark.parametrize(
-    "topic", ["strided blocks", "other shapes", "one source twice", "irregular", "types", "texts"]
+    "topic", ["strided blocks", "other shapes", "one source twice", "irregular", "types", "texts", "arrays"]
 )
 def test_in_small_parts(
     imported: Import, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
@@ -37,6 +37,7 @@ def test_in_small_parts(
     monkeypatch.setattr(source_parts, "HULL", 0)
     monkeypatch.setattr(virtual_data, "MAX_POINTS", 3)
     monkeypatch.setattr(source_files, "MAX_OPEN", 1)
+    monkeypatch.setattr(virtual_data, "MAX_ROWS", 0)
     test_it_is_what_h5py_reads(imported, tmp_path, topic)
 
 
@@ -45,12 +46,14 @@ def record_of(connection: Connection, path: str = "/v") -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize(("topic", "count"), [("missing sources", 2), ("unlimited without sources", 1)])
 def test_missing_sources_are_reported(
-    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    imported: Import, tmp_path: Path, topic: str, count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    VIRTUAL["missing sources"](tmp_path)
+    VIRTUAL[topic](tmp_path)
     imported(tmp_path / "v.h5")
-    assert "2 sources of virtual datasets are missing, data in none.h5 among them" in capsys.readouterr().err
+    words = f"Sources of virtual datasets are missing, {count} in number, such as data in none.h5"
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("topic", ["pattern of files", "unlimited"])

@@ -165,6 +165,22 @@ def texts(folder: Path) -> None:
     virtual(folder, layout)
 
 
+def arrays(folder: Path) -> None:
+    """Elements that are arrays, of another base type than those of the source, and compounds with such."""
+    pair = np.dtype([("a", "<i2", (2, 2)), ("b", "<f4")])
+    values = np.zeros(6, pair)
+    values["a"], values["b"] = np.arange(24).reshape(6, 2, 2), np.arange(6)
+    source(folder, "s.h5", values, "pairs")
+    with h5py.File(folder / "s.h5", "a") as file:
+        file.create_dataset("arrays", (6,), np.dtype(("<i8", (3,))))[...] = numbers(0, 6, 3, dtype="<i8")
+    for path, kind, dtype in (("arrays", "i4", np.dtype(("<i4", (3,)))), ("pairs", "pairs", pair)):
+        plist = h5p.create(h5p.DATASET_CREATE)
+        to = space((4, 5), (4, 5), ((1, 1), (2, 1), (2, 1), (1, 3)))
+        plist.set_virtual(to, b"s.h5", path.encode(), h5s.create_simple((6,)))
+        with h5py.File(folder / "v.h5", "a") as opened:
+            h5d.create(opened.id, kind.encode(), h5t.py_create(dtype), h5s.create_simple((4, 5)), plist)
+
+
 def filtered_chunks(folder: Path) -> None:
     layout = h5py.VirtualLayout((30, 40), "<i4", maxshape=(None, 40))
     source(folder, "s.h5", numbers(0, 20, 40), chunks=(5, 40), compression="gzip", shuffle=True)
@@ -302,6 +318,7 @@ VIRTUAL: dict[str, Writer] = {
         scalar,
         types,
         texts,
+        arrays,
         filtered_chunks,
         unlimited,
         unlimited_strides,
