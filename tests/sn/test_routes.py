@@ -36,7 +36,14 @@ async def test_every_route_answers_a_preflight(bare: RestClient, path: str) -> N
     reply = await bare("OPTIONS", re.sub(r"{\w+(:[^}]*)?}", "x", path), user=None, headers=asked)
     assert (reply.status, reply.body) == (200, b"")
     assert reply.headers["Access-Control-Allow-Origin"] == "*"
-    methods = set(reply.headers["Access-Control-Allow-Methods"].split(", "))
+    assert reply.headers["Access-Control-Allow-Methods"] == "PUT"
+    other = await bare(
+        "OPTIONS",
+        re.sub(r"{\w+(:[^}]*)?}", "x", path),
+        user=None,
+        headers=asked | {"Access-Control-Request-Method": "BREW"},
+    )
+    methods = set(other.headers["Access-Control-Allow-Methods"].split(", "))
     assert methods == {route.method for route in ROUTES} | {"OPTIONS"}
     assert {"Authorization", "Content-Type", "X-Hdf-domain", "X-Hdf-bucket"} <= set(
         reply.headers["Access-Control-Allow-Headers"].split(", ")

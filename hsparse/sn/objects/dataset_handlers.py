@@ -131,7 +131,8 @@ async def get_shape(context: Context) -> web.StreamResponse:
         "created": record["created"],
         "lastModified": record["lastModified"],
     }
-    return respond(answer | {"hrefs": hrefs(context, self=own, owner=own, root=f"/groups/{record['root']}")})
+    links = hrefs(context, self=f"{own}/shape", owner=own, root=f"/groups/{record['root']}")
+    return respond(answer | {"hrefs": links})
 
 
 async def put_shape(context: Context) -> web.StreamResponse:

@@ -6,6 +6,7 @@ by those who may read the nearest folder or domain above them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,6 +24,7 @@ from hsparse.wire.record_message import CreateObject
 MAX_PATH = 900
 """The most bytes of a path: with `/.domain.json` it must be an S3 key of at most 1024."""
 MAX_COMPONENT = 240
+BUCKET_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 PROTOCOL = "hdf5:/"
 TOP_FOLDER = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}})
 """The folder of the top-level domains, which has no record."""
@@ -81,8 +83,16 @@ def _parsed_path(text: str) -> tuple[str | None, str]:
 
 
 def check_bucket(service: Service, bucket: str | None) -> None:
-    """Raise `NotFound` for a bucket that is not the one of this server; None is that one."""
-    if bucket and bucket.removeprefix("s3://") != service.settings.bucket:
+    """Raise `NotFound` for a bucket that is not the one of this server; None is that one.
+
+    `BadRequest` for a name that no bucket can have.
+    """
+    if not bucket:
+        return
+    name = bucket.removeprefix("s3://")
+    if BUCKET_NAME.fullmatch(name) is None or name in (".", ".."):
+        raise BadRequest(f"{bucket[:80]!r} is not a bucket's name: letters, digits, '_', '.' and '-'.")
+    if name != service.settings.bucket:
         raise NotFound(f"The bucket {bucket!r} is not served here.")
 
 

@@ -24,7 +24,7 @@ from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import JSON_TYPE, MAX_JSON, read_json_object
-from hsparse.sn.http.response import respond, respond_floats
+from hsparse.sn.http.response import Href, hrefs, respond, respond_floats
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.defined_read import DefinedRead, defined_too_large
@@ -83,7 +83,8 @@ async def answer_values(read: ValueRead) -> web.StreamResponse:
                 continue
             if context.flag("reduce_dim") and len(values.shape) > 1:
                 values = arrays.squeeze(values)
-            return await respond_values(context, {"status": 200}, values, arrays)
+            links = value_hrefs(context, read.dataset)
+            return await respond_values(context, {"status": 200}, values, arrays, links)
     raise TooLarge(
         f"The values take more than the {limit} bytes that an answer in JSON may have (of max_request_size): "
         "select less, or ask for octet-stream."
@@ -128,7 +129,8 @@ async def answer_found(read: FoundRead) -> web.StreamResponse:
     offsets, values = await collect_found(read.context, read.dataset, read.found, read.arrays)
     extent = read.dataset.extent
     index = offsets if len(extent) == 1 else unravel(offsets, extent)
-    return await respond_values(read.context, {"status": 200, "index": index}, values, read.arrays)
+    links = value_hrefs(read.context, read.dataset)
+    return await respond_values(read.context, {"status": 200, "index": index}, values, read.arrays, links)
 
 
 async def collect_found(
@@ -158,16 +160,27 @@ async def collect_found(
 
 
 async def respond_values(
-    context: Context, answer: dict[str, Any], values: Values, arrays: ValueArrays
+    context: Context,
+    answer: dict[str, Any],
+    values: Values,
+    arrays: ValueArrays,
+    links: list[Href] | None = None,
 ) -> web.Response:
-    """Answer with `answer` and the values, under the key `value`.
+    """Answer with `answer`, the values under the key `value` and, if given, the links.
 
     Floats that are not finite are `NaN` and `Infinity`, as Python writes and reads them; with the parameter
     `ignore_nan` they are null, which is valid JSON.
     """
     items, has_floats = await offload(arrays.work(values.size), arrays.to_json, values)
-    answer = answer | {"value": items}
+    answer = answer | {"value": items} | ({"hrefs": links} if links else {})
     return respond_floats(answer) if has_floats and not context.flag("ignore_nan") else respond(answer)
+
+
+def value_hrefs(context: Context, dataset: Dataset) -> list[Href]:
+    """Return the links of an answer of values."""
+    own = f"/datasets/{dataset.id}"
+    root = f"/groups/{dataset.record['root']}"
+    return hrefs(context, self=f"{own}/value", root=root, home="/", owner=own)
 
 
 # --- bodies -----------------------------------------------------------------------------------------
