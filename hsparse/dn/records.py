@@ -149,8 +149,11 @@ class Records:
 
     async def _change(self, change: RecordChange) -> Outcome:
         key = storage_key(change.id)
+        before: Record = {}
 
         def apply(record: Record | None) -> tuple[Record | None, Outcome]:
+            nonlocal before
+            before = record or {}
             return change_record(change, record, self._clock.now(), self._deleted)
 
         try:
@@ -159,7 +162,7 @@ class Records:
                 outcome = await cached.apply(apply, base=_BASES.get(type(change), Base.NEEDED))
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
-        self._note_deletions(change)
+        self._note_deletions(change, before)
         return outcome
 
     async def _remove_summary(self, change: RecordChange) -> None:
@@ -175,20 +178,21 @@ class Records:
     def _make(self, key: str) -> CachedObject[Record]:
         return CachedObject(key, self._store, RecordCodec(key), self._workers)
 
-    def _note_deletions(self, change: RecordChange) -> None:
+    def _note_deletions(self, change: RecordChange, before: Record) -> None:
+        """Note which names a change has deleted from the record `before` it, or made again."""
         match change:
             case DeleteObject(id):
                 self._deleted.add(id)
             case CreateObject(id, _):
                 self._deleted.remove(id)
             case DeleteAttributes(id, names):
-                for name in names:
+                for name in (before.get("attributes") or {}).keys() & names:
                     self._deleted.add(id, "attribute", name)
             case PutAttributes(id, attributes, _):
                 for name in attributes:
                     self._deleted.remove(id, "attribute", name)
             case DeleteLinks(id, titles):
-                for title in titles:
+                for title in (before.get("links") or {}).keys() & titles:
                     self._deleted.add(id, "link", title)
             case PutLinks(id, links):
                 for title in links:

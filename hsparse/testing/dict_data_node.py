@@ -162,15 +162,14 @@ class DictDataNode:
     ) -> tuple[bool, bool]:
         id, there = change.id, record.setdefault(kind, {})
         replace = isinstance(change, PutAttributes) and change.replace
-        in_place = isinstance(change, PutAttributes) and change.in_place
         news = {name: item for name, item in items.items() if not _same(item, there.get(name))}
         for name in news:
             if name in there and not replace:
                 raise Conflict(f"{kind} {name!r} of {id} exists with another content.")
         created = any(name not in there for name in news)
         for name, item in news.items():
-            created_at = there[name]["created"] if name in there and in_place else self._clock.now()
-            there[name] = {**item, "created": created_at}
+            first = there.get(name) or {"created": self._clock.now()} | item
+            there[name] = {**item, "created": first["created"]}
             self._deleted.discard((id, kind, name))
         return bool(news), created
 
@@ -178,8 +177,8 @@ class DictDataNode:
         self, change: DeleteAttributes | DeleteLinks, record: Record, kind: str, names: tuple[str, ...]
     ) -> tuple[bool, bool]:
         id, there = change.id, record.get(kind, {})
-        if change.again:
-            names = tuple(name for name in names if name in there or (id, kind, name) not in self._deleted)
+        if change.skip_missing:
+            names = tuple(name for name in names if name in there)
         for name in names:
             if name not in there:
                 raise self._missing(id, kind, name)

@@ -178,19 +178,24 @@ async def test_attributes(node: DataNode) -> None:
     assert set((await record_of(node, id))["attributes"]) == {"a"}
     first = (await record_of(node, id))["attributes"]["a"]["created"]
     assert first > 0
-    outcome = await change(node, PutAttributes(id, {"a": {**INT, "value": 3}}, replace=True, in_place=True))
+    outcome = await change(node, PutAttributes(id, {"a": {**INT, "value": 3, "created": 9}}, replace=True))
     assert (outcome.created, outcome.changed) == (False, True)
     assert (await record_of(node, id))["attributes"]["a"]["created"] == first
     outcome = await change(node, PutAttributes(id, {"a": other}, replace=True))
     assert (outcome.created, outcome.changed) == (False, True)
     stored = (await record_of(node, id))["attributes"]["a"]
     assert stored["value"] == 2
-    assert stored["created"] >= first
+    assert stored["created"] == first
+    await change(node, PutAttributes(id, {"b": {**INT, "created": 7}}))
+    assert (await record_of(node, id))["attributes"]["b"]["created"] == 7
     assert kind(await change(node, DeleteAttributes(id, ("a", "z")))) == ErrorKind.NOT_FOUND
     assert kind(await change(node, DeleteAttributes(id, ("a",)))) is None
     assert kind(await change(node, DeleteAttributes(id, ("a",)))) == ErrorKind.GONE
-    assert kind(await change(node, DeleteAttributes(id, ("a",), again=True))) is None
-    assert kind(await change(node, DeleteAttributes(id, ("a", "z"), again=True))) == ErrorKind.NOT_FOUND
+    outcome = await change(node, DeleteAttributes(id, ("a", "z"), skip_missing=True))
+    assert (outcome.changed, kind(outcome)) == (False, None)
+    assert (await change(node, DeleteAttributes(id, ("a", "b", "z"), skip_missing=True))).changed
+    assert kind(await change(node, DeleteAttributes(id, ("b",)))) == ErrorKind.GONE
+    assert kind(await change(node, DeleteAttributes(id, ("z",)))) == ErrorKind.NOT_FOUND
 
 
 async def test_links(node: DataNode) -> None:
@@ -202,9 +207,14 @@ async def test_links(node: DataNode) -> None:
     assert kind(await change(node, DeleteLinks(id, ("x", "z")))) == ErrorKind.NOT_FOUND
     assert kind(await change(node, DeleteLinks(id, ("x",)))) is None
     assert kind(await change(node, DeleteLinks(id, ("x",)))) == ErrorKind.GONE
-    assert kind(await change(node, DeleteLinks(id, ("x",), again=True))) is None
-    assert kind(await change(node, DeleteLinks(id, ("x", "z"), again=True))) == ErrorKind.NOT_FOUND
+    outcome = await change(node, DeleteLinks(id, ("x", "z"), skip_missing=True))
+    assert (outcome.changed, kind(outcome)) == (False, None)
+    assert kind(await change(node, DeleteLinks(id, ("z",)))) == ErrorKind.NOT_FOUND
     assert list((await record_of(node, id))["links"]) == ["y"]
+    await change(node, PutLinks(id, {"then": {**HARD, "created": 7.25}}))
+    assert (await record_of(node, id))["links"]["then"]["created"] == 7.25
+    await change(node, PutLinks(id, {"then": {**HARD, "created": 8.25}}))
+    assert (await record_of(node, id))["links"]["then"]["created"] == 7.25
 
 
 async def test_changes_of_one_object_at_once_all_stay(node: DataNode) -> None:

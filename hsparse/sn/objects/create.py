@@ -15,6 +15,7 @@ from aiohttp import web
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
 from hsparse.model.attribute import check_name, parse_attribute
+from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, check_title, parse_link
 from hsparse.sn.context import Context
@@ -205,14 +206,17 @@ async def _attributes(context: Context, bodies: Any, now: float) -> Record:
         if not isinstance(body, dict):
             raise BadRequest(f"The attribute {name!r} must be an object.")
         parsed = parse_attribute(body, await read_type(context, body))
-        stored[check_name(name)] = {**parsed, "created": now}
+        stored[check_name(name)] = parsed | {"created": now} | given_creation_time(body, now)
     return stored
 
 
 def _links(context: Context, bodies: Any, now: float) -> Record:
     if not isinstance(bodies, dict):
         raise BadRequest("links must be an object, with a link for each title.")
-    stored = {check_title(title): {**parse_link(body), "created": now} for title, body in bodies.items()}
+    stored = {
+        check_title(title): parse_link(body) | {"created": now} | given_creation_time(body, now)
+        for title, body in bodies.items()
+    }
     for link in stored.values():
         if link["class"] == HARD:
             check_member(link["id"], context.domain)

@@ -177,7 +177,9 @@ async def delete_group(context: Context) -> web.StreamResponse:
 
 
 async def _fill_group(context: Context, record: Record, body: Record) -> None:
-    """A group has only the keys of all objects."""
+    """A group has only the keys of all objects; `BadRequest` for a type, which is meant for another collection."""
+    if "type" in body:
+        raise BadRequest("A group has no type: create a dataset, or commit a type by POST /datatypes.")
 
 
 async def get_datatypes(context: Context) -> web.StreamResponse:
