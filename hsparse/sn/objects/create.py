@@ -21,7 +21,7 @@ from hsparse.model.link import HARD, check_title, parse_link
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.http.request import read_json
-from hsparse.sn.http.response import respond
+from hsparse.sn.http.response import respond_floats
 from hsparse.sn.records.object_json import object_json
 from hsparse.sn.records.object_path import check_member, root_of
 from hsparse.sn.records.type_reference import read_type
@@ -59,7 +59,7 @@ async def post_objects(context: Context, collection: str, fill: DraftMaker) -> w
     if collection == "groups":
         for one in found:
             del one["creationProperties"]  # HSDS answers with them from the creation on
-    return respond(found[0] if len(found) == 1 else {"objects": found}, status=201)
+    return respond_floats(found[0] if len(found) == 1 else {"objects": found}, status=201)
 
 
 async def draft(context: Context, collection: str, body: Any, fill: DraftMaker) -> Draft:

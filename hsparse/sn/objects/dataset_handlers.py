@@ -15,7 +15,13 @@ from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.model.dataspace import is_extensible, max_dims_of, parse_extent, parse_shape, shape_json
 from hsparse.model.datatype import type_json
 from hsparse.model.file_backed import is_file_backed
-from hsparse.model.initial_values import parse_fill_value, parse_initial_bytes, parse_initial_value
+from hsparse.model.initial_values import (
+    AS_TEXT,
+    is_named_float,
+    parse_fill_value,
+    parse_initial_bytes,
+    parse_initial_value,
+)
 from hsparse.model.layout import parse_layout
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes import Owners
@@ -100,6 +106,7 @@ async def _fill_dataset(
     fill = parse_fill_value(properties, datatype)
     rest = {key: value for key, value in properties.items() if key not in ("fillValue", "fillValue_encoding")}
     record |= {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)
+    record |= {AS_TEXT: True} if is_named_float(properties.get("fillValue")) else {}
     if layout.grid:
         chunk_spec(record)  # raises for unknown filters and initializers
     await check_backing_file(context, record)

@@ -214,7 +214,7 @@ BAD_CHANGES: list[tuple[Any, dict[str, Any]]] = [
     ({"price": [1, 2]}, {}),
     ({"date": 1.5}, {}),
     ({"date": 2**70}, {}),
-    ({"name": "too long"}, {}),
+    ({"name": 7}, {}),
     (b"12345678", {}),
     ({"price": 1}, {"fields": "price"}),
     ({"price": 1}, {"append": 1}),

@@ -9,6 +9,7 @@ import base64
 import binascii
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from hsparse.format.fields import parse_fields
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import selection_json
-from hsparse.format.value_arrays import ValueArrays
+from hsparse.format.value_arrays import ValueArrays, repeat_values
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import JSON_TYPE, MAX_JSON, read_json_object
@@ -33,10 +34,10 @@ from hsparse.sn.values.media.medium import FoundRead, Medium, ValueRead
 from hsparse.sn.values.request_selection import (
     ReadRequest,
     WriteSelection,
+    body_shape,
     points_selection,
     select_selection,
     stepped_selection,
-    wanted_count,
 )
 
 WRITE_KEYS = frozenset(
@@ -204,11 +205,30 @@ class JsonBody:
                 data = base64.b64decode(self.body["value_base64"], validate=True)
             except (binascii.Error, TypeError, ValueError) as error:
                 raise BadRequest("value_base64 is not base64 text.") from error
-            count = wanted_count(self.selection.count, selection)
-            return selection, arrays.from_bytes(data, count, selection.shape)
+            shape = body_shape(self.selection.count, selection)
+            values = arrays.from_bytes(data, prod(shape), shape)
+            return selection, repeat_values(arrays, values, selection.shape)
         if "value" not in self.body:
             raise BadRequest("The body has neither value nor value_base64.")
-        return selection, arrays.from_json(self.body["value"], selection.shape)
+        if self.selection.count is None:
+            return selection, arrays.from_json(self.body["value"], selection.shape)
+        values = self._counted(arrays, body_shape(self.selection.count, selection))
+        return selection, repeat_values(arrays, values, selection.shape)
+
+    def _counted(self, arrays: ValueArrays, shape: tuple[int, ...]) -> Values:
+        """Return the values of a body that says how many it has; outer lists of one item may be around them."""
+        value = self.body["value"]
+        while True:
+            try:
+                values = arrays.from_json(value, shape)
+                break
+            except BadRequest:
+                if not (isinstance(value, list) and len(value) == 1):
+                    raise
+                (value,) = value
+        if values.size != prod(shape):
+            raise BadRequest(f"The value has {values.size} elements; element_count is {prod(shape)}.")
+        return values
 
     def work(self) -> int:
         return 0
