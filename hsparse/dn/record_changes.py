@@ -14,7 +14,7 @@ from typing import Any
 from hsparse.dn.extent_changes import abandon_appends, begin_append, end_append, end_trim, set_extent
 from hsparse.dn.fences import DeletedNames
 from hsparse.errors import BadRequest, Conflict, HsparseError
-from hsparse.model.acl import Right
+from hsparse.model.acl import ORIGIN, Right
 from hsparse.model.datatype import type_json
 from hsparse.model.link import same_link
 from hsparse.wire.message import Record
@@ -138,7 +138,8 @@ def _(change: DeleteLinks, record: Record, now: float, deleted: DeletedNames) ->
 def _(change: PutAcl, record: Record, now: float, deleted: DeletedNames) -> Changed:
     acls = dict(record.get("acls") or {})
     there = acls.get(change.user)
-    acls[change.user] = {right.value: False for right in Right} | (there or {}) | change.rights
+    rights = {right.value: False for right in Right} | (there or {}) | change.rights
+    acls[change.user] = rights | {ORIGIN: change.origin}
     return _renew(record, now, acls=acls, changed=True, created=there is None)
 
 

@@ -18,6 +18,7 @@ from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base, CachedObject
 from hsparse.dn.fences import DeletedNames
 from hsparse.dn.hsds_summaries import HsdsSummaries
+from hsparse.dn.recent_changes import RecentChanges
 from hsparse.dn.record_changes import change_record
 from hsparse.errors import Corrupt, HsparseError, NotFound
 from hsparse.model.ids import is_job_id, is_root, storage_key, tree_prefix
@@ -52,6 +53,7 @@ class Records:
         self._workers = workers
         self._clock = clock
         self._deleted = DeletedNames()
+        self.recent = RecentChanges(clock)
         self._summaries = summaries
 
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
@@ -163,12 +165,14 @@ class Records:
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
         self._note_deletions(change, before)
+        if outcome.changed and _is_of_domain(change.id):
+            self.recent.note(change.id)
         return outcome
 
     async def _remove_summary(self, change: RecordChange) -> None:
         """Remove HSDS's summary of the changed object's domain; domains, jobs and our own summaries are not in it."""
         id = change.id
-        if id.startswith(("/", "s-")) or is_job_id(id):
+        if not _is_of_domain(id):
             return
         if isinstance(change, CreateObject) and is_root(id):
             self._summaries.know_none(id)
@@ -197,6 +201,11 @@ class Records:
             case PutLinks(id, links):
                 for title in links:
                     self._deleted.remove(id, "link", title)
+
+
+def _is_of_domain(id: str) -> bool:
+    """Say whether a record is an object of a domain: no domain itself, summary or job."""
+    return not (id.startswith(("/", "s-")) or is_job_id(id))
 
 
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}

@@ -42,7 +42,15 @@ from hsparse.wire.chunk_message import (
 )
 from hsparse.wire.file_backed_message import InspectFile, ReadFileBacked, ReadPiece
 from hsparse.wire.message import GetInfo, Message, NodeInfo
-from hsparse.wire.record_message import ChangeObjects, DeleteTree, Forget, ListKeys, ReadObjects
+from hsparse.wire.record_message import (
+    ChangedLately,
+    ChangeObjects,
+    DeleteTree,
+    Forget,
+    ListKeys,
+    ReadObjects,
+    SettleChanges,
+)
 
 R = TypeVar("R")
 
@@ -117,6 +125,10 @@ class DataService:
                 return await self._records.list(message)
             case DeleteTree(id):
                 return await self._records.delete_tree(id)
+            case ChangedLately(root, seconds):
+                return self._records.recent.within(root, seconds)
+            case SettleChanges(root):
+                return self._records.recent.settle(root)
             case FenceDeleted():
                 return await self._chunks.fence_deleted(message)
             case Forget(id):

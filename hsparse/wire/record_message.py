@@ -117,11 +117,15 @@ class DeleteLinks:
 
 @dataclass(frozen=True, slots=True)
 class PutAcl:
-    """Set rights in a domain's ACL: `rights` is merged over what the user has there."""
+    """Set rights in a domain's ACL: `rights` is merged over what the user has there.
+
+    `origin`, bucket and path of the domain, is kept in the entry as `domain`, also where another domain inherits it.
+    """
 
     id: str
     user: str
     rights: dict[str, bool]
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,3 +267,18 @@ class Forget(Message[None]):
     """Drop the cached objects of a domain or, given a dataset's id, the dataset's cached chunks."""
 
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedLately(Message[bool]):
+    """Say whether this node changed objects of the domain of `root` in the last `seconds`; values do not count."""
+
+    root: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SettleChanges(Message[None]):
+    """Let the changes of a domain's objects so far not count as recent any more."""
+
+    root: str
