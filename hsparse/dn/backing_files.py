@@ -52,12 +52,17 @@ class BackingFiles:
     async def read(self, file: BackingFile, start: int, stop: int, *, exact: bool = False) -> bytes:
         """Return bytes `start` up to and without `stop`; `Conflict` names the file that does not have them.
 
-        With `exact`, `Moved` where the file has another etag.
+        `NotFound` for a file that is not there and was never seen. With `exact`, `Moved` where the file has another
+        etag.
         """
         key = file_key(file.uri, self._store.name)
         try:
             stored = await self._store.get_range(key, start, stop - start)
         except NotFound as error:
+            if not file.etag:
+                raise NotFound(
+                    f"The data is in the file {key!r}, which is not in {self._store.name!r}: put it there."
+                ) from error
             raise Conflict(
                 f"The data is in the file {key!r}, which is not in {self._store.name!r} any more; put it back."
             ) from error

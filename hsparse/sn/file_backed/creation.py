@@ -1,9 +1,9 @@
-"""Checks at the creation of a file-backed dataset: the file exists, and the principal may read it."""
+"""Checks at the creation of a file-backed dataset: the principal may read the file, if it is there."""
 
 from __future__ import annotations
 
-from hsparse.errors import BadRequest, Unsupported
-from hsparse.model.file_backed import CHUNKED_REF_INDIRECT, file_backed_layout
+from hsparse.errors import BadRequest, NotFound, Unsupported
+from hsparse.model.file_backed import CHUNKED_REF_INDIRECT, file_backed_layout, file_reference
 from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_table import check_table
 from hsparse.sn.records.access import FileRights
@@ -19,8 +19,9 @@ LOCATOR = "chunklocator"
 async def check_backing_file(context: Context, record: Record) -> None:
     """Check the backing file that the record of a new dataset names, and put the file's etag and head into it.
 
-    The file must exist. All who may read the domain can then read its data, so the principal must have the right to
-    read the folder of the file.
+    All who may read the domain can then read the file's data, so the principal must have the right to read the folder
+    of the file. A file that cannot be seen yet, as it is in another bucket or not there, is only noted: each reader
+    needs the right to it then.
     """
     layout = file_backed_layout(record)
     if layout is None:
@@ -36,9 +37,20 @@ async def check_backing_file(context: Context, record: Record) -> None:
             check_table(Dataset.of(outcome.unwrap()), layout, len(record["shape"]["dims"]))
     uri = layout.get("file_uri")
     if uri is not None:
-        await FileRights(owners, context.principal, context.service.settings.bucket).require(uri)
+        record["linkedFile"] = await _state_of(context, uri)
+
+
+async def _state_of(context: Context, uri: str) -> Record:
+    """Return the etag and the head of a file, or that it cannot be seen."""
+    owners, bucket = context.service.owners, context.service.settings.bucket
+    if file_reference(uri, bucket)[0] != bucket:
+        return {"unseen": True}
+    await FileRights(owners, context.principal, bucket).require(uri)
+    try:
         found = await owners.ask_any(InspectFile(uri))
-        record["linkedFile"] = {"etag": found.etag, "head": found.head}
+    except NotFound:
+        return {"unseen": True}
+    return {"etag": found.etag, "head": found.head}
 
 
 def refuse_locator(properties: Record) -> None:

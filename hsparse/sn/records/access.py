@@ -6,7 +6,6 @@ by those who may read the nearest folder or domain above them.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,6 +13,7 @@ from aiohttp import web
 
 from hsparse.errors import BadRequest, ErrorKind, Forbidden, NotFound, TooLarge
 from hsparse.model.acl import DEFAULT, Principal, Right, full_rights, is_allowed
+from hsparse.model.bucket import check_bucket_name
 from hsparse.model.file_backed import file_key
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes import Owners
@@ -24,7 +24,6 @@ from hsparse.wire.record_message import CreateObject
 MAX_PATH = 900
 """The most bytes of a path: with `/.domain.json` it must be an S3 key of at most 1024."""
 MAX_COMPONENT = 240
-BUCKET_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 PROTOCOL = "hdf5:/"
 TOP_FOLDER = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}})
 """The folder of the top-level domains, which has no record."""
@@ -89,9 +88,7 @@ def check_bucket(service: Service, bucket: str | None) -> None:
     """
     if not bucket:
         return
-    name = bucket.removeprefix("s3://")
-    if BUCKET_NAME.fullmatch(name) is None or name in (".", ".."):
-        raise BadRequest(f"{bucket[:80]!r} is not a bucket's name: letters, digits, '_', '.' and '-'.")
+    name = check_bucket_name(bucket.removeprefix("s3://"))
     if name != service.settings.bucket:
         raise NotFound(f"The bucket {bucket!r} is not served here.")
 
@@ -180,8 +177,8 @@ class FileRights:
     async def require(self, *uris: str) -> None:
         """Raise `Forbidden` for a file in a folder where the principal may not read.
 
-        The nearest folder or domain above the file decides; a file without one is readable by all. `BadRequest` for a
-        URI that names no file of the store.
+        The nearest folder or domain above the file decides; a file without one is readable by all. A file in another
+        bucket is `Forbidden`, a URI that names no file a `BadRequest`.
         """
         folders = {file_key(uri, self.bucket).rpartition("/")[0] for uri in uris}
         if len(folders) > MAX_FOLDERS:

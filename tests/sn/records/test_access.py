@@ -149,6 +149,8 @@ async def test_the_nearest_folder_decides(found: Owners, uri: str, who: set[Prin
 
 async def test_what_names_no_file(found: Owners) -> None:
     with pytest.raises(BadRequest):
+        await FileRights(found, ADMIN, "bucket").require("../a.h5")
+    with pytest.raises(Forbidden, match="'other'"):
         await FileRights(found, ADMIN, "bucket").require("s3://other/a.h5")
 
 
