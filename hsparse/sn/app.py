@@ -33,7 +33,10 @@ FIXED_HEADERS = {"Server": SERVER_NAME, "X-XSS-Protection": "1; mode=block"}
 
 
 def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Application:
-    """Make the application that answers `routes` for `service`; `Misconfigured` when a component cannot be made."""
+    """Make the application that answers `routes` for `service`; `Misconfigured` when a component cannot be made.
+
+    What answers GET answers HEAD too.
+    """
     for kind in COMPONENTS:
         service.component(kind)
     cors = Cors(service.settings.cors_origins)
@@ -63,6 +66,10 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         for path in spelled_out(route.path):
             handlers.setdefault(path, {"OPTIONS": cors.preflight})[route.method] = bind_route(service, route)
     for path, by_method in handlers.items():
+        if hdrs.METH_GET in by_method:
+            by_method.setdefault(
+                hdrs.METH_HEAD, by_method[hdrs.METH_GET]
+            )  # the same headers: aiohttp sends no body
         resource = app.router.add_resource(path)
         for method, handler in by_method.items():
             resource.add_route(method, handler, expect_handler=answer_expect)
