@@ -165,17 +165,18 @@ MAX_INITIAL_BYTES = 128 * 1024 * 1024
 
 def parse_initial_value(value: Any, shape: Shape, datatype: Datatype) -> Values:
     """Return the values of a whole dataset, in its shape, from JSON; `BadRequest` when they do not fit."""
-    _check(shape, datatype)
+    check_initial_size(shape, datatype)
     return from_json(value, dims_of(shape) or (), datatype.element)
 
 
 def parse_initial_bytes(text: Any, shape: Shape, datatype: Datatype) -> Values:
     """Return the same from base64 of the packed elements, length-prefixed where they vary in size."""
-    _check(shape, datatype)
+    check_initial_size(shape, datatype)
     return unpack_elements(decode_base64(text), shape, datatype)
 
 
-def _check(shape: Shape, datatype: Datatype) -> None:
+def check_initial_size(shape: Shape, datatype: Datatype) -> None:
+    """Raise `TooLarge` for the values of a dataset that are too large to be given with its creation."""
     if shape["class"] == "H5S_NULL":
         raise BadRequest("A dataset with a null dataspace has no value; leave it out.")
     size = num_elements(shape) * datatype.guessed_size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hsparse.errors import BadRequest, NotFound, Unsupported
+from hsparse.errors import BadRequest, NotFound
 from hsparse.model.file_backed import CHUNKED_REF_INDIRECT, file_backed_layout, file_reference
 from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_table import check_table
@@ -11,9 +11,6 @@ from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import check_member
 from hsparse.wire.file_backed_message import InspectFile
 from hsparse.wire.message import Record
-
-LOCATOR = "chunklocator"
-"""HSDS's initializer that fills a chunk table from the file."""
 
 
 async def check_backing_file(context: Context, record: Record) -> None:
@@ -51,17 +48,6 @@ async def _state_of(context: Context, uri: str) -> Record:
     except NotFound:
         return {"unseen": True}
     return {"etag": found.etag, "head": found.head}
-
-
-def refuse_locator(properties: Record) -> None:
-    """Raise `Unsupported` for a chunk table that the server would have to fill from the file."""
-    initializer = properties.get("initializer")
-    name = initializer[0] if isinstance(initializer, list) and initializer else initializer
-    if name == LOCATOR:
-        raise Unsupported(
-            f"The initializer {LOCATOR} is not supported: let the client list the chunks (hsload --link, not "
-            "--fastlink)."
-        )
 
 
 def refuse_values(record: Record) -> None:

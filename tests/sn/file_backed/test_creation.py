@@ -181,13 +181,6 @@ async def test_a_chunk_table_is_checked_when_it_is_there(client: RestClient) -> 
     assert (await client("GET", f"/datasets/{made['id']}/value")).status == 404
 
 
-async def test_the_server_does_not_look_for_chunks(client: RestClient) -> None:
-    properties = {"initializer": ["chunklocator", "--h5path=/x", "--filepath=free/a.h5", "--bucket=memory"]}
-    reply = await client("POST", "/datasets", {"type": TABLE, "shape": [2], "creationProperties": properties})
-    assert reply.status == 400
-    assert "--link" in reply["error"]["message"]
-
-
 async def test_what_a_file_does_not_have_is_fill_value(client: RestClient) -> None:
     properties = {"layout": CONTIGUOUS, "initializer": ["arange"]}
     status, answer = await link(client, CONTIGUOUS, body={"creationProperties": properties})
