@@ -108,6 +108,8 @@ def fixed_array(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _rows(values: list[Any], count: int) -> list[Any]:
+    if set(map(type, values)) == {list} and set(map(len, values)) == {count}:
+        return values
     for value in values:
         if not isinstance(value, list | tuple) or len(value) != count:
             raise ValueError(f"a compound needs a list of its {count} fields, not {_short(value)}")

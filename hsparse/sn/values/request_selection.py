@@ -8,6 +8,7 @@ Tests: tests/sn/test_value_selections.py, tests/sn/values/test_values.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
@@ -135,6 +136,16 @@ def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
     if coords.ndim < 2 and len(extent) != 1 and (coords.size or not extent):
         raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.")
     return Points(extent, coords.reshape(-1, len(extent)) if coords.ndim < 2 else coords)
+
+
+def pack_points(body: Any) -> None:
+    """Replace the points of a body by an array, if they are lists of as many numbers; others are refused later."""
+    points = body.get("points") if isinstance(body, dict) else None
+    if isinstance(points, list) and points:
+        with suppress(ValueError):
+            packed = np.array(points)
+            if packed.dtype.kind in "iu":
+                body["points"] = packed
 
 
 def binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:

@@ -119,4 +119,6 @@ async def test_a_method_that_is_not_answered_says_which_are(bare: RestClient) ->
     assert reply.status == 405
     assert reply.headers["Allow"] == "GET, HEAD, OPTIONS"
     assert "it answers GET, HEAD, OPTIONS" in reply["error"]["message"]
-    assert (await bare("PATCH", "/datasets/d-x/value")).headers["Allow"] == "DELETE, GET, HEAD, OPTIONS, POST, PUT"
+    assert (await bare("PATCH", "/datasets/d-x/value")).headers[
+        "Allow"
+    ] == "DELETE, GET, HEAD, OPTIONS, POST, PUT"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hsparse.concurrency import collector
+from hsparse.sn.service_settings import ServiceSettings
 from tests.sn.value_client import BINARY, create, read, sparse, value_client
 from tests.support.rest_client import RestClient
 
@@ -118,3 +121,24 @@ async def test_a_selection_as_a_list(client: RestClient, select: Any, values: An
 async def test_a_bad_selection_as_a_list(client: RestClient, select: Any) -> None:
     path = await create(client, [4, 5], "H5T_STD_I32LE")
     assert (await client("POST", f"{path}/value", {"select": select})).status == 400
+
+
+async def test_many_points_in_json(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come and go as arrays, while the collector of cycles is paused."""
+    monkeypatch.setattr(collector, "MANY", 1000)
+    was_enabled = gc.isenabled()
+    client.service.settings = ServiceSettings()
+    path = await create(client, [2000, 2000], "H5T_STD_I32LE", layout=sparse(1000, 1000))
+    places = np.random.default_rng(1).permutation(4_000_000)[:20_000]
+    points = np.stack(np.divmod(places, 2000), axis=1)
+    body = {"points": points.tolist(), "value": places.tolist()}
+    assert (await client("PUT", f"{path}/value", body)).status == 200
+    read = await client("POST", f"{path}/value", {"points": points[::-1].tolist()})
+    assert read["value"] == places[::-1].tolist()
+    found = await client("GET", f"{path}/value", sparse=1)
+    rows, columns = np.array(found["selection"]["coordinates"]).T
+    np.testing.assert_array_equal(2000 * rows + columns, found["value"])
+    assert len(found["value"]) == len(places)
+    for bad in ([[0, 0], [1]], [[0, "x"]], [[0.5, 1]], [[True, False]], [[0, 1, 2]], [[-1, 0]]):
+        assert (await client("POST", f"{path}/value", {"points": bad})).status == 400
+    assert gc.isenabled() or not was_enabled

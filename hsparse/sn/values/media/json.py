@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 
+from hsparse.concurrency.collector import paused_collector
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
@@ -35,6 +36,7 @@ from hsparse.sn.values.request_selection import (
     ReadRequest,
     WriteSelection,
     body_shape,
+    pack_points,
     points_selection,
     select_selection,
     stepped_selection,
@@ -99,7 +101,9 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
     return await answer_whole(
         read,
         limit,
-        lambda points, values: respond_values(context, {"selection": selection_json(points)}, values, arrays),
+        lambda points, values: respond_values(
+            context, {"selection": selection_json(points, arrays=True)}, values, arrays
+        ),
     )
 
 
@@ -122,7 +126,7 @@ async def answer_whole(
 
 def answer_places(context: Context, selection: Selection) -> web.StreamResponse:
     """Answer with a selection in HDF5/JSON's form."""
-    return respond({"selection": selection_json(selection)})
+    return respond({"selection": selection_json(selection, arrays=True)})
 
 
 async def answer_found(read: FoundRead) -> web.StreamResponse:
@@ -172,9 +176,13 @@ async def respond_values(
     Floats that are not finite are `NaN` and `Infinity`, as Python writes and reads them; with the parameter
     `ignore_nan` they are null, which is valid JSON.
     """
-    items, has_floats = await offload(arrays.work(values.size), arrays.to_json, values)
-    answer = answer | {"value": items} | ({"hrefs": links} if links else {})
-    return respond_floats(answer) if has_floats and not context.flag("ignore_nan") else respond(answer)
+    rest: dict[str, Any] = {"hrefs": links} if links else {}
+    with paused_collector(values.size):
+        items, has_floats = await offload(arrays.work(values.size), arrays.to_json, values)
+        encode = respond_floats if has_floats and not context.flag("ignore_nan") else respond
+        response = encode(answer | {"value": items} | rest)
+        del items  # what is still there when the collector goes on is looked through
+    return response
 
 
 def value_hrefs(context: Context, dataset: Dataset) -> list[Href]:
@@ -210,9 +218,10 @@ class JsonBody:
             return selection, repeat_values(arrays, values, selection.shape)
         if "value" not in self.body:
             raise BadRequest("The body has neither value nor value_base64.")
-        if self.selection.count is None:
-            return selection, arrays.from_json(self.body["value"], selection.shape)
-        values = self._counted(arrays, body_shape(self.selection.count, selection))
+        with paused_collector(selection.size):
+            if self.selection.count is None:
+                return selection, arrays.from_json(self.body["value"], selection.shape)
+            values = self._counted(arrays, body_shape(self.selection.count, selection))
         return selection, repeat_values(arrays, values, selection.shape)
 
     def _counted(self, arrays: ValueArrays, shape: tuple[int, ...]) -> Values:
@@ -236,7 +245,7 @@ class JsonBody:
 
 async def read_body(context: Context) -> JsonBody:
     """Read the body of a write."""
-    body = await read_json_object(context)
+    body = await read_json_object(context, pack_points)
     unknown = set(body) - WRITE_KEYS
     if unknown:
         known = ", ".join(sorted(WRITE_KEYS))
@@ -251,7 +260,7 @@ async def read_body(context: Context) -> JsonBody:
 
 async def read_request(context: Context) -> ReadRequest:
     """Read the body of a read: points, a select string or a hyperslab, with parameters."""
-    body = await read_json_object(context)
+    body = await read_json_object(context, pack_points)
     ways = [keys for keys in SELECTION_KEYS if keys & set(body)]
     if set(body) - READ_KEYS or len(ways) != 1:
         raise BadRequest(
