@@ -18,7 +18,7 @@ from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer
 from hsparse.sn.http.request_log import TRACE_KEY
 from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.jobs.job_queue import JobQueue
-from hsparse.sn.records.access import domain_path, find_domain, require_right
+from hsparse.sn.records.access import find_domain, request_place, require_right
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.routes import ROUTES, Route, spelled_out
 from hsparse.sn.service import Component, Service
@@ -58,7 +58,8 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     app.on_response_prepare.append(add_headers)
 
     async def stop(app: web.Application) -> None:
-        await service.component(Statistics).close()
+        for one in service.all_buckets():
+            await one.component(Statistics).close()
 
     app.on_cleanup.append(stop)
     handlers: dict[str, dict[str, AioHandler]] = {}
@@ -83,15 +84,16 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         trace = request[TRACE_KEY]
         principal = await _principal(service, request)
         trace.user = principal.name
-        path = trace.domain = domain_path(service, request)
+        node, path = request_place(service, request)
+        trace.domain = path
         domain = None
         if route.right is not None:
             if path is None:
                 raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
-            domain = await find_domain(service, path)
+            domain = await find_domain(node, path)
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
-        context = Context(request, limit, service, principal, path, domain)
+        context = Context(request, limit, node, principal, path, domain)
         if domain is not None and route.right is not None:
             await require_right(context, domain, route.right)
         if not request.body_exists:

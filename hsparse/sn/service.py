@@ -5,10 +5,13 @@ Tests: tests/sn/http/test_rate_limit.py, tests/sn/test_statistics.py.
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
 from hsparse.clock import Clock
 from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.errors import NotFound
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.http.rate_limit import RateLimit
@@ -58,7 +61,32 @@ class Service:
         self.bodies = MemoryBudget(settings.request_memory)
         self.answers = MemoryBudget(settings.answer_memory)
         self.rates = RateLimit(settings.rate_limit, settings.rate_burst, clock)
+        self.named_bucket: str | None = None
+        """The bucket if requests must name it, None for the first one."""
         self._components: dict[type[Component], Any] = {}
+        self._others: dict[str, Service] = {}
+
+    def of_bucket(self, bucket: str) -> Service:
+        """Return the service of a bucket: itself for its own, another with the same limits for one of the others.
+
+        `NotFound` for a bucket that is not served.
+        """
+        if bucket == self.settings.bucket:
+            return self
+        if bucket not in self.settings.other_buckets:
+            raise NotFound(f"The bucket {bucket!r} is not served here.")
+        other = self._others.get(bucket)
+        if other is None:
+            other = self._others[bucket] = copy(self)
+            other.settings = replace(self.settings, bucket=bucket, other_buckets=())
+            other.owners = self.owners.of_bucket(bucket)
+            other.named_bucket = bucket
+            other._components, other._others = {}, {}
+        return other
+
+    def all_buckets(self) -> list[Service]:
+        """Return the services of all buckets that were asked for, this one first."""
+        return [self, *self._others.values()]
 
     def component(self, kind: type[C]) -> C:
         """Return the node's component of a class; the first call makes it."""

@@ -33,20 +33,26 @@ MAX_FOLDERS = 1000
 """The most folders of the files of one read."""
 
 
-def domain_path(service: Service, request: web.Request) -> str | None:
-    """Return the domain path that a request names, None without one; check the bucket.
+def request_place(service: Service, request: web.Request) -> tuple[Service, str | None]:
+    """Return the service of the bucket that a request names, and its domain path, None without one.
 
-    The path is that of `?domain=` or of the header X-Hdf-domain. A leading `hdf5:/` and a trailing slash are dropped;
-    a leading bucket name is the bucket.
+    The path is that of `?domain=` or of the header X-Hdf-domain. A leading `hdf5:/` and a trailing slash are dropped.
+    The bucket is that in front of the path, else that of `?bucket=` or of the header X-Hdf-bucket; without one it is
+    the first. `NotFound` for a bucket that is not served, `BadRequest` for what no bucket can be called.
     """
     if "host" in request.query:
         raise BadRequest("The parameter host is not supported; use domain.")
-    check_bucket(service, request.query.get("bucket") or request.headers.get("X-Hdf-bucket"))
+    named = request.query.get("bucket") or request.headers.get("X-Hdf-bucket")
     text = request.query.get("domain") or request.headers.get("X-Hdf-domain")
     # aiohttp decodes bytes of a header that are not UTF-8 to lone surrogates, which no answer can contain
     if not _is_unicode(request.host) or not _is_unicode(text or ""):
         raise BadRequest("The domain and the host must be UTF-8 text.")
-    return normal_path(service, text) if text else None
+    name = _bucket_name(named) if named else None
+    if not text:
+        return (service.of_bucket(name) if name else service), None
+    in_front, path = _parsed_path(text)
+    name = _bucket_name(in_front) if in_front else name
+    return (service.of_bucket(name) if name else service), path
 
 
 def normal_path(service: Service, text: str) -> str:
@@ -81,16 +87,17 @@ def _parsed_path(text: str) -> tuple[str | None, str]:
     return bucket, text
 
 
+def _bucket_name(text: str) -> str:
+    return check_bucket_name(text.removeprefix("s3://"))
+
+
 def check_bucket(service: Service, bucket: str | None) -> None:
-    """Raise `NotFound` for a bucket that is not the one of this server; None is that one.
+    """Raise `NotFound` for another bucket than that of the request; None is that one.
 
     `BadRequest` for a name that no bucket can have.
     """
-    if not bucket:
-        return
-    name = check_bucket_name(bucket.removeprefix("s3://"))
-    if name != service.settings.bucket:
-        raise NotFound(f"The bucket {bucket!r} is not served here.")
+    if bucket and _bucket_name(bucket) != service.settings.bucket:
+        raise NotFound(f"The bucket {bucket!r} is not that of the request: links stay in one bucket.")
 
 
 async def find_domain(service: Service, path: str, principal: Principal | None = None) -> Domain:
