@@ -130,7 +130,7 @@ async def open_data_node(settings: Settings, clock: Clock | None = None) -> Data
     stores, clock, id = await open_stores(settings.store), clock or SystemClock(), settings.cluster.node_id
     if len(stores) == 1:
         return DataService(stores[0], clock, settings.data, id=id)
-    shared = NodeResources.of(settings.data)
+    shared = NodeResources.of(settings.data, *stores)
     return BucketRouter(
         [DataService(store, clock, id=id, resources=shared.of_bucket(store.name)) for store in stores]
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
+from hsparse.dn.backing_files import BackingFiles
 from hsparse.dn.cache import BucketCache, Cache
 from hsparse.dn.chunk_index import ChunkIndex
 from hsparse.dn.chunk_objects import ChunkObjects
@@ -58,17 +59,24 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """The memory and threads of a data node, which the services of its buckets share."""
+    """The memory and threads of a data node, which the services of its buckets share.
+
+    `stores` are those of all buckets by name, so that datasets can be linked to files of another one.
+    """
 
     cache: Cache
     workers: OffloadPool
     pending: MemoryBudget
+    stores: dict[str, ObjectStore] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, settings: DataSettings) -> NodeResources:
-        """Make those that the settings allow."""
+    def of(cls, settings: DataSettings, *stores: ObjectStore) -> NodeResources:
+        """Make those that the settings allow, for these stores if they are several."""
         return cls(
-            Cache(settings.cache_size), OffloadPool(settings.workers), MemoryBudget(settings.pending_size)
+            Cache(settings.cache_size),
+            OffloadPool(settings.workers),
+            MemoryBudget(settings.pending_size),
+            {store.name: store for store in stores},
         )
 
     def of_bucket(self, bucket: str) -> NodeResources:
@@ -102,7 +110,9 @@ class DataService:
         self._chunks = Chunks(objects, self._workers, pending)
         self._index = ChunkIndex(store, self._cache, self._workers, fences)
         self._direct = DirectChunks(store, objects, self._workers, pending)
-        self._file_backed = FileBackedChunks(store, self._cache, self._workers, fences)
+        self._file_backed = FileBackedChunks(
+            BackingFiles(store, resources.stores), self._cache, self._workers, fences
+        )
         self._start_time = clock.now()
 
     async def send(self, message: Message[R]) -> R:

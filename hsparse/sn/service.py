@@ -64,6 +64,7 @@ class Service:
         self.named_bucket: str | None = None
         """The bucket if requests must name it, None for the first one."""
         self._components: dict[type[Component], Any] = {}
+        self._first: Service = self
         self._others: dict[str, Service] = {}
 
     def of_bucket(self, bucket: str) -> Service:
@@ -71,18 +72,24 @@ class Service:
 
         `NotFound` for a bucket that is not served.
         """
-        if bucket == self.settings.bucket:
-            return self
-        if bucket not in self.settings.other_buckets:
+        first = self._first
+        if bucket == first.settings.bucket:
+            return first
+        if bucket not in first.settings.other_buckets:
             raise NotFound(f"The bucket {bucket!r} is not served here.")
-        other = self._others.get(bucket)
+        other = first._others.get(bucket)
         if other is None:
-            other = self._others[bucket] = copy(self)
-            other.settings = replace(self.settings, bucket=bucket, other_buckets=())
-            other.owners = self.owners.of_bucket(bucket)
+            other = first._others[bucket] = copy(first)
+            other.settings = replace(first.settings, bucket=bucket)
+            other.owners = first.owners.of_bucket(bucket)
             other.named_bucket = bucket
             other._components, other._others = {}, {}
         return other
+
+    @property
+    def buckets(self) -> tuple[str, ...]:
+        """The names of all buckets that are served."""
+        return (self._first.settings.bucket, *self._first.settings.other_buckets)
 
     def all_buckets(self) -> list[Service]:
         """Return the services of all buckets that were asked for, this one first."""

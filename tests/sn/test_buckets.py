@@ -31,8 +31,10 @@ TO_OTHER: list[dict[str, Any]] = [
 
 @pytest.fixture
 async def client() -> AsyncIterator[RestClient]:
-    clock, shared = SystemClock(), NodeResources.of(DataSettings())
-    stores = [MemoryStore(name) for name in ("first", "other")]
+    clock, stores = SystemClock(), [MemoryStore(name) for name in ("first", "other")]
+    shared = NodeResources.of(DataSettings(), *stores)
+    await stores[1].put("data/file.h5", np.arange(10, dtype="<i4").tobytes())
+    await stores[1].put("home/ann/own.h5", np.arange(10, dtype="<i4").tobytes())
     node = BucketRouter([DataService(one, clock, resources=shared.of_bucket(one.name)) for one in stores])
     settings = ServiceSettings(bucket="first", other_buckets=("other",))
     made = await RestClient(node, clock, *USERS, settings=settings).open()
@@ -119,3 +121,28 @@ async def test_links_stay_in_one_bucket(client: RestClient) -> None:
 async def test_jobs_run_in_the_first_bucket_alone(client: RestClient) -> None:
     body = {"kind": "export", "domain": PATH, "target": "s3://b/x.h5"}
     assert (await client("POST", "/jobs", body, domain=None, bucket="other")).status == 400
+
+
+@pytest.mark.parametrize("bucket", ["first", "other"])
+async def test_a_dataset_is_linked_to_a_file_of_another_bucket(client: RestClient, bucket: str) -> None:
+    for name in ("first", "other"):
+        assert (await client("PUT", "/", {}, bucket=name)).status == 201
+    layout = {"class": "H5D_CONTIGUOUS_REF", "file_uri": "s3://other/data/file.h5", "offset": 0, "size": 40}
+    body = {"type": "H5T_STD_I32LE", "shape": [10], "creationProperties": {"layout": layout}}
+    made = await client("POST", "/datasets", body, bucket=bucket)
+    path = f"/datasets/{made['id']}"
+    assert (await client("GET", f"{path}/value", bucket=bucket))["value"] == list(range(10))
+    (chunk,) = (await client("GET", f"{path}/chunks", bucket=bucket))["chunks"]
+    assert (chunk["bucket"], chunk["key"]) == ("other", "data/file.h5")
+    await client("PUT", "/acls/default", {"read": False}, domain="/home/ann", bucket="other")
+    layout["file_uri"] = "s3://other/home/ann/own.h5"
+    refused = await client("POST", "/datasets", body, bucket=bucket, user="ben")
+    assert refused.status == 403
+    await client("PUT", "/acls/ben", {"create": True, "read": True}, bucket="first")
+    if bucket == "first":
+        refused = await client("POST", "/datasets", body, user="ben")
+        assert (refused.status, "/home/ann" in refused["error"]["message"]) == (403, True)
+    assert (await client("POST", "/datasets", body, bucket=bucket)).status == 201
+    layout["file_uri"] = "s3://third/data/file.h5"
+    made = await client("POST", "/datasets", body, bucket=bucket)
+    assert (await client("GET", f"/datasets/{made['id']}/value", bucket=bucket)).status == 403

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -26,7 +26,7 @@ from hsparse.format.hdf5.superblock import read_superblock
 from hsparse.model.dataspace import Shape, dims_of
 from hsparse.model.datatype import Datatype
 from hsparse.model.element import Fixed
-from hsparse.model.file_backed import BackingFile, file_key
+from hsparse.model.file_backed import SCHEMES, BackingFile
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.chunk_table import MASK_FIELD
@@ -55,10 +55,10 @@ class ChunkLocator:
     h5path: str
 
 
-def take_locator(properties: Record) -> ChunkLocator | None:
+def take_locator(properties: Record, buckets: Collection[str]) -> ChunkLocator | None:
     """Remove the locator from creation properties and return it, None without one; `BadRequest` for a bad one.
 
-    The table is filled when it is created, so that it has no initializer afterwards.
+    `buckets` are those that are served. The table is filled when it is created: it has no initializer afterwards.
     """
     words = properties.get("initializer")
     words = words.split() if isinstance(words, str) else words
@@ -68,7 +68,11 @@ def take_locator(properties: Record) -> ChunkLocator | None:
     if len(given) != len(words) - 1 or set(given) != set(OPTIONS) or not all(given.values()):
         raise BadRequest(f"The initializer {LOCATOR} needs {', '.join(OPTIONS)}, each with a value.")
     del properties["initializer"]
-    return ChunkLocator(f"{given['--bucket']}/{given['--filepath']}", given["--h5path"])
+    bucket, key = given["--bucket"], given["--filepath"]
+    scheme = (
+        SCHEMES[0] if bucket in buckets else ""
+    )  # hsload takes the first component of a path for the bucket
+    return ChunkLocator(f"{scheme}{bucket}/{key}", given["--h5path"])
 
 
 async def located_chunks(
@@ -79,10 +83,10 @@ async def located_chunks(
     `NotFound` without the file or the dataset, `Forbidden` without the right to read the file, `BadRequest` for a file
     that is not HDF5, a dataset without chunks, or a table that they do not fit.
     """
-    owners, bucket = context.service.owners, context.service.settings.bucket
-    await FileRights(owners, context.principal, bucket).require(locator.uri)
+    rights = FileRights.of(context)
+    await rights.require(locator.uri)
     table = _empty_table(shape, datatype)
-    reader = await _FileReader.open(owners, locator.uri, bucket)
+    reader = await _FileReader.open(rights, locator.uri)
     try:
         file = await reader.run(read_superblock(reader.size))
         records = await _records(reader, file, locator)
@@ -133,13 +137,13 @@ class _FileReader:
         self._blocks: OrderedDict[int, Buffer] = OrderedDict()
 
     @classmethod
-    async def open(cls, owners: Owners, uri: str, bucket: str) -> _FileReader:
+    async def open(cls, rights: FileRights, uri: str) -> _FileReader:
         """Find the file; `NotFound` without it."""
-        key = file_key(uri, bucket)
+        owners, bucket, key = rights.owners_of(uri)
         listing = await owners.ask_any(ListKeys(key, limit=1))
         if listing.keys != (key,):
             raise NotFound(f"There is no file {key!r} in {bucket!r}: put it there before linking to it.")
-        return cls(owners, uri, listing.sizes[0])
+        return cls(rights.owners, uri, listing.sizes[0])
 
     async def run(self, reads: Reads[Result]) -> Result:
         """Run a reader to its end; its steps run in threads, since an index may be large."""

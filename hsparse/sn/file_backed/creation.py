@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hsparse.errors import BadRequest, NotFound
-from hsparse.model.file_backed import CHUNKED_REF_INDIRECT, file_backed_layout, file_reference
+from hsparse.errors import BadRequest, Forbidden, NotFound
+from hsparse.model.file_backed import CHUNKED_REF_INDIRECT, file_backed_layout
 from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_table import check_table
 from hsparse.sn.records.access import FileRights
@@ -39,12 +39,14 @@ async def check_backing_file(context: Context, record: Record) -> None:
 
 async def _state_of(context: Context, uri: str) -> Record:
     """Return the etag and the head of a file, or that it cannot be seen."""
-    owners, bucket = context.service.owners, context.service.settings.bucket
-    if file_reference(uri, bucket)[0] != bucket:
-        return {"unseen": True}
-    await FileRights(owners, context.principal, bucket).require(uri)
+    rights = FileRights.of(context)
     try:
-        found = await owners.ask_any(InspectFile(uri))
+        rights.owners_of(uri)
+    except Forbidden:  # the bucket is not served
+        return {"unseen": True}
+    await rights.require(uri)
+    try:
+        found = await context.service.owners.ask_any(InspectFile(uri))
     except NotFound:
         return {"unseen": True}
     return {"etag": found.etag, "head": found.head}

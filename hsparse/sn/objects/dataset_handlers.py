@@ -96,7 +96,7 @@ async def _fill_dataset(
         properties["filters"] = filters_to_json(filters)
     # Clients of the 0.9 dialect send the layout outside the creation properties.
     asked = properties.pop("layout", None) or body.get("layout")
-    locator = take_locator(properties)
+    locator = take_locator(properties, context.service.buckets)
     settings = context.service.settings
     layout = parse_layout(
         asked,

@@ -6,6 +6,8 @@ by those who may read the nearest folder or domain above them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,7 +16,7 @@ from aiohttp import web
 from hsparse.errors import BadRequest, ErrorKind, Forbidden, NotFound, TooLarge
 from hsparse.model.acl import DEFAULT, Principal, Right, full_rights, is_allowed
 from hsparse.model.bucket import check_bucket_name
-from hsparse.model.file_backed import file_key
+from hsparse.model.file_backed import file_key, file_reference
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.service import Service
@@ -175,28 +177,46 @@ async def _create_home(service: Service, path: str, owner: str) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class FileRights:
-    """The rights of a principal to files of the store, whose name is `bucket`."""
+    """The rights of a principal to files of the store, whose name is `bucket`, and of others that are served."""
 
     owners: Owners
     principal: Principal
     bucket: str
+    others: Callable[[str], Service] | None = None
+
+    @classmethod
+    def of(cls, context: Context) -> FileRights:
+        """Return the rights of a request's principal."""
+        service = context.service
+        return cls(service.owners, context.principal, service.settings.bucket, service.of_bucket)
+
+    def owners_of(self, uri: str) -> tuple[Owners, str, str]:
+        """Return the owners, the bucket and the key of a file; `Forbidden` for a bucket that is not served."""
+        bucket, key = file_reference(uri, self.bucket)
+        if bucket != self.bucket and self.others is not None:
+            with suppress(NotFound):
+                return self.others(bucket).owners, bucket, key
+        return self.owners, self.bucket, file_key(uri, self.bucket)
 
     async def require(self, *uris: str) -> None:
         """Raise `Forbidden` for a file in a folder where the principal may not read.
 
         The nearest folder or domain above the file decides; a file without one is readable by all. A file in another
-        bucket is `Forbidden`, a URI that names no file a `BadRequest`.
+        bucket that is not served is `Forbidden`, a URI that names no file a `BadRequest`.
         """
-        folders = {file_key(uri, self.bucket).rpartition("/")[0] for uri in uris}
+        folders: dict[tuple[str, str], Owners] = {}
+        for uri in uris:
+            owners, bucket, key = self.owners_of(uri)
+            folders[bucket, key.rpartition("/")[0]] = owners
         if len(folders) > MAX_FOLDERS:
             raise TooLarge(f"The data is in files of more than {MAX_FOLDERS} folders; select less at a time.")
-        for folder in sorted(folders):
-            await self._require_folder(folder)
+        for (_, folder), owners in sorted(folders.items(), key=lambda item: item[0]):
+            await self._require_folder(owners, folder)
 
-    async def _require_folder(self, folder: str) -> None:
+    async def _require_folder(self, owners: Owners, folder: str) -> None:
         components = folder.split("/") if folder else []
         paths = ["/" + "/".join(components[:depth]) for depth in range(len(components), 0, -1)]
-        for path, outcome in zip(paths, await self.owners.read(*paths), strict=True):
+        for path, outcome in zip(paths, await owners.read(*paths), strict=True):
             if outcome.failure is None:
                 if not is_allowed(outcome.unwrap().get("acls") or {}, self.principal, Right.READ):
                     raise Forbidden(
