@@ -124,7 +124,7 @@ def settings_for(root: Path) -> Settings:
     settings = load_settings(root=root, host="127.0.0.1", port=0, user="admin")
     return replace(
         settings,
-        store=replace(settings.store, bucket=None, single_writer=False),
+        store=replace(settings.store, bucket=(), single_writer=False),
         sign_in=replace(settings.sign_in, password_file=None),
     )
 

@@ -72,9 +72,11 @@ class _Environment(BaseSettings):
 
 
 def _split(value: Any) -> Any:
-    if not isinstance(value, str):
+    """Return the items of a comma-separated list, or of the lists of a flag that was given several times."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list):
         return value
-    return tuple(item.strip() for item in value.split(",") if item.strip())
+    return tuple(item.strip() for text in texts for item in text.split(",") if item.strip())
 
 
 def _size(value: Any) -> Any:

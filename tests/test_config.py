@@ -103,3 +103,9 @@ def test_a_field_with_a_plain_default_is_no_setting() -> None:
     fields_of = {one.name: one for one in fields(Section)}
     assert fields_of["width"].metadata["description"] == "columns"
     assert not fields_of["height"].metadata
+
+
+def test_a_list_may_be_given_several_times() -> None:
+    settings = load_settings(bucket=["a", "b, c"], admins=["ann,ben"])
+    assert settings.store.bucket == ("a", "b", "c")
+    assert settings.sign_in.admins == ("ann", "ben")

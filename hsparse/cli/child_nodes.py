@@ -128,4 +128,6 @@ def _flag(flag: str, value: object) -> list[str]:
         return []
     if isinstance(value, bool):
         return [flag if value else flag.replace("--", "--no-", 1)]
+    if isinstance(value, tuple):
+        return [part for item in value for part in (flag, str(item))]
     return [flag, str(value)]

@@ -17,10 +17,12 @@ from hsparse.cli.optional_module import OptionalModule
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.config import Settings
+from hsparse.dn.buckets import BucketRouter
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.server import create_node_app
-from hsparse.dn.service import DataService
+from hsparse.dn.service import DataService, NodeResources
 from hsparse.errors import Misconfigured
+from hsparse.model.bucket import check_bucket_name
 from hsparse.sections import ClusterSettings
 from hsparse.storage.conditional_put import SingleWriter, probe
 from hsparse.storage.object_store import ObjectStore
@@ -68,19 +70,51 @@ def _stop_with_parent(stop: asyncio.Event) -> None:
     loop.add_reader(STANDARD_INPUT, read)
 
 
-async def open_store(settings: StoreSettings) -> ObjectStore:
-    """Open the configured store; `Misconfigured` if it ignores conditions or cannot be used."""
-    if settings.root is not None and settings.bucket is not None:
-        raise Misconfigured("Name either --root or --bucket, not both.")
-    store: ObjectStore
-    if settings.bucket is not None:
-        s3 = S3_STORE.load()
-        store = await s3.S3Store(
-            settings.bucket, endpoint=settings.s3_endpoint, region=settings.s3_region
-        ).open()
+async def open_stores(settings: StoreSettings) -> list[ObjectStore]:
+    """Open the configured stores, one for each bucket; `Misconfigured` if one ignores conditions or cannot be used."""
+    stores: list[ObjectStore] = []
+    try:
+        for place in _places(settings):
+            stores.append(await _open_store(settings, place))
+    except BaseException:
+        for store in stores:
+            await store.close()
+        raise
+    return stores
+
+
+def _places(settings: StoreSettings) -> list[Path | str]:
+    """Return the directories, or the names of S3 buckets; the first is served by default."""
+    if settings.root is None and settings.bucket:
+        places: list[Path | str] = list(settings.bucket)
     else:
         root = (settings.root or DEFAULT_ROOT).resolve()
-        store = PosixStore(root, fsync=settings.fsync, wal=settings.put_log)
+        beside = [root.parent / name for name in settings.bucket]
+        for directory in beside:
+            if not directory.is_dir():
+                raise Misconfigured(
+                    f"There is no directory {str(directory)!r}: with --root, --bucket names directories beside it. "
+                    "For S3 name either --root or --bucket, not both."
+                )
+        places = [root, *beside]
+    names = [
+        check_bucket_name(Path(place).name) if isinstance(place, Path) else place for place in places[1:]
+    ]
+    if len({str(place) for place in places}) < len(places) or len(set(names)) < len(names):
+        raise Misconfigured("Each bucket can be named once.")
+    return places
+
+
+async def _open_store(settings: StoreSettings, place: Path | str) -> ObjectStore:
+    store: ObjectStore
+    if isinstance(place, str):
+        store = (
+            await S3_STORE.load()
+            .S3Store(place, endpoint=settings.s3_endpoint, region=settings.s3_region)
+            .open()
+        )
+    else:
+        store = PosixStore(place, fsync=settings.fsync, wal=settings.put_log)
     if settings.single_writer:
         return SingleWriter(store)
     try:
@@ -91,8 +125,12 @@ async def open_store(settings: StoreSettings) -> ObjectStore:
     return store
 
 
-async def open_data_node(settings: Settings, clock: Clock | None = None) -> DataService:
-    """Open a data node over the configured store."""
-    return DataService(
-        await open_store(settings.store), clock or SystemClock(), settings.data, id=settings.cluster.node_id
+async def open_data_node(settings: Settings, clock: Clock | None = None) -> DataService | BucketRouter:
+    """Open a data node over the configured stores."""
+    stores, clock, id = await open_stores(settings.store), clock or SystemClock(), settings.cluster.node_id
+    if len(stores) == 1:
+        return DataService(stores[0], clock, settings.data, id=id)
+    shared = NodeResources.of(settings.data, *stores)
+    return BucketRouter(
+        [DataService(store, clock, id=id, resources=shared.of_bucket(store.name)) for store in stores]
     )

@@ -15,7 +15,6 @@ from hsparse.cli.node_process import listening
 from hsparse.cli.service_node import local_owners, make_service
 from hsparse.config import Settings
 from hsparse.sn.app import create_app
-from hsparse.wire.message import GetInfo
 
 
 @contextmanager
@@ -53,8 +52,7 @@ async def _serve(
     stop = asyncio.Event()
     node = await open_data_node(settings)
     try:
-        bucket = (await node.send(GetInfo())).bucket
-        app = create_app(make_service(settings, local_owners(node), bucket))
+        app = create_app(await make_service(settings, local_owners(node)))
         async with listening(app, settings) as url:
             ready.set_result((url, asyncio.get_running_loop(), stop))
             await stop.wait()

@@ -100,6 +100,8 @@ def add_setting_flags(parser: argparse.ArgumentParser, *names: str) -> None:
         kind: dict[str, Any] = {"metavar": name.rpartition("_")[2].upper(), "default": None}
         if one.annotation is bool:
             kind = {"action": argparse.BooleanOptionalAction, "default": None}
+        elif isinstance(one.default, tuple):
+            kind["action"] = "append"
         groups[one.group].add_argument(one.flag, help=f"{one.description} [{one.env_var}{suffix}]", **kind)
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hsparse.cli.child_nodes import child_nodes
-from hsparse.cli.data_node import DEFAULT_ROOT, open_data_node, open_store
+from hsparse.cli.data_node import DEFAULT_ROOT, open_data_node, open_stores
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.service_node import local_owners, make_service, remote_owners, running_jobs
 from hsparse.clock import SystemClock
@@ -20,7 +20,6 @@ from hsparse.sn.app import create_app
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
-from hsparse.wire.message import GetInfo
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
@@ -68,7 +67,8 @@ async def _owners(settings: Settings) -> AsyncIterator[Owners]:
             await node.close()
         return
     # An unusable store fails here once, instead of in every child.
-    await (await open_store(settings.store)).close()
+    for store in await open_stores(settings.store):
+        await store.close()
     token = SystemClock().token(32).hex()
     async with child_nodes(settings, token) as nodes:
         owners = remote_owners(nodes.urls, token)
@@ -80,11 +80,12 @@ async def _owners(settings: Settings) -> AsyncIterator[Owners]:
 
 
 async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event) -> None:
-    bucket = (await owners.ask_all(GetInfo()))[0].bucket
-    service = make_service(settings, owners, bucket)
+    service = await make_service(settings, owners)
     store = settings.store
     async with listening(create_app(service), settings) as url:
-        where = f"bucket {store.bucket}" if store.bucket else str((store.root or DEFAULT_ROOT).resolve())
+        root = (store.root or DEFAULT_ROOT).resolve()
+        buckets = [f"bucket {bucket}" for bucket in store.bucket]
+        where = ", ".join(buckets if store.bucket and store.root is None else [str(root), *buckets])
         async with running_jobs(service, settings, url):
             print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
             await stop.wait()

@@ -12,7 +12,9 @@ from hsparse.cli.sign_in import make_authenticator
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.config import Settings, job_environment
+from hsparse.dn.buckets import BucketRouter
 from hsparse.dn.service import DataService
+from hsparse.errors import Misconfigured
 from hsparse.sections import LogFormat, ServerSettings
 from hsparse.sn.data_nodes import Owners, RemoteNode
 from hsparse.sn.http.request_log import RequestLog, access_json, access_text
@@ -20,7 +22,7 @@ from hsparse.sn.jobs.job_process import JobCommand
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service import Service
-from hsparse.wire.message import DataNode
+from hsparse.wire.message import DataNode, GetInfo
 
 
 def remote_owners(urls: tuple[str, ...], token: str) -> Owners:
@@ -32,18 +34,22 @@ def remote_owners(urls: tuple[str, ...], token: str) -> Owners:
     return Owners(membership, nodes)
 
 
-def local_owners(node: DataService) -> Owners:
+def local_owners(node: DataService | BucketRouter) -> Owners:
     """Return the one data node of this process."""
     return Owners(Membership.of_one(node.id), {node.id: node})
 
 
-def make_service(settings: Settings, owners: Owners, bucket: str, clock: Clock | None = None) -> Service:
-    """Make a service node over `owners`."""
+async def make_service(settings: Settings, owners: Owners, clock: Clock | None = None) -> Service:
+    """Make a service node over `owners`, for the buckets that these serve; `Misconfigured` if they differ."""
+    first, *rest = [one.buckets for one in await owners.ask_all(GetInfo())]
+    if any(buckets != first for buckets in rest):
+        raise Misconfigured("The data nodes serve different buckets; give all the same --root and --bucket.")
     clock = clock or SystemClock()
     origins = settings.service.cors_origins
     chosen = replace(
         settings.service,
-        bucket=bucket,
+        bucket=first[0],
+        other_buckets=first[1:],
         single_user=None if settings.sign_in.signs_in else settings.sign_in.user,
         cors_origins=() if origins == ("none",) else origins,
     )

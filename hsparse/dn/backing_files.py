@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from hsparse.errors import BadRequest, Conflict, Moved, NotFound
 from hsparse.format.checksum import crc32
-from hsparse.model.file_backed import BackingFile, file_key
+from hsparse.model.file_backed import BackingFile, file_key, file_reference
 from hsparse.storage.object_store import ObjectStore
 
 HEAD_BYTES = 4096
@@ -17,49 +19,62 @@ MAX_HEADS = 10_000
 
 
 class BackingFiles:
-    """The backing files in one store."""
+    """The backing files in one store, and in those of other buckets that the node has."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, others: Mapping[str, ObjectStore] = MappingProxyType({})) -> None:
         self._store = store
-        self._heads: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self._inspections: dict[str, asyncio.Task[tuple[str, int]]] = {}
+        self._others = others
+        self._heads: OrderedDict[tuple[str, str, str], int] = OrderedDict()
+        self._inspections: dict[tuple[str, str], asyncio.Task[tuple[str, int]]] = {}
+
+    def _place(self, uri: str) -> tuple[ObjectStore, str]:
+        """Return the store of a file and its key; `Forbidden` for a bucket that the node does not have."""
+        bucket, key = file_reference(uri, self._store.name)
+        other = self._others.get(bucket)
+        return (self._store, file_key(uri, self._store.name)) if other is None else (other, key)
 
     async def inspect(self, uri: str) -> BackingFile:
         """Return a file as it is now; `NotFound` when there is none, `BadRequest` when it cannot back a dataset.
 
         Concurrent calls for one file, as for its datasets, share one request (single flight).
         """
-        key = file_key(uri, self._store.name)
-        inspection = self._inspections.get(key)
+        store, key = self._place(uri)
+        name = store.name, key
+        inspection = self._inspections.get(name)
         if inspection is None:
-            inspection = self._inspections[key] = asyncio.create_task(self._inspect(key))
+            inspection = self._inspections[name] = asyncio.create_task(self._inspect(store, key))
             inspection.add_done_callback(
-                lambda task: self._inspections.pop(key) and (task.cancelled() or task.exception())
+                lambda task: self._inspections.pop(name) and (task.cancelled() or task.exception())
             )
         etag, head = await asyncio.shield(inspection)
         return BackingFile(uri, etag, head)
 
-    async def _inspect(self, key: str) -> tuple[str, int]:
+    async def _inspect(self, store: ObjectStore, key: str) -> tuple[str, int]:
         """Return a file's etag and the checksum of its head."""
         try:
-            stored = await self._store.get_range(key, 0, HEAD_BYTES)
+            stored = await store.get_range(key, 0, HEAD_BYTES)
         except NotFound as error:
             raise NotFound(
-                f"There is no file {key!r} in {self._store.name!r}: put it there before linking to it."
+                f"There is no file {key!r} in {store.name!r}: put it there before linking to it."
             ) from error
-        return stored.etag, self._remember(key, stored.etag, stored.data)
+        return stored.etag, self._remember(store, key, stored.etag, stored.data)
 
     async def read(self, file: BackingFile, start: int, stop: int, *, exact: bool = False) -> bytes:
         """Return bytes `start` up to and without `stop`; `Conflict` names the file that does not have them.
 
-        With `exact`, `Moved` where the file has another etag.
+        `NotFound` for a file that is not there and was never seen. With `exact`, `Moved` where the file has another
+        etag.
         """
-        key = file_key(file.uri, self._store.name)
+        store, key = self._place(file.uri)
         try:
-            stored = await self._store.get_range(key, start, stop - start)
+            stored = await store.get_range(key, start, stop - start)
         except NotFound as error:
+            if not file.etag:
+                raise NotFound(
+                    f"The data is in the file {key!r}, which is not in {store.name!r}: put it there."
+                ) from error
             raise Conflict(
-                f"The data is in the file {key!r}, which is not in {self._store.name!r} any more; put it back."
+                f"The data is in the file {key!r}, which is not in {store.name!r} any more; put it back."
             ) from error
         except BadRequest as error:
             raise Conflict(
@@ -68,7 +83,7 @@ class BackingFiles:
         if exact and file.etag != stored.etag:
             raise Moved(f"The file {key!r} was changed.")
         if file.etag not in ("", stored.etag):
-            await self._compare(file, key, stored.etag)
+            await self._compare(file, store, key, stored.etag)
         if len(stored.data) != stop - start:
             raise Conflict(
                 f"The file {key!r} ends at byte {start + len(stored.data)}; the data it was linked for ends at "
@@ -76,20 +91,20 @@ class BackingFiles:
             )
         return stored.data
 
-    async def _compare(self, file: BackingFile, key: str, etag: str) -> None:
+    async def _compare(self, file: BackingFile, store: ObjectStore, key: str, etag: str) -> None:
         """Raise `Conflict` when the file's state `etag` does not begin as it did when the dataset was created."""
-        head = self._heads.get((key, etag))
+        head = self._heads.get((store.name, key, etag))
         if head is None:
-            stored = await self._store.get_range(key, 0, HEAD_BYTES)
-            head = self._remember(key, stored.etag, stored.data) if stored.etag == etag else None
+            stored = await store.get_range(key, 0, HEAD_BYTES)
+            head = self._remember(store, key, stored.etag, stored.data) if stored.etag == etag else None
         if head != file.head:
             raise Conflict(
                 f"The file {key!r} was changed after datasets were linked to it; link to it again, "
                 "or put back what it was."
             )
 
-    def _remember(self, key: str, etag: str, data: bytes) -> int:
-        head = self._heads[key, etag] = crc32(data)
+    def _remember(self, store: ObjectStore, key: str, etag: str, data: bytes) -> int:
+        head = self._heads[store.name, key, etag] = crc32(data)
         if len(self._heads) > MAX_HEADS:
             self._heads.popitem(last=False)
         return head

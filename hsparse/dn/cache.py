@@ -68,6 +68,10 @@ class Cache:
                 del self._users[key]
             self._measure(key, entry)
 
+    def beginning_with(self, prefix: str) -> Iterator[CacheEntry]:
+        """Return the entries whose keys begin with `prefix`."""
+        return iter([entry for key, entry in self._entries.items() if key.startswith(prefix)])
+
     def get(self, key: str) -> Any:
         """Return the entry of `key`, or None, without waiting; it counts as just used."""
         entry = self._entries.get(key)
@@ -98,3 +102,38 @@ class Cache:
         del self._entries[key]
         self.nbytes -= self._sizes.pop(key)
         return True
+
+
+class BucketCache(Cache):
+    """The entries of one bucket in a cache that several share: one budget, one order of eviction."""
+
+    def __init__(self, shared: Cache, bucket: str) -> None:
+        super().__init__(0)
+        self._shared = shared
+        self._prefix = f"{bucket}/"
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[CacheEntry]:
+        return self._shared.beginning_with(self._prefix)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the entries of all buckets."""
+        return self._shared.nbytes
+
+    @nbytes.setter
+    def nbytes(self, value: int) -> None:
+        """Only the shared cache counts."""
+
+    @contextmanager
+    def use(self, key: str, make: Callable[[], E]) -> Iterator[E]:
+        with self._shared.use(self._prefix + key, make) as entry:
+            yield entry
+
+    def get(self, key: str) -> Any:
+        return self._shared.get(self._prefix + key)
+
+    def drop(self, prefix: str) -> None:
+        self._shared.drop(self._prefix + prefix)

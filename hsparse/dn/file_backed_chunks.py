@@ -32,7 +32,6 @@ from hsparse.format.kinds.dense import read_array
 from hsparse.format.selections.selection import Selection
 from hsparse.model.file_backed import BackingFile
 from hsparse.model.ids import chunk_key
-from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.file_backed_message import ReadFileBacked, ReadPiece
 
 MIB = 1024 * 1024
@@ -76,10 +75,10 @@ class FileBackedChunk:
 
 
 class FileBackedChunks:
-    """File-backed chunks by the pieces that they are assembled of, over the node's cache and store."""
+    """File-backed chunks by the pieces that they are assembled of, over the node's cache and files."""
 
-    def __init__(self, store: ObjectStore, cache: Cache, workers: OffloadPool, fences: Fences) -> None:
-        self._files = BackingFiles(store)
+    def __init__(self, files: BackingFiles, cache: Cache, workers: OffloadPool, fences: Fences) -> None:
+        self._files = files
         self._cache = cache
         self._workers = workers
         self._fences = fences

@@ -13,8 +13,8 @@ from typing import Any
 
 from hsparse.dn.extent_changes import abandon_appends, begin_append, end_append, end_trim, set_extent
 from hsparse.dn.fences import DeletedNames
-from hsparse.errors import BadRequest, Conflict, Gone, HsparseError
-from hsparse.model.acl import Right
+from hsparse.errors import BadRequest, Conflict, HsparseError
+from hsparse.model.acl import ORIGIN, Right
 from hsparse.model.datatype import type_json
 from hsparse.model.link import same_link
 from hsparse.wire.message import Record
@@ -82,7 +82,7 @@ def _(change: PutAttributes, record: Record, now: float, deleted: DeletedNames) 
             raise Conflict(f"Attribute {name!r} of {change.id} exists with another content; use replace=1.")
         created |= there is None
         changed = True
-        first = there.get("created", now) if there is not None and change.in_place else now
+        first = (attribute if there is None else there).get("created", now)
         attributes[name] = {**attribute, "created": first, "lastModified": now}
     if not changed:
         return record, Outcome(record)
@@ -96,7 +96,7 @@ def _(change: DeleteAttributes, record: Record, now: float, deleted: DeletedName
         before,
         change.names,
         lambda name: deleted.missing(f"Attribute {name!r} of {change.id}", change.id, "attribute", name),
-        again=change.again,
+        skip_missing=change.skip_missing,
     )
     if len(attributes) == len(before):
         return record, Outcome(record)
@@ -113,7 +113,7 @@ def _(change: PutLinks, record: Record, now: float, deleted: DeletedNames) -> Ch
             continue
         if there is not None:
             raise Conflict(f"Link {title!r} of {change.id} exists with another target; delete it first.")
-        links[title] = {**link, "created": now}
+        links[title] = {"created": now} | link
         changed = True
     if not changed:
         return record, Outcome(record)
@@ -127,7 +127,7 @@ def _(change: DeleteLinks, record: Record, now: float, deleted: DeletedNames) ->
         before,
         change.titles,
         lambda title: deleted.missing(f"Link {title!r} of {change.id}", change.id, "link", title),
-        again=change.again,
+        skip_missing=change.skip_missing,
     )
     if len(links) == len(before):
         return record, Outcome(record)
@@ -138,7 +138,8 @@ def _(change: DeleteLinks, record: Record, now: float, deleted: DeletedNames) ->
 def _(change: PutAcl, record: Record, now: float, deleted: DeletedNames) -> Changed:
     acls = dict(record.get("acls") or {})
     there = acls.get(change.user)
-    acls[change.user] = {right.value: False for right in Right} | (there or {}) | change.rights
+    rights = {right.value: False for right in Right} | (there or {}) | change.rights
+    acls[change.user] = rights | {ORIGIN: change.origin}
     return _renew(record, now, acls=acls, changed=True, created=there is None)
 
 
@@ -199,13 +200,13 @@ def _content(item: Record) -> Record:
     return content | {"type": type_json(content["type"])} if "type" in content else content
 
 
-def _without(items: Record, names: tuple[str, ...], missing: Any, *, again: bool) -> Record:
+def _without(items: Record, names: tuple[str, ...], missing: Any, *, skip_missing: bool) -> Record:
     rest = dict(items)
     for name in names:
         if name in rest:
             del rest[name]
             continue
-        error: HsparseError = missing(name)
-        if not (again and isinstance(error, Gone)):
+        if not skip_missing:
+            error: HsparseError = missing(name)
             raise error
     return rest

@@ -18,6 +18,7 @@ from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base, CachedObject
 from hsparse.dn.fences import DeletedNames
 from hsparse.dn.hsds_summaries import HsdsSummaries
+from hsparse.dn.recent_changes import RecentChanges
 from hsparse.dn.record_changes import change_record
 from hsparse.errors import Corrupt, HsparseError, NotFound
 from hsparse.model.ids import is_job_id, is_root, storage_key, tree_prefix
@@ -52,6 +53,7 @@ class Records:
         self._workers = workers
         self._clock = clock
         self._deleted = DeletedNames()
+        self.recent = RecentChanges(clock)
         self._summaries = summaries
 
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
@@ -149,8 +151,11 @@ class Records:
 
     async def _change(self, change: RecordChange) -> Outcome:
         key = storage_key(change.id)
+        before: Record = {}
 
         def apply(record: Record | None) -> tuple[Record | None, Outcome]:
+            nonlocal before
+            before = record or {}
             return change_record(change, record, self._clock.now(), self._deleted)
 
         try:
@@ -159,13 +164,15 @@ class Records:
                 outcome = await cached.apply(apply, base=_BASES.get(type(change), Base.NEEDED))
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
-        self._note_deletions(change)
+        self._note_deletions(change, before)
+        if outcome.changed and _is_of_domain(change.id):
+            self.recent.note(change.id)
         return outcome
 
     async def _remove_summary(self, change: RecordChange) -> None:
         """Remove HSDS's summary of the changed object's domain; domains, jobs and our own summaries are not in it."""
         id = change.id
-        if id.startswith(("/", "s-")) or is_job_id(id):
+        if not _is_of_domain(id):
             return
         if isinstance(change, CreateObject) and is_root(id):
             self._summaries.know_none(id)
@@ -175,24 +182,30 @@ class Records:
     def _make(self, key: str) -> CachedObject[Record]:
         return CachedObject(key, self._store, RecordCodec(key), self._workers)
 
-    def _note_deletions(self, change: RecordChange) -> None:
+    def _note_deletions(self, change: RecordChange, before: Record) -> None:
+        """Note which names a change has deleted from the record `before` it, or made again."""
         match change:
             case DeleteObject(id):
                 self._deleted.add(id)
             case CreateObject(id, _):
                 self._deleted.remove(id)
             case DeleteAttributes(id, names):
-                for name in names:
+                for name in (before.get("attributes") or {}).keys() & names:
                     self._deleted.add(id, "attribute", name)
             case PutAttributes(id, attributes, _):
                 for name in attributes:
                     self._deleted.remove(id, "attribute", name)
             case DeleteLinks(id, titles):
-                for title in titles:
+                for title in (before.get("links") or {}).keys() & titles:
                     self._deleted.add(id, "link", title)
             case PutLinks(id, links):
                 for title in links:
                     self._deleted.remove(id, "link", title)
+
+
+def _is_of_domain(id: str) -> bool:
+    """Say whether a record is an object of a domain: no domain itself, summary or job."""
+    return not (id.startswith(("/", "s-")) or is_job_id(id))
 
 
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}

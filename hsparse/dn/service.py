@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cache import Cache
+from hsparse.dn.backing_files import BackingFiles
+from hsparse.dn.cache import BucketCache, Cache
 from hsparse.dn.chunk_index import ChunkIndex
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.chunks import Chunks
@@ -42,31 +44,75 @@ from hsparse.wire.chunk_message import (
 )
 from hsparse.wire.file_backed_message import InspectFile, ReadFileBacked, ReadPiece
 from hsparse.wire.message import GetInfo, Message, NodeInfo
-from hsparse.wire.record_message import ChangeObjects, DeleteTree, Forget, ListKeys, ReadObjects
+from hsparse.wire.record_message import (
+    ChangedLately,
+    ChangeObjects,
+    DeleteTree,
+    Forget,
+    ListKeys,
+    ReadObjects,
+    SettleChanges,
+)
 
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResources:
+    """The memory and threads of a data node, which the services of its buckets share.
+
+    `stores` are those of all buckets by name, so that datasets can be linked to files of another one.
+    """
+
+    cache: Cache
+    workers: OffloadPool
+    pending: MemoryBudget
+    stores: dict[str, ObjectStore] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: DataSettings, *stores: ObjectStore) -> NodeResources:
+        """Make those that the settings allow, for these stores if they are several."""
+        return cls(
+            Cache(settings.cache_size),
+            OffloadPool(settings.workers),
+            MemoryBudget(settings.pending_size),
+            {store.name: store for store in stores},
+        )
+
+    def of_bucket(self, bucket: str) -> NodeResources:
+        """Return the same with a view of the cache in which only the objects of one bucket are."""
+        return replace(self, cache=BucketCache(self.cache, bucket))
 
 
 class DataService:
     """A data node's service: implements `DataNode` directly over an object store."""
 
     def __init__(
-        self, store: ObjectStore, clock: Clock, settings: DataSettings | None = None, *, id: str = "dn-001"
+        self,
+        store: ObjectStore,
+        clock: Clock,
+        settings: DataSettings | None = None,
+        *,
+        id: str = "dn-001",
+        resources: NodeResources | None = None,
     ) -> None:
-        settings = settings or DataSettings()
+        resources = resources or NodeResources.of(settings or DataSettings())
         self.id = id
+        self.bucket = store.name
         store = self._store = TracedStore(store)
-        self._cache = Cache(settings.cache_size)
-        self._workers = OffloadPool(settings.workers)
+        self._cache = resources.cache
+        self._workers = resources.workers
         summaries = HsdsSummaries(store)
         self._records = Records(store, self._cache, self._workers, summaries, clock)
         fences = Fences(self._records.generation)
-        pending = MemoryBudget(settings.pending_size)
+        pending = resources.pending
         objects = ChunkObjects(store, self._cache, self._workers, fences, summaries)
         self._chunks = Chunks(objects, self._workers, pending)
         self._index = ChunkIndex(store, self._cache, self._workers, fences)
         self._direct = DirectChunks(store, objects, self._workers, pending)
-        self._file_backed = FileBackedChunks(store, self._cache, self._workers, fences)
+        self._file_backed = FileBackedChunks(
+            BackingFiles(store, resources.stores), self._cache, self._workers, fences
+        )
         self._start_time = clock.now()
 
     async def send(self, message: Message[R]) -> R:
@@ -117,6 +163,10 @@ class DataService:
                 return await self._records.list(message)
             case DeleteTree(id):
                 return await self._records.delete_tree(id)
+            case ChangedLately(root, seconds):
+                return self._records.recent.within(root, seconds)
+            case SettleChanges(root):
+                return self._records.recent.settle(root)
             case FenceDeleted():
                 return await self._chunks.fence_deleted(message)
             case Forget(id):
@@ -127,11 +177,15 @@ class DataService:
 
     def _info(self) -> NodeInfo:
         counters = {"cached_objects": len(self._cache), "cached_bytes": self._cache.nbytes}
-        return NodeInfo(self.id, "READY", self._start_time, self._store.name, counters)
+        return NodeInfo(self.id, "READY", self._start_time, self.bucket, counters, (self.bucket,))
+
+    async def drain(self) -> None:
+        """Wait until the accepted changes are stored or have failed."""
+        for entry in self._cache:
+            await entry.drain()
 
     async def close(self) -> None:
         """Finish the accepted changes, then stop."""
-        for entry in self._cache:
-            await entry.drain()
+        await self.drain()
         self._workers.close()
         await self._store.close()

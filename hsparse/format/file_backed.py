@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,8 +60,12 @@ class ChunkPieces:
         number[chunks] = np.arange(len(chunks))
         new = number[self.chunk]
         rows = np.flatnonzero(new >= 0)
+        return replace(self.rows(rows), chunk=new[rows].astype(np.uint32))
+
+    def rows(self, rows: NDArray[np.intp]) -> ChunkPieces:
+        """Return some of the pieces, by their indices."""
         return ChunkPieces(
-            new[rows].astype(np.uint32),
+            self.chunk[rows],
             self.place[rows],
             self.file[rows],
             self.offset[rows],

@@ -10,14 +10,21 @@ Tests: tests/sn/values/test_values.py, tests/sn/values/test_vlen_values.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Protocol
 
-from hsparse.errors import BadRequest
+import numpy as np
+
+from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.buffer import Buffer
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.selections.selection import Selection
 from hsparse.model.element import Element
 from hsparse.model.json_values import Values, from_json
+from hsparse.model.vlen_array import VlenArray, take_elements
+
+MAX_REPEATED = 128 * 1024 * 1024
+"""The most bytes that the values of a write may take once they are repeated."""
 
 
 class ValueArrays(Protocol):
@@ -111,6 +118,26 @@ class ValueArrays(Protocol):
     def from_region(self, data: Buffer) -> tuple[Selection, Values]:
         """Return the selection and values of such bytes; `Corrupt` names what is wrong."""
         ...
+
+
+def repeat_values(arrays: ValueArrays, values: Values, shape: tuple[int, ...]) -> Values:
+    """Return values of the last dimensions of `shape`, repeated over the others; one for all stays one.
+
+    `TooLarge` if they take more than `MAX_REPEATED` bytes then.
+    """
+    size = prod(shape)
+    if values.size == size:
+        return values.reshape(shape)
+    if values.size == 1:
+        return values
+    nbytes = arrays.nbytes(values) * (size // values.size)
+    if nbytes > MAX_REPEATED:
+        raise TooLarge(
+            f"The repeated values take {nbytes} bytes; the limit is {MAX_REPEATED}: write fewer at a time."
+        )
+    if isinstance(values, VlenArray):
+        return take_elements([values], np.broadcast_to(np.arange(values.size).reshape(values.shape), shape))
+    return np.broadcast_to(values, shape)
 
 
 def elements_from_json(

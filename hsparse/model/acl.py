@@ -1,7 +1,8 @@
 """Access control lists: the rights of a domain, the principals who ask, and who is allowed what.
 
 A domain's ACLs are stored in its record as `{who: {right: bool}}`, where `who` is a user's name, `default`
-or `g:` and a group's name. A right that is not named, or whose value is not true, is not given.
+or `g:` and a group's name. A right that is not named, or whose value is not true, is not given. Beside the rights an
+entry may have `domain`, where it was set.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from hsparse.errors import BadRequest
 
 DEFAULT = "default"
 GROUP_PREFIX = "g:"
+ORIGIN = "domain"
+"""The key of an entry that says in which bucket and domain it was set; entries made at creation have none."""
 
 
 class Right(StrEnum):
@@ -67,6 +70,11 @@ def is_allowed(acls: Mapping[str, Any], principal: Principal, right: Right) -> b
 def full_rights() -> dict[str, bool]:
     """Return a new entry that grants every right."""
     return {right.value: True for right in Right}
+
+
+def grants_any(entry: Mapping[str, Any]) -> bool:
+    """Say whether an entry gives a right."""
+    return any(_grants(entry, right) for right in Right)
 
 
 def check_rights(body: Mapping[str, Any]) -> dict[str, bool]:

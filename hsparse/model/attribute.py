@@ -1,8 +1,8 @@
 """Attributes: from the form of requests to the stored form, and from there to values.
 
-The stored form is `{"type": item, "shape": dataspace, "value": JSON value}`. `value` is null where none was
-given (all zero, or empty). Values that JSON cannot hold (bytes that are no UTF-8) are one base64 string of all
-elements' bytes, with `"encoding": "base64"` beside it. Floats that JSON has no number for are their names:
+The stored form is `{"type": item, "shape": dataspace, "value": JSON value}`. `value` is as it was written, and null
+where none was given (all zero, or empty). Values that JSON cannot hold (bytes that are no UTF-8) are one base64 string
+of all elements' bytes, with `"encoding": "base64"` beside it. Floats that JSON has no number for are their names:
 `"nan"`, `"inf"`, `"-inf"`.
 """
 
@@ -60,8 +60,21 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
     if encoding is None or isinstance(value, list):
         values = from_json(value, dims_of(shape) or (), datatype.element)
         plain = isinstance(datatype.element, Fixed) and datatype.dtype.names is None
-        return stored | {"value": name_non_finite(value if plain else to_json(values, datatype.element))}
+        kept = value if plain else _as_written(value, to_json(values, datatype.element))
+        return stored | {"value": name_non_finite(kept)}
     return attribute_from_bytes(decode_base64(value), shape, datatype)
+
+
+def _as_written(value: Any, normal: Any) -> Any:
+    """Return the normal form of a JSON value, in it the numbers and texts as they were written, to the last digit."""
+    if isinstance(value, list | tuple) and isinstance(normal, list) and len(value) == len(normal):
+        return [_as_written(part, other) for part, other in zip(value, normal, strict=True)]
+    same = isinstance(value, str) and isinstance(normal, str)
+    return value if same or (_is_number(value) and _is_number(normal)) else normal
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def attribute_from_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Json:

@@ -20,6 +20,7 @@ PREFIX_SIZE = 4
 HEAP_REFERENCE_SIZE = 16
 """Bytes of the reference to a heap that an HDF5 file has in place of a variable-length part."""
 Dtype: TypeAlias = np.dtype[Any]
+OBJECT_REFERENCE: Dtype = np.dtype("S48", metadata={"reference": "object"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,11 @@ class Compound:
 Element: TypeAlias = Fixed | VlenString | Region | VlenSequence | ArrayOfVlen | Compound
 
 
+def is_object_reference(dtype: Dtype) -> bool:
+    """Say whether elements of fixed-size text are references to objects."""
+    return "reference" in (dtype.metadata or {})
+
+
 def element_of(item: Any) -> Element:
     """Return the structure of a type item's elements; `ValueError` or `TypeError` says what is wrong with the item."""
     if isinstance(item, str):
@@ -183,7 +189,7 @@ def _opaque(item: dict[str, Any]) -> Fixed:
 
 def _reference(item: dict[str, Any]) -> Element:
     if item["base"] == "H5T_STD_REF_OBJ":
-        return Fixed(np.dtype("S48"))
+        return Fixed(OBJECT_REFERENCE)
     if item["base"] == "H5T_STD_REF_DSETREG":
         return Region(np.dtype("O"))
     raise ValueError("a reference's base must be H5T_STD_REF_OBJ or H5T_STD_REF_DSETREG")

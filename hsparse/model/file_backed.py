@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, Forbidden
 from hsparse.model.auto_chunk import enlarge
+from hsparse.model.bucket import check_bucket_name
 from hsparse.model.datatype import Datatype
 
 CONTIGUOUS_REF = "H5D_CONTIGUOUS_REF"
@@ -212,37 +213,49 @@ class BackingFile:
     """The backing file of a dataset: its URI and, where it was inspected at creation, its state.
 
     `etag` (empty: not looked at) is that of its state, `head` the CRC-32 of its first bytes, by which a file
-    that was copied, and so has another etag, is known again.
+    that was copied, and so has another etag, is known again. Of a file that was `unseen` at creation each reader
+    needs the right to read it.
     """
 
     uri: str
     etag: str = ""
     head: int = 0
+    unseen: bool = False
 
 
-def file_key(uri: str, bucket: str) -> str:
-    """Return the key of the file that `uri` names in the store called `bucket`.
+def file_reference(uri: str, bucket: str) -> tuple[str, str]:
+    """Return the bucket and the key that `uri` names, from the store called `bucket`.
 
     `s3://bucket/key`, `file://bucket/key`, `bucket/key`, or the key alone: a path relative to the root. A
-    plain path whose first component is the bucket's name begins with the bucket. `BadRequest` for another
-    bucket, a path that is absolute or leads out of the root, and keys that are the server's own.
+    plain path whose first component is this bucket's name begins with the bucket. `BadRequest` for other
+    schemes, a path that is absolute or leads out of the root, and keys that are a server's own.
     """
     path = uri
     scheme = next((scheme for scheme in SCHEMES if uri.startswith(scheme)), "")
     if scheme:
         first, _, path = uri.removeprefix(scheme).partition("/")
-        if first != bucket:
-            raise BadRequest(
-                f"The file {_short(uri)} is not in this store: only files in {bucket!r} can be linked to."
-            )
+        bucket = check_bucket_name(first)
     elif "://" in uri:
         raise BadRequest(
-            f"The file {_short(uri)} is not in this store: name one in it, by {SCHEMES[0]}{bucket}/KEY or KEY."
+            f"The file {_short(uri)} is not in a bucket: name it by {SCHEMES[0]}{bucket}/KEY or KEY."
         )
     elif uri.startswith(f"{bucket}/"):
         path = uri.removeprefix(f"{bucket}/")
     _check(uri, path)
-    return path
+    return bucket, path
+
+
+def file_key(uri: str, bucket: str) -> str:
+    """Return the key of the file that `uri` names in the store called `bucket`, see `file_reference`.
+
+    `Forbidden` for another bucket.
+    """
+    named, key = file_reference(uri, bucket)
+    if named != bucket:
+        raise Forbidden(
+            f"The file {_short(uri)} is in the bucket {named!r}; only files in {bucket!r} can be read."
+        )
+    return key
 
 
 def _check(uri: str, path: str) -> None:

@@ -20,6 +20,8 @@ JOB_PREFIX = "j-"
 JOB_FOLDER = "db/.jobs/"
 JOB_SUFFIX = ".json"
 _ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6}")
+_OLD_ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+"""Ids of schema v1: a prefix and a UUID. No object has one here."""
 _JOB_ID = re.compile("j-[0-9a-f]{12}-[0-9a-f]{12}-[0-9a-f]{16}")
 
 
@@ -58,11 +60,17 @@ def _format(prefix: str, digits: str) -> str:
 
 @lru_cache(maxsize=16384)
 def check_id(id: str, collection: str | None = None) -> str:
-    """Return `id` when it is well formed (and in `collection`); `BadRequest` otherwise."""
-    if _ID.fullmatch(id) is None:
+    """Return `id` when it is well formed (and in `collection`); `BadRequest` otherwise.
+
+    `NotFound` for an id of schema v1, which was never made.
+    """
+    known = _ID.fullmatch(id) is not None
+    if not known and _OLD_ID.fullmatch(id) is None:
         raise BadRequest(f"{id!r} is not an object id.")
     if collection is not None and COLLECTIONS[id[0]] != collection:
         raise BadRequest(f"{id!r} is not the id of one of the {collection}.")
+    if not known:
+        raise NotFound(f"There is no object {id!r}: it is an id of an older schema.")
     return id
 
 

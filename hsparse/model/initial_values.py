@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.attribute import decode_base64, unpack_elements
 from hsparse.model.dataspace import Shape, dims_of, num_elements
-from hsparse.model.datatype import Datatype
+from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.element import Element, Fixed
 from hsparse.model.json_values import Values, from_json
 from hsparse.model.length_prefixed import split_elements
-from hsparse.model.non_finite import name_non_finite
+from hsparse.model.non_finite import NAMES, name_non_finite, restore_non_finite
 from hsparse.model.vlen_array import VlenArray
 
 
 def parse_fill_value(properties: dict[str, Any], datatype: Datatype) -> dict[str, Any]:
     """Return the `fillValue` and `fillValue_encoding` of creation properties in their stored form.
 
-    A float that JSON has no number for is stored as `"nan"`, `"inf"` or `"-inf"`.
+    A float that JSON has no number for is stored as `"nan"`, `"inf"` or `"-inf"`; see `fill_value_json`.
     """
     encoding = properties.get("fillValue_encoding")
     if encoding not in (None, "None", "base64"):
@@ -40,6 +40,24 @@ def parse_fill_value(properties: dict[str, Any], datatype: Datatype) -> dict[str
     if encoding == "base64":
         return {"fillValue": properties["fillValue"], "fillValue_encoding": "base64"}
     return {"fillValue": name_non_finite(properties["fillValue"])}
+
+
+AS_TEXT = "fillValueAsText"
+"""The key of a record whose fill value was given as a float's name: it is answered as the same text."""
+
+
+def is_named_float(value: Any) -> bool:
+    """Say whether a fill value in a request is the name of a float that JSON has no number for, as text."""
+    return isinstance(value, str) and value in NAMES
+
+
+def fill_value_json(record: dict[str, Any]) -> Any:
+    """Return the fill value in a record as it was given: a float that JSON has no number for is a float again."""
+    properties = record["creationProperties"]
+    value = properties["fillValue"]
+    if not isinstance(value, str | list) or record.get(AS_TEXT) or properties.get("fillValue_encoding"):
+        return value
+    return restore_non_finite(value, parse_type(record["type"]).element, 0)
 
 
 def fill_bytes(properties: dict[str, Any], datatype: Datatype) -> bytes:
@@ -77,6 +95,10 @@ def _convert(value: Any, datatype: Datatype) -> bytes:
         # An array type's fill value may be one for all its elements.
         base, shape = element.dtype.subdtype
         return _convert(value, Datatype(None, Fixed(base))) * prod(shape)
+    if isinstance(element, Fixed) and element.dtype.names is not None and type(value) in (int, float):
+        # One number fills every field of a compound.
+        kinds = [element.dtype[name] for name in element.dtype.names]
+        return b"".join(_convert(value, Datatype(None, Fixed(kind))) for kind in kinds)
     try:
         values = from_json(value, (), element)
     except BadRequest as error:
@@ -143,17 +165,18 @@ MAX_INITIAL_BYTES = 128 * 1024 * 1024
 
 def parse_initial_value(value: Any, shape: Shape, datatype: Datatype) -> Values:
     """Return the values of a whole dataset, in its shape, from JSON; `BadRequest` when they do not fit."""
-    _check(shape, datatype)
+    check_initial_size(shape, datatype)
     return from_json(value, dims_of(shape) or (), datatype.element)
 
 
 def parse_initial_bytes(text: Any, shape: Shape, datatype: Datatype) -> Values:
     """Return the same from base64 of the packed elements, length-prefixed where they vary in size."""
-    _check(shape, datatype)
+    check_initial_size(shape, datatype)
     return unpack_elements(decode_base64(text), shape, datatype)
 
 
-def _check(shape: Shape, datatype: Datatype) -> None:
+def check_initial_size(shape: Shape, datatype: Datatype) -> None:
+    """Raise `TooLarge` for the values of a dataset that are too large to be given with its creation."""
     if shape["class"] == "H5S_NULL":
         raise BadRequest("A dataset with a null dataspace has no value; leave it out.")
     size = num_elements(shape) * datatype.guessed_size

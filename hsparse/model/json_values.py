@@ -27,6 +27,7 @@ from hsparse.model.element import (
     Region,
     VlenSequence,
     VlenString,
+    is_object_reference,
 )
 from hsparse.model.length_prefixed import Buffer
 from hsparse.model.region_reference import region_bytes, region_json
@@ -100,13 +101,15 @@ def fixed_array(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
             array[name] = fixed_array([row[place] for row in rows], dtype[name])
         return array
     if dtype.kind == "S":
-        return np.array([_text(value, dtype.itemsize) for value in values], dtype)
+        return np.array([_text(value, dtype) for value in values], dtype)
     if dtype.kind == "V":
         return np.frombuffer(b"".join(_opaque(value, dtype.itemsize) for value in values), dtype)
     return _numbers(values, dtype)
 
 
 def _rows(values: list[Any], count: int) -> list[Any]:
+    if set(map(type, values)) == {list} and set(map(len, values)) == {count}:
+        return values
     for value in values:
         if not isinstance(value, list | tuple) or len(value) != count:
             raise ValueError(f"a compound needs a list of its {count} fields, not {_short(value)}")
@@ -135,11 +138,14 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _text(value: Any, size: int) -> bytes:
-    data = _bytes(value)
-    if len(data) > size:
-        raise ValueError(f"a string has {len(data)} bytes of {size}")
-    return data
+def _text(value: Any, dtype: np.dtype[Any]) -> bytes:
+    """Return text of a fixed length, clipped at a character as HDF5 converts it; a reference must fit."""
+    data, size = _bytes(value), dtype.itemsize
+    if len(data) <= size:
+        return data
+    if is_object_reference(dtype):
+        raise ValueError(f"{_short(value)} is no reference to an object")
+    return data[:size].decode(errors="ignore").encode()
 
 
 def _bytes(value: Any) -> bytes:

@@ -9,36 +9,45 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from h5json.array_util import jsonToArray
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
-from hsparse.model.json_values import array_json
+from hsparse.model.element import Fixed
+from hsparse.model.json_values import array_json, from_json
+from hsparse.model.vlen_array import VlenArray
 
 
 def numbers_from_json(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Return JSON numbers in `shape`, or one for all; `BadRequest` for what does not fit."""
     size = prod(shape)
-    dims = shape
-    if not isinstance(value, list):
-        dims = () if size != 1 else shape
-        value = value if not dims else [value]
-    try:
-        _check_fit(value, dtype)
-        with np.errstate(over="raise", invalid="raise"):
-            array: NDArray[Any] = np.asarray(jsonToArray(dims, dtype, value))
-    except (ValueError, TypeError, KeyError, IndexError, ArithmeticError) as error:
-        raise BadRequest(f"The value does not fit {prod(dims)} elements of type {dtype}: {error}.") from error
-    if array.dtype != dtype or array.size not in (1, size):
+    array = _plain_numbers(value, dtype)
+    if array is None:  # names of floats, nulls, or what does not fit
+        found = from_json(value, shape if isinstance(value, list) or size == 1 else (), Fixed(dtype))
+        assert not isinstance(found, VlenArray)
+        array = found
+    if array.size != size and (array.size != 1 or isinstance(value, list)):
         raise BadRequest(f"The value has {array.size} elements; {size} are selected.")
     return array.reshape(shape) if array.size == size else array.reshape(1)
 
 
-def _check_fit(value: Any, dtype: np.dtype[Any]) -> None:
-    """Raise `ValueError` for fractions for integers, which numpy would cut to fit."""
-    natural = np.array(value)
-    if dtype.kind in "iu" and natural.size and natural.dtype.kind not in "iub":
-        raise ValueError(f"{natural.dtype} values are not integers")
+def _plain_numbers(value: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Return lists of numbers as an array of `dtype`; None for other values, and for numbers that it does not have."""
+    try:
+        natural = np.array(value)
+    except ValueError:
+        return None
+    if natural.dtype.kind not in ("iuf" if dtype.kind == "f" else "iu"):
+        return None
+    if dtype.kind == "f":
+        try:
+            with np.errstate(over="raise", invalid="raise"):
+                return natural.astype(dtype)
+        except FloatingPointError:
+            return None
+    limits = np.iinfo(dtype)
+    if natural.size and (int(natural.min()) < limits.min or int(natural.max()) > limits.max):
+        return None
+    return natural.astype(dtype)
 
 
 def number_json(values: NDArray[Any]) -> Any:

@@ -52,7 +52,10 @@ async def get_info(context: Context) -> web.StreamResponse:
         "state": READY,
         "node_count": len(nodes),
     }
-    shown = [{key: value for key, value in asdict(one).items() if key != "bucket"} for one in nodes]
+    shown = [
+        {key: value for key, value in asdict(one).items() if key not in ("bucket", "buckets")}
+        for one in nodes
+    ]
     return respond({"node": node, "cpu": {"cores": os.cpu_count()}, "data_nodes": shown})
 
 

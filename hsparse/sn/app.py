@@ -18,7 +18,7 @@ from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer
 from hsparse.sn.http.request_log import TRACE_KEY
 from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.jobs.job_queue import JobQueue
-from hsparse.sn.records.access import domain_path, find_domain, require_right
+from hsparse.sn.records.access import find_domain, request_place, require_right
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.routes import ROUTES, Route, spelled_out
 from hsparse.sn.service import Component, Service
@@ -33,7 +33,10 @@ FIXED_HEADERS = {"Server": SERVER_NAME, "X-XSS-Protection": "1; mode=block"}
 
 
 def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Application:
-    """Make the application that answers `routes` for `service`; `Misconfigured` when a component cannot be made."""
+    """Make the application that answers `routes` for `service`; `Misconfigured` when a component cannot be made.
+
+    What answers GET answers HEAD too.
+    """
     for kind in COMPONENTS:
         service.component(kind)
     cors = Cors(service.settings.cors_origins)
@@ -55,7 +58,8 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     app.on_response_prepare.append(add_headers)
 
     async def stop(app: web.Application) -> None:
-        await service.component(Statistics).close()
+        for one in service.all_buckets():
+            await one.component(Statistics).close()
 
     app.on_cleanup.append(stop)
     handlers: dict[str, dict[str, AioHandler]] = {}
@@ -63,6 +67,10 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         for path in spelled_out(route.path):
             handlers.setdefault(path, {"OPTIONS": cors.preflight})[route.method] = bind_route(service, route)
     for path, by_method in handlers.items():
+        if hdrs.METH_GET in by_method:
+            by_method.setdefault(
+                hdrs.METH_HEAD, by_method[hdrs.METH_GET]
+            )  # the same headers: aiohttp sends no body
         resource = app.router.add_resource(path)
         for method, handler in by_method.items():
             resource.add_route(method, handler, expect_handler=answer_expect)
@@ -76,15 +84,16 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         trace = request[TRACE_KEY]
         principal = await _principal(service, request)
         trace.user = principal.name
-        path = trace.domain = domain_path(service, request)
+        node, path = request_place(service, request)
+        trace.domain = path
         domain = None
         if route.right is not None:
             if path is None:
                 raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
-            domain = await find_domain(service, path)
+            domain = await find_domain(node, path)
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
-        context = Context(request, limit, service, principal, path, domain)
+        context = Context(request, limit, node, principal, path, domain)
         if domain is not None and route.right is not None:
             await require_right(context, domain, route.right)
         if not request.body_exists:

@@ -17,7 +17,7 @@ from hsparse.concurrency.request_trace import Work, current_trace
 from hsparse.errors import HsparseError, StoreFailed
 from hsparse.wire.codec import decode_frame, encode_frame
 from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, REQUEST_HEADER, TOKEN_HEADER
-from hsparse.wire.message import DataNode, Failure, Message, Record
+from hsparse.wire.message import DataNode, Failure, InBucket, Message, Record
 from hsparse.wire.record_message import ChangeObjects, Outcome, ReadObjects, RecordChange
 
 T = TypeVar("T")
@@ -31,6 +31,10 @@ class Owners:
     def __init__(self, membership: Membership, nodes: dict[str, DataNode]) -> None:
         self.membership = membership
         self.nodes = nodes
+
+    def of_bucket(self, bucket: str) -> Owners:
+        """Return the same data nodes for another bucket."""
+        return Owners(self.membership, {id: BucketNode(node, bucket) for id, node in self.nodes.items()})
 
     async def read(self, *ids: str) -> list[Outcome]:
         """Read records; one outcome for each id, in order."""
@@ -87,6 +91,21 @@ class Owners:
         for place, item in enumerate(items):
             places.setdefault(self.membership.owner(name(item)), []).append(place)
         return [(self.nodes[owner], some) for owner, some in places.items()]
+
+
+class BucketNode:
+    """`DataNode` of another bucket than a node's first."""
+
+    def __init__(self, node: DataNode, bucket: str) -> None:
+        self._node = node
+        self._bucket = bucket
+
+    async def send(self, message: Message[R]) -> R:
+        """Send the message with the name of its bucket."""
+        return await self._node.send(InBucket(self._bucket, message))
+
+    async def close(self) -> None:
+        """Nothing to do: the node is closed by whoever made it."""
 
 
 class RemoteNode:

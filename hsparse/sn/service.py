@@ -5,10 +5,13 @@ Tests: tests/sn/http/test_rate_limit.py, tests/sn/test_statistics.py.
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
 from hsparse.clock import Clock
 from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.errors import NotFound
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.http.rate_limit import RateLimit
@@ -58,7 +61,39 @@ class Service:
         self.bodies = MemoryBudget(settings.request_memory)
         self.answers = MemoryBudget(settings.answer_memory)
         self.rates = RateLimit(settings.rate_limit, settings.rate_burst, clock)
+        self.named_bucket: str | None = None
+        """The bucket if requests must name it, None for the first one."""
         self._components: dict[type[Component], Any] = {}
+        self._first: Service = self
+        self._others: dict[str, Service] = {}
+
+    def of_bucket(self, bucket: str) -> Service:
+        """Return the service of a bucket: itself for its own, another with the same limits for one of the others.
+
+        `NotFound` for a bucket that is not served.
+        """
+        first = self._first
+        if bucket == first.settings.bucket:
+            return first
+        if bucket not in first.settings.other_buckets:
+            raise NotFound(f"The bucket {bucket!r} is not served here.")
+        other = first._others.get(bucket)
+        if other is None:
+            other = first._others[bucket] = copy(first)
+            other.settings = replace(first.settings, bucket=bucket)
+            other.owners = first.owners.of_bucket(bucket)
+            other.named_bucket = bucket
+            other._components, other._others = {}, {}
+        return other
+
+    @property
+    def buckets(self) -> tuple[str, ...]:
+        """The names of all buckets that are served."""
+        return (self._first.settings.bucket, *self._first.settings.other_buckets)
+
+    def all_buckets(self) -> list[Service]:
+        """Return the services of all buckets that were asked for, this one first."""
+        return [self, *self._others.values()]
 
     def component(self, kind: type[C]) -> C:
         """Return the node's component of a class; the first call makes it."""

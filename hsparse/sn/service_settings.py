@@ -29,8 +29,9 @@ class ServiceSettings:
     requests a second (0: any number), and `rate_burst` at once (0: those of ten seconds).
     Files of jobs must be below one of `job_places`; at most `jobs_at_once` jobs run and `jobs_queued` wait.
 
-    Four fields are not configurable here. `single_user` is the name every request acts as when authentication is
-    off; None requires credentials. `bucket` is the name of the store as reported to clients.
+    Five fields are not configurable here. `single_user` is the name every request acts as when authentication is
+    off; None requires credentials. `bucket` is the name of the store as reported to clients, `other_buckets`
+    are those that requests may name.
     """
 
     GROUP: ClassVar[str] = "Memory and limits"
@@ -70,3 +71,4 @@ class ServiceSettings:
     max_chunk_size: int = 4 * MIB
     single_user: str | None = "admin"
     bucket: str = "hsparse"
+    other_buckets: tuple[str, ...] = ()

@@ -14,12 +14,18 @@ from hsparse.setting import setting
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The directory or the bucket that holds everything, and how puts are made there."""
+    """The directory or the buckets that hold everything, and how puts are made there.
+
+    With a root, `bucket` names directories beside it, which are served as further buckets.
+    """
 
     GROUP: ClassVar[str] = "Storage"
 
     root: Path | None = setting(None, "directory to keep everything in (default: ./hsparse-data)")
-    bucket: str | None = setting(None, "S3 bucket to keep everything in, instead of a directory")
+    bucket: tuple[str, ...] = setting(
+        (),
+        "S3 bucket to keep everything in, instead of a directory; several are served, the first by default",
+    )
     s3_endpoint: str | None = setting(None, "URL of the S3 service, when it is not AWS")
     s3_region: str | None = setting(None, "region of the bucket")
     single_writer: bool = setting(

@@ -14,12 +14,13 @@ from hsparse.clock import Clock
 from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, Moved, NotFound, Unsupported
 from hsparse.model.acl import Right
 from hsparse.model.datatype import type_json
-from hsparse.model.ids import storage_key, tree_prefix
+from hsparse.model.ids import domain_hex, storage_key, tree_prefix
 from hsparse.wire.chunk_message import FenceDeleted, TrimChunks
 from hsparse.wire.message import Failure, GetInfo, Message, NodeInfo, Record
 from hsparse.wire.record_message import (
     AbandonAppends,
     BeginAppend,
+    ChangedLately,
     ChangeObjects,
     CreateObject,
     DeleteAttributes,
@@ -39,6 +40,7 @@ from hsparse.wire.record_message import (
     ReadObjects,
     RecordChange,
     SetExtent,
+    SettleChanges,
     UpdateJob,
 )
 
@@ -56,6 +58,7 @@ class DictDataNode:
         self._clock = clock
         self._id = id
         self._deleted: set[tuple[str, ...]] = set()
+        self._changes: dict[str, float] = {}
 
     async def send(self, message: Message[R], /) -> R:
         """Carry out the message and return its reply."""
@@ -78,6 +81,11 @@ class DictDataNode:
                 for id in inside:
                     del self.records[id]
                 return len(inside)
+            case ChangedLately(root, seconds):
+                return self._clock.now() - self._changes.get(domain_hex(root), -seconds) < seconds
+            case SettleChanges(root):
+                self._changes.pop(domain_hex(root), None)
+                return None
             case FenceDeleted() | Forget() | TrimChunks():
                 return None
             case GetInfo():
@@ -101,6 +109,8 @@ class DictDataNode:
             changed, created = self._apply(change)
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
+        if changed and change.id[0] in "gdt":
+            self._changes[domain_hex(change.id)] = self._clock.now()
         record = self.records.get(change.id, last)  # of a deletion: what was deleted
         if record is not None and changed and not isinstance(change, CreateObject | PutRecord):
             record["lastModified"] = self._clock.now()
@@ -135,10 +145,10 @@ class DictDataNode:
                 return self._remove(change, record, "attributes", change.names)
             case DeleteLinks():
                 return self._remove(change, record, "links", change.titles)
-            case PutAcl(_, user, rights):
+            case PutAcl(_, user, rights, origin):
                 new = user not in record["acls"]
                 record["acls"][user] = {right.value: False for right in Right} | record["acls"].get(user, {})
-                record["acls"][user].update(rights)
+                record["acls"][user].update(rights | {"domain": origin})
                 return True, new
             case UpdateJob(id, fields):
                 if "ended" in record:
@@ -162,15 +172,14 @@ class DictDataNode:
     ) -> tuple[bool, bool]:
         id, there = change.id, record.setdefault(kind, {})
         replace = isinstance(change, PutAttributes) and change.replace
-        in_place = isinstance(change, PutAttributes) and change.in_place
         news = {name: item for name, item in items.items() if not _same(item, there.get(name))}
         for name in news:
             if name in there and not replace:
                 raise Conflict(f"{kind} {name!r} of {id} exists with another content.")
         created = any(name not in there for name in news)
         for name, item in news.items():
-            created_at = there[name]["created"] if name in there and in_place else self._clock.now()
-            there[name] = {**item, "created": created_at}
+            first = there.get(name) or {"created": self._clock.now()} | item
+            there[name] = {**item, "created": first["created"]}
             self._deleted.discard((id, kind, name))
         return bool(news), created
 
@@ -178,8 +187,8 @@ class DictDataNode:
         self, change: DeleteAttributes | DeleteLinks, record: Record, kind: str, names: tuple[str, ...]
     ) -> tuple[bool, bool]:
         id, there = change.id, record.get(kind, {})
-        if change.again:
-            names = tuple(name for name in names if name in there or (id, kind, name) not in self._deleted)
+        if change.skip_missing:
+            names = tuple(name for name in names if name in there)
         for name in names:
             if name not in there:
                 raise self._missing(id, kind, name)

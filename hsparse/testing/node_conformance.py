@@ -30,6 +30,7 @@ from hsparse.model.ids import (
     new_id,
     new_job_id,
     new_root_id,
+    summary_id,
 )
 from hsparse.wire.chunk_message import (
     CountDefined,
@@ -46,6 +47,7 @@ from hsparse.wire.message import DataNode, GetInfo
 from hsparse.wire.record_message import (
     AbandonAppends,
     BeginAppend,
+    ChangedLately,
     ChangeObjects,
     CreateObject,
     DeleteAttributes,
@@ -64,6 +66,7 @@ from hsparse.wire.record_message import (
     ReadObjects,
     RecordChange,
     SetExtent,
+    SettleChanges,
     UpdateJob,
 )
 
@@ -178,19 +181,24 @@ async def test_attributes(node: DataNode) -> None:
     assert set((await record_of(node, id))["attributes"]) == {"a"}
     first = (await record_of(node, id))["attributes"]["a"]["created"]
     assert first > 0
-    outcome = await change(node, PutAttributes(id, {"a": {**INT, "value": 3}}, replace=True, in_place=True))
+    outcome = await change(node, PutAttributes(id, {"a": {**INT, "value": 3, "created": 9}}, replace=True))
     assert (outcome.created, outcome.changed) == (False, True)
     assert (await record_of(node, id))["attributes"]["a"]["created"] == first
     outcome = await change(node, PutAttributes(id, {"a": other}, replace=True))
     assert (outcome.created, outcome.changed) == (False, True)
     stored = (await record_of(node, id))["attributes"]["a"]
     assert stored["value"] == 2
-    assert stored["created"] >= first
+    assert stored["created"] == first
+    await change(node, PutAttributes(id, {"b": {**INT, "created": 7}}))
+    assert (await record_of(node, id))["attributes"]["b"]["created"] == 7
     assert kind(await change(node, DeleteAttributes(id, ("a", "z")))) == ErrorKind.NOT_FOUND
     assert kind(await change(node, DeleteAttributes(id, ("a",)))) is None
     assert kind(await change(node, DeleteAttributes(id, ("a",)))) == ErrorKind.GONE
-    assert kind(await change(node, DeleteAttributes(id, ("a",), again=True))) is None
-    assert kind(await change(node, DeleteAttributes(id, ("a", "z"), again=True))) == ErrorKind.NOT_FOUND
+    outcome = await change(node, DeleteAttributes(id, ("a", "z"), skip_missing=True))
+    assert (outcome.changed, kind(outcome)) == (False, None)
+    assert (await change(node, DeleteAttributes(id, ("a", "b", "z"), skip_missing=True))).changed
+    assert kind(await change(node, DeleteAttributes(id, ("b",)))) == ErrorKind.GONE
+    assert kind(await change(node, DeleteAttributes(id, ("z",)))) == ErrorKind.NOT_FOUND
 
 
 async def test_links(node: DataNode) -> None:
@@ -202,9 +210,14 @@ async def test_links(node: DataNode) -> None:
     assert kind(await change(node, DeleteLinks(id, ("x", "z")))) == ErrorKind.NOT_FOUND
     assert kind(await change(node, DeleteLinks(id, ("x",)))) is None
     assert kind(await change(node, DeleteLinks(id, ("x",)))) == ErrorKind.GONE
-    assert kind(await change(node, DeleteLinks(id, ("x",), again=True))) is None
-    assert kind(await change(node, DeleteLinks(id, ("x", "z"), again=True))) == ErrorKind.NOT_FOUND
+    outcome = await change(node, DeleteLinks(id, ("x", "z"), skip_missing=True))
+    assert (outcome.changed, kind(outcome)) == (False, None)
+    assert kind(await change(node, DeleteLinks(id, ("z",)))) == ErrorKind.NOT_FOUND
     assert list((await record_of(node, id))["links"]) == ["y"]
+    await change(node, PutLinks(id, {"then": {**HARD, "created": 7.25}}))
+    assert (await record_of(node, id))["links"]["then"]["created"] == 7.25
+    await change(node, PutLinks(id, {"then": {**HARD, "created": 8.25}}))
+    assert (await record_of(node, id))["links"]["then"]["created"] == 7.25
 
 
 async def test_changes_of_one_object_at_once_all_stay(node: DataNode) -> None:
@@ -216,8 +229,8 @@ async def test_changes_of_one_object_at_once_all_stay(node: DataNode) -> None:
 
 async def test_an_acl_is_merged(node: DataNode) -> None:
     id = await created(node, acls={"me": {"read": True, "update": True}})
-    assert not (await change(node, PutAcl(id, "me", {"update": False}))).created
-    assert (await change(node, PutAcl(id, "you", {"read": True}))).created
+    assert not (await change(node, PutAcl(id, "me", {"update": False}, "b/home/me"))).created
+    assert (await change(node, PutAcl(id, "you", {"read": True}, "b/home/me"))).created
     acls = (await record_of(node, id))["acls"]
     assert acls["me"]["read"] is True
     assert acls["me"]["update"] is False
@@ -228,7 +241,24 @@ async def test_an_acl_is_merged(node: DataNode) -> None:
         "delete": False,
         "readACL": False,
         "updateACL": False,
+        "domain": "b/home/me",
     }
+
+
+async def test_a_change_of_an_object_is_recent_until_it_is_settled(node: DataNode) -> None:
+    root, other = new_root_id(CLOCK), new_root_id(CLOCK)
+    assert not await node.send(ChangedLately(root, 60.0))
+    await change(node, CreateObject(root, {"id": root, "root": root, "attributes": {}}))
+    assert await node.send(ChangedLately(root, 60.0))
+    assert not await node.send(ChangedLately(root, 0.0))
+    assert not await node.send(ChangedLately(other, 60.0))
+    await node.send(SettleChanges(root))
+    assert not await node.send(ChangedLately(root, 60.0))
+    await change(node, PutRecord(summary_id(root), {}))
+    assert kind(await change(node, DeleteAttributes(root, ("a",)))) == ErrorKind.NOT_FOUND
+    assert not await node.send(ChangedLately(root, 60.0)), "neither a summary nor a failure is a change"
+    await change(node, PutAttributes(root, {"a": INT}))
+    assert await node.send(ChangedLately(root, 60.0))
 
 
 async def test_extents(node: DataNode) -> None:

@@ -50,11 +50,21 @@ class NodeInfo:
     start_time: float
     bucket: str
     counters: dict[str, int] = field(default_factory=dict)
+    buckets: tuple[str, ...] = ()
+    """All buckets of the node, the first one included."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetInfo(Message[NodeInfo]):
     """Return a data node's id, state and counters."""
+
+
+@dataclass(frozen=True, slots=True)
+class InBucket(Message[R]):
+    """A message about another bucket than the data node's first; `NotFound` for one that it does not have."""
+
+    bucket: str
+    message: Message[R]
 
 
 class DataNode(Protocol):

@@ -68,27 +68,26 @@ class DeleteObject:
 class PutAttributes:
     """Set attributes, all or none.
 
-    Each value is `{"type":..., "shape":..., "value":...}` without `created`, which the data node adds.
-    One that exists with another content is a `Conflict` unless `replace`: then it is a new one, the last
-    in creation order, or with `in_place` the same one with another value.
+    Each value is `{"type":..., "shape":..., "value":...}`; the data node adds `created` where it is not given.
+    One that exists with another content is a `Conflict` unless `replace`: then it keeps its `created`, and so its
+    place in creation order.
     """
 
     id: str
     attributes: dict[str, Record]
     replace: bool = False
-    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteAttributes:
     """Remove attributes, all or none; `NotFound` or `Gone` names the first missing one.
 
-    With `again` names that were deleted before are skipped.
+    With `skip_missing` such names are passed over.
     """
 
     id: str
     names: tuple[str, ...]
-    again: bool = False
+    skip_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,8 @@ class PutLinks:
     """Set a group's links, all or none; one that exists with another target is a `Conflict`.
 
     Each value is `{"class": "H5L_TYPE_HARD", "id":...}`, `{"class": "H5L_TYPE_SOFT", "h5path":...}` or
-    `{"class": "H5L_TYPE_EXTERNAL", "h5path":..., "h5domain":...}`; the data node adds `created`.
+    `{"class": "H5L_TYPE_EXTERNAL", "h5path":..., "h5domain":...}`; the data node adds `created`
+    where it is not given.
     """
 
     id: str
@@ -107,21 +107,25 @@ class PutLinks:
 class DeleteLinks:
     """Remove links, all or none; `NotFound` or `Gone` names the first missing one.
 
-    With `again` names that were deleted before are skipped.
+    With `skip_missing` such names are passed over.
     """
 
     id: str
     titles: tuple[str, ...]
-    again: bool = False
+    skip_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PutAcl:
-    """Set rights in a domain's ACL: `rights` is merged over what the user has there."""
+    """Set rights in a domain's ACL: `rights` is merged over what the user has there.
+
+    `origin`, bucket and path of the domain, is kept in the entry as `domain`, also where another domain inherits it.
+    """
 
     id: str
     user: str
     rights: dict[str, bool]
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,3 +267,18 @@ class Forget(Message[None]):
     """Drop the cached objects of a domain or, given a dataset's id, the dataset's cached chunks."""
 
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedLately(Message[bool]):
+    """Say whether this node changed objects of the domain of `root` in the last `seconds`; values do not count."""
+
+    root: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SettleChanges(Message[None]):
+    """Let the changes of a domain's objects so far not count as recent any more."""
+
+    root: str

@@ -186,6 +186,7 @@ def test_what_is_not_http_is_refused_in_json_and_not_logged(tmp_path: Path) -> N
 REFUSED = {
     "open without passwords": (["serve", "--host", "0.0.0.0"], "--password-file"),
     "two stores": (["serve", "--root", "x", "--bucket", "y"], "either --root or --bucket"),
+    "a bucket twice": (["serve", "--bucket", "x", "--bucket", "x"], "once"),
     "a bad port": (["serve", "--port", "99999"], "--port"),
     "no nodes": (["sn"], "--nodes"),
     "an open data node": (["dn", "--host", "0.0.0.0"], "HSPARSE_NODE_TOKEN"),
@@ -259,3 +260,21 @@ def test_it_sets_the_number_of_arenas(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     limit_arenas()
+
+
+@pytest.mark.parametrize("nodes", [[], ["--dn", "2"]])
+def test_directories_beside_the_root_are_buckets(tmp_path: Path, nodes: list[str]) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "third").mkdir()
+    flags = ["--root", str(tmp_path / "data"), "--no-fsync", "--bucket", "other", "--bucket", "third", *nodes]
+    with server_process(*flags) as server:
+        for bucket in ("data", "other", "third"):
+            made = urllib.request.Request(
+                f"{server.url}/?domain=/home/admin/a.h5&bucket={bucket}", method="PUT"
+            )
+            assert urllib.request.urlopen(made).status == 201
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{server.url}/?domain=/home/admin/a.h5&bucket=fourth")
+        assert server.stop() == 0
+    for bucket in ("data", "other", "third"):
+        assert (tmp_path / bucket / "home/admin/a.h5/.domain.json").exists()

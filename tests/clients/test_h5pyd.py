@@ -277,3 +277,19 @@ def as_text(values: np.ndarray) -> np.ndarray:
     """Return strings where h5pyd gives bytes, and "" where it gives 0."""
     flat = [word.decode() if isinstance(word, bytes) else word or "" for word in values.reshape(-1)]
     return np.array(flat, object).reshape(values.shape)
+
+
+def test_a_reader_that_opened_before_sees_growth_by_refresh(files: Files) -> None:
+    """h5pyd 1.0 keeps `domain_objs` as it was at the opening; that of a domain which changes is left out."""
+    with files("w") as writer:
+        grows = writer.create_dataset("x", (0,), "<i4", maxshape=(None,))
+        writer.flush()
+        with files("r") as reader:
+            seen = reader["x"]
+            assert seen.shape == (0,)
+            grows.resize((4,))
+            grows[...] = np.arange(4)
+            writer.flush()
+            seen.refresh()
+            assert seen.shape == (4,)
+            np.testing.assert_array_equal(seen[...], np.arange(4))

@@ -13,7 +13,7 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
-from hsparse.errors import Conflict, Gone
+from hsparse.errors import Conflict, Gone, NotFound
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.file_backed import MAX_GAP, MAX_RANGE, ChunkPieces
 from hsparse.format.filters.definition import Filter
@@ -190,7 +190,7 @@ async def test_a_failure_is_not_kept_and_not_passed_on(store: Gate, node: DataSe
 
 async def test_a_file_that_came_back_is_read(store: Gate, node: DataService) -> None:
     asked = message((100,), 1, pieces([(0, (0,), 0, 400)]), (100,))
-    with pytest.raises(Conflict, match=FILE):
+    with pytest.raises(NotFound, match=FILE):
         await node.send(asked)
     await store.put(FILE, bytes(400))
     assert not (await node.send(asked))[0].any()

@@ -10,14 +10,15 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from hsparse.clock import SystemClock
+from hsparse.dn.buckets import BucketRouter
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.server import create_node_app
-from hsparse.dn.service import DataService
+from hsparse.dn.service import DataService, NodeResources
 from hsparse.errors import Moved, StoreFailed, Unauthenticated
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
-from hsparse.sn.data_nodes import RemoteNode
+from hsparse.sn.data_nodes import BucketNode, RemoteNode
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.chunk_query_conformance import *  # noqa: F403
@@ -27,17 +28,24 @@ from hsparse.wire.chunk_message import TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode, GetInfo
 
 
-@pytest.fixture(params=["direct", "direct with a cache of one byte", "http"])
+@pytest.fixture(params=["direct", "direct with a cache of one byte", "http", "another bucket over http"])
 async def node(request: pytest.FixtureRequest) -> AsyncIterator[DataNode]:
     cache = 1 if "cache" in request.param else 2**27
-    service = DataService(MemoryStore(), SystemClock(), DataSettings(cache_size=cache))
-    if request.param != "http":
+    settings = DataSettings(cache_size=cache)
+    service: DataService | BucketRouter = DataService(MemoryStore(), SystemClock(), settings)
+    if "http" not in request.param:
         yield service
         await service.close()
         return
+    if "bucket" in request.param:
+        shared, clock = NodeResources.of(settings), SystemClock()
+        stores = MemoryStore("first"), MemoryStore("other")
+        service = BucketRouter(
+            [DataService(store, clock, resources=shared.of_bucket(store.name)) for store in stores]
+        )
     async with TestServer(create_node_app(service, 7, "secret")) as server:
         remote = RemoteNode(str(server.make_url("/")), 7, "secret")
-        yield remote
+        yield BucketNode(remote, "other") if "bucket" in request.param else remote
         await remote.close()
     await service.close()
 

@@ -90,7 +90,6 @@ def test_floats_that_are_not_numbers(value: Any) -> None:
         ("H5T_STD_I8LE", {}),
         ("H5T_IEEE_F32LE", 1e300),
         ("H5T_IEEE_F32LE", "one"),
-        (text(2), "abc"),
         (text(2), 7),
         (TEXT, 7),
         (TEXT, ["a", "b"]),
@@ -110,6 +109,25 @@ def test_what_does_not_fit(item: Any, value: Any) -> None:
     with pytest.raises(BadRequest) as caught:
         from_json(value, (), parse_type(item).element)
     assert len(caught.value.message) < 400
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        ("abcdefgh", b"abcdefg"),
+        ("abcdefg", b"abcdefg"),
+        ("abcdef\u00e9", b"abcdef"),
+        ("\u20ac" * 3, "\u20ac\u20ac".encode()),
+    ],
+)
+def test_text_that_is_too_long_is_clipped_at_a_character(value: str, stored: bytes) -> None:
+    for item, whole in (
+        (text(7), value),
+        ({"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": text(7)}]}, [value]),
+    ):
+        values = from_json(whole, (), parse_type(item).element)
+        assert isinstance(values, np.ndarray)
+        assert values.tobytes().rstrip(b"\0") == stored
 
 
 def test_bytes_that_are_no_text_have_no_json() -> None:

@@ -36,7 +36,14 @@ async def test_every_route_answers_a_preflight(bare: RestClient, path: str) -> N
     reply = await bare("OPTIONS", re.sub(r"{\w+(:[^}]*)?}", "x", path), user=None, headers=asked)
     assert (reply.status, reply.body) == (200, b"")
     assert reply.headers["Access-Control-Allow-Origin"] == "*"
-    methods = set(reply.headers["Access-Control-Allow-Methods"].split(", "))
+    assert reply.headers["Access-Control-Allow-Methods"] == "PUT"
+    other = await bare(
+        "OPTIONS",
+        re.sub(r"{\w+(:[^}]*)?}", "x", path),
+        user=None,
+        headers=asked | {"Access-Control-Request-Method": "BREW"},
+    )
+    methods = set(other.headers["Access-Control-Allow-Methods"].split(", "))
     assert methods == {route.method for route in ROUTES} | {"OPTIONS"}
     assert {"Authorization", "Content-Type", "X-Hdf-domain", "X-Hdf-bucket"} <= set(
         reply.headers["Access-Control-Allow-Headers"].split(", ")
@@ -46,3 +53,29 @@ async def test_every_route_answers_a_preflight(bare: RestClient, path: str) -> N
 async def test_no_such_method(bare: RestClient) -> None:
     assert (await bare("DELETE", "/groups")).status == 405
     assert (await bare("POST", "/about")).status == 405
+
+
+GETS = [route for route in ROUTES if route.method == "GET"]
+
+
+@pytest.mark.parametrize("route", GETS, ids=lambda route: route.path)
+async def test_every_get_has_its_head(rest: RestClient, root: str, route: Any) -> None:
+    made = await rest(
+        "POST", "/datasets", {"type": "H5T_STD_I32LE", "shape": [4], "link": {"id": root, "name": "d"}}
+    )
+    await rest("PUT", f"/groups/{root}/attributes/x", {"type": "H5T_STD_I8LE", "value": 1})
+    path = route.path.replace("{collection:groups|datasets|datatypes}", "groups")
+    ids = {
+        "id": made["id"] if path.startswith("/datasets") else root,
+        "title": "d",
+        "name": "x",
+        "user": "test_user1",
+    }
+    for name, value in (ids | {"chunk": "0", "job": "j", "path:.+": "home/test_user1/file"}).items():
+        path = path.replace(f"{{{name}}}", value)
+    got, head = await rest("GET", path), await rest("HEAD", path)
+    assert head.status == got.status
+    assert head.body in (b"", {}, "")
+    assert head.headers.get("Content-Type") == got.headers.get("Content-Type")
+    if got.status == 200 and path not in ("/metrics", "/files/home/test_user1/file.h5"):
+        assert head.headers.get("Content-Length") == got.headers.get("Content-Length")

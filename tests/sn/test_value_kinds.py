@@ -100,7 +100,7 @@ async def test_fields_of_every_kind(client: RestClient, layout: Any) -> None:
         [[1.0, 2.0], True, "QUI=", 8.0],
     ]
     reply = await client("GET", f"{path}/value", query="flag == false | x > 8.5", fields="raw:pair")
-    assert reply.body == {
+    assert reply.facts == {
         "status": 200,
         "index": [2, 4],
         "value": [["QgA=", [1.0, 2.0]], ["QUI=", [1.0, 2.0]]],

@@ -54,6 +54,11 @@ class Reply:
     def __getitem__(self, key: str) -> Any:
         return self.body[key]
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The body without its links."""
+        return {key: value for key, value in self.body.items() if key != "hrefs"}
+
 
 def named_service(
     node: DataNode | dict[str, DataNode],

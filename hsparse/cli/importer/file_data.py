@@ -17,34 +17,28 @@ from numpy.typing import NDArray
 from hsparse.cli.importer.external_data import ExternalData
 from hsparse.cli.importer.source import Source
 from hsparse.cli.importer.source_files import SourceFiles
-from hsparse.errors import Corrupt, Unsupported
+from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.messages.file_type import FileType, is_packed
 from hsparse.format.hdf5.messages.layout_message import (
-    PARAMETERS,
-    SINGLE,
-    SINGLE_FILTERED,
     UNFILTERED_EDGES,
     ChunkedLayout,
     CompactLayout,
     ContiguousLayout,
 )
+from hsparse.format.hdf5.parse.dataset_chunks import read_dataset_chunks
 from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.format.hdf5.parse.parsed_object import ParsedDataset
 from hsparse.format.hdf5.reads import ByteRange
 from hsparse.format.plan.grid import Grid
-from hsparse.model.dataspace import dims_of, max_dims_of
+from hsparse.model.dataspace import dims_of
 from hsparse.model.element import Fixed, element_of
 from hsparse.model.json_values import Values
 
 Dims = tuple[int, ...]
-MAX_CHUNK = 1024 * 1024 * 1024
-"""Bytes of the largest chunk that is decoded."""
 LARGE_CHUNK = 64 * 1024 * 1024
 """Bytes from which on a decoded chunk is cached, and decoded alone."""
 LONG_RUN = 4 * 1024
@@ -95,7 +89,8 @@ class FileData:
         size = prod(self.dims) * self.size
         match dataset.layout:
             case ChunkedLayout():
-                self.records = self._read_index(dataset.layout)
+                reads = read_dataset_chunks(objects.file, dataset, dataset.layout)
+                self.records = objects.source.run(reads)
             case ContiguousLayout(address=int(address)):
                 objects.file.check(address, size, "contiguous data")
             case CompactLayout(data) if dims_of(dataset.shape) is not None and len(data) != size:
@@ -267,38 +262,6 @@ class FileData:
         if not layout.flags & UNFILTERED_EDGES:
             return True
         return not Grid(self.dims, layout.dims).is_edge(self.records.scaled[row].tolist())
-
-    def _read_index(self, layout: ChunkedLayout) -> ChunkRecords:
-        file = self.objects.file
-        if file.widths != (8, 8):
-            raise Unsupported(
-                "The file has addresses of other than 8 bytes: rewrite it (h5repack), and import that."
-            )
-        if layout.item_size != self.size:
-            raise Corrupt(f"The layout has elements of {layout.item_size} bytes, the type {self.size}.")
-        if (size := prod(layout.dims) * self.size) > MAX_CHUNK:
-            raise Unsupported(
-                f"A chunk has {size} bytes, more than {MAX_CHUNK}: use smaller ones (h5repack)."
-            )
-        index = layout.index
-        widths = PARAMETERS.get(index.kind, ())
-        if index.kind == SINGLE and layout.flags & SINGLE_FILTERED:
-            widths = (8, 4)
-        found = IndexLayout(
-            IndexKind(index.kind),
-            layout.dims,
-            max_dims_of(self.dataset.shape),
-            layout.item_size,
-            bool(self.dataset.pipeline),
-            message_version=layout.version,
-            address=index.address,
-            info=b"".join(
-                value.to_bytes(width, "little") for value, width in zip(index.parameters, widths, strict=True)
-            ),
-            k=file.chunk_k,
-        )
-        end = file.size - file.base
-        return self.objects.source.run(read_chunk_index(found, self.dims, end, file.base))
 
 
 def _minus(one: tuple[int, ...] | list[int], other: tuple[int, ...] | list[int]) -> tuple[int, ...]:

@@ -20,12 +20,13 @@ from hsparse.format.selections.selection import Selection
 REGULAR = ("start", "stride", "count", "block")
 
 
-def selection_json(selection: Selection) -> dict[str, Any]:
+def selection_json(selection: Selection, *, arrays: bool = False) -> dict[str, Any]:
     """Return a selection as HDF5/JSON: its class, and what the class needs.
 
     Points have `coordinates`, one list each; regular hyperslabs `start`, `stride`, `count` and `block`;
     irregular ones `coordinates`, a pair of corners a box, both inclusive. Index lists that are no
-    regular hyperslab become points. The shape of points is lost.
+    regular hyperslab become points. The shape of points is lost. With `arrays` the coordinates of points are
+    an array, which orjson writes many times faster than lists.
     """
     if selection.size == 0:
         return {"class": "H5S_SEL_NONE"}
@@ -39,7 +40,8 @@ def selection_json(selection: Selection) -> dict[str, Any]:
     if isinstance(selection, Boxes):
         corners = np.stack((selection.starts, selection.stops - np.uint64(1)), axis=1)
         return {"class": "H5S_SEL_HYPERSLABS", "coordinates": corners.tolist()}
-    return {"class": "H5S_SEL_POINTS", "coordinates": selection.coords().tolist()}
+    coords = np.ascontiguousarray(selection.coords())
+    return {"class": "H5S_SEL_POINTS", "coordinates": coords if arrays else coords.tolist()}
 
 
 def parse_selection_json(value: Any, extent: Sequence[int]) -> Selection:

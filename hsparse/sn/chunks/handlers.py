@@ -56,10 +56,9 @@ def listed_chunks(context: Context, dataset: Dataset) -> StoredChunks:
     seconds = url_seconds(context)
     if seconds is None:
         return chunks
-    owners, bucket = context.service.owners, context.service.settings.bucket
     # A URL opens the whole file, while the right to the domain opens only the file-backed datasets.
-    rights = FileRights(owners, context.principal, bucket) if is_file_backed(dataset.record) else None
-    return SignedChunks(chunks, owners, seconds, rights)
+    rights = FileRights.of(context) if is_file_backed(dataset.record) else None
+    return SignedChunks(chunks, context.service.owners, seconds, rights)
 
 
 def stored_chunks(context: Context, dataset: Dataset) -> ChunkObjectInfo | FileBackedChunkInfo:

@@ -169,7 +169,7 @@ async def _domain(
 
 def _opening(context: Context, file: FileAddresses | None) -> OpenDataset:
     """Return a function from a record to a dataset and its chunks."""
-    rights = FileRights(context.service.owners, context.principal, context.service.settings.bucket)
+    rights = FileRights.of(context)
 
     def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
         dataset = Dataset.of(record, rights)

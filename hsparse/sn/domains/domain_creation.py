@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseError, NotFound
-from hsparse.model.acl import DEFAULT, Right, full_rights
+from hsparse.model.acl import DEFAULT, Right, full_rights, grants_any
 from hsparse.model.ids import check_id, is_root, new_root_id
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.records.access import (
@@ -174,7 +174,7 @@ def _acls(parent: Domain, requested: _DomainRequest) -> dict[str, dict[str, bool
     inherited = {
         user: rights
         for user, rights in (parent.record.get("acls") or {}).items()
-        if user not in (DEFAULT, requested.owner, parent.record.get("owner")) and any(rights.values())
+        if user not in (DEFAULT, requested.owner, parent.record.get("owner")) and grants_any(rights)
     }
     own = folder_acls(requested.owner) if requested.folder else {requested.owner: full_rights()}
     return inherited | own

@@ -22,9 +22,19 @@ from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.records.object_path import resolve_object, resolve_path, root_of
 from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import DeleteObject, DeleteTree, Forget, ListKeys, PutAcl
+from hsparse.wire.record_message import (
+    ChangedLately,
+    DeleteObject,
+    DeleteTree,
+    Forget,
+    ListKeys,
+    PutAcl,
+    SettleChanges,
+)
 
 MAX_PATHS = 10_000
+SETTLING = 10.0
+"""Seconds after a change for which clients that keep a domain's objects are not given them."""
 MAX_NAME = 256
 """Characters of a user's name in an ACL."""
 
@@ -47,7 +57,14 @@ async def get_domain(context: Context) -> web.StreamResponse:
     answer["hrefs"] = domain_hrefs(context, domain.path, domain.root)
     if domain.root is None or not context.flag("getobjs"):
         return respond_floats(answer)
+    # h5pyd 1.0, which sends no include_attrs, would keep these objects as they are now for as long as it has the file.
+    if context.arg("include_attrs") is None and await _is_changing(context, domain.root):
+        return respond_floats(answer)
     return await _with_objects(context, domain.root, answer)
+
+
+async def _is_changing(context: Context, root: str) -> bool:
+    return any(await context.service.owners.ask_all(ChangedLately(root, SETTLING)))
 
 
 async def _with_objects(context: Context, root: str, answer: Record) -> web.StreamResponse:
@@ -89,6 +106,7 @@ async def put_domain(context: Context) -> web.StreamResponse:
         if domain.root is None and _truth(context, body, "rescan"):
             raise BadRequest(f"{domain.path} is a folder: it has nothing to count.")
         if domain.root is not None and _truth(context, body, "rescan"):
+            await context.service.owners.ask_all(SettleChanges(domain.root))
             await context.service.component(Statistics).rescan(domain.root)
         if wants_ids and domain.root is not None:
             return respond({"dn_ids": data_node_ids(context)})
@@ -192,7 +210,8 @@ async def put_acl(context: Context) -> web.StreamResponse:
     rights = check_rights({key: value for key, value in body.items() if key != "userName"})
     if context.domain.path == "/":
         raise BadRequest("The top level has no ACLs of its own: only admins create domains there.")
-    await context.service.owners.apply(PutAcl(context.domain.path, user, rights))
+    origin = context.service.settings.bucket + context.domain.path
+    await context.service.owners.apply(PutAcl(context.domain.path, user, rights, origin))
     return respond({}, status=201)
 
 

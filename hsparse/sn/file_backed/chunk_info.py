@@ -19,7 +19,13 @@ from hsparse.format.chunk_rows import row_names
 from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
-from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, file_key
+from hsparse.model.file_backed import (
+    CHUNKED_REF,
+    CONTIGUOUS_REF,
+    BackingFile,
+    file_backed_layout,
+    file_reference,
+)
 from hsparse.model.ids import chunk_name
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.chunk_table import ChunkTable, ReadTable
@@ -45,8 +51,9 @@ class FileBackedChunkInfo:
     async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
         coords = await self._overlapping(wanted.selection)
         if wanted.order is ChunkOrder.ADDR:
-            coords, entries, keys = await self._places(coords)
-            order = np.lexsort((entries[:, OFFSET], np.unique(keys, return_inverse=True)[1]))
+            coords, entries, places = await self._places(coords)
+            names = ["/".join(place) for place in places]
+            order = np.lexsort((entries[:, OFFSET], np.unique(names, return_inverse=True)[1]))
         else:
             order = np.argsort(row_names(coords.astype(np.uint64)), kind="stable")
         coords = coords[order]
@@ -86,12 +93,12 @@ class FileBackedChunkInfo:
 
     async def _places(
         self, coords: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
-        """Return the pieces that exist: coordinates, entries (offset, size, mask), and the keys of their files."""
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[tuple[str, str]]]:
+        """Return the pieces that exist: coordinates, entries (offset, size, mask), buckets and keys of their files."""
         entries, uris = await self._elements.places(coords)
         there = entries[:, SIZE] > 0
         found = [backing_file(self._dataset).uri] * len(coords) if uris is None else uris
-        known = {uri: file_key(uri, self._bucket) for uri in set(compress(found, there.tolist()))}
+        known = {uri: file_reference(uri, self._bucket) for uri in set(compress(found, there.tolist()))}
         return coords[there], entries[there], [known[uri] for uri in compress(found, there.tolist())]
 
     def _start_of_page(self, coords: NDArray[np.int64], wanted: ChunkQuery) -> int:
@@ -107,11 +114,12 @@ class FileBackedChunkInfo:
         return int(found[0]) + 1
 
     async def _chunks_json(self, coords: NDArray[np.int64]) -> list[Json]:
-        coords, entries, keys = await self._places(coords)
+        coords, entries, places = await self._places(coords)
+        rows = zip(coords.tolist(), entries.tolist(), places, strict=True)
         return [
             chunk_place(self.grid, scaled)
-            | {"bucket": self._bucket, "key": key, "address": offset, "size": size, "filter_mask": mask}
-            for scaled, (offset, size, mask), key in zip(coords.tolist(), entries.tolist(), keys, strict=True)
+            | {"bucket": bucket, "key": key, "address": offset, "size": size, "filter_mask": mask}
+            for scaled, (offset, size, mask), (bucket, key) in rows
         ]
 
 

@@ -1,8 +1,8 @@
-"""Checks at the creation of a file-backed dataset: the file exists, and the principal may read it."""
+"""Checks at the creation of a file-backed dataset: the principal may read the file, if it is there."""
 
 from __future__ import annotations
 
-from hsparse.errors import BadRequest, Unsupported
+from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.file_backed import CHUNKED_REF_INDIRECT, file_backed_layout
 from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_table import check_table
@@ -12,15 +12,13 @@ from hsparse.sn.records.object_path import check_member
 from hsparse.wire.file_backed_message import InspectFile
 from hsparse.wire.message import Record
 
-LOCATOR = "chunklocator"
-"""HSDS's initializer that fills a chunk table from the file."""
-
 
 async def check_backing_file(context: Context, record: Record) -> None:
     """Check the backing file that the record of a new dataset names, and put the file's etag and head into it.
 
-    The file must exist. All who may read the domain can then read its data, so the principal must have the right to
-    read the folder of the file.
+    All who may read the domain can then read the file's data, so the principal must have the right to read the folder
+    of the file. A file that cannot be seen yet, as it is in another bucket or not there, is only noted: each reader
+    needs the right to it then.
     """
     layout = file_backed_layout(record)
     if layout is None:
@@ -36,20 +34,22 @@ async def check_backing_file(context: Context, record: Record) -> None:
             check_table(Dataset.of(outcome.unwrap()), layout, len(record["shape"]["dims"]))
     uri = layout.get("file_uri")
     if uri is not None:
-        await FileRights(owners, context.principal, context.service.settings.bucket).require(uri)
-        found = await owners.ask_any(InspectFile(uri))
-        record["linkedFile"] = {"etag": found.etag, "head": found.head}
+        record["linkedFile"] = await _state_of(context, uri)
 
 
-def refuse_locator(properties: Record) -> None:
-    """Raise `Unsupported` for a chunk table that the server would have to fill from the file."""
-    initializer = properties.get("initializer")
-    name = initializer[0] if isinstance(initializer, list) and initializer else initializer
-    if name == LOCATOR:
-        raise Unsupported(
-            f"The initializer {LOCATOR} is not supported: let the client list the chunks (hsload --link, not "
-            "--fastlink)."
-        )
+async def _state_of(context: Context, uri: str) -> Record:
+    """Return the etag and the head of a file, or that it cannot be seen."""
+    rights = FileRights.of(context)
+    try:
+        rights.owners_of(uri)
+    except Forbidden:  # the bucket is not served
+        return {"unseen": True}
+    await rights.require(uri)
+    try:
+        found = await context.service.owners.ask_any(InspectFile(uri))
+    except NotFound:
+        return {"unseen": True}
+    return {"etag": found.etag, "head": found.head}
 
 
 def refuse_values(record: Record) -> None:

@@ -17,7 +17,7 @@ from hsparse.errors import BadRequest, Conflict, TooLarge
 from hsparse.format.fields import pick_fields
 from hsparse.format.file_backed import MAX_RANGE, ChunkPieces
 from hsparse.format.kinds.chunk_kind import FoundElements, Search
-from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
+from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.query import bind_query
 from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, piece_dims
@@ -72,6 +72,8 @@ class FileBackedElements:
         if not count:
             return result
         pieces, files = await self._locate(np.array([chunk.scaled for chunk in planned], np.int64))
+        if files and files[0].unseen:
+            pieces = await self._of_unseen(planned, pieces, files[0])
         there = np.flatnonzero(pieces.counts(count)).tolist()
         first, offset = pieces.firsts(count)
         regions = list(zip(first.tolist(), (offset // np.uint64(MAX_RANGE)).tolist(), strict=True))
@@ -173,6 +175,29 @@ class FileBackedElements:
         )
         return pieces, files
 
+    async def _of_unseen(
+        self, planned: Sequence[PlannedChunk], pieces: ChunkPieces, file: BackingFile
+    ) -> ChunkPieces:
+        """Return the pieces that the selections touch; check the right to a file that was not there when it was linked.
+
+        Where no piece is touched the file is not needed: it may be one that cannot be read.
+        """
+        if self._layout["class"] != CONTIGUOUS_REF:
+            grid, touched = Grid(self._dataset.spec.dims, self._piece), np.zeros(len(pieces.chunk), np.bool_)
+            for number, chunk in enumerate(planned):
+                rows = np.flatnonzero(pieces.chunk == number)
+                places = pieces.place[rows].astype(np.uint64)
+                touched[rows] = selection_intersects(chunk.selection, grid, places)
+            pieces = pieces.rows(np.flatnonzero(touched))
+        if len(pieces.chunk):
+            await self._require_rights(file.uri)
+        return pieces
+
+    async def _require_rights(self, *uris: str) -> None:
+        if self._dataset.rights is None:
+            raise BadRequest(f"{self._dataset.id} can be read by requests for its values only.")
+        await self._dataset.rights.require(*uris)
+
     async def _files(self, uris: list[str]) -> tuple[NDArray[np.uint32], tuple[BackingFile, ...]]:
         """Return the number of the file of each URI, and the files; check the right to read them.
 
@@ -181,9 +206,7 @@ class FileBackedElements:
         files = list(dict.fromkeys(uris))
         if len(files) > MAX_FILES:
             raise TooLarge(f"The selection meets more than {MAX_FILES} files; select less at a time.")
-        if self._dataset.rights is None:
-            raise BadRequest(f"{self._dataset.id} can be read by requests for its values only.")
-        await self._dataset.rights.require(*files)
+        await self._require_rights(*files)
         number = {uri: place for place, uri in enumerate(files)}
         return np.array([number[uri] for uri in uris], np.uint32), tuple(map(BackingFile, files))
 
@@ -253,7 +276,7 @@ def backing_file(dataset: Dataset) -> BackingFile:
     uri = layout.get("file_uri")
     if not isinstance(uri, str):
         raise BadRequest(f"{dataset.id} is linked to no file: its layout has no file_uri.")
-    return BackingFile(uri, known.get("etag", ""), known.get("head", 0))
+    return BackingFile(uri, known.get("etag", ""), known.get("head", 0), known.get("unseen", False))
 
 
 def _grid_coords(counts: Sequence[int]) -> NDArray[np.int64]:

@@ -37,10 +37,10 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
     `Unsupported` if a file cannot have them, `Conflict` if the backing file has changed.
     """
     layout, dataset = file_backed_layout(record) or {}, Dataset.of(record)
-    if "file_uri" not in layout:
+    if "file_uri" not in layout or backing_file(dataset).unseen:
         raise Unsupported(
-            f"The data of {dataset.id} is in files that a chunk table names, to which each reader needs rights of his "
-            "own: copy the data, or ask for its values."
+            f"The data of {dataset.id} is in files that a chunk table names, or in one that was not there when it was "
+            "linked, to which each reader needs rights of his own: copy the data, or ask for its values."
         )
     elements = FileBackedElements(owners, dataset, table_reader(owners))
     file = await _current(owners, dataset)

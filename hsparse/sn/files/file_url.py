@@ -30,8 +30,9 @@ async def file_domain(service: Service, path: str) -> Domain:
 
 def file_href(context: Context, domain: Domain, form: FileForm) -> str:
     """Return the absolute URL of the file of a domain."""
-    request = context.request
-    return f"{request.scheme}://{request.host}/files{quote(domain.path)}?{urlencode(form.params)}"
+    request, bucket = context.request, context.service.named_bucket
+    params = form.params | ({"bucket": bucket} if bucket else {})
+    return f"{request.scheme}://{request.host}/files{quote(domain.path)}?{urlencode(params)}"
 
 
 def requested_form(context: Context, layout: str | None = None) -> FileForm:

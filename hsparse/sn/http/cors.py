@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 
 ANY = "*"
-METHODS = "GET, HEAD, POST, DELETE, PUT, OPTIONS"
+METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS")
 HEADERS = (
     "Authorization, Content-Type, Accept, Range, If-Range, If-Match, If-None-Match, X-Hdf-domain, X-Hdf-bucket, "
     "X-Request-ID"
@@ -49,10 +49,14 @@ class Cors:
             response.headers.add(hdrs.VARY, hdrs.ORIGIN)
 
     async def preflight(self, request: web.Request) -> web.Response:
-        """Answer a preflight. The request that follows is authenticated as usual."""
+        """Answer a preflight: with the method that it asks for or, if no route has it, with all methods.
+
+        The request that follows is authenticated as usual.
+        """
+        asked = request.headers.get(hdrs.ACCESS_CONTROL_REQUEST_METHOD, "")
         return web.Response(
             headers={
-                hdrs.ACCESS_CONTROL_ALLOW_METHODS: METHODS,
+                hdrs.ACCESS_CONTROL_ALLOW_METHODS: asked if asked in METHODS else ", ".join(METHODS),
                 hdrs.ACCESS_CONTROL_ALLOW_HEADERS: HEADERS,
                 hdrs.ACCESS_CONTROL_MAX_AGE: MAX_AGE,
             }

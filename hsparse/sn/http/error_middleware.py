@@ -18,6 +18,7 @@ from hsparse.errors import (
     Unauthenticated,
     Unsupported,
 )
+from hsparse.sn.http.challenge import add_challenges, would_sign_in
 from hsparse.sn.http.response import respond_error
 
 log = logging.getLogger(__name__)
@@ -44,13 +45,14 @@ class ErrorMiddleware:
         try:
             return await handler(request)
         except HsparseError as error:
+            if error.kind is ErrorKind.FORBIDDEN and would_sign_in(request, self._challenges):
+                error = Unauthenticated(f"{error.message} Sign in as a user who has it.")
             answer = respond_error(error)
             if answer.status >= 500 and answer.status != 503:
                 # Neither the query nor a header: clients put secrets there.
                 log.error("%s: %s", _place(request), error.message)
             if error.kind is ErrorKind.UNAUTHENTICATED:
-                for challenge in self._challenges:
-                    answer.headers.add(hdrs.WWW_AUTHENTICATE, challenge)
+                add_challenges(request, answer, self._challenges)
             return answer
         except web.HTTPException as error:
             return http_error_response(request, error)

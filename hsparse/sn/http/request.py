@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from aiohttp import web
 
+from hsparse.concurrency.collector import paused_collector
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 
 JSON_TYPE = "application/json"
@@ -26,8 +26,6 @@ TRUE = frozenset({"1", "t", "true", "yes", "on"})
 FALSE = frozenset({"", "0", "f", "false", "no", "off"})
 MAX_DEPTH = 240
 """The most levels of nesting in a body: orjson writes 254, and a record adds a few."""
-LARGE = 1024 * 1024
-"""Bytes of JSON from which on it is parsed without the garbage collector."""
 MAX_JSON = 32 * 1024 * 1024
 """The most bytes of JSON in a body or an answer: nothing else is answered while it is parsed, a second or two."""
 
@@ -110,10 +108,11 @@ class RequestReader:
         return data
 
 
-async def read_json(request: RequestReader) -> Any:
+async def read_json(request: RequestReader, pack: Callable[[Any], None] = lambda value: None) -> Any:
     """Return the JSON value of the body, None for an empty body; `NaN` and `Infinity` are floats, as in Python.
 
-    Python clients (h5pyd) write these for floats that are not finite.
+    Python clients (h5pyd) write these for floats that are not finite. `pack` may replace long lists in the value by
+    arrays, before the collector of cycles looks through them.
     """
     data = await request.body()
     if len(data) > MAX_JSON:
@@ -122,9 +121,18 @@ async def read_json(request: RequestReader) -> Any:
         )
     if not data.strip():
         return None
+    opened = data.count(b"[") + data.count(b"{")
+    with paused_collector(opened):
+        value = _parse(data, opened)
+        pack(value)
+    return value
+
+
+def _parse(data: bytearray, opened: int) -> Any:
+    """Parse JSON with `opened` lists and objects; `BadRequest` for what is not valid or cannot be kept."""
     try:
-        value = _parse(data)
-        if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        value = orjson.loads(data)
+        if opened > MAX_DEPTH:
             _check_storable(value)
         return value
     except orjson.JSONDecodeError as error:
@@ -140,20 +148,6 @@ async def read_json(request: RequestReader) -> Any:
     return value
 
 
-def _parse(data: bytearray) -> Any:
-    """Parse JSON, a large body without the garbage collector.
-
-    It would scan the new lists again and again: two thirds of the time for a million points of two coordinates.
-    """
-    if len(data) < LARGE or not gc.isenabled():
-        return orjson.loads(data)
-    gc.disable()
-    try:
-        return orjson.loads(data)
-    finally:
-        gc.enable()
-
-
 def _check_storable(value: Any) -> None:
     """Raise `BadRequest` for JSON that can be parsed but not written to the store or an answer.
 
@@ -167,9 +161,11 @@ def _check_storable(value: Any) -> None:
         raise BadRequest(f"The body cannot be kept as JSON: {error}.") from error
 
 
-async def read_json_object(request: RequestReader) -> dict[str, Any]:
-    """Return the body as a JSON object, `{}` for an empty body; `BadRequest` for other JSON."""
-    value = await read_json(request)
+async def read_json_object(
+    request: RequestReader, pack: Callable[[Any], None] = lambda value: None
+) -> dict[str, Any]:
+    """Return the body as a JSON object, `{}` for an empty body; `BadRequest` for other JSON; `pack` as above."""
+    value = await read_json(request, pack)
     if value is None:
         return {}
     if not isinstance(value, dict):

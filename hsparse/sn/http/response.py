@@ -79,12 +79,12 @@ def encode_json_members(members: dict[str, Any]) -> bytes:
     return b",".join(encode_json(name) + b":" + encode_json(item) for name, item in members.items())
 
 
-def href(reader: RequestReader, path: str, domain: str | None = None) -> str:
-    """Return an absolute URL with `domain`, by default that of the request."""
+def href(reader: RequestReader, path: str, domain: str | None = None, more: str = "") -> str:
+    """Return an absolute URL with `domain`, by default that of the request, and `more` parameters."""
     request = reader.request
     named = domain if domain is not None else request.query.get("domain")
-    query = f"?domain={named}" if named else ""
-    return f"{request.scheme}://{request.host}{path}{query}"
+    parameters = "&".join(filter(None, (named and f"domain={named}", more)))
+    return f"{request.scheme}://{request.host}{path}{parameters and '?'}{parameters}"
 
 
 def hrefs(reader: RequestReader, **paths: str) -> list[Href]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from hsparse.sn.http.compression import coding_headers, compressed, streamed_coding
 from hsparse.sn.http.request import JSON_TYPE
@@ -45,6 +45,8 @@ async def send_stream(
     try:
         piece = await following
         await response.prepare(request)
+        if request.method == hdrs.METH_HEAD:
+            piece = None  # the first piece shows that there is an answer; no other is generated
         try:
             while piece is not None:
                 following = asyncio.ensure_future(_next(pieces))

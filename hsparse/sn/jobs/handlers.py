@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import hdrs, web
 
-from hsparse.errors import MISSING_KINDS, BadRequest, Conflict, NotFound, Unauthenticated
+from hsparse.errors import MISSING_KINDS, BadRequest, Conflict, NotFound, Unauthenticated, Unsupported
 from hsparse.model.acl import Right
 from hsparse.model.ids import JOB_FOLDER, check_job_id, job_id_of_key, job_key, job_key_prefix, new_job_id
 from hsparse.sn.context import Context
@@ -24,6 +24,10 @@ MAX_LISTED_JOBS = 1000
 async def post_job(context: Context) -> web.StreamResponse:
     """Accept a job. An import needs the right to create in the domain's folder, an export that to read the domain."""
     _require_user(context)
+    if context.service.named_bucket is not None:
+        raise Unsupported(
+            "Jobs are for domains of the first bucket; use the commands hsparse import and export."
+        )
     job = _parse(context, await read_json_object(context))
     jobs = context.service.component(JobQueue)
     await jobs.argument(job)

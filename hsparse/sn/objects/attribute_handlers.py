@@ -17,6 +17,7 @@ from hsparse.model.attribute import (
     check_name,
     parse_attribute,
 )
+from hsparse.model.creation_time import given_creation_time
 from hsparse.model.datatype import parse_type
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json_object
@@ -25,6 +26,7 @@ from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
     MultiObjectRequest,
+    ReplyLimit,
     in_creation_order,
     matching_names,
     missing_attribute,
@@ -43,7 +45,7 @@ KEYS = MultiObjectRequest("obj_ids", "attributes", "attr_names")
 
 
 async def get_attributes(context: Context) -> web.StreamResponse:
-    """List an object's attributes, or those in `attr_names`; with `follow_links` also of all objects below."""
+    """List an object's attributes, of `attr_names` those that exist; with `follow_links` of all objects below too."""
     own = own_path(context)
     id = requested_id(context)
     links = {"hrefs": hrefs(context, self=f"{own}/attributes", home="/", owner=own)}
@@ -54,8 +56,7 @@ async def get_attributes(context: Context) -> web.StreamResponse:
     stored = record.get("attributes") or {}
     names = ordered_names(context, stored)
     if context.arg("attr_names"):
-        names = list(split_names(context, "attr_names"))
-        await _check_there(context, id, stored, names)
+        names = [name for name in split_names(context, "attr_names") if name in stored]
     names = page_of(context, names, "attribute")
     attributes = [_attribute_answer(context, name, stored[name]) for name in names]
     for attribute in attributes:
@@ -66,15 +67,18 @@ async def get_attributes(context: Context) -> web.StreamResponse:
 async def post_attributes(context: Context) -> web.StreamResponse:
     """Answer with attributes by name: of the request's object, or of each in `obj_ids`.
 
-    With `follow_links`, also all attributes of all objects below.
+    With `follow_links`, also all attributes of all objects below. A name that is given for one object must exist.
     """
-    wanted = KEYS.wanted(context, await read_json_object(context))
+    body = await read_json_object(context)
+    wanted = KEYS.wanted(context, body)
     ids = list(wanted)
     owners = context.service.owners
     if context.flag("follow_links"):
         await require_records(owners, ids)
         return await _reachable(context, ids, wanted, {})
     if len(ids) > 1:
+        if isinstance(body.get("obj_ids"), dict):
+            await _check_all_there(context, wanted)
         reading = RecordReader(owners, {id: id for id in ids})
         return await respond_records(context, "attributes", reading, _of_object(context, wanted), {})
     id = ids[0]
@@ -93,11 +97,11 @@ async def put_attributes(context: Context) -> web.StreamResponse:
 async def delete_attributes(context: Context) -> web.StreamResponse:
     """Delete the attributes in `attr_names`, which with `encoding=base64` is base64 of the joined names.
 
-    Deleted names are ignored: h5pyd 1.0.0 repeats the request at every flush of a session.
+    Names that are not there are ignored: h5pyd 1.0.0 repeats the request at every flush of a session.
     """
     id = requested_id(context)
     names = _decoded_names(context) if _base64(context) else split_names(context, "attr_names")
-    await context.service.owners.apply(DeleteAttributes(id, names, again=True))
+    await context.service.owners.apply(DeleteAttributes(id, names, skip_missing=True))
     return respond({"hrefs": []})
 
 
@@ -153,7 +157,7 @@ async def put_attribute_value(context: Context) -> web.StreamResponse:
         attribute = parse_attribute(
             {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}, datatype
         )
-    change = PutAttributes(requested_id(context), {name: attribute}, replace=True, in_place=True)
+    change = PutAttributes(requested_id(context), {name: attribute}, replace=True)
     await context.service.owners.apply(change)
     return respond({})
 
@@ -179,16 +183,20 @@ async def _requested(context: Context) -> tuple[str, Record]:
 
 
 def _of_object(
-    context: Context, wanted: dict[str, list[str] | None]
+    context: Context, wanted: dict[str, list[str] | None], limit: ReplyLimit | None = None
 ) -> Callable[[str, Record], list[Record]]:
-    """Return a function that lists an object's attributes: all, or those of `wanted` that exist."""
+    """Return a function that lists an object's attributes: all, or those of `wanted` that exist.
+
+    `Limit` is of each object or, with `limit`, of all.
+    """
 
     def to_json(id: str, record: Record) -> list[Record]:
         stored, names = record.get("attributes") or {}, wanted.get(id)
         names = (
             ordered_names(context, stored) if names is None else [name for name in names if name in stored]
         )
-        return [_attribute_answer(context, name, stored[name]) for name in matching_names(context, names)]
+        names = matching_names(context, names) if limit is None else limit.take(names)
+        return [_attribute_answer(context, name, stored[name]) for name in names]
 
     return to_json
 
@@ -197,8 +205,15 @@ async def _reachable(
     context: Context, ids: list[str], wanted: dict[str, list[str] | None], around: Record
 ) -> web.StreamResponse:
     """Answer with the attributes of objects and of all objects below them; `wanted` has names for some."""
-    crawl = Crawl(context.service.owners, *ids, leaves=True)
-    return await respond_records(context, "attributes", crawl, _of_object(context, wanted), around)
+    limit = ReplyLimit(context)
+    crawl = Crawl(context.service.owners, *ids, leaves=True, ended=limit.reached)
+    return await respond_records(context, "attributes", crawl, _of_object(context, wanted, limit), around)
+
+
+async def _check_all_there(context: Context, wanted: dict[str, list[str] | None]) -> None:
+    async for batch in RecordReader(context.service.owners, {id: id for id in wanted}).batches():
+        for id, record in batch:
+            await _check_there(context, id, record.get("attributes") or {}, wanted[id] or [])
 
 
 async def _check_there(context: Context, id: str, stored: Record, names: list[str]) -> None:
@@ -240,8 +255,12 @@ async def _parsed(context: Context, bodies: Any) -> Record:
         raise BadRequest("attributes must be an object, with an attribute for each name.")
     if not all(isinstance(body, dict) for body in bodies.values()):
         raise BadRequest("An attribute must be an object, with type, shape and value.")
-    items = in_creation_order(bodies)
-    return {check_name(name): parse_attribute(body, await read_type(context, body)) for name, body in items}
+    now = context.service.clock.now()
+    return {
+        check_name(name): parse_attribute(body, await read_type(context, body))
+        | given_creation_time(body, now)
+        for name, body in in_creation_order(bodies)
+    }
 
 
 def _decoded_names(context: Context) -> tuple[str, ...]:

@@ -15,12 +15,13 @@ from aiohttp import web
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
 from hsparse.model.attribute import check_name, parse_attribute
+from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, check_title, parse_link
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.http.request import read_json
-from hsparse.sn.http.response import respond
+from hsparse.sn.http.response import respond_floats
 from hsparse.sn.records.object_json import object_json
 from hsparse.sn.records.object_path import check_member, root_of
 from hsparse.sn.records.type_reference import read_type
@@ -58,7 +59,7 @@ async def post_objects(context: Context, collection: str, fill: DraftMaker) -> w
     if collection == "groups":
         for one in found:
             del one["creationProperties"]  # HSDS answers with them from the creation on
-    return respond(found[0] if len(found) == 1 else {"objects": found}, status=201)
+    return respond_floats(found[0] if len(found) == 1 else {"objects": found}, status=201)
 
 
 async def draft(context: Context, collection: str, body: Any, fill: DraftMaker) -> Draft:
@@ -205,14 +206,17 @@ async def _attributes(context: Context, bodies: Any, now: float) -> Record:
         if not isinstance(body, dict):
             raise BadRequest(f"The attribute {name!r} must be an object.")
         parsed = parse_attribute(body, await read_type(context, body))
-        stored[check_name(name)] = {**parsed, "created": now}
+        stored[check_name(name)] = parsed | {"created": now} | given_creation_time(body, now)
     return stored
 
 
 def _links(context: Context, bodies: Any, now: float) -> Record:
     if not isinstance(bodies, dict):
         raise BadRequest("links must be an object, with a link for each title.")
-    stored = {check_title(title): {**parse_link(body), "created": now} for title, body in bodies.items()}
+    stored = {
+        check_title(title): parse_link(body) | {"created": now} | given_creation_time(body, now)
+        for title, body in bodies.items()
+    }
     for link in stored.values():
         if link["class"] == HARD:
             check_member(link["id"], context.domain)

@@ -12,14 +12,23 @@ from hsparse.errors import BadRequest, Busy, Conflict, Moved
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.filters_json import filters_to_json
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.model.dataspace import is_extensible, max_dims_of, parse_extent, parse_shape, shape_json
-from hsparse.model.datatype import type_json
+from hsparse.model.dataspace import Shape, is_extensible, max_dims_of, parse_extent, parse_shape, shape_json
+from hsparse.model.datatype import Datatype, type_json
 from hsparse.model.file_backed import is_file_backed
-from hsparse.model.initial_values import parse_fill_value, parse_initial_bytes, parse_initial_value
+from hsparse.model.initial_values import (
+    AS_TEXT,
+    check_initial_size,
+    is_named_float,
+    parse_fill_value,
+    parse_initial_bytes,
+    parse_initial_value,
+)
+from hsparse.model.json_values import Values
 from hsparse.model.layout import parse_layout
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.file_backed.creation import check_backing_file, refuse_locator, refuse_values
+from hsparse.sn.file_backed.chunk_locator import ChunkLocator, located_chunks, take_locator
+from hsparse.sn.file_backed.creation import check_backing_file, refuse_values
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
 from hsparse.sn.objects.create import post_objects
@@ -87,7 +96,7 @@ async def _fill_dataset(
         properties["filters"] = filters_to_json(filters)
     # Clients of the 0.9 dialect send the layout outside the creation properties.
     asked = properties.pop("layout", None) or body.get("layout")
-    refuse_locator(properties)
+    locator = take_locator(properties, context.service.buckets)
     settings = context.service.settings
     layout = parse_layout(
         asked,
@@ -100,19 +109,14 @@ async def _fill_dataset(
     fill = parse_fill_value(properties, datatype)
     rest = {key: value for key, value in properties.items() if key not in ("fillValue", "fillValue_encoding")}
     record |= {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)
+    record |= {AS_TEXT: True} if is_named_float(properties.get("fillValue")) else {}
     if layout.grid:
         chunk_spec(record)  # raises for unknown filters and initializers
     await check_backing_file(context, record)
-    value, text = body.get("value"), body.get("value_base64")
-    if value is None and text is None:
+    array = await _initial_values(context, body, shape, datatype, locator)
+    if array is None:
         return None
     refuse_values(record)
-    if value is not None and text is not None:
-        raise BadRequest("Give value or value_base64, not both.")
-    parse = parse_initial_value if text is None else parse_initial_bytes
-    # The length of a nested list is not its number of elements.
-    count = len(text) if isinstance(text, str) else INLINE_ELEMENTS + 1
-    array = await offload(count, parse, value if text is None else text, shape, datatype)
     dataset = Dataset.of(record)
 
     async def write() -> None:
@@ -120,6 +124,26 @@ async def _fill_dataset(
         await ChunkFanout(context.service.owners, dataset).write(Orthogonal.all(dataset.extent), values)
 
     return write if array.size else None
+
+
+async def _initial_values(
+    context: Context, body: Record, shape: Shape, datatype: Datatype, locator: ChunkLocator | None
+) -> Values | None:
+    """Return the values of a new dataset from the body, or from the file that a locator names; None without any."""
+    value, text = body.get("value"), body.get("value_base64")
+    if (value is not None) + (text is not None) + (locator is not None) > 1:
+        raise BadRequest(
+            "Give value or value_base64 or the initializer of a chunk table, not several of them."
+        )
+    if locator is not None:
+        check_initial_size(shape, datatype)
+        return await located_chunks(context, locator, shape, datatype)
+    if value is None and text is None:
+        return None
+    parse = parse_initial_value if text is None else parse_initial_bytes
+    # The length of a nested list is not its number of elements.
+    count = len(text) if isinstance(text, str) else INLINE_ELEMENTS + 1
+    return await offload(count, parse, value if text is None else text, shape, datatype)
 
 
 async def get_shape(context: Context) -> web.StreamResponse:
@@ -131,7 +155,8 @@ async def get_shape(context: Context) -> web.StreamResponse:
         "created": record["created"],
         "lastModified": record["lastModified"],
     }
-    return respond(answer | {"hrefs": hrefs(context, self=own, owner=own, root=f"/groups/{record['root']}")})
+    links = hrefs(context, self=f"{own}/shape", owner=own, root=f"/groups/{record['root']}")
+    return respond(answer | {"hrefs": links})
 
 
 async def put_shape(context: Context) -> web.StreamResponse:

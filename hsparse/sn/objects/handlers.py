@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import aclosing
+from math import prod
 from typing import Any
 
 from aiohttp import web
 
 from hsparse.errors import BadRequest, Forbidden, NotFound
+from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import collection_of, is_root
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.http.response import Href, hrefs, respond, respond_floats
+from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
 from hsparse.sn.objects.create import post_objects, remove
 from hsparse.sn.records.crawl import Crawl
 from hsparse.sn.records.listing import ordered_names, page_of
@@ -18,6 +21,9 @@ from hsparse.sn.records.object_json import OBJECT_CLASSES, object_json
 from hsparse.sn.records.object_path import paths_to, requested, requested_id, resolve_object, root_of
 from hsparse.sn.records.type_reference import read_type
 from hsparse.wire.message import Record
+
+PREVIEWED = 100
+"""The most elements that the link from a dataset to its values selects."""
 
 
 async def list_objects(context: Context, collection: str) -> web.StreamResponse:
@@ -123,8 +129,26 @@ def object_hrefs(context: Context, record: Record) -> list[Href]:
         paths["links"] = f"{own}/links"
     paths |= {"root": f"/groups/{record['root']}", "home": "/", "attributes": f"{own}/attributes"}
     if collection == "datasets" and record["shape"]["class"] != "H5S_NULL":
+        dims = dims_of(record["shape"]) or ()
+        if prod(dims) > PREVIEWED:
+            preview = f"select={preview_select(dims)}"
+            return [
+                *hrefs(context, **paths),
+                {"rel": "preview", "href": href(context, f"{own}/value", more=preview)},
+            ]
         paths["data"] = f"{own}/value"
     return hrefs(context, **paths)
+
+
+def preview_select(dims: Sequence[int]) -> str:
+    """Return a selection of at most `PREVIEWED` elements: of the last two dimensions, the first of the others."""
+    *_, rows, columns = (1, *(min(dim, PREVIEWED) for dim in dims))
+    if rows <= columns:
+        columns = min(columns, PREVIEWED // rows)
+    else:
+        rows = min(rows, PREVIEWED // columns)
+    stops = [1] * (len(dims) - 2) + [rows, columns][-len(dims) :]
+    return f"[{','.join(f'0:{stop}' for stop in stops)}]"
 
 
 async def get_groups(context: Context) -> web.StreamResponse:
@@ -153,7 +177,9 @@ async def delete_group(context: Context) -> web.StreamResponse:
 
 
 async def _fill_group(context: Context, record: Record, body: Record) -> None:
-    """A group has only the keys of all objects."""
+    """A group has only the keys of all objects; `BadRequest` for a type, which is meant for another collection."""
+    if "type" in body:
+        raise BadRequest("A group has no type: create a dataset, or commit a type by POST /datatypes.")
 
 
 async def get_datatypes(context: Context) -> web.StreamResponse:

@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.errors import BadRequest
+from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of
 from hsparse.model.link import HARD, check_title, link_json, listed_link_json, parse_link
 from hsparse.sn.context import Context
@@ -17,6 +18,7 @@ from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
     MultiObjectRequest,
+    ReplyLimit,
     in_creation_order,
     matching_names,
     missing_link,
@@ -32,16 +34,17 @@ KEYS = MultiObjectRequest("grp_ids", "links", "titles", "groups")
 
 
 async def get_links(context: Context) -> web.StreamResponse:
-    """List a group's links, or those in `titles`; with `follow_links` those of all groups below, by group."""
+    """List a group's links, of `titles` those that exist; with `follow_links` those of all groups below, by group."""
     id = requested_id(context, "groups")
     own = f"/groups/{id}"
     links = {"hrefs": hrefs(context, self=f"{own}/links", home="/", owner=own)}
     record = await context.service.owners.record(id)
     if context.flag("follow_links"):
-        return await _reachable(context, (id,), {}, links)
+        return await _reachable(context, (id,), links)
     stored = record.get("links") or {}
-    asked = list(split_names(context, "titles")) if context.arg("titles") else None
-    titles = await _titles(context, id, stored, asked)
+    titles = ordered_names(context, stored)
+    if context.arg("titles"):
+        titles = [title for title in split_names(context, "titles") if title in stored]
     titles = page_of(context, titles, "link")
     return respond({"links": [_browsable(context, id, title, stored[title]) for title in titles]} | links)
 
@@ -49,21 +52,27 @@ async def get_links(context: Context) -> web.StreamResponse:
 async def post_links(context: Context) -> web.StreamResponse:
     """Answer with links by title: of the request's group, or of each group in `grp_ids`.
 
-    With `follow_links`, also of all groups below.
+    With `follow_links`, all links of the groups and of all groups below.
     """
     body = await read_json_object(context)
     wanted = KEYS.wanted(context, body)
     groups = list(wanted)
     owners = context.service.owners
     if context.flag("follow_links"):
+        if any(titles is not None for titles in wanted.values()):
+            raise BadRequest("follow_links answers with all links: leave out titles.")
         await require_records(owners, groups)
-        return await _reachable(context, groups, wanted, {})
+        return await _reachable(context, groups, {})
     if len(groups) > 1:
         reading = RecordReader(owners, {id: id for id in groups})
         return await respond_records(context, "links", reading, _of_group(context, wanted), {})
     id = groups[0]
     stored = (await owners.record(id)).get("links") or {}
-    titles = matching_names(context, await _titles(context, id, stored, wanted[id]))
+    titles = wanted[id]
+    for title in titles or ():
+        if title not in stored:
+            raise await missing_link(owners, id, title)
+    titles = matching_names(context, ordered_names(context, stored) if titles is None else titles)
     return respond({"links": [listed_link_json(title, stored[title]) for title in titles]})
 
 
@@ -74,9 +83,9 @@ async def put_links(context: Context) -> web.StreamResponse:
 
 
 async def delete_links(context: Context) -> web.StreamResponse:
-    """Delete the links in `titles`; deleted titles are ignored."""
+    """Delete the links in `titles`; titles that are not there are ignored."""
     id = requested_id(context, "groups")
-    await context.service.owners.apply(DeleteLinks(id, split_names(context, "titles"), again=True))
+    await context.service.owners.apply(DeleteLinks(id, split_names(context, "titles"), skip_missing=True))
     return respond({})
 
 
@@ -125,21 +134,15 @@ def _parsed(context: Context, bodies: Any) -> Record:
     """Return links in their stored form, in their order of creation."""
     if not isinstance(bodies, dict) or not bodies:
         raise BadRequest("links must be an object, with a link for each title.")
-    links = {check_title(title): parse_link(body) for title, body in in_creation_order(bodies)}
+    now = context.service.clock.now()
+    links = {
+        check_title(title): parse_link(body) | given_creation_time(body, now)
+        for title, body in in_creation_order(bodies)
+    }
     for link in links.values():
         if link["class"] == HARD:
             check_member(link["id"], context.domain)
     return links
-
-
-async def _titles(context: Context, id: str, stored: Record, wanted: list[str] | None) -> list[str]:
-    """Return the titles to answer with: all, or those of `wanted`, which must all exist."""
-    if wanted is None:
-        return ordered_names(context, stored)
-    for title in wanted:
-        if title not in stored:
-            raise await missing_link(context.service.owners, id, title)
-    return wanted
 
 
 def _of_group(context: Context, wanted: dict[str, list[str] | None]) -> Callable[[str, Record], list[Record]]:
@@ -155,12 +158,16 @@ def _of_group(context: Context, wanted: dict[str, list[str] | None]) -> Callable
     return to_json
 
 
-async def _reachable(
-    context: Context, ids: Sequence[str], wanted: dict[str, list[str] | None], around: Record
-) -> web.StreamResponse:
-    """Answer with the links of groups and of all groups below them, by group; `wanted` has titles for some."""
-    crawl = Crawl(context.service.owners, *ids, leaves=False)
-    return await respond_records(context, "links", crawl, _of_group(context, wanted), around)
+async def _reachable(context: Context, ids: Sequence[str], around: Record) -> web.StreamResponse:
+    """Answer with the links of groups and of all groups below them, by group; `Limit` counts all of them."""
+    limit = ReplyLimit(context)
+
+    def to_json(id: str, group: Record) -> list[Record]:
+        links = group.get("links") or {}
+        return [listed_link_json(title, links[title]) for title in limit.take(ordered_names(context, links))]
+
+    crawl = Crawl(context.service.owners, *ids, leaves=False, ended=limit.reached)
+    return await respond_records(context, "links", crawl, to_json, around)
 
 
 def _browsable(context: Context, id: str, title: str, link: Record) -> Record:

@@ -6,6 +6,8 @@ by those who may read the nearest folder or domain above them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,7 +15,8 @@ from aiohttp import web
 
 from hsparse.errors import BadRequest, ErrorKind, Forbidden, NotFound, TooLarge
 from hsparse.model.acl import DEFAULT, Principal, Right, full_rights, is_allowed
-from hsparse.model.file_backed import file_key
+from hsparse.model.bucket import check_bucket_name
+from hsparse.model.file_backed import file_key, file_reference
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.service import Service
@@ -32,20 +35,26 @@ MAX_FOLDERS = 1000
 """The most folders of the files of one read."""
 
 
-def domain_path(service: Service, request: web.Request) -> str | None:
-    """Return the domain path that a request names, None without one; check the bucket.
+def request_place(service: Service, request: web.Request) -> tuple[Service, str | None]:
+    """Return the service of the bucket that a request names, and its domain path, None without one.
 
-    The path is that of `?domain=` or of the header X-Hdf-domain. A leading `hdf5:/` and a trailing slash are dropped;
-    a leading bucket name is the bucket.
+    The path is that of `?domain=` or of the header X-Hdf-domain. A leading `hdf5:/` and a trailing slash are dropped.
+    The bucket is that in front of the path, else that of `?bucket=` or of the header X-Hdf-bucket; without one it is
+    the first. `NotFound` for a bucket that is not served, `BadRequest` for what no bucket can be called.
     """
     if "host" in request.query:
         raise BadRequest("The parameter host is not supported; use domain.")
-    check_bucket(service, request.query.get("bucket") or request.headers.get("X-Hdf-bucket"))
+    named = request.query.get("bucket") or request.headers.get("X-Hdf-bucket")
     text = request.query.get("domain") or request.headers.get("X-Hdf-domain")
     # aiohttp decodes bytes of a header that are not UTF-8 to lone surrogates, which no answer can contain
     if not _is_unicode(request.host) or not _is_unicode(text or ""):
         raise BadRequest("The domain and the host must be UTF-8 text.")
-    return normal_path(service, text) if text else None
+    name = _bucket_name(named) if named else None
+    if not text:
+        return (service.of_bucket(name) if name else service), None
+    in_front, path = _parsed_path(text)
+    name = _bucket_name(in_front) if in_front else name
+    return (service.of_bucket(name) if name else service), path
 
 
 def normal_path(service: Service, text: str) -> str:
@@ -80,10 +89,17 @@ def _parsed_path(text: str) -> tuple[str | None, str]:
     return bucket, text
 
 
+def _bucket_name(text: str) -> str:
+    return check_bucket_name(text.removeprefix("s3://"))
+
+
 def check_bucket(service: Service, bucket: str | None) -> None:
-    """Raise `NotFound` for a bucket that is not the one of this server; None is that one."""
-    if bucket and bucket.removeprefix("s3://") != service.settings.bucket:
-        raise NotFound(f"The bucket {bucket!r} is not served here.")
+    """Raise `NotFound` for another bucket than that of the request; None is that one.
+
+    `BadRequest` for a name that no bucket can have.
+    """
+    if bucket and _bucket_name(bucket) != service.settings.bucket:
+        raise NotFound(f"The bucket {bucket!r} is not that of the request: links stay in one bucket.")
 
 
 async def find_domain(service: Service, path: str, principal: Principal | None = None) -> Domain:
@@ -161,28 +177,46 @@ async def _create_home(service: Service, path: str, owner: str) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class FileRights:
-    """The rights of a principal to files of the store, whose name is `bucket`."""
+    """The rights of a principal to files of the store, whose name is `bucket`, and of others that are served."""
 
     owners: Owners
     principal: Principal
     bucket: str
+    others: Callable[[str], Service] | None = None
+
+    @classmethod
+    def of(cls, context: Context) -> FileRights:
+        """Return the rights of a request's principal."""
+        service = context.service
+        return cls(service.owners, context.principal, service.settings.bucket, service.of_bucket)
+
+    def owners_of(self, uri: str) -> tuple[Owners, str, str]:
+        """Return the owners, the bucket and the key of a file; `Forbidden` for a bucket that is not served."""
+        bucket, key = file_reference(uri, self.bucket)
+        if bucket != self.bucket and self.others is not None:
+            with suppress(NotFound):
+                return self.others(bucket).owners, bucket, key
+        return self.owners, self.bucket, file_key(uri, self.bucket)
 
     async def require(self, *uris: str) -> None:
         """Raise `Forbidden` for a file in a folder where the principal may not read.
 
-        The nearest folder or domain above the file decides; a file without one is readable by all. `BadRequest` for a
-        URI that names no file of the store.
+        The nearest folder or domain above the file decides; a file without one is readable by all. A file in another
+        bucket that is not served is `Forbidden`, a URI that names no file a `BadRequest`.
         """
-        folders = {file_key(uri, self.bucket).rpartition("/")[0] for uri in uris}
+        folders: dict[tuple[str, str], Owners] = {}
+        for uri in uris:
+            owners, bucket, key = self.owners_of(uri)
+            folders[bucket, key.rpartition("/")[0]] = owners
         if len(folders) > MAX_FOLDERS:
             raise TooLarge(f"The data is in files of more than {MAX_FOLDERS} folders; select less at a time.")
-        for folder in sorted(folders):
-            await self._require_folder(folder)
+        for (_, folder), owners in sorted(folders.items(), key=lambda item: item[0]):
+            await self._require_folder(owners, folder)
 
-    async def _require_folder(self, folder: str) -> None:
+    async def _require_folder(self, owners: Owners, folder: str) -> None:
         components = folder.split("/") if folder else []
         paths = ["/" + "/".join(components[:depth]) for depth in range(len(components), 0, -1)]
-        for path, outcome in zip(paths, await self.owners.read(*paths), strict=True):
+        for path, outcome in zip(paths, await owners.read(*paths), strict=True):
             if outcome.failure is None:
                 if not is_allowed(outcome.unwrap().get("acls") or {}, self.principal, Right.READ):
                     raise Forbidden(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from itertools import islice
 from typing import Protocol
 
@@ -103,12 +103,15 @@ class Crawl:
     """Follows hard links from `starts`, objects of one domain, batch by batch, roughly breadth first.
 
     It reads groups and, with `leaves`, datasets and committed types. It skips links whose target was deleted or is in
-    another domain.
+    another domain. Once `ended` says so it follows no more links, and yields only what it has met.
     """
 
-    def __init__(self, owners: Owners, *starts: str, leaves: bool) -> None:
+    def __init__(
+        self, owners: Owners, *starts: str, leaves: bool, ended: Callable[[], bool] = lambda: False
+    ) -> None:
         self._owners = owners
         self._leaves = leaves
+        self._ended = ended
         self._domain = starts[0][1:COMMON_LENGTH]
         self._visited = {kind: VisitedSet() for kind in ID_PREFIXES}
         self._next: deque[tuple[str, Numbers]] = deque()
@@ -123,11 +126,11 @@ class Crawl:
             for outcome in await self._owners.read(*ids):
                 if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
                     found.append(outcome.unwrap())
-            for record in found:
+            yield [(record["id"], record) for record in found]
+            for record in found if not self._ended() else ():
                 for targets in _targets(record):
                     self._add(targets)
                     await asyncio.sleep(0)
-            yield [(record["id"], record) for record in found]
 
     def ids(self, kind: str) -> list[str]:
         """Return the visited ids of `kind` (`g`, `d`, `t`), ascending; deleted objects may be among them."""

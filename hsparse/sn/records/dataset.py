@@ -87,8 +87,7 @@ async def load_dataset(context: Context) -> Dataset:
     if root is None or domain_hex(id) != domain_hex(root):
         raise BadRequest(f"{id} is not in the domain {context.domain.path}.")
     owners = context.service.owners
-    rights = FileRights(owners, context.principal, context.service.settings.bucket)
-    return Dataset.of(await owners.record(id), rights)
+    return Dataset.of(await owners.record(id), FileRights.of(context))
 
 
 async def until_current(context: Context, work: Callable[[Dataset], Awaitable[T]]) -> T:

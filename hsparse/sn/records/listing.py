@@ -47,6 +47,26 @@ def matching_names(context: Context, names: list[str]) -> list[str]:
     return names if not limit else names[:limit]
 
 
+class ReplyLimit:
+    """The `Limit` of a reply with the names of many objects: how many names it may have in all, 0 for any number."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._left = context.number("Limit") or None
+
+    def take(self, names: list[str]) -> list[str]:
+        """Return the names that match `pattern`, as many as may follow those taken before."""
+        matches = name_matcher(self._context.arg("pattern"))
+        taken = [name for name in names if matches(name)][: self._left]
+        if self._left is not None:
+            self._left -= len(taken)
+        return taken
+
+    def reached(self) -> bool:
+        """Say whether no more names may follow."""
+        return self._left == 0
+
+
 def ordered_names(context: Context, items: dict[str, Any]) -> list[str]:
     """Return the names of links or attributes, in the order of names or, with `CreateOrder`, of creation."""
     if context.flag("CreateOrder"):

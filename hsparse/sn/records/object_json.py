@@ -9,6 +9,7 @@ from hsparse.model.attribute import attribute_size, attribute_value_json
 from hsparse.model.dataspace import dims_of, shape_json
 from hsparse.model.datatype import type_json
 from hsparse.model.ids import collection_of
+from hsparse.model.initial_values import fill_value_json
 from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, layout_json
 from hsparse.model.link import group_link_json
 from hsparse.sn.http.response import encode_json
@@ -31,7 +32,7 @@ def object_json(
     if collection == "datasets":
         found["shape"] = shape_json(record["shape"])
         found["type"] = type_json(record["type"])
-        found |= _dataset_properties(record)
+        found |= _dataset_properties(record, ignore_nan=ignore_nan)
     elif collection == "datatypes":
         found["type"] = type_json(record["type"])
     found["created"] = record["created"]
@@ -85,9 +86,11 @@ def attribute_json(
     return found
 
 
-def _dataset_properties(record: Record) -> Record:
+def _dataset_properties(record: Record, *, ignore_nan: bool) -> Record:
     """Return creation properties with the requested layout (1.0), and the chunk layout (0.9)."""
     properties = {**(record.get("creationProperties") or {}), "layout": layout_json(record)}
+    if "fillValue" in properties and not ignore_nan:
+        properties["fillValue"] = fill_value_json(record)
     dims = dims_of(record["shape"])
     if dims is None:
         return {"creationProperties": properties}

@@ -231,9 +231,15 @@ class SignedChunks:
         return await self._chunks.scaled()
 
     async def _signed(self, rows: list[Json]) -> list[Json]:
-        keys = tuple(dict.fromkeys(row["key"] for row in rows))
+        places = dict.fromkeys((row["bucket"], row["key"]) for row in rows)
         if self._rights is not None:
-            await self._rights.require(*(f"s3://{self._rights.bucket}/{key}" for key in keys))
-        signed = await self._owners.ask_any(SignKeys(keys, self._seconds))
-        urls = dict(zip(keys, signed, strict=True))
-        return [{**row, "url": urls[row["key"]]} for row in rows]
+            await self._rights.require(*(f"s3://{bucket}/{key}" for bucket, key in places))
+        urls: dict[tuple[str, str], str] = {}
+        for bucket in dict.fromkeys(bucket for bucket, _ in places):
+            keys = tuple(key for one, key in places if one == bucket)
+            owners = self._owners
+            if self._rights is not None:
+                owners = self._rights.owners_of(f"s3://{bucket}/{keys[0]}")[0]
+            signed = await owners.ask_any(SignKeys(keys, self._seconds))
+            urls |= {(bucket, key): url for key, url in zip(keys, signed, strict=True)}
+        return [{**row, "url": urls[row["bucket"], row["key"]]} for row in rows]

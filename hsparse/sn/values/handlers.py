@@ -26,7 +26,13 @@ from hsparse.sn.values.media.json import JSON
 from hsparse.sn.values.media.medium import ValueRead, WriteBody
 from hsparse.sn.values.media.registry import accepted_medium, body_medium
 from hsparse.sn.values.query_values import answer_query, change_by_query
-from hsparse.sn.values.request_selection import ReadRequest, Resolve, points_selection, select_selection
+from hsparse.sn.values.request_selection import (
+    ReadRequest,
+    Resolve,
+    pack_points,
+    points_selection,
+    select_selection,
+)
 
 
 async def get_value(context: Context) -> web.StreamResponse:
@@ -176,7 +182,7 @@ async def delete_value(context: Context) -> web.StreamResponse:
 
 async def post_erase(context: Context) -> web.StreamResponse:
     """`POST /datasets/{id}/erase`: the same by points, a select string or an HDF5/JSON selection."""
-    body = await read_json_object(context)
+    body = await read_json_object(context, pack_points)
     if len(body) != 1 or not set(body) <= {"points", "select", "selection"}:
         raise BadRequest("The body must have one of points, select and selection.")
 

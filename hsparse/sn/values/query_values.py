@@ -21,7 +21,7 @@ from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.element_query import DatasetQuery, dataset_query, unchangeable
-from hsparse.sn.values.media.json import collect_found, json_limit, respond_values
+from hsparse.sn.values.media.json import collect_found, json_limit, respond_values, value_hrefs
 from hsparse.sn.values.media.medium import FoundRead
 from hsparse.sn.values.media.registry import accepted_medium
 
@@ -66,7 +66,8 @@ async def change_by_query(
         coords = unravel(offsets, dataset.extent)
         indexed = _with_index(coords, rows)
         arrays = FixedArrays(indexed.dtype, indexed[:0], Fixed(indexed.dtype))
-        return await respond_values(context, {"indices": coords}, indexed, arrays)
+        links = value_hrefs(context, dataset)
+        return await respond_values(context, {"indices": coords}, indexed, arrays, links)
 
 
 def update_value(body: Any, dataset: Dataset) -> tuple[tuple[str, ...], NDArray[Any]]:

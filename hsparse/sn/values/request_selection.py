@@ -8,7 +8,9 @@ Tests: tests/sn/test_value_selections.py, tests/sn/values/test_values.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -55,7 +57,7 @@ class WriteSelection:
     points: Any
     hyperslab: dict[str, Any]
     count: Any
-    """The number of values in the body: 1 for all elements alike, None for as many as are selected."""
+    """The number of values in the body, which are repeated, see `body_shape`; None for as many as are selected."""
 
     @classmethod
     def of(cls, context: Context, body: dict[str, Any]) -> WriteSelection:
@@ -78,21 +80,51 @@ class WriteSelection:
         return select_selection(self.select, extent)
 
 
-def wanted_count(count: Any, selection: Selection) -> int:
-    """Return the number of elements in the bytes of a write: as many as selected, or one for all."""
-    wanted = selection.size if count is None else count
-    if type(wanted) is not int or wanted not in (1, selection.size):
-        raise BadRequest(
-            f"element_count is {wanted}; it must be 1 or the {selection.size} elements selected."
-        )
-    return wanted
+def body_shape(count: Any, selection: Selection) -> tuple[int, ...]:
+    """Return the shape of the values in the body of a write, of which `count` elements are given.
+
+    They are as many as selected or one for all; or they have the last dimensions of the selection's shape, and are
+    repeated over the others.
+    """
+    shape = selection.shape
+    if count is None or (count == selection.size and type(count) is int):
+        return shape
+    tails = [(1,), *(shape[dim:] for dim in range(1, len(shape)))]
+    for tail in tails:
+        if type(count) is int and prod(tail) == count:
+            return tail
+    raise BadRequest(
+        f"element_count is {count!r:.40}; it must be 1, the {selection.size} elements selected, or the product of "
+        f"the last dimensions of {list(shape)}."
+    )
 
 
 def select_selection(select: Any, extent: tuple[int, ...]) -> Selection:
-    """Return the selection of a `select` string: all elements without one."""
+    """Return the selection of a `select` string, or of a list with an item for each dimension.
+
+    An item is an index, a list of indices or a string as in a `select` string. Without one all elements are selected.
+    """
+    if isinstance(select, list):
+        return parse_select(f"[{','.join(map(_select_item, select))}]", extent)
     if select is not None and not isinstance(select, str):
-        raise BadRequest("select must be a string like '[0:10,5]'.")
+        raise BadRequest("select must be a string like '[0:10,5]', or a list like ['0:10', 5].")
     return parse_select(select, extent)
+
+
+def _select_item(item: Any) -> str:
+    if isinstance(item, str) and item.strip() and "," not in item and "[" not in item:
+        return item
+    if isinstance(item, list) and all(map(_is_index, item)):
+        return f"[{','.join(map(str, item))}]"
+    if not _is_index(item):
+        raise BadRequest(
+            f"{item!r:.40} in select is neither an index, a list of indices nor a slice like '0:10'."
+        )
+    return str(item)
+
+
+def _is_index(item: Any) -> bool:
+    return isinstance(item, int) and not isinstance(item, bool)
 
 
 def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
@@ -104,6 +136,16 @@ def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
     if coords.ndim < 2 and len(extent) != 1 and (coords.size or not extent):
         raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.")
     return Points(extent, coords.reshape(-1, len(extent)) if coords.ndim < 2 else coords)
+
+
+def pack_points(body: Any) -> None:
+    """Replace the points of a body by an array, if they are lists of as many numbers; others are refused later."""
+    points = body.get("points") if isinstance(body, dict) else None
+    if isinstance(points, list) and points:
+        with suppress(ValueError):
+            packed = np.array(points)
+            if packed.dtype.kind in "iu":
+                body["points"] = packed
 
 
 def binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:

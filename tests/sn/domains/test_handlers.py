@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hsparse.wire.message import DataNode
+from hsparse.wire.record_message import ChangedLately
+from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import RestClient
 
 
@@ -66,6 +69,26 @@ async def test_everything_in_one_answer(rest: RestClient, root: str) -> None:
         assert key in objects[dataset]
 
 
+async def test_objects_that_change_are_not_listed_for_keeping(
+    rest: RestClient, root: str, node: DataNode
+) -> None:
+    """h5pyd 1.0 keeps `domain_objs` for as long as it has the file: `refresh` would never see it grow."""
+    body = {"type": "H5T_STD_I8LE", "shape": [0], "maxdims": [0]}
+    dataset = (await rest("POST", "/datasets", body))["id"]
+    await rest("PUT", "/", {"rescan": 1})
+    assert dataset not in (await rest("GET", "/", getobjs=1))["domain_objs"], "no link leads to it"
+    await rest("PUT", f"/groups/{root}/links/d", {"id": dataset})
+    assert "domain_objs" not in (await rest("GET", "/", getobjs=1)).body
+    assert dataset in (await rest("GET", "/", getobjs=1, include_attrs=1))["domain_objs"]
+    while await node.send(ChangedLately(root, 10.0)):  # the clock goes on by a second
+        pass
+    assert dataset in (await rest("GET", "/", getobjs=1))["domain_objs"]
+    await rest("PUT", f"/datasets/{dataset}/shape", {"shape": [4]})
+    assert "domain_objs" not in (await rest("GET", "/", getobjs=1)).body
+    await rest("PUT", "/", {}, flush=1, rescan=1)
+    assert (await rest("GET", "/", getobjs=1))["domain_objs"][dataset]["shape"]["dims"] == [4]
+
+
 async def test_a_domain_of_any_size_in_one_answer(rest: RestClient, root: str) -> None:
     made: set[str] = {root}
     for first in range(0, 12_000, 4000):
@@ -104,6 +127,7 @@ async def test_rights_are_given_in_parts(rest: RestClient, root: str) -> None:
     assert (await rest("PUT", f"/groups/{root}/attributes/w", attribute, user="test_user2")).status == 201
     acl = (await rest("GET", "/acls/test_user2"))["acl"]
     assert {key for key in ALL if acl[key]} == {"read", "create"}
+    assert acl["domain"] == f"hsparse{DOMAIN}"
 
 
 async def test_by_group_and_for_all(rest: RestClient) -> None:
@@ -138,3 +162,8 @@ async def test_acls_are_inherited_from_the_folder(bare: RestClient) -> None:
     await bare("PUT", "/acls/joe", {"read": False}, domain=folder)
     made = await bare("PUT", "/", {}, domain=f"{folder}/x.h5")
     assert set(made["acls"]) == {"test_user1", "test_user2"}
+    assert made["acls"]["test_user2"]["domain"] == f"hsparse{folder}", "where it was set"
+    assert "domain" not in made["acls"]["test_user1"]
+    await bare("PUT", "/acls/test_user2", {"update": True}, domain=f"{folder}/x.h5")
+    acls = (await bare("GET", "/acls", domain=f"{folder}/x.h5"))["acls"]
+    assert [acl.get("domain") for acl in acls] == [None, f"hsparse{folder}/x.h5"]

@@ -73,9 +73,13 @@ async def test_0_9_gives_the_layout_beside_the_properties(client: RestClient) ->
         ("top.h5", 201),
         ("s3://memory/free/a.h5", 201),
         ("memory/free/a.h5", 201),
-        ("free/b.h5", 404),
-        ("free", 404),
-        ("s3://other/free/a.h5", 400),
+        ("free/b.h5", 201),
+        ("free", 201),
+        ("s3://other/free/a.h5", 201),
+        ("s3://other/../a.h5", 400),
+        ("s3://other/db/a.h5", 400),
+        ("s3://ot her/a.h5", 400),
+        ("s3://other", 400),
         ("/free/a.h5", 400),
         ("../free/a.h5", 400),
         ("free/../free/a.h5", 400),
@@ -86,7 +90,7 @@ async def test_0_9_gives_the_layout_beside_the_properties(client: RestClient) ->
         ("free/\n.h5", 400),
     ],
 )
-async def test_the_file_must_be_one_of_the_store(client: RestClient, uri: str, status: int) -> None:
+async def test_a_reference_must_be_well_formed(client: RestClient, uri: str, status: int) -> None:
     found, answer = await link(client, CONTIGUOUS | {"file_uri": uri})
     assert (found, answer) == (status, answer)
     if status != 201:
@@ -177,15 +181,41 @@ async def test_a_chunk_table_is_checked_when_it_is_there(client: RestClient) -> 
     assert (await client("GET", f"/datasets/{made['id']}/value")).status == 404
 
 
-async def test_the_server_does_not_look_for_chunks(client: RestClient) -> None:
-    properties = {"initializer": ["chunklocator", "--h5path=/x", "--filepath=free/a.h5", "--bucket=memory"]}
-    reply = await client("POST", "/datasets", {"type": TABLE, "shape": [2], "creationProperties": properties})
-    assert reply.status == 400
-    assert "--link" in reply["error"]["message"]
-
-
 async def test_what_a_file_does_not_have_is_fill_value(client: RestClient) -> None:
     properties = {"layout": CONTIGUOUS, "initializer": ["arange"]}
     status, answer = await link(client, CONTIGUOUS, body={"creationProperties": properties})
     assert status == 400
     assert "initializer" in answer["error"]["message"]
+
+
+async def test_a_file_that_is_not_there_yet(client: RestClient, store: MemoryStore) -> None:
+    _, made = await link(client, CONTIGUOUS | {"file_uri": "home/alice/later.h5"})
+    path = f"/datasets/{made['id']}/value"
+    reply = await client("GET", path)
+    assert (reply.status, "home/alice/later.h5" in reply["error"]["message"]) == (404, True)
+    await store.put("home/alice/later.h5", bytes(4) * 9 + b"\1\0\0\0")
+    assert (await client("GET", path))["value"] == [0] * 9 + [1]
+    await client("PUT", "/acls/default", {"read": False}, user="alice", domain="/home/alice")
+    assert (await client("GET", path)).status == 403, "nobody had the right to it when it was linked"
+    assert (await client("GET", path, user="admin")).status == 200
+    root = (await client("GET", "/"))["root"]
+    assert (await client("PUT", f"/groups/{root}/links/d", {"id": made["id"]})).status == 201
+    file = await client("GET", "/files/home/bob/x.h5", domain=None)
+    assert (file.status, file["error"]["kind"]) == (400, "unsupported")
+
+
+async def test_a_file_of_another_bucket_is_not_read(client: RestClient) -> None:
+    big = {"shape": [50000, 8000000], "type": "H5T_IEEE_F32LE"}
+    uri = {"file_uri": "s3://a-storage-bucket/some-file.h5"}
+    contiguous = CONTIGUOUS | uri | {"offset": 1234, "size": 1600000000000}
+    status, made = await link(client, contiguous, body=big)
+    assert (status, made["creationProperties"]["layout"]) == (201, contiguous)
+    reply = await client("GET", f"/datasets/{made['id']}/value", select="[0:1,0:1]")
+    assert (reply.status, "a-storage-bucket" in reply["error"]["message"]) == (403, True)
+    chunked = {"class": "H5D_CHUNKED_REF", "dims": [5], "chunks": {"1": [0, 20]}} | uri
+    status, made = await link(client, chunked)
+    assert (status, made["creationProperties"]["layout"]) == (201, chunked)
+    path = f"/datasets/{made['id']}/value"
+    assert (await client("GET", path, select="[0:5]"))["value"] == [0] * 5, "no entry, no file"
+    assert (await client("GET", path, select="[0:6]")).status == 403
+    assert (await link(client, CONTIGUOUS | uri | {"size": 0}, body={"shape": [0, 10]}))[0] == 201

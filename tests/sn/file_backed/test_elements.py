@@ -301,7 +301,7 @@ async def test_pieces_in_several_files(client: RestClient, store: CountingStore)
 
 @pytest.mark.parametrize(
     ("uri", "status"),
-    [(b"", 409), (b"\xff.h5", 409), (b"../x.h5", 400), (b"s3://other/x.h5", 400), (b"data/none.h5", 409)],
+    [(b"", 409), (b"\xff.h5", 409), (b"../x.h5", 400), (b"s3://other/x.h5", 403), (b"data/none.h5", 404)],
 )
 async def test_files_that_a_table_cannot_name(client: RestClient, uri: bytes, status: int) -> None:
     values = np.array([(0, 40, uri)], [("offset", "<i8"), ("size", "<i4"), ("file_uri", "S40")])

@@ -205,10 +205,6 @@ async def test_names_of_domains(client: RestClient) -> None:
     assert (folder.status, "is a folder" in folder["error"]["message"]) == (400, True)
 
 
-async def test_only_files_answer_head(client: RestClient) -> None:
-    assert (await client("HEAD", "/")).status == 405
-
-
 async def test_h5py_opens_it_over_http_in_a_few_requests(
     client: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

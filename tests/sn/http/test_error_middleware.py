@@ -117,6 +117,8 @@ async def test_a_compressed_body_is_refused_as_such(rest: RestClient) -> None:
 async def test_a_method_that_is_not_answered_says_which_are(bare: RestClient) -> None:
     reply = await bare("DELETE", "/about")
     assert reply.status == 405
-    assert reply.headers["Allow"] == "GET, OPTIONS"
-    assert "it answers GET, OPTIONS" in reply["error"]["message"]
-    assert (await bare("PATCH", "/datasets/d-x/value")).headers["Allow"] == "DELETE, GET, OPTIONS, POST, PUT"
+    assert reply.headers["Allow"] == "GET, HEAD, OPTIONS"
+    assert "it answers GET, HEAD, OPTIONS" in reply["error"]["message"]
+    assert (await bare("PATCH", "/datasets/d-x/value")).headers[
+        "Allow"
+    ] == "DELETE, GET, HEAD, OPTIONS, POST, PUT"

@@ -78,3 +78,20 @@ async def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyP
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await reader.readexactly(1 << 30)
         writer.close()
+
+
+@pytest.mark.parametrize("length", [None, 1000])
+async def test_a_head_generates_one_piece_and_sends_none(length: int | None) -> None:
+    generated = 0
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        nonlocal generated
+        while generated < 100:
+            generated += 1
+            yield bytes(10)
+
+    async with serving(pieces(), length) as client:
+        answer = await client.head("/")
+        assert (answer.status, await answer.read(), generated) == (200, b"", 1)
+        assert answer.headers.get("Content-Length") == (None if length is None else str(length))
+        assert (await client.head("/nowhere")).status == 404, "the connection goes on"

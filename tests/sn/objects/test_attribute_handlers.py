@@ -59,9 +59,7 @@ async def test_deleted_and_never_there(rest: RestClient, own: str) -> None:
     assert (await rest("GET", f"{own}/a/value")).status == 410
     assert (await rest("DELETE", f"{own}/a")).status == 410
     await rest("PUT", f"{own}/b", INTS)
-    assert (await rest("DELETE", own, attr_names="a/zz/b")).status == 404
-    assert (await rest("GET", f"{own}/b")).status == 200
-    assert (await rest("DELETE", own, attr_names="a/b")).status == 200
+    assert (await rest("DELETE", own, attr_names="a/zz/b")).status == 200
     assert (await rest("DELETE", own, attr_names="a/b")).status == 200
     assert (await rest("GET", f"{own}/b")).status == 410
     assert (await rest("GET", f"{own}/zz")).status == 404
@@ -226,12 +224,11 @@ async def test_by_name_of_all_objects_below(rest: RestClient, root: str, own: st
     path = f"/groups/{group}/attributes"
     assert await names(rest, path, attr_names="b|s/l", separator="|") == ["b", "s/l"]
     assert await names(rest, path, attr_names="b/a", pattern="a") == ["a"]
-    assert (await rest("GET", path, attr_names="b/c")).status == 404
-    found = (await rest("GET", path, follow_links=1, CreateOrder=1, Limit=2))["attributes"]
-    assert {id: [one["name"] for one in some] for id, some in found.items()} == {
-        group: ["s/l", "b"],
-        dataset: ["s/l", "b"],
-    }
+    assert await names(rest, path, attr_names="b/c") == ["b"]
+    for limit, of_group, of_dataset in (4, 3, 1), (3, 3, None), (2, 2, None), (0, 3, 3):
+        found = (await rest("GET", path, follow_links=1, CreateOrder=1, Limit=limit))["attributes"]
+        assert [one["name"] for one in found[group]] == ["s/l", "b", "a"][:of_group]
+        assert len(found[dataset]) == of_dataset if of_dataset else dataset not in found
     body = {"obj_ids": {group: ["a", "nope"]}}
     found = (await rest("POST", f"/groups/{root}/attributes", body, follow_links=1, pattern="?"))[
         "attributes"
@@ -243,6 +240,17 @@ async def test_by_name_of_all_objects_below(rest: RestClient, root: str, own: st
     assert (await rest("GET", f"/groups/{group[:-1]}x/attributes", follow_links=1)).status == 400
 
 
+async def test_a_name_asked_of_one_object_must_be_there(rest: RestClient, root: str) -> None:
+    group = (await rest("POST", "/groups", {}))["id"]
+    await rest("PUT", f"/groups/{root}/attributes", {"attributes": {"a": INTS}, "obj_ids": [root, group]})
+    await rest("PUT", f"/groups/{root}/attributes/b", INTS)
+    path = f"/groups/{root}/attributes"
+    assert (await rest("POST", path, {"obj_ids": {root: ["a", "b"], group: ["a"]}})).status == 200
+    assert (await rest("POST", path, {"obj_ids": {root: ["a"], group: ["a", "b"]}})).status == 404
+    found = (await rest("POST", path, {"obj_ids": [root, group], "attr_names": ["b"]}))["attributes"]
+    assert {id: len(some) for id, some in found.items()} == {root: 1, group: 0}
+
+
 async def test_in_the_order_of_creation(rest: RestClient, root: str, own: str) -> None:
     for name in ("z", "y", "x"):
         await rest("PUT", f"{own}/{name}", INTS)
@@ -252,9 +260,7 @@ async def test_in_the_order_of_creation(rest: RestClient, root: str, own: str) -
     options = {"include_links": 1, "include_attrs": 1}
     for path, where in ((f"/groups/{root}", {}), ("/", {"h5path": "/"})):
         first = await rest("GET", path, **where, **options, CreateOrder=1)
-        assert list(first["attributes"]) == ["y", "x", "z"], (
-            "one that is replaced is new, one that is written is not"
-        )
+        assert list(first["attributes"]) == ["z", "y", "x"], "one that is replaced keeps its place"
         assert list(first["links"]) == ["z", "y", "x"]
         by_name = await rest("GET", path, **where, **options, CreateOrder=0)
         assert list(by_name["attributes"]) == list(by_name["links"]) == ["x", "y", "z"]

@@ -196,6 +196,40 @@ async def test_a_fill_value_that_is_not_finite(rest: RestClient, node: DataNode)
     assert np.isnan(np.frombuffer(chunk_spec(await record(node, made["id"])).fill, "<f8")[0])
 
 
+@pytest.mark.parametrize(
+    ("given", "name"), [(float("nan"), "nan"), (float("inf"), "inf"), (float("-inf"), "-inf")]
+)
+async def test_a_fill_value_is_answered_as_it_was_given(rest: RestClient, given: float, name: str) -> None:
+    for value in (given, name):
+        body = {"type": F64, "shape": [2], "creationProperties": {"fillValue": value}}
+        made = await rest("POST", "/datasets", body)
+        got = await rest("GET", f"/datasets/{made['id']}")
+        for answer in made, got:
+            assert str(answer["creationProperties"]["fillValue"]) == str(value)
+            assert type(answer["creationProperties"]["fillValue"]) is type(value)
+        ignored = await rest("GET", f"/datasets/{made['id']}", ignore_nan=1)
+        assert ignored["creationProperties"]["fillValue"] == name
+    refused = {"type": "H5T_STD_I32LE", "shape": [2], "creationProperties": {"fillValue": given}}
+    assert (await rest("POST", "/datasets", refused)).status == 400
+
+
+async def test_one_number_fills_every_field(rest: RestClient, node: DataNode) -> None:
+    kind = {"class": "H5T_COMPOUND", "fields": [{"name": name, "type": F64} for name in "xyz"]}
+    made = await rest(
+        "POST", "/datasets", {"type": kind, "shape": [2], "creationProperties": {"fillValue": 3.12}}
+    )
+    assert made["creationProperties"]["fillValue"] == 3.12
+    fill = chunk_spec(await record(node, made["id"])).fill
+    assert np.frombuffer(fill, "<f8").tolist() == [3.12, 3.12, 3.12]
+    mixed = {
+        "class": "H5T_COMPOUND",
+        "fields": [{"name": "x", "type": F64}, {"name": "n", "type": "H5T_STD_U8LE"}],
+    }
+    for type_, bad in (kind, [3.12]), (kind, [1, 2]), (kind, "abc"), (kind, True), (mixed, 1.5), (mixed, 256):
+        body = {"type": type_, "shape": [2], "creationProperties": {"fillValue": bad}}
+        assert (await rest("POST", "/datasets", body)).status == 400, bad
+
+
 async def test_type_and_deletion(rest: RestClient) -> None:
     id = (await rest("POST", "/datasets", {"type": F64, "shape": [2]}))["id"]
     assert (await rest("GET", f"/datasets/{id}/type"))["type"] == {"class": "H5T_FLOAT", "base": F64}

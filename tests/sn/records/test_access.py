@@ -13,7 +13,7 @@ from hsparse.cluster.membership import Membership
 from hsparse.errors import BadRequest, Forbidden, StoreFailed, TooLarge
 from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.records.access import MAX_FOLDERS, FileRights, domain_path
+from hsparse.sn.records.access import MAX_FOLDERS, FileRights, request_place
 from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import DataNode, Failure
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
@@ -75,7 +75,7 @@ async def test_headers_that_are_not_utf8(rest: RestClient, path: str, host: str)
     """As aiohttp gives such bytes to a handler; its own client would not send them."""
     request: Any = SimpleNamespace(query={}, headers={"X-Hdf-domain": path}, host=host)
     with pytest.raises(BadRequest, match="UTF-8"):
-        domain_path(rest.service, request)
+        request_place(rest.service, request)
 
 
 async def test_home_is_there_in_a_new_store(bare: RestClient) -> None:
@@ -149,6 +149,8 @@ async def test_the_nearest_folder_decides(found: Owners, uri: str, who: set[Prin
 
 async def test_what_names_no_file(found: Owners) -> None:
     with pytest.raises(BadRequest):
+        await FileRights(found, ADMIN, "bucket").require("../a.h5")
+    with pytest.raises(Forbidden, match="'other'"):
         await FileRights(found, ADMIN, "bucket").require("s3://other/a.h5")
 
 

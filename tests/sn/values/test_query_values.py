@@ -50,9 +50,9 @@ async def table(client: RestClient, count: int = 5, layout: str = "chunked") -> 
 async def test_rows_have_fields_alone_with_the_index_beside(client: RestClient) -> None:
     path, _ = await table(client)
     reply = await client("GET", f"{path}/value", query="price > 2", Limit=2)
-    assert reply.body == {"status": 200, "index": [2, 3], "value": [[2, 3.0, "C"], [3, 4.5, "A"]]}
+    assert reply.facts == {"status": 200, "index": [2, 3], "value": [[2, 3.0, "C"], [3, 4.5, "A"]]}
     reply = await client("GET", f"{path}/value", query="price > 1000")
-    assert reply.body == {"status": 200, "index": [], "value": []}
+    assert reply.facts == {"status": 200, "index": [], "value": []}
     reply = await client("GET", f"{path}/value", query="where name in (b'A', b'C')", fields="name:date")
     assert reply["value"] == [["A", 0], ["C", 2], ["A", 3]]
     reply = await client("GET", f"{path}/value", query="price > 2", select="[0:4:2]")
@@ -113,7 +113,7 @@ async def test_elements_without_fields_and_of_more_dimensions(client: RestClient
     assert reply["value"] == [5] * 5
     assert reply["index"] == np.argwhere(model == 5).tolist()
     reply = await client("PUT", f"{path}/value", {"value": 7}, query="_ == 5", select="[1:3,:]", Limit=2)
-    assert reply.body == {"indices": [[1, 1], [1, 3]], "value": [[[1, 1], 7], [[1, 3], 7]]}
+    assert reply.facts == {"indices": [[1, 1], [1, 3]], "value": [[[1, 1], 7], [[1, 3], 7]]}
     model[1, 1] = model[1, 3] = 7
     np.testing.assert_array_equal(await read(client, path, "<i4", (3, 4)), model)
     reply = await client("PUT", f"{path}/value", {"value": 1}, query="_ >= 0")
@@ -124,7 +124,7 @@ async def test_elements_without_fields_and_of_more_dimensions(client: RestClient
 async def test_a_change_by_a_query_answers_in_both_dialects(client: RestClient, layout: str) -> None:
     path, values = await table(client, 300, layout)
     reply = await client("PUT", f"{path}/value", {"price": -1.0}, query="date == 1")
-    assert reply.body == {"indices": [[1]], "value": [[1, 1, -1.0, "B"]]}
+    assert reply.facts == {"indices": [[1]], "value": [[1, 1, -1.0, "B"]]}
     values["price"][1] = -1
     for limit in (0, 7):
         reply = await client(
@@ -144,7 +144,7 @@ async def test_a_change_by_a_query_answers_in_both_dialects(client: RestClient, 
         values["name"][chosen] = b"A"
         assert (await client("PUT", f"{path}/value", values.tobytes())).status == 200
     reply = await client("PUT", f"{path}/value", {"price": 1}, query="date > 1000")
-    assert reply.body == {"indices": [], "value": []}
+    assert reply.facts == {"indices": [], "value": []}
 
 
 async def test_arrays_and_compounds_in_changed_elements(client: RestClient) -> None:
@@ -214,7 +214,7 @@ BAD_CHANGES: list[tuple[Any, dict[str, Any]]] = [
     ({"price": [1, 2]}, {}),
     ({"date": 1.5}, {}),
     ({"date": 2**70}, {}),
-    ({"name": "too long"}, {}),
+    ({"name": 7}, {}),
     (b"12345678", {}),
     ({"price": 1}, {"fields": "price"}),
     ({"price": 1}, {"append": 1}),

@@ -274,7 +274,7 @@ async def test_floats_that_json_does_not_have(client: RestClient) -> None:
     found = await client("GET", f"{path}/value", query="~_.is_null()")
     assert (found["index"], found["value"]) == ([0, 2], [1.5, float("inf")])
     found = await client("PUT", f"{path}/value", {"value": float("inf")}, query="_ == 1.5")
-    assert found.body == {"indices": [[0]], "value": [[0, float("inf")]]}
+    assert found.facts == {"indices": [[0]], "value": [[0, float("inf")]]}
 
 
 async def test_text_that_is_no_text_is_asked_for_as_bytes(client: RestClient) -> None:

@@ -49,7 +49,7 @@ async def test_elements_are_found_by_their_fields_of_fixed_size(client: RestClie
     path, flat = await table(client, [700], [30])
     reply = await client("GET", f"{path}/value", query="n >= 97 & code != b'c8' | x == 2.5")
     places = [i for i, row in enumerate(flat) if (row[1] >= 97 and row[4] != "c8") or row[3] == 2.5]
-    assert reply.body == {"status": 200, "index": places, "value": [flat[i] for i in places]}
+    assert reply.facts == {"status": 200, "index": places, "value": [flat[i] for i in places]}
     reply = await client("GET", f"{path}/value", query="n == 7", Limit=3, fields="list:word")
     assert reply["index"] == [7, 107, 207]
     assert reply["value"] == [[flat[i][2], flat[i][0]] for i in (7, 107, 207)]
@@ -62,7 +62,7 @@ async def test_the_answer_is_json_whatever_was_asked_for(client: RestClient) -> 
     reply = await client("GET", f"{path}/value", query="n < 50", accept=BINARY)
     assert reply["value"] == [row for row in flat if row[1] < 50]
     reply = await client("GET", f"{path}/value", query="n > 1000", accept=BINARY)
-    assert reply.body == {"status": 200, "index": [], "value": []}
+    assert reply.facts == {"status": 200, "index": [], "value": []}
 
 
 async def test_an_answer_that_is_too_large_is_refused() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, replace
+from math import prod
 
 from aiohttp import web
 
@@ -18,7 +19,7 @@ from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.fields import parse_fields
 from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.selection import Selection
-from hsparse.format.value_arrays import ValueArrays
+from hsparse.format.value_arrays import ValueArrays, repeat_values
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import BINARY_TYPE
@@ -28,7 +29,7 @@ from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.element_query import Rows
 from hsparse.sn.values.media.json import JSON, answer_whole
 from hsparse.sn.values.media.medium import STREAM_PAGES, FoundRead, ValueRead
-from hsparse.sn.values.request_selection import ReadRequest, WriteSelection, binary_points, wanted_count
+from hsparse.sn.values.request_selection import ReadRequest, WriteSelection, binary_points, body_shape
 
 # --- answers ----------------------------------------------------------------------------------------
 
@@ -117,8 +118,9 @@ class BytesBody:
     def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
         arrays = dataset.arrays.of_fields(parse_fields(self.fields, dataset.dtype))
         selection = self.selection.resolve(dataset.extent)
-        count = wanted_count(self.selection.count, selection)
-        return selection, arrays.from_bytes(self.data, count, selection.shape)
+        shape = body_shape(self.selection.count, selection)
+        values = arrays.from_bytes(self.data, prod(shape), shape)
+        return selection, repeat_values(arrays, values, selection.shape)
 
     def work(self) -> int:
         return len(self.data)

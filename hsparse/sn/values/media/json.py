@@ -9,22 +9,24 @@ import base64
 import binascii
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from aiohttp import web
 
+from hsparse.concurrency.collector import paused_collector
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import selection_json
-from hsparse.format.value_arrays import ValueArrays
+from hsparse.format.value_arrays import ValueArrays, repeat_values
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import JSON_TYPE, MAX_JSON, read_json_object
-from hsparse.sn.http.response import respond, respond_floats
+from hsparse.sn.http.response import Href, hrefs, respond, respond_floats
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.defined_read import DefinedRead, defined_too_large
@@ -33,10 +35,11 @@ from hsparse.sn.values.media.medium import FoundRead, Medium, ValueRead
 from hsparse.sn.values.request_selection import (
     ReadRequest,
     WriteSelection,
+    body_shape,
+    pack_points,
     points_selection,
     select_selection,
     stepped_selection,
-    wanted_count,
 )
 
 WRITE_KEYS = frozenset(
@@ -83,7 +86,8 @@ async def answer_values(read: ValueRead) -> web.StreamResponse:
                 continue
             if context.flag("reduce_dim") and len(values.shape) > 1:
                 values = arrays.squeeze(values)
-            return await respond_values(context, {"status": 200}, values, arrays)
+            links = value_hrefs(context, read.dataset)
+            return await respond_values(context, {"status": 200}, values, arrays, links)
     raise TooLarge(
         f"The values take more than the {limit} bytes that an answer in JSON may have (of max_request_size): "
         "select less, or ask for octet-stream."
@@ -97,7 +101,9 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
     return await answer_whole(
         read,
         limit,
-        lambda points, values: respond_values(context, {"selection": selection_json(points)}, values, arrays),
+        lambda points, values: respond_values(
+            context, {"selection": selection_json(points, arrays=True)}, values, arrays
+        ),
     )
 
 
@@ -120,7 +126,7 @@ async def answer_whole(
 
 def answer_places(context: Context, selection: Selection) -> web.StreamResponse:
     """Answer with a selection in HDF5/JSON's form."""
-    return respond({"selection": selection_json(selection)})
+    return respond({"selection": selection_json(selection, arrays=True)})
 
 
 async def answer_found(read: FoundRead) -> web.StreamResponse:
@@ -128,7 +134,8 @@ async def answer_found(read: FoundRead) -> web.StreamResponse:
     offsets, values = await collect_found(read.context, read.dataset, read.found, read.arrays)
     extent = read.dataset.extent
     index = offsets if len(extent) == 1 else unravel(offsets, extent)
-    return await respond_values(read.context, {"status": 200, "index": index}, values, read.arrays)
+    links = value_hrefs(read.context, read.dataset)
+    return await respond_values(read.context, {"status": 200, "index": index}, values, read.arrays, links)
 
 
 async def collect_found(
@@ -158,16 +165,31 @@ async def collect_found(
 
 
 async def respond_values(
-    context: Context, answer: dict[str, Any], values: Values, arrays: ValueArrays
+    context: Context,
+    answer: dict[str, Any],
+    values: Values,
+    arrays: ValueArrays,
+    links: list[Href] | None = None,
 ) -> web.Response:
-    """Answer with `answer` and the values, under the key `value`.
+    """Answer with `answer`, the values under the key `value` and, if given, the links.
 
     Floats that are not finite are `NaN` and `Infinity`, as Python writes and reads them; with the parameter
     `ignore_nan` they are null, which is valid JSON.
     """
-    items, has_floats = await offload(arrays.work(values.size), arrays.to_json, values)
-    answer = answer | {"value": items}
-    return respond_floats(answer) if has_floats and not context.flag("ignore_nan") else respond(answer)
+    rest: dict[str, Any] = {"hrefs": links} if links else {}
+    with paused_collector(values.size):
+        items, has_floats = await offload(arrays.work(values.size), arrays.to_json, values)
+        encode = respond_floats if has_floats and not context.flag("ignore_nan") else respond
+        response = encode(answer | {"value": items} | rest)
+        del items  # what is still there when the collector goes on is looked through
+    return response
+
+
+def value_hrefs(context: Context, dataset: Dataset) -> list[Href]:
+    """Return the links of an answer of values."""
+    own = f"/datasets/{dataset.id}"
+    root = f"/groups/{dataset.record['root']}"
+    return hrefs(context, self=f"{own}/value", root=root, home="/", owner=own)
 
 
 # --- bodies -----------------------------------------------------------------------------------------
@@ -191,11 +213,31 @@ class JsonBody:
                 data = base64.b64decode(self.body["value_base64"], validate=True)
             except (binascii.Error, TypeError, ValueError) as error:
                 raise BadRequest("value_base64 is not base64 text.") from error
-            count = wanted_count(self.selection.count, selection)
-            return selection, arrays.from_bytes(data, count, selection.shape)
+            shape = body_shape(self.selection.count, selection)
+            values = arrays.from_bytes(data, prod(shape), shape)
+            return selection, repeat_values(arrays, values, selection.shape)
         if "value" not in self.body:
             raise BadRequest("The body has neither value nor value_base64.")
-        return selection, arrays.from_json(self.body["value"], selection.shape)
+        with paused_collector(selection.size):
+            if self.selection.count is None:
+                return selection, arrays.from_json(self.body["value"], selection.shape)
+            values = self._counted(arrays, body_shape(self.selection.count, selection))
+        return selection, repeat_values(arrays, values, selection.shape)
+
+    def _counted(self, arrays: ValueArrays, shape: tuple[int, ...]) -> Values:
+        """Return the values of a body that says how many it has; outer lists of one item may be around them."""
+        value = self.body["value"]
+        while True:
+            try:
+                values = arrays.from_json(value, shape)
+                break
+            except BadRequest:
+                if not (isinstance(value, list) and len(value) == 1):
+                    raise
+                (value,) = value
+        if values.size != prod(shape):
+            raise BadRequest(f"The value has {values.size} elements; element_count is {prod(shape)}.")
+        return values
 
     def work(self) -> int:
         return 0
@@ -203,7 +245,7 @@ class JsonBody:
 
 async def read_body(context: Context) -> JsonBody:
     """Read the body of a write."""
-    body = await read_json_object(context)
+    body = await read_json_object(context, pack_points)
     unknown = set(body) - WRITE_KEYS
     if unknown:
         known = ", ".join(sorted(WRITE_KEYS))
@@ -218,7 +260,7 @@ async def read_body(context: Context) -> JsonBody:
 
 async def read_request(context: Context) -> ReadRequest:
     """Read the body of a read: points, a select string or a hyperslab, with parameters."""
-    body = await read_json_object(context)
+    body = await read_json_object(context, pack_points)
     ways = [keys for keys in SELECTION_KEYS if keys & set(body)]
     if set(body) - READ_KEYS or len(ways) != 1:
         raise BadRequest(

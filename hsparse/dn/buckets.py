@@ -1,0 +1,48 @@
+"""A data node of several buckets: one service for each store, over one cache, one budget and one pool of threads.
+
+Tests: tests/dn/test_buckets.py, tests/sn/test_buckets.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from hsparse.dn.service import DataService
+from hsparse.errors import NotFound
+from hsparse.wire.message import GetInfo, InBucket, Message, NodeInfo
+
+R = TypeVar("R")
+
+
+class BucketRouter:
+    """`DataNode` over services by the names of their stores; a message that names no bucket is for the first.
+
+    The services share their resources (`NodeResources.of_bucket`), so that the node's memory is bounded as for one.
+    """
+
+    def __init__(self, services: Sequence[DataService]) -> None:
+        self._services = {service.bucket: service for service in services}
+        self._first = services[0]
+        self.id = self._first.id
+
+    async def send(self, message: Message[R]) -> R:
+        """Give the message to the service of its bucket; `NotFound` for a bucket that is not here."""
+        if isinstance(message, InBucket):
+            service = self._services.get(message.bucket)
+            if service is None:
+                raise NotFound(f"The bucket {message.bucket!r} is not served by the data node {self.id}.")
+            reply: R = await service.send(message.message)
+            return reply
+        found = await self._first.send(message)
+        if isinstance(message, GetInfo) and isinstance(found, NodeInfo):
+            return replace(found, buckets=tuple(self._services))
+        return found
+
+    async def close(self) -> None:
+        """Finish the accepted changes of all buckets, then stop."""
+        for service in self._services.values():
+            await service.drain()
+        for service in self._services.values():
+            await service.close()

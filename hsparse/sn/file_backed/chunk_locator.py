@@ -1,0 +1,189 @@
+"""Chunk tables that the server fills from the file, as `hsload --fastlink` asks for: HSDS's initializer `chunklocator`.
+
+Tests: tests/sn/file_backed/test_chunk_locator.py, tests/clients/test_hsload_link.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.concurrency.gather import gather_each
+from hsparse.errors import BadRequest, Corrupt, NotFound, TooLarge
+from hsparse.format.buffer import Buffer
+from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
+from hsparse.format.hdf5.hdf5_file import Hdf5File
+from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
+from hsparse.format.hdf5.parse.dataset_chunks import find_dataset, read_dataset_chunks
+from hsparse.format.hdf5.reads import ByteRange, Reads
+from hsparse.format.hdf5.superblock import read_superblock
+from hsparse.model.dataspace import Shape, dims_of
+from hsparse.model.datatype import Datatype
+from hsparse.model.element import Fixed
+from hsparse.model.file_backed import SCHEMES, BackingFile
+from hsparse.sn.context import Context
+from hsparse.sn.data_nodes import Owners
+from hsparse.sn.file_backed.chunk_table import MASK_FIELD
+from hsparse.sn.records.access import FileRights
+from hsparse.wire.file_backed_message import ReadPiece
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import ListKeys
+
+Result = TypeVar("Result")
+
+LOCATOR = "chunklocator"
+OPTIONS = ("--h5path", "--filepath", "--bucket")
+MAX_READ = 64 * 1024 * 1024
+"""The most bytes that are read of a file to find its chunks: the index of some million chunks."""
+BLOCK = 64 * 1024
+BLOCKS = 64
+"""Small ranges are taken from so many blocks in memory."""
+READS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLocator:
+    """The dataset of a file whose chunks fill a table."""
+
+    uri: str
+    h5path: str
+
+
+def take_locator(properties: Record, buckets: Collection[str]) -> ChunkLocator | None:
+    """Remove the locator from creation properties and return it, None without one; `BadRequest` for a bad one.
+
+    `buckets` are those that are served. The table is filled when it is created: it has no initializer afterwards.
+    """
+    words = properties.get("initializer")
+    words = words.split() if isinstance(words, str) else words
+    if not isinstance(words, list) or words[:1] != [LOCATOR]:
+        return None
+    given = dict(word.partition("=")[::2] for word in words[1:] if isinstance(word, str))
+    if len(given) != len(words) - 1 or set(given) != set(OPTIONS) or not all(given.values()):
+        raise BadRequest(f"The initializer {LOCATOR} needs {', '.join(OPTIONS)}, each with a value.")
+    del properties["initializer"]
+    bucket, key = given["--bucket"], given["--filepath"]
+    scheme = (
+        SCHEMES[0] if bucket in buckets else ""
+    )  # hsload takes the first component of a path for the bucket
+    return ChunkLocator(f"{scheme}{bucket}/{key}", given["--h5path"])
+
+
+async def located_chunks(
+    context: Context, locator: ChunkLocator, shape: Shape, datatype: Datatype
+) -> NDArray[Any]:
+    """Return the elements of a chunk table: offset and size of each chunk of the file's dataset.
+
+    `NotFound` without the file or the dataset, `Forbidden` without the right to read the file, `BadRequest` for a file
+    that is not HDF5, a dataset without chunks, or a table that they do not fit.
+    """
+    rights = FileRights.of(context)
+    await rights.require(locator.uri)
+    table = _empty_table(shape, datatype)
+    reader = await _FileReader.open(rights, locator.uri)
+    try:
+        file = await reader.run(read_superblock(reader.size))
+        records = await _records(reader, file, locator)
+    except Corrupt as error:
+        raise BadRequest(f"{locator.uri!r} cannot be read as an HDF5 file: {error.message}") from error
+    scaled = records.scaled.astype(np.int64)
+    if scaled.shape[1] != table.ndim or (scaled >= np.array(table.shape)).any():
+        raise BadRequest(
+            f"The chunk table has the dimensions {list(table.shape)}: {locator.h5path!r} has chunks beyond them."
+        )
+    offset, size, *_ = table.dtype.names or ()
+    places = tuple(scaled.T)
+    table[offset][places] = records.address + np.uint64(file.base)
+    table[size][places] = records.size
+    if MASK_FIELD in (table.dtype.names or ()):
+        table[MASK_FIELD][places] = records.mask
+    return table
+
+
+def _empty_table(shape: Shape, datatype: Datatype) -> NDArray[Any]:
+    element, dims = datatype.element, dims_of(shape)
+    names = element.dtype.names or () if isinstance(element, Fixed) else ()
+    kinds = [element.dtype[name] for name in names]
+    if not dims or len(names) < 2 or any(kind.kind not in "iu" or kind.shape for kind in kinds):
+        raise BadRequest(
+            f"What {LOCATOR} fills must be a chunk table: dimensions, and compounds of integers, offset and size first."
+        )
+    return np.zeros(dims, element.dtype)
+
+
+async def _records(reader: _FileReader, file: Hdf5File, locator: ChunkLocator) -> ChunkRecords:
+    dataset = await reader.run(find_dataset(file, locator.h5path))
+    if not isinstance(dataset.layout, ChunkedLayout):
+        raise BadRequest(
+            f"{locator.h5path!r} of {locator.uri!r} has no chunks: link to it without a chunk table."
+        )
+    return await reader.run(read_dataset_chunks(file, dataset, dataset.layout))
+
+
+class _FileReader:
+    """Byte ranges of a file of the store, through data nodes; `TooLarge` once they are more than `MAX_READ`."""
+
+    def __init__(self, owners: Owners, uri: str, size: int) -> None:
+        self.size = size
+        self._owners = owners
+        self._file = BackingFile(uri)
+        self._left = MAX_READ
+        self._blocks: OrderedDict[int, Buffer] = OrderedDict()
+
+    @classmethod
+    async def open(cls, rights: FileRights, uri: str) -> _FileReader:
+        """Find the file; `NotFound` without it."""
+        owners, bucket, key = rights.owners_of(uri)
+        listing = await owners.ask_any(ListKeys(key, limit=1))
+        if listing.keys != (key,):
+            raise NotFound(f"There is no file {key!r} in {bucket!r}: put it there before linking to it.")
+        return cls(rights.owners, uri, listing.sizes[0])
+
+    async def run(self, reads: Reads[Result]) -> Result:
+        """Run a reader to its end; its steps run in threads, since an index may be large."""
+        data: Sequence[Buffer] | None = None
+        while True:
+            wanted, found = await asyncio.to_thread(_step, reads, data)
+            if wanted is None:
+                result: Result = found
+                return result
+            data = await gather_each(self._read, wanted, READS_AT_ONCE)
+
+    async def _read(self, wanted: ByteRange) -> Buffer:
+        first = wanted.address // BLOCK
+        if wanted.size > BLOCK or (wanted.address + wanted.size - 1) // BLOCK != first:
+            return await self._fetch(wanted.address, wanted.size)
+        block = self._blocks.get(first)
+        if block is None:
+            size = min(BLOCK, self.size - first * BLOCK)
+            block = self._blocks[first] = await self._fetch(first * BLOCK, size)
+            if len(self._blocks) > BLOCKS:
+                self._blocks.popitem(last=False)
+        start = wanted.address - first * BLOCK
+        return memoryview(block)[start : start + wanted.size]
+
+    async def _fetch(self, address: int, size: int) -> Buffer:
+        self._left -= size
+        if self._left < 0:
+            raise TooLarge(
+                f"To find the chunks more than {MAX_READ} bytes of {self._file.uri!r} must be read; let the client "
+                "list them (hsload --link)."
+            )
+        if not size:
+            return b""
+        data = await self._owners.ask_owner(self._file.uri, ReadPiece(self._file, address, size))
+        return data.tobytes()
+
+
+def _step(reads: Reads[Result], data: Sequence[Buffer] | None) -> tuple[tuple[ByteRange, ...] | None, Any]:
+    """Run one step of a reader: return what it needs next or, at its end, None and its result."""
+    try:
+        return (next(reads) if data is None else reads.send(data)), None
+    except StopIteration as done:
+        return None, done.value
