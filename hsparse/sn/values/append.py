@@ -29,6 +29,8 @@ ATTEMPTS = 32
 """Attempts at an append that changes of the extent, or appends that died, undo."""
 LEASE = 10.0
 """Seconds after which the place of an append whose service node is gone is given up."""
+RENEWAL = LEASE / 3
+"""Seconds after which a service node that still writes asks for the lease again."""
 LEAST_WAIT, MOST_WAIT = 0.001, 0.05
 """Seconds between two looks at whether the appends before this one are written."""
 PATIENCE = 1.0
@@ -156,7 +158,7 @@ async def _renewing(owners: Owners, begin: BeginAppend, work: Awaitable[None]) -
     """Await `work`, and keep the place that it writes to meanwhile."""
     task = asyncio.ensure_future(work)
     try:
-        while not (await asyncio.wait({task}, timeout=LEASE / 3))[0]:
+        while not (await asyncio.wait({task}, timeout=RENEWAL))[0]:
             await owners.apply(begin)
         await task
     finally:
