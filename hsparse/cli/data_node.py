@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
@@ -23,6 +24,8 @@ from hsparse.dn.service import DataService
 from hsparse.errors import Misconfigured
 from hsparse.sections import ClusterSettings
 from hsparse.storage.conditional_put import SingleWriter, probe
+from hsparse.storage.filesystem.root_directory import RootDirectory
+from hsparse.storage.filesystem.served_root import serving_root
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.store_settings import StoreSettings
@@ -46,14 +49,25 @@ async def serve_data_node(settings: Settings) -> None:
     stop = stop_signal()
     if cluster.listen_fd is not None:
         _stop_with_parent(stop)
-    node = await open_data_node(settings)
-    epoch = Membership.of_urls(cluster.nodes).epoch
-    app = create_node_app(node, epoch, cluster.node_token, settings.server.slow_request)
-    async with listening(app, settings) as url:
-        if cluster.listen_fd is None:
-            print(f"hsparse data node {cluster.node_id} on {url}", flush=True)
-        await stop.wait()
-    await node.close()
+    with _serving(settings):
+        node = await open_data_node(settings)
+        epoch = Membership.of_urls(cluster.nodes).epoch
+        app = create_node_app(node, epoch, cluster.node_token, settings.server.slow_request)
+        async with listening(app, settings) as url:
+            if cluster.listen_fd is None:
+                print(f"hsparse data node {cluster.node_id} on {url}", flush=True)
+            await stop.wait()
+        await node.close()
+
+
+def _serving(settings: Settings) -> AbstractContextManager[None]:
+    """Return the context in which a data node serves the store; a child of `hsparse serve` does so for its parent.
+
+    A parent that is killed leaves no lock: its children only finish requests that nobody waits for.
+    """
+    if settings.cluster.listen_fd is not None:
+        return nullcontext()
+    return serving_store(settings.store, "hsparse dn", settings.cluster.nodes)
 
 
 def _stop_with_parent(stop: asyncio.Event) -> None:
@@ -68,6 +82,24 @@ def _stop_with_parent(stop: asyncio.Event) -> None:
     loop.add_reader(STANDARD_INPUT, read)
 
 
+def serving_store(
+    settings: StoreSettings, command: str, nodes: tuple[str, ...] = ()
+) -> AbstractContextManager[None]:
+    """Return the context in which a process serves the configured store; entering it may raise `Misconfigured`.
+
+    A directory has one server, or data nodes with the same list `nodes`. A bucket has no locks.
+    """
+    if settings.bucket is not None:
+        return nullcontext()
+    root = RootDirectory(str(root_of(settings)), fsync=settings.fsync)
+    return serving_root(root, command, nodes)
+
+
+def root_of(settings: StoreSettings) -> Path:
+    """Return the directory of the store, of one that is no bucket."""
+    return (settings.root or DEFAULT_ROOT).resolve()
+
+
 async def open_store(settings: StoreSettings) -> ObjectStore:
     """Open the configured store; `Misconfigured` if it ignores conditions or cannot be used."""
     if settings.root is not None and settings.bucket is not None:
@@ -79,8 +111,7 @@ async def open_store(settings: StoreSettings) -> ObjectStore:
             settings.bucket, endpoint=settings.s3_endpoint, region=settings.s3_region
         ).open()
     else:
-        root = (settings.root or DEFAULT_ROOT).resolve()
-        store = PosixStore(root, fsync=settings.fsync, wal=settings.put_log)
+        store = PosixStore(root_of(settings), fsync=settings.fsync, wal=settings.put_log)
     if settings.single_writer:
         return SingleWriter(store)
     try:

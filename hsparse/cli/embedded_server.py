@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 import uvloop
 
-from hsparse.cli.data_node import open_data_node
+from hsparse.cli.data_node import open_data_node, serving_store
 from hsparse.cli.node_process import listening
 from hsparse.cli.service_node import local_owners, make_service
 from hsparse.config import Settings
@@ -51,12 +51,13 @@ async def _serve(
     settings: Settings, ready: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]]
 ) -> None:
     stop = asyncio.Event()
-    node = await open_data_node(settings)
-    try:
-        bucket = (await node.send(GetInfo())).bucket
-        app = create_app(make_service(settings, local_owners(node), bucket))
-        async with listening(app, settings) as url:
-            ready.set_result((url, asyncio.get_running_loop(), stop))
-            await stop.wait()
-    finally:
-        await node.close()
+    with serving_store(settings.store, "an embedded server"):
+        node = await open_data_node(settings)
+        try:
+            bucket = (await node.send(GetInfo())).bucket
+            app = create_app(make_service(settings, local_owners(node), bucket))
+            async with listening(app, settings) as url:
+                ready.set_result((url, asyncio.get_running_loop(), stop))
+                await stop.wait()
+        finally:
+            await node.close()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hsparse.cli.child_nodes import child_nodes
-from hsparse.cli.data_node import DEFAULT_ROOT, open_data_node, open_store
+from hsparse.cli.data_node import open_data_node, open_store, root_of, serving_store
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.service_node import local_owners, make_service, remote_owners, running_jobs
 from hsparse.clock import SystemClock
@@ -40,8 +40,9 @@ async def serve(settings: Settings) -> None:
     if settings.cluster.dn and settings.store.single_writer:
         raise Misconfigured("--single-writer means one process: leave out --dn.")
     stop = stop_signal()
-    async with _owners(settings) as owners:
-        await _serve_clients(settings, owners, stop)
+    with serving_store(settings.store, "hsparse serve"):
+        async with _owners(settings) as owners:
+            await _serve_clients(settings, owners, stop)
 
 
 async def serve_service_node(settings: Settings) -> None:
@@ -84,7 +85,7 @@ async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event
     service = make_service(settings, owners, bucket)
     store = settings.store
     async with listening(create_app(service), settings) as url:
-        where = f"bucket {store.bucket}" if store.bucket else str((store.root or DEFAULT_ROOT).resolve())
+        where = f"bucket {store.bucket}" if store.bucket else str(root_of(store))
         async with running_jobs(service, settings, url):
             print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
             await stop.wait()
