@@ -15,6 +15,7 @@ from pathlib import Path
 
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.optional_module import OptionalModule
+from hsparse.cli.store_schema import with_schema
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.config import Settings
@@ -101,7 +102,7 @@ def root_of(settings: StoreSettings) -> Path:
 
 
 async def open_store(settings: StoreSettings) -> ObjectStore:
-    """Open the configured store; `Misconfigured` if it ignores conditions or cannot be used."""
+    """Open the configured store; `Misconfigured` if it ignores conditions, is of a newer hsparse or cannot be used."""
     if settings.root is not None and settings.bucket is not None:
         raise Misconfigured("Name either --root or --bucket, not both.")
     store: ObjectStore
@@ -112,13 +113,19 @@ async def open_store(settings: StoreSettings) -> ObjectStore:
         ).open()
     else:
         store = PosixStore(root_of(settings), fsync=settings.fsync, wal=settings.put_log)
-    if settings.single_writer:
-        return SingleWriter(store)
     try:
-        await probe(store)
+        return await with_schema(store, _single_writer if settings.single_writer else _probed)
     except BaseException:
         await store.close()
         raise
+
+
+async def _single_writer(store: ObjectStore) -> ObjectStore:
+    return SingleWriter(store)
+
+
+async def _probed(store: ObjectStore) -> ObjectStore:
+    await probe(store)
     return store
 
 
