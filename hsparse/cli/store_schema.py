@@ -49,7 +49,9 @@ async def _read(store: ObjectStore) -> Schema | None:
         schema = parse_schema(orjson.loads(stored.data), _name(store))
         schema.check_readable(_name(store))
     except orjson.JSONDecodeError as error:
-        raise Misconfigured(f"{_name(store)} has a schema that is not JSON; restore it from a copy.") from error
+        raise Misconfigured(
+            f"{_name(store)} has a schema that is not JSON; restore it from a copy."
+        ) from error
     except (Corrupt, Unsupported) as error:
         raise Misconfigured(error.message) from error
     return schema
