@@ -154,15 +154,13 @@ async def test_records_changed_at_once(make_store: MakeStore, store: str) -> Non
 
 
 @contextmanager
-def command(*arguments: str) -> Iterator[str]:
-    """Run a command of hsparse while the context lasts; gives the URL in its first line."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hsparse.cli.main", *arguments], stdout=subprocess.PIPE, text=True
-    )
+def command(module: str, *arguments: str) -> Iterator[str]:
+    """Run a node while the context lasts; gives the URL in its first line."""
+    process = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
-        assert " on http" in line, f"hsparse {arguments[0]} printed {line!r}"
+        assert " on http" in line, f"{module} {arguments[0]} printed {line!r}"
         yield line.rpartition(" on ")[2].split()[0]
     finally:
         process.terminate()
@@ -184,10 +182,9 @@ def start_owner(stack: ExitStack, root: Path) -> str:
     """Run a data node that is told it is the only one, and a service node over it; return its URL."""
     port = free_port()
     nodes = f"http://127.0.0.1:{port}"
-    stack.enter_context(
-        command("dn", "--root", str(root), "--port", str(port), "--nodes", nodes, "--no-fsync")
-    )
-    return stack.enter_context(command("sn", "--port", "0", "--nodes", nodes))
+    flags = ("--root", str(root), "--port", str(port), "--nodes", nodes, "--no-fsync")
+    stack.enter_context(command("tests.support.unlocked_node", *flags))
+    return stack.enter_context(command("hsparse.cli.main", "sn", "--port", "0", "--nodes", nodes))
 
 
 async def test_two_processes_on_one_directory(tmp_path: Path) -> None:

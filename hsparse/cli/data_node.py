@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from pathlib import Path
+from contextlib import AbstractContextManager, nullcontext
 
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
-from hsparse.cli.optional_module import OptionalModule
+from hsparse.cli.stores import open_stores, serving_store
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.config import Settings
@@ -21,18 +21,10 @@ from hsparse.dn.buckets import BucketRouter
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService, NodeResources
-from hsparse.errors import Misconfigured
-from hsparse.model.bucket import check_bucket_name
 from hsparse.sections import ClusterSettings
-from hsparse.storage.conditional_put import SingleWriter, probe
-from hsparse.storage.object_store import ObjectStore
-from hsparse.storage.posix import PosixStore
 from hsparse.storage.store_settings import StoreSettings
 
-DEFAULT_ROOT = Path("hsparse-data")
 STANDARD_INPUT = 0
-S3_STORE = OptionalModule("hsparse.storage.s3.s3_store")
-"""The store of a bucket: aiobotocore takes a sixth of the time in which a data node starts."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
@@ -48,14 +40,25 @@ async def serve_data_node(settings: Settings) -> None:
     stop = stop_signal()
     if cluster.listen_fd is not None:
         _stop_with_parent(stop)
-    node = await open_data_node(settings)
-    epoch = Membership.of_urls(cluster.nodes).epoch
-    app = create_node_app(node, epoch, cluster.node_token, settings.server.slow_request)
-    async with listening(app, settings) as url:
-        if cluster.listen_fd is None:
-            print(f"hsparse data node {cluster.node_id} on {url}", flush=True)
-        await stop.wait()
-    await node.close()
+    with _serving(settings):
+        node = await open_data_node(settings)
+        epoch = Membership.of_urls(cluster.nodes).epoch
+        app = create_node_app(node, epoch, cluster.node_token, settings.server.slow_request)
+        async with listening(app, settings) as url:
+            if cluster.listen_fd is None:
+                print(f"hsparse data node {cluster.node_id} on {url}", flush=True)
+            await stop.wait()
+        await node.close()
+
+
+def _serving(settings: Settings) -> AbstractContextManager[None]:
+    """Return the context in which a data node serves the store; a child of `hsparse serve` does so for its parent.
+
+    A parent that is killed leaves no lock: its children only finish requests that nobody waits for.
+    """
+    if settings.cluster.listen_fd is not None:
+        return nullcontext()
+    return serving_store(settings.store, "hsparse dn", settings.cluster.nodes)
 
 
 def _stop_with_parent(stop: asyncio.Event) -> None:
@@ -68,61 +71,6 @@ def _stop_with_parent(stop: asyncio.Event) -> None:
             stop.set()
 
     loop.add_reader(STANDARD_INPUT, read)
-
-
-async def open_stores(settings: StoreSettings) -> list[ObjectStore]:
-    """Open the configured stores, one for each bucket; `Misconfigured` if one ignores conditions or cannot be used."""
-    stores: list[ObjectStore] = []
-    try:
-        for place in _places(settings):
-            stores.append(await _open_store(settings, place))
-    except BaseException:
-        for store in stores:
-            await store.close()
-        raise
-    return stores
-
-
-def _places(settings: StoreSettings) -> list[Path | str]:
-    """Return the directories, or the names of S3 buckets; the first is served by default."""
-    if settings.root is None and settings.bucket:
-        places: list[Path | str] = list(settings.bucket)
-    else:
-        root = (settings.root or DEFAULT_ROOT).resolve()
-        beside = [root.parent / name for name in settings.bucket]
-        for directory in beside:
-            if not directory.is_dir():
-                raise Misconfigured(
-                    f"There is no directory {str(directory)!r}: with --root, --bucket names directories beside it. "
-                    "For S3 name either --root or --bucket, not both."
-                )
-        places = [root, *beside]
-    names = [
-        check_bucket_name(Path(place).name) if isinstance(place, Path) else place for place in places[1:]
-    ]
-    if len({str(place) for place in places}) < len(places) or len(set(names)) < len(names):
-        raise Misconfigured("Each bucket can be named once.")
-    return places
-
-
-async def _open_store(settings: StoreSettings, place: Path | str) -> ObjectStore:
-    store: ObjectStore
-    if isinstance(place, str):
-        store = (
-            await S3_STORE.load()
-            .S3Store(place, endpoint=settings.s3_endpoint, region=settings.s3_region)
-            .open()
-        )
-    else:
-        store = PosixStore(place, fsync=settings.fsync, wal=settings.put_log)
-    if settings.single_writer:
-        return SingleWriter(store)
-    try:
-        await probe(store)
-    except BaseException:
-        await store.close()
-        raise
-    return store
 
 
 async def open_data_node(settings: Settings, clock: Clock | None = None) -> DataService | BucketRouter:

@@ -13,6 +13,7 @@ import uvloop
 from hsparse.cli.data_node import open_data_node
 from hsparse.cli.node_process import listening
 from hsparse.cli.service_node import local_owners, make_service
+from hsparse.cli.stores import serving_store
 from hsparse.config import Settings
 from hsparse.sn.app import create_app
 
@@ -50,11 +51,12 @@ async def _serve(
     settings: Settings, ready: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]]
 ) -> None:
     stop = asyncio.Event()
-    node = await open_data_node(settings)
-    try:
-        app = create_app(await make_service(settings, local_owners(node)))
-        async with listening(app, settings) as url:
-            ready.set_result((url, asyncio.get_running_loop(), stop))
-            await stop.wait()
-    finally:
-        await node.close()
+    with serving_store(settings.store, "an embedded server"):
+        node = await open_data_node(settings)
+        try:
+            app = create_app(await make_service(settings, local_owners(node)))
+            async with listening(app, settings) as url:
+                ready.set_result((url, asyncio.get_running_loop(), stop))
+                await stop.wait()
+        finally:
+            await node.close()

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hsparse.cli.child_nodes import child_nodes
-from hsparse.cli.data_node import DEFAULT_ROOT, open_data_node, open_stores
+from hsparse.cli.data_node import open_data_node
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.service_node import local_owners, make_service, remote_owners, running_jobs
+from hsparse.cli.stores import open_stores, root_of, serving_store
 from hsparse.clock import SystemClock
 from hsparse.config import Settings
 from hsparse.dn.data_settings import DataSettings
@@ -39,8 +40,9 @@ async def serve(settings: Settings) -> None:
     if settings.cluster.dn and settings.store.single_writer:
         raise Misconfigured("--single-writer means one process: leave out --dn.")
     stop = stop_signal()
-    async with _owners(settings) as owners:
-        await _serve_clients(settings, owners, stop)
+    with serving_store(settings.store, "hsparse serve"):
+        async with _owners(settings) as owners:
+            await _serve_clients(settings, owners, stop)
 
 
 async def serve_service_node(settings: Settings) -> None:
@@ -83,9 +85,8 @@ async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event
     service = await make_service(settings, owners)
     store = settings.store
     async with listening(create_app(service), settings) as url:
-        root = (store.root or DEFAULT_ROOT).resolve()
         buckets = [f"bucket {bucket}" for bucket in store.bucket]
-        where = ", ".join(buckets if store.bucket and store.root is None else [str(root), *buckets])
+        where = ", ".join(buckets if store.bucket and store.root is None else [str(root_of(store)), *buckets])
         async with running_jobs(service, settings, url):
             print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
             await stop.wait()

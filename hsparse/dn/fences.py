@@ -28,12 +28,18 @@ class Fences:
         self._generation_of = generation_of
         self._limit = limit
         self._newest: OrderedDict[str, int | None] = OrderedDict()
+        self._unread: set[str] = set()
+        """Datasets whose generation a message has told, and whose record was not read."""
 
     async def learn(self, dataset: str) -> None:
-        """Learn the dataset's generation; to be awaited before its chunks are changed."""
-        if dataset not in self._newest:
+        """Learn the dataset's generation; to be awaited before its chunks are changed.
+
+        Raises what `generation_of` raises, each time: the record forbids changes.
+        """
+        if dataset not in self._newest or dataset in self._unread:
             generation = await self._generation_of(dataset)
             self._raise(dataset, generation)
+            self._unread.discard(dataset)
 
     def check(self, spec: ChunkSpec) -> None:
         """Raise `Moved` for an older generation than the newest, `Gone` for a deleted dataset."""
@@ -43,11 +49,14 @@ class Fences:
         if spec.generation < newest:
             raise Moved(f"The extent of {spec.dataset} was shrunk in the meantime.")
         if spec.generation > newest:
+            if spec.dataset not in self._newest:
+                self._unread.add(spec.dataset)
             self._raise(spec.dataset, spec.generation)
 
     def refuse_deleted(self, dataset: str) -> None:
         """Refuse everything about a deleted dataset from now on."""
         self._newest[dataset] = None
+        self._unread.discard(dataset)
 
     def _raise(self, dataset: str, generation: int) -> None:
         """Remember a generation, unless a newer one, or the dataset's deletion, was seen meanwhile."""
@@ -55,7 +64,8 @@ class Fences:
         self._newest[dataset] = None if known is None else max(known, generation)
         self._newest.move_to_end(dataset)
         if len(self._newest) > self._limit:
-            self._newest.popitem(last=False)
+            forgotten, _ = self._newest.popitem(last=False)
+            self._unread.discard(forgotten)
 
 
 MAX_NAMES = 100_000

@@ -19,9 +19,10 @@ from hsparse.dn.cached_object import Base, CachedObject
 from hsparse.dn.fences import DeletedNames
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.recent_changes import RecentChanges
-from hsparse.dn.record_changes import change_record
+from hsparse.dn.record_changes import change_record, check_changeable
 from hsparse.errors import Corrupt, HsparseError, NotFound
 from hsparse.model.ids import is_job_id, is_root, storage_key, tree_prefix
+from hsparse.model.schema import parse_schema, schema_of
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import Failure, Record
 from hsparse.wire.record_message import (
@@ -73,8 +74,9 @@ class Records:
         return tuple(await asyncio.gather(*map(self._change, changes)))
 
     async def generation(self, dataset: str) -> int:
-        """Return the generation in a dataset's stored record, 0 when there is none.
+        """Return the generation in a dataset's stored record, 0 when there is none; to be known before it is changed.
 
+        `Unsupported` if its chunks must not be changed here.
         The record is not cached when another node owns it: the copy here would become stale.
         """
         key = storage_key(dataset)
@@ -86,7 +88,9 @@ class Records:
             except NotFound:
                 return 0
             record = RecordCodec(key).decode(stored.data)
-        generation = (record or {}).get("generation", 0)
+        record = record or {}
+        check_changeable(dataset, record)
+        generation = record.get("generation", 0)
         return generation if isinstance(generation, int) else 0
 
     async def list(self, message: ListKeys) -> Listing:
@@ -220,7 +224,10 @@ SPEED = 4
 
 
 class RecordCodec:
-    """JSON bytes <-> record, for the object of `key`."""
+    """JSON bytes <-> record, for the object of `key`; `Unsupported` for one that a newer hsparse must read.
+
+    A record has its `schema` in the store alone (`hsparse.model.schema`), unless it must not be changed here.
+    """
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -232,10 +239,21 @@ class RecordCodec:
             raise Corrupt(f"The object {self._key} is not valid JSON: {error}.") from error
         if not isinstance(record, dict):
             raise Corrupt(f"The object {self._key} is not a JSON object.")
+        if "schema" in record:
+            self._check(record)
         return record
 
     def encode(self, value: Record) -> bytes:
-        return orjson.dumps(value)
+        schema = schema_of(value)
+        return orjson.dumps(value if schema is None else {**value, "schema": schema.to_json()})
+
+    def _check(self, record: Record) -> None:
+        """Take the schema out of a record if all of it is known; what is left of it forbids changes."""
+        name = f"The object {self._key}"
+        schema = parse_schema(record["schema"], name)
+        schema.check_readable(name)
+        if schema.writable:
+            del record["schema"]
 
     def nbytes(self, value: Record, stored: int) -> int:
         return OVERHEAD + MEMORY * stored

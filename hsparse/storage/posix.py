@@ -34,7 +34,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from hsparse.errors import Misconfigured, NotFound, StoreFailed
+from hsparse.errors import NotFound, StoreFailed
 from hsparse.storage.filesystem.directory_walk import Item, sweep, walk
 from hsparse.storage.filesystem.object_file import (
     Condition,
@@ -50,7 +50,12 @@ from hsparse.storage.filesystem.object_file import (
     unlink_if_exists,
 )
 from hsparse.storage.filesystem.rename_put import ATTEMPTS, put_by_rename
-from hsparse.storage.filesystem.root_directory import RootDirectory, high_water_mark, raise_high_water_mark
+from hsparse.storage.filesystem.root_directory import (
+    RootDirectory,
+    high_water_mark,
+    raise_high_water_mark,
+    unusable_directory,
+)
 from hsparse.storage.object_store import (
     Buffer,
     Entry,
@@ -97,10 +102,7 @@ class PosixStore:
             self._root.make()
             recover(self._root)
         except OSError as error:
-            raise Misconfigured(
-                f"The store's directory {str(root)!r} cannot be used ({error.strerror}); name one that this "
-                "process may write to."
-            ) from error
+            raise unusable_directory(str(root), error) from error
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="posix-store")
         self._process = WalProcess(self._root, self.name) if wal else None
 

@@ -34,8 +34,18 @@ def test_it_stops_when_the_body_fails(tmp_path: Path) -> None:
 
 def test_what_it_cannot_start_for_is_raised(tmp_path: Path) -> None:
     with (
-        embedded_server(load_settings(root=tmp_path, port=0)) as url,
+        embedded_server(load_settings(root=tmp_path / "a", port=0)) as url,
         pytest.raises(Misconfigured, match="Cannot listen"),
-        embedded_server(load_settings(root=tmp_path, port=int(url.rpartition(":")[2]))),
+        embedded_server(load_settings(root=tmp_path / "b", port=int(url.rpartition(":")[2]))),
     ):
         pytest.fail("two servers listen on one port")
+
+
+def test_a_directory_has_one_server(tmp_path: Path) -> None:
+    settings = load_settings(root=tmp_path, port=0)
+    with (
+        embedded_server(settings),
+        pytest.raises(Misconfigured, match="is served already"),
+        embedded_server(settings),
+    ):
+        pytest.fail("two servers serve one directory")

@@ -20,7 +20,7 @@ import pytest
 
 from hsparse.cli.main import main
 from hsparse.cli.node_process import limit_arenas
-from tests.support.server_process import server_process
+from tests.support.server_process import children_of, server_process
 
 COMMAND = [sys.executable, "-m", "hsparse.cli.main"]
 
@@ -62,6 +62,57 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path, flags: t
         server.kill()
     with server_process("--root", str(tmp_path)) as server:
         assert ask(server.url + path)[1]["value"] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((), ["serve", "--port", "0"]),
+        (("--dn", "2"), ["serve", "--port", "0", "--dn", "2"]),
+        ((), ["dn", "--port", "0", "--nodes", "http://127.0.0.1:1"]),
+        (("--dn", "2"), ["dn", "--port", "0", "--nodes", "http://127.0.0.1:1"]),
+    ],
+)
+def test_a_directory_has_one_server(tmp_path: Path, first: tuple[str, ...], second: list[str]) -> None:
+    with server_process("--root", str(tmp_path), *first) as server:
+        command = [*COMMAND, *second, "--root", str(tmp_path)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        assert result.returncode == 2
+        for named in (str(tmp_path), f"process {server.process.pid} on", "hsparse serve", "--root"):
+            assert named in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+        path = store_numbers(server.url, "/home/admin/a.h5")
+        assert ask(server.url + path)[1]["value"] == [1, 2, 3, 4]
+        assert server.stop() == 0
+
+
+def test_data_nodes_of_two_clusters_do_not_share_a_directory(tmp_path: Path) -> None:
+    port = str(free_port())
+    first = [*COMMAND, "dn", "--root", str(tmp_path), "--port", port, "--nodes", f"http://127.0.0.1:{port}"]
+    second = [*COMMAND, "dn", "--root", str(tmp_path), "--port", "0", "--nodes", "http://127.0.0.1:1"]
+    with subprocess.Popen(first, stdout=subprocess.PIPE, text=True) as node:
+        try:
+            assert node.stdout is not None
+            assert " on http" in node.stdout.readline()
+            result = subprocess.run(second, capture_output=True, text=True, timeout=20, check=False)
+        finally:
+            node.kill()
+    assert result.returncode == 2
+    assert f"process {node.pid} on" in result.stderr
+    assert "same --nodes" in result.stderr
+
+
+def test_a_start_after_a_kill_does_not_wait_for_the_puts_of_the_dead(tmp_path: Path) -> None:
+    with server_process("--root", str(tmp_path)) as server:
+        path = store_numbers(server.url, "/home/admin/a.h5")
+        (writer,) = children_of(server.process.pid)  # puts through the write-ahead log
+        os.kill(writer, signal.SIGSTOP)
+        try:
+            server.kill()
+            with server_process("--root", str(tmp_path)) as next_server:
+                assert ask(next_server.url + path)[1]["value"] == [1, 2, 3, 4]
+        finally:
+            os.kill(writer, signal.SIGCONT)
 
 
 def test_data_nodes_end_with_the_server_however_it_ends(tmp_path: Path) -> None:
@@ -226,7 +277,7 @@ def test_what_is_refused_says_what_to_do(
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with server_process("--root", str(tmp_path)) as server:
         port = server.url.rpartition(":")[2]
-        command = [*COMMAND, "serve", "--port", port, "--root", str(tmp_path)]
+        command = [*COMMAND, "serve", "--port", port, "--root", str(tmp_path / "another")]
         result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert result.returncode == 2
     assert port in result.stderr

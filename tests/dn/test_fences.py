@@ -63,3 +63,15 @@ async def test_what_is_forgotten_is_learnt_again() -> None:
     assert records.asked == ["d-1", "d-2", "d-3", "d-1"]
     with pytest.raises(Moved):
         fences.check(SPEC)
+
+
+async def test_a_record_is_read_although_a_message_has_told_its_generation() -> None:
+    """The record may forbid changes, which no message tells."""
+    records = Records(d_1=3)
+    fences = Fences(records.generation)
+    fences.check(replace(SPEC, generation=3))
+    await fences.learn("d-1")
+    await fences.learn("d-1")
+    assert records.asked == ["d-1"]
+    with pytest.raises(Moved):
+        fences.check(replace(SPEC, generation=2))

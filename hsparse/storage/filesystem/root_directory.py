@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hsparse.errors import Conflict
+from hsparse.errors import Conflict, Misconfigured
 from hsparse.storage.filesystem.object_file import open_directory
 
 LOCK_COUNT = 256
@@ -59,6 +59,16 @@ class RootDirectory:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield lock
+        finally:
+            os.close(lock)
+
+    @contextmanager
+    def exclusive(self, name: str) -> Iterator[None]:
+        """Hold the lock of a thing that one process does at a time, by its name; wait for it."""
+        lock = os.open(f"{self.internal}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
         finally:
             os.close(lock)
 
@@ -135,6 +145,14 @@ def directory_conflict(key: str) -> Conflict:
     return Conflict(
         f"{key!r} cannot be put in a posix store, where a key cannot be an object and a directory of others "
         "at once; use another key, or another store."
+    )
+
+
+def unusable_directory(path: str, error: OSError) -> Misconfigured:
+    """Return the error of a root directory that cannot be created, written to or locked."""
+    return Misconfigured(
+        f"The store's directory {path!r} cannot be used ({error.strerror}); name one that this "
+        "process may write to."
     )
 
 

@@ -32,6 +32,7 @@ from hsparse.storage.filesystem.object_file import (
     unlink_if_exists,
     write_all,
 )
+from hsparse.storage.filesystem.process_file import open_file_of_dead_process
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.object_store import is_key
 from hsparse.storage.wal.prepared_put import PreparedPut, Put
@@ -47,10 +48,7 @@ def recover(root: RootDirectory) -> int:
 
     Recoveries exclude each other: a process that opens the store meanwhile waits, and serves no unrecovered state.
     """
-    with ExitStack() as stack:
-        exclusive = os.open(f"{root.internal}/recovery", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        stack.callback(os.close, exclusive)
-        fcntl.flock(exclusive, fcntl.LOCK_EX)
+    with root.exclusive("recovery"), ExitStack() as stack:
         dead = {path: file for path in log_paths(root) if (file := _open_dead(path, stack)) is not None}
         dates: dict[str, int] = {}
         for file in dead.values():
@@ -97,16 +95,9 @@ def repairing(root: RootDirectory, key: str, action: Callable[[], R]) -> R:
 
 def _open_dead(path: str, stack: ExitStack) -> int | None:
     """Open the log of a dead process and lock it until the stack is closed; None when the process lives."""
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    stack.callback(os.close, file)
+    file = open_file_of_dead_process(path)
+    if file is not None:
+        stack.callback(os.close, file)
     return file
 
 

@@ -8,22 +8,22 @@ another generation, so writing the header with a new generation resets it. Gener
 left of an earlier generation may be those of an object, and a client could make them look like records.
 
 Space is preallocated by writing zeros ahead of the records: a write into allocated blocks needs no commit of the
-file system's journal. A process holds an exclusive `flock` on its log as long as it lives.
+file system's journal. A log is locked as long as its process lives (`hsparse.storage.filesystem.process_file`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from secrets import token_bytes, token_hex
+from secrets import token_bytes
 from typing import NamedTuple
 
 from hsparse.storage.filesystem.object_file import read_at
+from hsparse.storage.filesystem.process_file import create_process_file
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.object_store import Buffer
 
@@ -53,7 +53,7 @@ class WriteAheadLog:
         self._root = root
         folder = log_folder(root)
         Path(folder).mkdir(exist_ok=True)
-        self._file, self.path = _create(folder)
+        self._file, self.path = create_process_file(folder)
         self._written = HEADER_SIZE
         try:
             self.reset()
@@ -191,21 +191,6 @@ def _header(content: Buffer) -> tuple[int, int] | None:
     if magic != MAGIC or zlib.crc32(content[: HEADER.size]) != checksum:
         return None
     return generation, started
-
-
-def _create(folder: str) -> tuple[int, str]:
-    """Create and lock a log's file; again, if a recovery removed it before it was locked."""
-    while True:
-        path = f"{folder}/{token_hex(8)}"
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if os.fstat(file).st_nlink:
-                return file, path
-        except OSError:
-            os.close(file)  # the next recovery removes the empty log
-            raise
-        os.close(file)
 
 
 def _write(file: int, data: bytes, at: int) -> None:

@@ -1,0 +1,70 @@
+"""The schema of a whole store: an object that the first start creates, and that each start checks.
+
+A store without the object was written by hsparse 0.1 or by HSDS: it has version 1, and no features. The object is
+changed only when something is to be stored that concerns more than one record; what concerns one record stands in it
+(`hsparse.model.schema`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import orjson
+
+from hsparse.errors import Corrupt, Misconfigured, NotFound, PreconditionFailed, Unsupported
+from hsparse.model.schema import SCHEMA_KEY, Schema, parse_schema
+from hsparse.storage.object_store import ObjectStore
+from hsparse.storage.read_only import ReadOnlyStore
+
+log = logging.getLogger(__name__)
+
+
+async def with_schema(
+    store: ObjectStore, prepare: Callable[[ObjectStore], Awaitable[ObjectStore]]
+) -> ObjectStore:
+    """Return what `prepare` makes of a store, once its schema is known here; create the schema if there is none.
+
+    `Misconfigured` if this hsparse cannot read the store. If it can only read, the store is returned read-only, and
+    `prepare`, which may write, is not called.
+    """
+    schema = await _read(store)
+    if schema is not None and not schema.writable:
+        return _read_only(store, schema)
+    prepared = await prepare(store)
+    if schema is None:
+        try:
+            await prepared.put_if_absent(SCHEMA_KEY, orjson.dumps(Schema().to_json()))
+        except PreconditionFailed:
+            await _read(store)  # another node has created it
+    return prepared
+
+
+async def _read(store: ObjectStore) -> Schema | None:
+    try:
+        stored = await store.get(SCHEMA_KEY)
+    except NotFound:
+        return None
+    try:
+        schema = parse_schema(orjson.loads(stored.data), _name(store))
+        schema.check_readable(_name(store))
+    except orjson.JSONDecodeError as error:
+        raise Misconfigured(
+            f"{_name(store)} has a schema that is not JSON; restore it from a copy."
+        ) from error
+    except (Corrupt, Unsupported) as error:
+        raise Misconfigured(error.message) from error
+    return schema
+
+
+def _read_only(store: ObjectStore, schema: Schema) -> ObjectStore:
+    try:
+        schema.check_writable(_name(store))
+    except Unsupported as error:
+        log.warning("%s", error.message)
+        return ReadOnlyStore(store, error)
+    return store
+
+
+def _name(store: ObjectStore) -> str:
+    return f"The store {store.name!r} ({SCHEMA_KEY})"

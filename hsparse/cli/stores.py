@@ -1,0 +1,108 @@
+"""The stores that the settings name: directories and buckets, opened, probed and locked.
+
+Tests: tests/cli/test_serve.py, tests/cli/test_store_schema.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from hsparse.cli.optional_module import OptionalModule
+from hsparse.cli.store_schema import with_schema
+from hsparse.errors import Misconfigured
+from hsparse.model.bucket import check_bucket_name
+from hsparse.storage.conditional_put import SingleWriter, probe
+from hsparse.storage.filesystem.root_directory import RootDirectory
+from hsparse.storage.filesystem.served_root import serving_root
+from hsparse.storage.object_store import ObjectStore
+from hsparse.storage.posix import PosixStore
+from hsparse.storage.store_settings import StoreSettings
+
+DEFAULT_ROOT = Path("hsparse-data")
+S3_STORE = OptionalModule("hsparse.storage.s3.s3_store")
+"""The store of a bucket: aiobotocore takes a sixth of the time in which a data node starts."""
+
+
+@contextmanager
+def serving_store(settings: StoreSettings, command: str, nodes: tuple[str, ...] = ()) -> Iterator[None]:
+    """Return the context in which a process serves the configured stores; entering it may raise `Misconfigured`.
+
+    A directory has one server, or data nodes with the same list `nodes`. A bucket of S3 has no locks.
+    """
+    with ExitStack() as roots:
+        for place in _places(settings):
+            if isinstance(place, Path):
+                root = RootDirectory(str(place), fsync=settings.fsync)
+                roots.enter_context(serving_root(root, command, nodes))
+        yield
+
+
+def root_of(settings: StoreSettings) -> Path:
+    """Return the directory that is served by default, of stores that are directories."""
+    return (settings.root or DEFAULT_ROOT).resolve()
+
+
+async def open_stores(settings: StoreSettings) -> list[ObjectStore]:
+    """Open the configured stores, one for each bucket.
+
+    `Misconfigured` if one ignores conditions, is of a newer hsparse or cannot be used.
+    """
+    stores: list[ObjectStore] = []
+    try:
+        for place in _places(settings):
+            stores.append(await _open_store(settings, place))
+    except BaseException:
+        for store in stores:
+            await store.close()
+        raise
+    return stores
+
+
+def _places(settings: StoreSettings) -> list[Path | str]:
+    """Return the directories, or the names of S3 buckets; the first is served by default."""
+    if settings.root is None and settings.bucket:
+        places: list[Path | str] = list(settings.bucket)
+    else:
+        root = root_of(settings)
+        beside = [root.parent / name for name in settings.bucket]
+        for directory in beside:
+            if not directory.is_dir():
+                raise Misconfigured(
+                    f"There is no directory {str(directory)!r}: with --root, --bucket names directories beside it. "
+                    "For S3 name either --root or --bucket, not both."
+                )
+        places = [root, *beside]
+    names = [
+        check_bucket_name(Path(place).name) if isinstance(place, Path) else place for place in places[1:]
+    ]
+    if len({str(place) for place in places}) < len(places) or len(set(names)) < len(names):
+        raise Misconfigured("Each bucket can be named once.")
+    return places
+
+
+async def _open_store(settings: StoreSettings, place: Path | str) -> ObjectStore:
+    store: ObjectStore
+    if isinstance(place, str):
+        store = (
+            await S3_STORE.load()
+            .S3Store(place, endpoint=settings.s3_endpoint, region=settings.s3_region)
+            .open()
+        )
+    else:
+        store = PosixStore(place, fsync=settings.fsync, wal=settings.put_log)
+    try:
+        return await with_schema(store, _single_writer if settings.single_writer else _probed)
+    except BaseException:
+        await store.close()
+        raise
+
+
+async def _single_writer(store: ObjectStore) -> ObjectStore:
+    return SingleWriter(store)
+
+
+async def _probed(store: ObjectStore) -> ObjectStore:
+    await probe(store)
+    return store

@@ -1,0 +1,92 @@
+"""What a stored record needs of who reads or writes it: a version of the schema, and named features.
+
+    "schema": {"version": 1, "readFeatures": [], "writeFeatures": ["appends"]}
+
+A record without it is of version 1, as are those of hsparse 0.1 and of HSDS. Who does not know the version or a
+feature in `readFeatures` may do nothing with the record, its chunks included. Who does not know a feature in
+`writeFeatures` may read, and change nothing. The object at `SCHEMA_KEY` says the same of the whole store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hsparse.errors import Corrupt, Unsupported
+
+SCHEMA_KEY = "db/.schema.json"
+SCHEMA_VERSION = 1
+APPENDS = "appends"
+"""A write feature: elements beyond the extent belong to an append; see `hsparse.dn.extent_changes`."""
+READ_FEATURES: frozenset[str] = frozenset()
+WRITE_FEATURES = frozenset({APPENDS})
+"""The features that came after hsparse 0.1 and are known here. A feature keeps its meaning for ever."""
+MAX_FEATURES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a record, or a store, needs."""
+
+    version: int = 1
+    read_features: tuple[str, ...] = ()
+    write_features: tuple[str, ...] = ()
+
+    def check_readable(self, name: str) -> None:
+        """Raise `Unsupported` if what is called `name` cannot be read here."""
+        if self.version > SCHEMA_VERSION:
+            raise Unsupported(
+                f"{name} has version {self.version} of the store's schema, and this hsparse knows version "
+                f"{SCHEMA_VERSION}; use a newer hsparse."
+            )
+        for feature in self.read_features:
+            if feature not in READ_FEATURES:
+                raise Unsupported(
+                    f"{name} needs the feature {feature!r} to be read, which this hsparse does not know; "
+                    "use a newer hsparse."
+                )
+
+    def check_writable(self, name: str) -> None:
+        """Raise `Unsupported` if what is called `name` cannot be changed here; it is readable."""
+        for feature in self.write_features:
+            if feature not in WRITE_FEATURES:
+                raise Unsupported(
+                    f"{name} needs the feature {feature!r} to be changed, which this hsparse does not know: "
+                    "it can be read only; use a newer hsparse to change it."
+                )
+
+    @property
+    def writable(self) -> bool:
+        """Whether all write features are known here."""
+        return WRITE_FEATURES.issuperset(self.write_features)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value of the key `schema` in a record."""
+        return {
+            "version": self.version,
+            "readFeatures": list(self.read_features),
+            "writeFeatures": list(self.write_features),
+        }
+
+
+def parse_schema(value: Any, name: str) -> Schema:
+    """Return the schema in a record or store called `name`; `Corrupt` when it is none."""
+    found = value if isinstance(value, dict) else {}
+    version = found.get("version")
+    features = found.get("readFeatures", []), found.get("writeFeatures", [])
+    if not isinstance(version, int) or isinstance(version, bool) or not all(map(_is_features, features)):
+        raise Corrupt(f"{name} has a schema of an unknown form: {str(value)[:200]}; restore it from a copy.")
+    return Schema(version, tuple(features[0]), tuple(features[1]))
+
+
+def _is_features(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) <= MAX_FEATURES
+        and all(isinstance(feature, str) for feature in value)
+    )
+
+
+def schema_of(record: dict[str, Any]) -> Schema | None:
+    """Return what a record that is written here needs, None if hsparse 0.1 could read and write it."""
+    return Schema(write_features=(APPENDS,)) if APPENDS in record else None

@@ -1,0 +1,85 @@
+"""Who serves a root directory: a server that would not see what another one writes there is refused.
+
+Each server has an entry, a file in `.hsparse/servers` that is locked as long as the server's process lives
+(`hsparse.storage.filesystem.process_file`). Data nodes of one cluster share the directory. The entry holds JSON:
+`command`, `pid`, `host` and `nodes`, the URLs of the cluster's data nodes; a server that is alone has none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hsparse.errors import Misconfigured
+from hsparse.storage.filesystem.object_file import unlink_if_exists, write_all
+from hsparse.storage.filesystem.process_file import create_process_file, open_file_of_dead_process
+from hsparse.storage.filesystem.root_directory import RootDirectory, unusable_directory
+
+
+@contextmanager
+def serving_root(root: RootDirectory, command: str, nodes: tuple[str, ...] = ()) -> Iterator[None]:
+    """Serve a root directory, which is created if need be, while the context lasts; blocks.
+
+    `Misconfigured` names the process that serves it already, unless both have the same `nodes`, one at least.
+    """
+    try:
+        root.make()
+        file, path = _enter(root, command, nodes)
+    except OSError as error:
+        raise unusable_directory(root.path, error) from error
+    try:
+        yield
+    finally:
+        unlink_if_exists(path)
+        os.close(file)
+
+
+def _enter(root: RootDirectory, command: str, nodes: tuple[str, ...]) -> tuple[int, str]:
+    """Return a new entry of this process, open and locked, and its path."""
+    folder = Path(root.internal, "servers")
+    folder.mkdir(exist_ok=True)
+    with root.exclusive("starting"):  # two servers that start at once see each other's entries
+        for path in sorted(folder.iterdir()):
+            _check_entry(root, path, nodes)
+        file, entry = create_process_file(str(folder))
+        about = {"command": command, "pid": os.getpid(), "host": socket.gethostname(), "nodes": nodes}
+        try:
+            write_all(file, json.dumps(about).encode())
+        except OSError:
+            unlink_if_exists(entry)
+            os.close(file)
+            raise
+    return file, entry
+
+
+def _check_entry(root: RootDirectory, path: Path, nodes: tuple[str, ...]) -> None:
+    """Remove the entry of a dead process; raise `Misconfigured` for a live one of another cluster."""
+    if (dead := open_file_of_dead_process(str(path))) is not None:
+        unlink_if_exists(str(path))
+        os.close(dead)
+        return
+    try:
+        about = _parse(path.read_bytes())
+    except FileNotFoundError:
+        return  # that server has stopped
+    if nodes and about.get("nodes") == list(nodes):
+        return
+    raise Misconfigured(
+        f"The directory {root.path!r} is served already, by process {about.get('pid', '?')} on "
+        f"{about.get('host', 'an unknown host')} ({about.get('command', 'of another version')}); stop that one or "
+        "name another --root: only data nodes with the same --nodes share a directory."
+    )
+
+
+def _parse(data: bytes) -> dict[str, Any]:
+    """Return the content of an entry, nothing for one of an unknown form."""
+    try:
+        about = json.loads(data)
+    except ValueError:
+        return {}
+    return about if isinstance(about, dict) else {}
