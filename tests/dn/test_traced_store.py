@@ -95,10 +95,10 @@ async def test_one_loads_and_the_other_waits(node: DataService, gate: Gate) -> N
 async def test_conflicts_are_counted(node: DataService, memory: MemoryStore) -> None:
     await node.send(ChangeObjects((CreateObject("/home", FOLDER),)))
     other = DataService(memory, SystemClock())
-    await other.send(ChangeObjects((PutAcl("/home", "ben", {"read": True}),)))
+    await other.send(ChangeObjects((PutAcl("/home", "ben", {"read": True}, "b/home"),)))
     trace = RequestTrace("a")
     begin_trace(trace)
-    await node.send(ChangeObjects((PutAcl("/home", "cem", {"read": True}),)))
+    await node.send(ChangeObjects((PutAcl("/home", "cem", {"read": True}, "b/home"),)))
     assert trace.conflicts == 1
     assert counts(trace) == {Work.WRITES: 2, Work.READS: 1}
     await other.close()
@@ -110,7 +110,7 @@ async def test_a_change_waits_for_a_commit_under_way(node: DataService, gate: Ga
 
     async def allow(trace: RequestTrace, user: str) -> None:
         begin_trace(trace)
-        await node.send(ChangeObjects((PutAcl("/home", user, {"read": True}),)))
+        await node.send(ChangeObjects((PutAcl("/home", user, {"read": True}, "b/home"),)))
 
     gate.open.clear()
     gate.reached.clear()

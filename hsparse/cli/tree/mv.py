@@ -97,5 +97,6 @@ class Mover:
         """Give the target the entries of the source's ACL, beside those it has from its folder."""
         for acl in self._tree.json("GET", "/acls", source)["acls"]:
             user = acl["userName"]
-            rights = {name: right for name, right in acl.items() if name != "userName"}
+            # Beside the rights an ACL has its user, and the domain in which it was set.
+            rights = {name: right for name, right in acl.items() if isinstance(right, bool)}
             self._tree.put(f"/acls/{user}", rights, target)
