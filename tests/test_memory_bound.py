@@ -67,7 +67,7 @@ def check_rows(server: ServerProcess, id: str, expected: np.ndarray[Any, Any], q
 
 def peak_memory(server: ServerProcess) -> int:
     """Return the most bytes of memory the server ever had resident."""
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    status = Path(f"/proc/{server.pid}/status").read_text()
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
 
 

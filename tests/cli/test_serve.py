@@ -52,6 +52,20 @@ def store_numbers(url: str, domain: str) -> str:
 
 
 @pytest.mark.parametrize("flags", [(), ("--dn", "2")], ids=["embedded", "two data nodes"])
+def test_the_command_as_it_is_typed(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    command = [*COMMAND, "serve", "--port", "0", "--root", str(tmp_path), *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        assert said.startswith(f"hsparse serves {tmp_path} on http://127.0.0.1:")
+        assert said.endswith(" (Ctrl-C stops)\n")
+        assert ask(said.split(" on ")[1].split()[0] + "/about")[1]["state"] == "READY"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == "hsparse is stopping\n"
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("flags", [(), ("--dn", "2")], ids=["embedded", "two data nodes"])
 def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path, flags: tuple[str, ...]) -> None:
     with server_process("--root", str(tmp_path), *flags) as server:
         assert ask(server.url + "/about")[1]["state"] == "READY"
@@ -78,7 +92,7 @@ def test_a_directory_has_one_server(tmp_path: Path, first: tuple[str, ...], seco
         command = [*COMMAND, *second, "--root", str(tmp_path)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
         assert result.returncode == 2
-        for named in (str(tmp_path), f"process {server.process.pid} on", "hsparse serve", "--root"):
+        for named in (str(tmp_path), f"process {server.pid} on", "hsparse serve", "--root"):
             assert named in result.stderr
         assert len(result.stderr.splitlines()) == 1
         path = store_numbers(server.url, "/home/admin/a.h5")
@@ -105,7 +119,7 @@ def test_data_nodes_of_two_clusters_do_not_share_a_directory(tmp_path: Path) -> 
 def test_a_start_after_a_kill_does_not_wait_for_the_puts_of_the_dead(tmp_path: Path) -> None:
     with server_process("--root", str(tmp_path)) as server:
         path = store_numbers(server.url, "/home/admin/a.h5")
-        (writer,) = children_of(server.process.pid)  # puts through the write-ahead log
+        (writer,) = children_of(server.pid)  # puts through the write-ahead log
         os.kill(writer, signal.SIGSTOP)
         try:
             server.kill()

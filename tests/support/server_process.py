@@ -1,17 +1,27 @@
-"""`hsparse serve` as a process of its own: what a user runs, for tests with real clients and real signals."""
+"""`hsparse serve` as a process of its own: what a user runs, for tests with real clients and real signals.
+
+It is forked from a process that has imported the command already, for half of a start is the imports. The command as it
+is typed is started in tests/cli/test_serve.py.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+from hsparse.cli.main import main
+
 STOP_SECONDS = 20
+STARTS = get_context("forkserver")
+STARTS.set_forkserver_preload([__name__, "hsparse.cli.serve"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +29,27 @@ class ServerProcess:
     """A running server: its URL, and its process."""
 
     url: str
-    process: subprocess.Popen[str]
+    process: ForkServerProcess
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid is not None
+        return self.process.pid
 
     @property
     def data_nodes(self) -> list[int]:
         """Return the process ids of its data nodes."""
-        return children_of(self.process.pid)
+        return children_of(self.pid)
 
     def kill(self) -> None:
         """End it at once, as kill -9 does."""
         self.process.kill()
-        self.process.wait(STOP_SECONDS)
+        _ended(self.process)
 
     def stop(self) -> int:
         """Stop it as Ctrl-C does; return its exit status."""
-        self.process.send_signal(signal.SIGINT)
-        return self.process.wait(STOP_SECONDS)
+        os.kill(self.pid, signal.SIGINT)
+        return _ended(self.process)
 
 
 def children_of(pid: int) -> list[int]:
@@ -48,22 +63,43 @@ def server_process(*flags: str, log: Path | None = None, **variables: str) -> It
 
     What it logs goes to the file `log`, if there is one, else to where this process's standard error goes.
     """
-    with nullcontext() if log is None else log.open("wb") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "hsparse.cli.main", "serve", "--port", "0", *flags],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env={**os.environ, **variables},
-        )
-    assert process.stdout is not None
-    try:
-        line = process.stdout.readline()
-        if " on http" not in line:
-            raise RuntimeError(f"The server did not start; it printed {line!r} and ended {process.wait(5)}.")
-        yield ServerProcess(line.rpartition(" on ")[2].split()[0], process)
-    finally:
-        if process.poll() is None:
+    reading, writing = os.pipe()
+    errors = os.dup(2) if log is None else os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    # As connections, because those are passed on.
+    with Connection(writing) as output, Connection(errors) as error_output:
+        environment = {**os.environ, **variables}
+        process = STARTS.Process(target=_serve, args=(flags, environment, output, error_output), daemon=True)
+        process.start()
+    with os.fdopen(reading) as lines:
+        try:
+            line = lines.readline()
+            if " on http" not in line:
+                raise RuntimeError(
+                    f"The server did not start; it printed {line!r} and ended {_ended(process)}."
+                )
+            yield ServerProcess(line.rpartition(" on ")[2].split()[0], process)
+        finally:
             process.kill()
-        process.wait(STOP_SECONDS)
-        process.stdout.close()
+            _ended(process)
+
+
+def _serve(
+    flags: tuple[str, ...], environment: dict[str, str], output: Connection, errors: Connection
+) -> None:
+    """Be the process of the server."""
+    os.dup2(output.fileno(), 1)
+    os.dup2(errors.fileno(), 2)
+    output.close()
+    errors.close()
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["hsparse", "serve", "--port", "0", *flags]
+    sys.exit(main())
+
+
+def _ended(process: ForkServerProcess) -> int:
+    """Wait for the end of a process; return its exit status."""
+    process.join(STOP_SECONDS)
+    if process.exitcode is None:
+        raise TimeoutError(f"The server's process {process.pid} has not ended.")
+    return process.exitcode

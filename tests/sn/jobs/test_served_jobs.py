@@ -210,7 +210,7 @@ def test_a_server_that_stops_ends_its_jobs(tmp_path: Path, sign_in: tuple[str, .
 
 def processes_of_jobs(running: ServerProcess) -> list[Path]:
     """Return the entries in /proc of the server's processes that do jobs."""
-    entries = [Path(f"/proc/{pid}") for pid in children_of(running.process.pid)]
+    entries = [Path(f"/proc/{pid}") for pid in children_of(running.pid)]
     return [entry for entry in entries if b"--piped" in (entry / "cmdline").read_bytes().split(b"\0")]
 
 
