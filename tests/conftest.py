@@ -33,6 +33,7 @@ MakeStore = Callable[..., Awaitable[ObjectStore]]
 
 YOUNG_OBJECTS = 50_000
 """New objects at which the collector looks for cycles; 700 in Python 3.11."""
+LONGEST = ("test_chaos.py", "test_stateful.py", "test_served_jobs.py", "test_memory_bound.py", "test_two_owners.py")
 GRACE = 30
 """Seconds that pytest-timeout's signal has to fail a test that hangs, before its process ends."""
 JUDGES = {
@@ -75,8 +76,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more worker than cores: tests wait for the processes that they start."""
-    return (os.cpu_count() or 1) + 1
+    """Two more workers than cores: tests wait for the processes that they start."""
+    return (os.cpu_count() or 1) + 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest tests, so that no core waits for one of them at the end."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def pytest_collection_finish() -> None:
