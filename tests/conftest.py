@@ -33,7 +33,13 @@ MakeStore = Callable[..., Awaitable[ObjectStore]]
 
 YOUNG_OBJECTS = 50_000
 """New objects at which the collector looks for cycles; 700 in Python 3.11."""
-LONGEST = ("test_chaos.py", "test_stateful.py", "test_served_jobs.py", "test_memory_bound.py", "test_two_owners.py")
+LONGEST = (
+    "test_chaos.py",
+    "test_stateful.py",
+    "test_served_jobs.py",
+    "test_memory_bound.py",
+    "test_two_owners.py",
+)
 GRACE = 30
 """Seconds that pytest-timeout's signal has to fail a test that hangs, before its process ends."""
 JUDGES = {
