@@ -22,7 +22,14 @@ from typing import Any
 from hsparse.errors import BadRequest, Conflict, Moved
 from hsparse.model.dataspace import MAX_EXTENT, UNLIMITED
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend, EndTrim, SetExtent
+from hsparse.wire.record_message import (
+    AbandonAppends,
+    BeginAppend,
+    EndAppend,
+    EndTrim,
+    SetExtent,
+    appended_parts,
+)
 
 DROPPED_SECONDS = 600.0
 """How long the token of a dropped part is kept: longer than any request lasts."""
@@ -38,7 +45,7 @@ def set_extent(change: SetExtent, record: Record) -> Record:
     _check_extent(change.id, after, before, shape.get("maxdims"))
     if after == before:
         return {}
-    if parts_of(record):
+    if appended_parts(record):
         raise Moved(f"{change.id} is being appended to.")
     grows = any(a > b for a, b in zip(after, before, strict=True))
     shrinks = any(a < b for a, b in zip(after, before, strict=True))
@@ -60,7 +67,7 @@ def end_trim(change: EndTrim, record: Record) -> Record | None:
 
 def begin_append(change: BeginAppend, record: Record, now: float) -> Record:
     """Return the record with the part that `change` begins or, if it has begun, with a new time `until`."""
-    dropped, parts = _dropped(record, now), parts_of(record)
+    dropped, parts = _dropped(record, now), appended_parts(record)
     if change.token in dropped:
         raise Moved(f"The append to {change.id} took too long and was dropped.")
     until = now + change.lease
@@ -86,7 +93,7 @@ def begin_append(change: BeginAppend, record: Record, now: float) -> Record:
 
 def end_append(change: EndAppend, record: Record, now: float) -> Record:
     """Return the record with the part done, and the extent grown over all parts that are done before any is not."""
-    dropped, parts = _dropped(record, now), parts_of(record)
+    dropped, parts = _dropped(record, now), appended_parts(record)
     if change.token in dropped:
         raise Moved(f"The append to {change.id} was dropped.")
     if all(part["token"] != change.token or part["done"] for part in parts):
@@ -104,7 +111,7 @@ def end_append(change: EndAppend, record: Record, now: float) -> Record:
 
 def abandon_appends(change: AbandonAppends, record: Record, now: float) -> Record:
     """Return the record without parts and with `trim`, if `change` is about one that is there, or out of time."""
-    parts = parts_of(record)
+    parts = appended_parts(record)
     if change.token:
         found = any(part["token"] == change.token for part in parts)
     else:
@@ -113,12 +120,6 @@ def abandon_appends(change: AbandonAppends, record: Record, now: float) -> Recor
         return record
     dropped = _dropped(record, now) | {part["token"]: now for part in parts}
     return _with_appends(record, record["appends"]["dim"], [], dropped) | _trim(record)
-
-
-def parts_of(record: Record) -> list[Record]:
-    """Return the parts of a dataset that are being appended."""
-    parts: list[Record] = list(record.get("appends", {}).get("parts", ()))
-    return parts
 
 
 def _dropped(record: Record, now: float) -> dict[str, float]:

@@ -195,6 +195,12 @@ class AbandonAppends:
     expired: bool = False
 
 
+def appended_parts(record: Record) -> list[Record]:
+    """Return the parts that are being appended to a dataset, in order, as `hsparse.dn.extent_changes` has them."""
+    parts: list[Record] = list(record.get("appends", {}).get("parts", ()))
+    return parts
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateJob:
     """Set fields of a job's record, and the time of its heartbeat (`lastModified`); `Conflict` when the job has ended.

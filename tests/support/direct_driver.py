@@ -18,7 +18,7 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.model.layout import parse_layout
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.records.dataset import ATTEMPTS, Dataset, drop_appends, finish_trim
+from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
 from hsparse.sn.values.append import Append
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead
@@ -59,12 +59,10 @@ class DirectDriver:
 
     async def resize(self, id: str, extent: Coord) -> None:
         async def resize(dataset: Dataset) -> None:
-            await drop_appends(self._owners, AbandonAppends(id))
+            await change_extent(self._owners, AbandonAppends(id))
             if "trim" in dataset.record:
                 await finish_trim(self._owners, dataset.record)
-            changed = (await self._owners.apply(SetExtent(id, extent))).unwrap()
-            if "trim" in changed:
-                await finish_trim(self._owners, changed)
+            await change_extent(self._owners, SetExtent(id, extent))
 
         await self._do(id, resize)
 

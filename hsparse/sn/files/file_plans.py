@@ -19,11 +19,11 @@ from hsparse.sn.files.compressed_matrices import CompressedMatrices
 from hsparse.sn.files.domain_state import DomainState, read_domain_state
 from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.files.sized_chunks import SizedChunks
-from hsparse.sn.records.dataset import drop_appends, finish_trim
+from hsparse.sn.records.dataset import change_extent, finish_trim
 from hsparse.sn.service import Service
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AbandonAppends
+from hsparse.wire.record_message import AbandonAppends, appended_parts
 
 LAYOUT_VERSION = 3
 """Part of every etag; increment it when the layout of files changes."""
@@ -162,9 +162,9 @@ class FilePlans:
                 await finish_trim(self._owners, record)
         # Now, after the chunks were listed: what an append had stored by then, it had announced before.
         now = [one.unwrap() for one in await self._owners.read(*(record["id"] for record in records))]
-        appended = [one["id"] for one in now if one.get("appends", {}).get("parts")]
+        appended = [one["id"] for one in now if appended_parts(one)]
         for id in appended:
-            await drop_appends(self._owners, AbandonAppends(id, expired=True))
+            await change_extent(self._owners, AbandonAppends(id, expired=True))
         same = all(
             one["shape"] == record["shape"] and "trim" not in record
             for one, record in zip(now, records, strict=True)

@@ -33,7 +33,7 @@ from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
 from hsparse.sn.objects.create import post_objects
 from hsparse.sn.objects.handlers import delete_object, get_object, get_object_by_path, list_objects
-from hsparse.sn.records.dataset import ATTEMPTS, Dataset, drop_appends, finish_trim
+from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
 from hsparse.sn.records.object_path import requested
 from hsparse.sn.records.type_reference import read_type
 from hsparse.sn.statistics import Statistics
@@ -182,14 +182,10 @@ async def _set_extent(owners: Owners, record: Record, change: SetExtent) -> Reco
         if "trim" in record:
             await finish_trim(owners, record)  # after an interrupted shrink
         try:
-            changed = (await owners.apply(change)).unwrap()
+            return await change_extent(owners, change)
         except Moved:
-            await drop_appends(owners, AbandonAppends(change.id))
+            await change_extent(owners, AbandonAppends(change.id))
             record = await owners.record(change.id)
-            continue
-        if "trim" in changed:
-            await finish_trim(owners, changed)
-        return changed
     raise Busy(f"{change.id} is appended to all the time; try again.")
 
 

@@ -28,7 +28,7 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.sn.records.access import FileRights
 from hsparse.wire.chunk_message import TrimChunks
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AbandonAppends, EndTrim, ListKeys
+from hsparse.wire.record_message import AbandonAppends, EndTrim, ListKeys, SetExtent
 
 T = TypeVar("T")
 
@@ -134,11 +134,12 @@ async def finish_trim(owners: Owners, record: Record) -> None:
         await _trim(owners, dataset)
 
 
-async def drop_appends(owners: Owners, change: AbandonAppends) -> None:
-    """Drop what is being appended to a dataset, as `change` says, and erase it; durable on return."""
+async def change_extent(owners: Owners, change: SetExtent | AbandonAppends) -> Record:
+    """Return the changed record; what the change leaves outside the extent is erased, durably."""
     record = (await owners.apply(change)).unwrap()
     if "trim" in record:
         await finish_trim(owners, record)
+    return record
 
 
 async def _trim(owners: Owners, dataset: Dataset) -> None:

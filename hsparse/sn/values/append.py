@@ -21,9 +21,9 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes import Owners
-from hsparse.sn.records.dataset import Dataset, drop_appends, finish_trim
+from hsparse.sn.records.dataset import Dataset, change_extent, finish_trim
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
+from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend, appended_parts
 
 ATTEMPTS = 32
 """Attempts at an append that changes of the extent, or appends that died, undo."""
@@ -88,7 +88,7 @@ class Append:
             await _renewing(owners, begin, write(target, selection.translate(offset, target.extent), values))
             await self._end(owners, slab.id, token)
         except Exception:
-            await drop_appends(owners, AbandonAppends(slab.id, token))
+            await change_extent(owners, AbandonAppends(slab.id, token))
             raise
         return self._select(target, start)
 
@@ -97,7 +97,7 @@ class Append:
 
         async def end() -> bool:
             record = (await owners.apply(EndAppend(id, token))).unwrap()
-            return all(part["token"] != token for part in record.get("appends", {}).get("parts", ()))
+            return all(part["token"] != token for part in appended_parts(record))
 
         await _until(owners, id, end)
 
@@ -105,8 +105,8 @@ class Append:
         """Return when nothing is appended along another dimension."""
 
         async def done() -> bool:
-            appends = (await owners.record(id)).get("appends")
-            return not appends or not appends["parts"] or appends["dim"] == self.dim
+            record = await owners.record(id)
+            return not appended_parts(record) or record["appends"]["dim"] == self.dim
 
         await _until(owners, id, done)
 
@@ -133,9 +133,8 @@ def _with_length(dataset: Dataset, dim: int, length: int) -> Dataset:
 
 def _start(record: Record, token: str) -> int:
     """Return the first place of a part along its dimension."""
-    appends = record["appends"]
-    start: int = record["shape"]["dims"][appends["dim"]]
-    for part in appends["parts"]:
+    start: int = record["shape"]["dims"][record["appends"]["dim"]]
+    for part in appended_parts(record):
         if part["token"] == token:
             break
         start += part["count"]
@@ -147,7 +146,7 @@ async def _until(owners: Owners, id: str, done: Callable[[], Awaitable[bool]]) -
     wait, waited = LEAST_WAIT, 0.0
     while not await done():
         if waited > PATIENCE:
-            await drop_appends(owners, AbandonAppends(id, expired=True))
+            await change_extent(owners, AbandonAppends(id, expired=True))
             waited = 0.0
         await asyncio.sleep(wait)
         waited += wait
