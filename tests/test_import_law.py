@@ -22,6 +22,7 @@ ROOMS: dict[str, set[str]] = {
     "clock": set(),
     "setting": set(),
     "sections": {"setting"},
+    "optional_module": {"errors"},
     "concurrency": {"errors"},
     "model": {"errors", "clock"},
     "format": {"errors", "model"},
@@ -30,7 +31,7 @@ ROOMS: dict[str, set[str]] = {
     "wire": {"errors", "model", "format"},
     "dn": {"wire", "storage", "format", "model", "cluster", "concurrency", "errors", "clock", "setting"},
     "sn": {"wire", "format", "model", "cluster", "concurrency", "errors", "clock", "setting"},
-    "client": {"format", "model", "errors", "clock"},
+    "client": {"format", "model", "errors", "clock", "optional_module"},
     "config": {
         "errors",
         "setting",
@@ -45,6 +46,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "clock": set(),
     "setting": set(),
     "sections": set(),
+    "optional_module": set(),
     "concurrency": set(),
     "model": {"numpy", "h5json"},
     "format": {"numpy", "imagecodecs"},
@@ -68,9 +70,9 @@ THIRD_PARTY: dict[str, set[str]] = {
 FREE = {"cli", "testing", ""}
 """Rooms that may import everything: composition, what tests are made of, and the package itself."""
 STORAGE_FOR_DN = {"storage.object_store"}
-TABLES = {"", "cli.optional_module"}
+TABLES = {"", "optional_module"}
 """Modules that import other ones by their names, when those are used."""
-BY_NAME = {"importlib.import_module", "hsparse.cli.optional_module.OptionalModule"}
+BY_NAME = {"importlib.import_module", "hsparse.optional_module.OptionalModule"}
 """What imports by a name: in a file that has one of these, each string that names a module is read as an import."""
 
 

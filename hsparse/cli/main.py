@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hsparse import __version__
-from hsparse.cli.optional_module import OptionalModule
 from hsparse.errors import HsparseError
+from hsparse.optional_module import OptionalModule
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from hsparse.cli.optional_module import OptionalModule
 from hsparse.cli.store_schema import with_schema
 from hsparse.errors import Misconfigured
 from hsparse.model.bucket import check_bucket_name
+from hsparse.optional_module import OptionalModule
 from hsparse.storage.conditional_put import SingleWriter, probe
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.filesystem.served_root import serving_root

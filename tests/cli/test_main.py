@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from hsparse.cli.main import COMMANDS, main, make_parser
-from hsparse.cli.optional_module import OptionalModule
 from hsparse.errors import Misconfigured
+from hsparse.optional_module import OptionalModule
 
 RUN = """
 import sys
@@ -20,7 +20,7 @@ except SystemExit:
     pass
 print(*sys.modules, file=sys.stderr)
 """
-LIGHT = {"hsparse", "hsparse.cli", "hsparse.cli.main", "hsparse.cli.optional_module", "hsparse.errors"}
+LIGHT = {"hsparse", "hsparse.cli", "hsparse.cli.main", "hsparse.optional_module", "hsparse.errors"}
 
 
 def loaded(*arguments: str) -> set[str]:

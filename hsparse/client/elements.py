@@ -1,0 +1,59 @@
+"""Defined elements of a dataset as columns, and the protocol of what reads them: a server, or the store itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.format.selections.selection import Selection
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Elements:
+    """Elements of a dataset: `columns` has (n,) integers for each dimension, `values` is (n,).
+
+    Columns may have any integer type that holds the extent: narrow ones are fast. Each element is there once.
+    """
+
+    columns: tuple[NDArray[Any], ...]
+    values: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def coords(self) -> NDArray[np.uint64]:
+        """Return the coordinates as rows, (n, rank)."""
+        coords = np.empty((len(self.values), len(self.columns)), np.uint64)
+        for dim, column in enumerate(self.columns):
+            coords[:, dim] = column
+        return coords
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Elements]) -> Elements:
+        """Return the elements of one part or more, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(part.columns for part in parts), strict=True)
+        return cls(
+            tuple(np.concatenate(column) for column in columns),
+            np.concatenate([part.values for part in parts]),
+        )
+
+
+class ElementSource(Protocol):
+    """Where a dataset's values come from. Selections are over the extent that the caller knows.
+
+    Both methods are for any thread. They raise the errors of a `Connection`, and never return less than there is.
+    """
+
+    def defined_elements(self, selection: Selection) -> Elements:
+        """Return the defined elements of a selection without repeats, in any order, at their places in the dataset."""
+        ...
+
+    def dense_values(self, selection: Selection) -> NDArray[Any]:
+        """Return every selected value in the selection's shape, the fill value where undefined."""
+        ...
