@@ -262,17 +262,18 @@ async def read_request(context: Context) -> ReadRequest:
     """Read the body of a read: points, a select string or a hyperslab, with parameters."""
     body = await read_json_object(context, pack_points)
     ways = [keys for keys in SELECTION_KEYS if keys & set(body)]
-    if set(body) - READ_KEYS or len(ways) != 1:
+    known = READ_KEYS | {"orthogonal"} if "select" in body else READ_KEYS
+    if set(body) - known or len(ways) != 1:
         raise BadRequest(
-            "The body must have one of points, select, and start with stop, and beside it at most step, fields, "
-            "query and Limit."
+            "The body must have one of points, select (with orthogonal), and start with stop, and beside it at most "
+            "step, fields, query and Limit."
         )
 
     def resolve(extent: tuple[int, ...]) -> Selection:
         if "points" in body:
             return points_selection(body["points"], extent)
         if "select" in body:
-            return select_selection(body["select"], extent)
+            return select_selection(body["select"], extent, body.get("orthogonal", False))
         return stepped_selection(body, extent)
 
     return ReadRequest.of(context, body, resolve)
