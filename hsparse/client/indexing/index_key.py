@@ -14,7 +14,7 @@ from hsparse.client.indexing.key_items import AxisItem, Key, parse_items
 def parse_key(key: Key, extent: Sequence[int]) -> IndexedRegion:
     """Return what a key selects in an array of the shape `extent`, as in numpy.
 
-    An index takes its dimension away; lists and masks are paired, and broadcast to one shape. `BadIndex` for an index
+    An index takes its dimension away; lists and masks are paired, and broadcast to one shape. `OutOfRange` for an index
     beyond the extent, for a mask that does not fit it, and for what is no key.
     """
     extent = tuple(extent)

@@ -12,8 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes, SlicedAxis
-from hsparse.client.indexing.key_errors import BadShape
 from hsparse.errors import TooLarge
 from hsparse.format.selections.axis import indices
 from hsparse.format.selections.extent import strides, unravel
@@ -66,6 +66,13 @@ class IndexedRegion:
     def size(self) -> int:
         """The number of elements of the result, with repeats."""
         return prod(self.shape)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the result is a list of elements that lists for each dimension pick, not a part of the array."""
+        return any(
+            isinstance(axis, ListedAxes) and len(axis.dims) == len(self.extent) > 1 for axis in self.axes
+        )
 
     def place(self, columns: Columns, values: Array) -> tuple[tuple[Array, ...], Array]:
         """Return where selected elements stand in the result: columns for its dimensions, and values.
@@ -124,15 +131,15 @@ class IndexedRegion:
     def collect(self, values: Array) -> Array:
         """Return the inverse of `arrange`: the values of the selection, in its shape, of values for the result.
 
-        They are broadcast to `shape`. Of an element that is selected twice the last value counts. `BadShape` if numpy
-        cannot broadcast them.
+        They are broadcast to `shape`; `InvalidValue` if numpy cannot do that. Of an element that is selected twice the
+        last value counts.
         """
         while values.ndim > len(self.shape) and len(values) == 1:
             values = values[0]
         try:
             array = np.broadcast_to(values, self.shape)
         except ValueError as error:
-            raise BadShape(
+            raise InvalidValue(
                 f"Values of shape {list(values.shape)} do not fit a selection of shape {list(self.shape)}."
             ) from error
         before, count = self._dims_before_lists()

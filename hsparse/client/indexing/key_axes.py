@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.indexing.key_errors import BadIndex
+from hsparse.client.errors import OutOfRange
 from hsparse.format.selections.axis import EMPTY_SPAN, TABLE_LIMIT, Axis, Span
 from hsparse.format.selections.extent import check_countable, coordinate_columns, strides
 
@@ -99,18 +99,18 @@ class ListedAxes:
 
     @classmethod
     def of(cls, dims: Sequence[int], extent: Sequence[int], lists: Sequence[Array]) -> ListedAxes:
-        """Return the axes of one list or more, for `dims` of `extent`; `BadIndex` if they cannot be paired."""
+        """Return the axes of one list or more, for `dims` of `extent`; `OutOfRange` if they cannot be paired."""
         own = tuple(extent[dim] for dim in dims)
         check_countable(own)
         try:
             shape = np.broadcast_shapes(*(one.shape for one in lists))
         except ValueError as error:
-            raise BadIndex(
+            raise OutOfRange(
                 "The lists of the key have shapes that numpy cannot broadcast to one; use oindex, or numpy.ix_, to "
                 "combine each index of one with each of the other."
             ) from error
         whole = [np.broadcast_to(one, shape).reshape(-1) for one in lists]
-        return cls(tuple(dims), own, shape, _numbers(whole, own))
+        return cls(tuple(dims), own, shape, row_numbers(whole, own))
 
     @cached_property
     def _distinct(self) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
@@ -181,7 +181,7 @@ class ListedAxes:
         numbers = self._distinct[0]
         if not len(columns[0]):
             return np.zeros(0, np.intp)
-        own = columns[0] if len(columns) == 1 else _numbers(columns, self.extent)
+        own = columns[0] if len(columns) == 1 else row_numbers(columns, self.extent)
         low, high = int(numbers[0]), int(numbers[-1])
         if high - low > TABLE_LIMIT:
             return np.searchsorted(numbers, own.astype(np.uint64))
@@ -195,8 +195,8 @@ class ListedAxes:
         return list(np.unravel_index(positions, self.shape))
 
 
-def _numbers(columns: Columns, extent: Sequence[int]) -> NDArray[np.uint64]:
-    """Return the row-major numbers, (n,), of places in an extent."""
+def row_numbers(columns: Columns, extent: Sequence[int]) -> NDArray[np.uint64]:
+    """Return the row-major numbers, (n,), of places in an extent, whose coordinates are in columns."""
     found = np.zeros(len(columns[0]), np.uint64)
     for column, stride in zip(columns, strides(extent), strict=True):
         found += column.astype(np.uint64) * np.uint64(stride)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.indexing.key_errors import BadIndex
+from hsparse.client.errors import OutOfRange
 
 Indices: TypeAlias = Sequence[Any] | NDArray[Any]
 """Integers, or a mask, nested to any depth."""
@@ -38,7 +38,7 @@ class KeyItems:
 
 
 def parse_items(key: Key, extent: Sequence[int], *, orthogonal: bool) -> KeyItems:
-    """Return what a key has for each dimension of an extent; `BadIndex` if it does not fit.
+    """Return what a key has for each dimension of an extent; `OutOfRange` if it does not fit.
 
     An orthogonal key has one dimension in each item, so its lists and masks are flat.
     """
@@ -48,10 +48,10 @@ def parse_items(key: Key, extent: Sequence[int], *, orthogonal: bool) -> KeyItem
         _require_flat(items)
     named = sum(item.ndim if _is_mask(item) else 1 for item in items if item is not Ellipsis)
     if named > len(extent):
-        raise BadIndex(f"The key has {named} indices; the dataset has {len(extent)} dimensions.")
+        raise OutOfRange(f"The key has {named} indices; the dataset has {len(extent)} dimensions.")
     dots = [place for place, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
-        raise BadIndex("The key has '...' twice; write ':' for the dimensions of one.")
+        raise OutOfRange("The key has '...' twice; write ':' for the dimensions of one.")
     place = dots[0] if dots else len(items)
     rest = (slice(None),) * (len(extent) - named)
     axes: list[AxisItem] = []
@@ -67,22 +67,22 @@ def parse_items(key: Key, extent: Sequence[int], *, orthogonal: bool) -> KeyItem
 
 
 def _item(item: Any) -> Any:
-    """Return an item of a key with its lists as arrays; `BadIndex` for what is no item."""
+    """Return an item of a key with its lists as arrays; `OutOfRange` for what is no item."""
     if item is Ellipsis or isinstance(item, slice):
         return item
     if item is None:
-        raise BadIndex(
+        raise OutOfRange(
             "The key has a new axis (None), which no item of a key adds here: add it to the result."
         )
     try:
         found = np.asarray(item)
     except ValueError as error:
-        raise BadIndex("A list of a key must have numbers, or lists of one length.") from error
+        raise OutOfRange("A list of a key must have numbers, or lists of one length.") from error
     if not found.size and found.dtype.kind == "f":
         return found.astype(np.int64)  # an empty list
     if found.dtype.kind in "iu" or (found.dtype.kind == "b" and found.ndim):
         return found if found.ndim else int(found)
-    raise BadIndex(
+    raise OutOfRange(
         f"{str(item)[:40]} is no item of a key: give integers, slices, '...', lists of integers, and masks; one "
         "item for each dimension, in a tuple."
     )
@@ -91,7 +91,7 @@ def _item(item: Any) -> Any:
 def _require_flat(items: Sequence[Any]) -> None:
     for item in items:
         if isinstance(item, np.ndarray) and item.ndim > 1:
-            raise BadIndex(
+            raise OutOfRange(
                 f"An orthogonal key has a flat list or mask for each dimension; one has the shape {list(item.shape)}."
             )
 
@@ -111,13 +111,13 @@ def _axes_of(item: Any, dim: int, extent: Sequence[int]) -> list[AxisItem]:
         try:
             return [range(length)[item]]
         except (TypeError, ValueError) as error:
-            raise BadIndex(f"The slice of dimension {dim}: {error}.") from error
+            raise OutOfRange(f"The slice of dimension {dim}: {error}.") from error
     if isinstance(item, int):
         return [int(_from_start(np.array(item), dim, length))]
     if not _is_mask(item):
         return [_from_start(item, dim, length)]
     if item.shape != tuple(extent[dim : dim + item.ndim]):
-        raise BadIndex(
+        raise OutOfRange(
             f"A mask of shape {list(item.shape)} does not fit dimensions {dim} to {dim + item.ndim - 1} of "
             f"{list(extent)}."
         )
@@ -128,7 +128,7 @@ def _from_start(indices: NDArray[Any], dim: int, length: int) -> NDArray[np.int6
     """Return indices counted from the start, of ones that may count from the end."""
     wrong = (indices >= length) | (indices < -length)
     if wrong.any():
-        raise BadIndex(
+        raise OutOfRange(
             f"Index {indices[wrong].flat[0]} of dimension {dim} is not within its extent {length}."
         )
     found: NDArray[np.int64] = indices.astype(np.int64)

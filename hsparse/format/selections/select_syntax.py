@@ -36,23 +36,28 @@ def parse_select(text: str | None, extent: Sequence[int], *, orthogonal: bool = 
     `TooLarge` when paired lists with slices select more than `MAX_PAIRED` elements.
     """
     extent = check_extent(extent)
-    body = re.sub(r"\s+", "", text or "")
-    if body in ("", "[...]", "..."):
-        return Orthogonal.all(extent)
-    if len(body) < 2 or body[0] != "[" or body[-1] != "]":
-        raise BadRequest(f"The selection {_short(body)} must be enclosed in brackets, as in [0:10,5].")
-    pieces = _pieces(body[1:-1])
-    if not extent and pieces in ([""], ["0"], [":"], ["0:1"]):
-        return Orthogonal.all(extent)
-    if len(pieces) != len(extent):
-        raise BadRequest(
-            f"The selection {_short(body)} has {len(pieces)} dimensions, the dataset {len(extent)}."
-        )
-    axes = [_axis(piece, dim, extent[dim]) for dim, piece in enumerate(pieces)]
+    axes = parse_axes(text, extent)
     lists = [dim for dim, axis in enumerate(axes) if not isinstance(axis, Span)]
     if orthogonal or len(lists) < 2:
         return Orthogonal(extent, tuple(axes))
     return _paired(extent, axes, lists)
+
+
+def parse_axes(text: str | None, extent: Sequence[int]) -> list[Axis]:
+    """Return the item for each dimension of a `select` string, a list as an array; see `parse_select`."""
+    body = re.sub(r"\s+", "", text or "")
+    if body in ("", "[...]", "..."):
+        return [Span(0, 1, 1, length) for length in extent]
+    if len(body) < 2 or body[0] != "[" or body[-1] != "]":
+        raise BadRequest(f"The selection {_short(body)} must be enclosed in brackets, as in [0:10,5].")
+    pieces = _pieces(body[1:-1])
+    if not extent and pieces in ([""], ["0"], [":"], ["0:1"]):
+        return []
+    if len(pieces) != len(extent):
+        raise BadRequest(
+            f"The selection {_short(body)} has {len(pieces)} dimensions, the dataset {len(extent)}."
+        )
+    return [_axis(piece, dim, extent[dim]) for dim, piece in enumerate(pieces)]
 
 
 def _short(text: str) -> str:

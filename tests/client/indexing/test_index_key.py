@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from hsparse.client.errors import InvalidValue, OutOfRange
 from hsparse.client.indexing.index_key import parse_key, parse_orthogonal_key
 from hsparse.client.indexing.indexed_region import IndexedRegion
-from hsparse.client.indexing.key_errors import BadIndex, BadShape
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
@@ -177,7 +177,7 @@ def test_lists_find_their_places_in_columns_of_any_type(far: int) -> None:
     ],
 )
 def test_what_is_no_key_is_named_with_the_remedy(key: Any, sentence: str) -> None:
-    with pytest.raises(BadIndex) as caught:
+    with pytest.raises(OutOfRange) as caught:
         parse_key(key, (6, 5, 4))
     assert sentence in caught.value.message
     assert isinstance(caught.value, IndexError)
@@ -186,7 +186,7 @@ def test_what_is_no_key_is_named_with_the_remedy(key: Any, sentence: str) -> Non
 
 def test_orthogonal_keys_have_flat_lists() -> None:
     for key in ([[1], [2]], np.ones((6, 5), bool)):
-        with pytest.raises(BadIndex, match="a flat list or mask for each dimension"):
+        with pytest.raises(OutOfRange, match="a flat list or mask for each dimension"):
             parse_orthogonal_key(key, (6, 5, 4))
 
 
@@ -199,7 +199,9 @@ def test_values_are_broadcast(shape: tuple[int, ...]) -> None:
 
 
 def test_values_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(BadShape, match=r"shape \[4, 6\] do not fit a selection of shape \[6, 4\]") as caught:
+    with pytest.raises(
+        InvalidValue, match=r"shape \[4, 6\] do not fit a selection of shape \[6, 4\]"
+    ) as caught:
         parse_key(..., (6, 4)).collect(np.zeros((4, 6)))
     assert isinstance(caught.value, ValueError)
 

@@ -125,6 +125,9 @@ async def test_lists_of_a_body_may_be_orthogonal(client: RestClient, path: str) 
     wanted = dense[np.ix_(rows, columns)]
     for body in (select, {"select": f"[{rows},{columns}]", "orthogonal": True}):
         assert (await client("POST", f"{path}/value", body))["value"] == wanted.tolist()
+    boxes = {"class": "H5S_SEL_HYPERSLABS", "coordinates": [[[3, 0], [3, 2]], [[7, 5], [8, 5]]]}
+    values = (await client("POST", f"{path}/value", {"selection": boxes}))["value"]
+    assert values == [*dense[3, 0:3], dense[7, 5], dense[8, 5]]
     inside = {at: value for at, value in model.items() if at[0] in rows and at[1] in columns}
     assert inside
     found = await client("POST", f"{path}/value", select, sparse=1)
