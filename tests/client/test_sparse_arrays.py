@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -208,17 +209,19 @@ def test_labels_that_are_not_there_are_named(labelled: SparseDataset) -> None:
 
 
 class Requests:
-    """Counts the requests of a connection, by method and what follows the dataset's id."""
+    """What a connection is asked: the method of each request, and what follows the dataset's id."""
 
     def __init__(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sent: list[str] = []
-        send = connection._request
+        for name in ("json", "binary", "stream"):
+            monkeypatch.setattr(connection, name, self._counted(getattr(connection, name)))
 
-        def count(method: str, path: str, *args: Any) -> bytes:
+    def _counted(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        def count(method: str, path: str, *args: Any, **params: Any) -> Any:
             self.sent.append(f"{method} {path.rsplit('/', 1)[-1]}")
-            return send(method, path, *args)
+            return send(method, path, *args, **params)
 
-        monkeypatch.setattr(connection, "_request", count)
+        return count
 
     def take(self) -> list[str]:
         sent, self.sent = self.sent, []
