@@ -167,6 +167,9 @@ def test_conversions(dataset_access: DatasetAccess) -> None:
     rows, columns, values = (table[name].to_numpy() for name in table.column_names)
     assert np.array_equal(model.values[2:, ::-1][rows, columns], values)
     assert len(values) == model.is_defined[2:].sum()
+    assert np.array_equal(np.asarray(dataset), model.values)
+    with pytest.raises(ValueError, match="numpy gets a copy"):
+        np.array(dataset, copy=False)
     assert (dataset.nnz, dataset.density) == (model.is_defined.sum(), model.is_defined.mean())
 
 
