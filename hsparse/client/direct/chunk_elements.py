@@ -1,0 +1,48 @@
+"""From the offsets in a chunk to coordinates in the dataset: narrow columns, written where they stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hsparse.client.elements import Elements
+from hsparse.format.kinds.sparse import inside
+from hsparse.format.kinds.sparse_chunk import SparseChunk
+from hsparse.format.selections.extent import coordinate_columns
+from hsparse.format.selections.selection import Selection
+
+MAX_NARROW = 2**31
+"""Extents below it have columns of int32, the type that scipy's sparse arrays take as it is."""
+
+
+def allocate_elements(count: int, extent: Sequence[int], dtype: np.dtype[Any]) -> Elements:
+    """Return room for `count` elements of a dataset."""
+    kinds = (np.int32 if length < MAX_NARROW else np.int64 for length in extent)
+    return Elements(tuple(np.empty(count, kind) for kind in kinds), np.empty(count, dtype))
+
+
+def cut_elements(elements: Elements, start: int, stop: int) -> Elements:
+    """Return a view of some of the elements."""
+    return Elements(tuple(column[start:stop] for column in elements.columns), elements.values[start:stop])
+
+
+def write_elements(chunk: SparseChunk, origin: Sequence[int], room: Elements) -> None:
+    """Write all elements of a chunk, whose first element is at `origin`, into room of just that length."""
+    columns = coordinate_columns(chunk.offsets, chunk.dims)
+    for column, first, target in zip(columns, origin, room.columns, strict=True):
+        target[...] = column
+        if first:
+            target += target.dtype.type(first)
+    room.values[...] = chunk.values
+
+
+def select_elements(
+    chunk: SparseChunk, selection: Selection, origin: Sequence[int], extent: Sequence[int]
+) -> Elements:
+    """Return the elements of a chunk that a selection of the chunk's own coordinates takes."""
+    some = inside(chunk, selection)
+    room = allocate_elements(len(some.offsets), extent, chunk.values.dtype)
+    write_elements(some, origin, room)
+    return room
