@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from hsparse.client.elements import Elements
-from hsparse.format.kinds.sparse import inside
 from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.selections.extent import coordinate_columns
+from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.selection import Selection
 
 MAX_NARROW = 2**31
@@ -42,7 +42,12 @@ def select_elements(
     chunk: SparseChunk, selection: Selection, origin: Sequence[int], extent: Sequence[int]
 ) -> Elements:
     """Return the elements of a chunk that a selection of the chunk's own coordinates takes."""
-    some = inside(chunk, selection)
+    found = (
+        selection.places(chunk.offsets)
+        if isinstance(selection, Orthogonal)
+        else selection.contains(chunk.offsets)
+    )
+    some = SparseChunk(chunk.dims, chunk.offsets[found], chunk.values[found])
     room = allocate_elements(len(some.offsets), extent, chunk.values.dtype)
     write_elements(some, origin, room)
     return room
