@@ -9,7 +9,11 @@ from typing import Any
 __version__ = "0.1.0"
 
 _NAMES = {
-    "hsparse.client.connection": ("Connection", "Unreachable"),
+    "hsparse.client.connection": ("Connection",),
+    "hsparse.client.dense_dataset": ("DenseDataset",),
+    "hsparse.client.errors": ("AlreadyExists", "Unreachable"),
+    "hsparse.client.file": ("File", "Folder", "open"),
+    "hsparse.client.group": ("ExternalLink", "Group", "SoftLink"),
     "hsparse.client.sparse_dataset": ("SparseDataset",),
     "hsparse.errors": (
         "BadRequest",

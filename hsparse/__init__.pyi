@@ -1,5 +1,13 @@
 from hsparse.client.connection import Connection as Connection
-from hsparse.client.connection import Unreachable as Unreachable
+from hsparse.client.dense_dataset import DenseDataset as DenseDataset
+from hsparse.client.errors import AlreadyExists as AlreadyExists
+from hsparse.client.errors import Unreachable as Unreachable
+from hsparse.client.file import File as File
+from hsparse.client.file import Folder as Folder
+from hsparse.client.file import open as open
+from hsparse.client.group import ExternalLink as ExternalLink
+from hsparse.client.group import Group as Group
+from hsparse.client.group import SoftLink as SoftLink
 from hsparse.client.sparse_dataset import SparseDataset as SparseDataset
 from hsparse.errors import BadRequest as BadRequest
 from hsparse.errors import Busy as Busy

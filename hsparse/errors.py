@@ -45,6 +45,11 @@ class HsparseError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+        self.request_id: str | None = None
+        """The id of the request that a server answered with this error."""
+
+    def __str__(self) -> str:
+        return self.message  # KeyError, which some errors of the client also are, would quote it
 
 
 class BadRequest(HsparseError):

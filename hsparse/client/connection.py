@@ -13,46 +13,29 @@ from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
 from hsparse.client.connection_pool import ConnectionPool
-from hsparse.errors import (
-    ERRORS,
-    BadRequest,
-    Busy,
-    Conflict,
-    ErrorKind,
-    Forbidden,
-    Gone,
-    HsparseError,
-    NotFound,
-    PreconditionFailed,
-    RateLimited,
-    TooLarge,
-    Unauthenticated,
-)
+from hsparse.client.errors import BY_KIND, InvalidValue, Unreachable
+from hsparse.errors import ErrorKind, HsparseError, RateLimited
 from hsparse.format.buffer import Buffer
 
 JSON = "application/json"
 BINARY = "application/octet-stream"
-BY_STATUS: dict[int, type[HsparseError]] = {
-    400: BadRequest,
-    401: Unauthenticated,
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    410: Gone,
-    412: PreconditionFailed,
-    413: TooLarge,
-    429: RateLimited,
-    503: Busy,
+BY_STATUS: dict[int, ErrorKind] = {
+    400: ErrorKind.BAD_REQUEST,
+    401: ErrorKind.UNAUTHENTICATED,
+    403: ErrorKind.FORBIDDEN,
+    404: ErrorKind.NOT_FOUND,
+    409: ErrorKind.CONFLICT,
+    410: ErrorKind.GONE,
+    412: ErrorKind.PRECONDITION_FAILED,
+    413: ErrorKind.TOO_LARGE,
+    429: ErrorKind.RATE_LIMITED,
+    503: ErrorKind.BUSY,
 }
 """What a status means when its body is not this server's: a proxy's, or another implementation's."""
 Json: TypeAlias = dict[str, Any]
 Body: TypeAlias = Json | list[Json] | Buffer
 Headers: TypeAlias = dict[str, str]
 BROKEN = (OSError, http.client.HTTPException)
-
-
-class Unreachable(HsparseError):
-    """The server does not answer, or stopped in the middle; the message says what may have been done."""
 
 
 class Connection:
@@ -82,7 +65,9 @@ class Connection:
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadRequest(f"{url!r} is not the URL of a server; it should be like http://localhost:5101.")
+            raise InvalidValue(
+                f"{url!r} is not the URL of a server; it should be like http://localhost:5101."
+            )
         self.url = url.rstrip("/")
         self.domain = domain
         self._prefix = parts.path.rstrip("/")
@@ -107,6 +92,12 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def for_domain(self, domain: str) -> Connection:
+        """Return a connection about another domain of the server that shares this one's HTTP connections."""
+        other = object.__new__(Connection)
+        other.__dict__.update(self.__dict__, domain=domain)
+        return other
 
     def close(self) -> None:
         """Close what is kept open, and what is under way when it ends; the next request opens a new connection."""
@@ -179,6 +170,8 @@ class Connection:
                 raise error
             yield response
         except BROKEN as error:
+            if isinstance(error, HsparseError):  # some are also an OSError
+                raise
             if process != os.getpid():
                 raise Unreachable(
                     f"The answer of {self.url} is read by the process that asked for it; ask again in this one."
@@ -271,12 +264,12 @@ def _credentials(user: str | None, password: str | None, token: str | None) -> d
     if token is not None:
         if user is not None or not token.isascii() or not token.isprintable():
             # Not repeated, because it may be a secret.
-            raise BadRequest("A token is printable ASCII, and stands alone, without user and password.")
+            raise InvalidValue("A token is printable ASCII, and stands alone, without user and password.")
         return {"Authorization": f"Bearer {token}"}
     if user is None:
         return {}
     if ":" in user:
-        raise BadRequest(f"The user name {user!r} has a colon, which HTTP Basic credentials cannot carry.")
+        raise InvalidValue(f"The user name {user!r} has a colon, which HTTP Basic credentials cannot carry.")
     pair = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
     return {"Authorization": f"Basic {pair}"}
 
@@ -289,10 +282,11 @@ def _error(request: str, response: http.client.HTTPResponse, body: bytes) -> Hsp
     """Return the error in an answer: the kind and sentence of its body or, without these, its status."""
     try:
         failure = json.loads(body)["error"]
-        error = ERRORS[ErrorKind(failure["kind"])](str(failure["message"]))
+        error = BY_KIND[ErrorKind(failure["kind"])](str(failure["message"]))
     except (ValueError, KeyError, TypeError):
-        kind = BY_STATUS.get(response.status, HsparseError)
-        error = kind(f"{request} was answered with {response.status} {response.reason}.")
+        kind = BY_STATUS.get(response.status, ErrorKind.INTERNAL)
+        error = BY_KIND[kind](f"{request} was answered with {response.status} {response.reason}.")
+    error.request_id = response.headers.get("X-Request-ID")
     wait = response.headers.get("Retry-After", "")
     if isinstance(error, RateLimited) and wait.isascii() and wait.isdigit():
         error.retry_after = float(wait[:9])

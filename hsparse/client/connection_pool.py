@@ -107,6 +107,11 @@ class ConnectionPool:
         for connection in idle:
             connection.close()
 
+    def __del__(self) -> None:
+        """Close the idle connections of a client that nobody closed: sockets last no longer than what uses them."""
+        for connection in getattr(self, "_idle", ()):
+            connection.close()
+
     def forget_parent(self) -> None:
         """Close this process's copies of the sockets of the process it was forked from; its exchanges go on there."""
         self._lock = threading.Lock()  # another thread of the parent may have locked it

@@ -51,7 +51,7 @@ def dtype_of(item: Any) -> np.dtype[Any]:
         return np.dtype(f"S{item['length']}")
     if kind == "H5T_ENUM":
         base = dtype_of(item["base"])
-        return np.dtype(np.bool_) if _is_bool(item) and base.itemsize == 1 else base
+        return np.dtype(np.bool_) if is_boolean(item) else base
     if kind in ("H5T_INTEGER", "H5T_FLOAT"):
         return dtype_of(item["base"])
     raise Unsupported(f"Values of type {kind} have no fixed-size numpy dtype here; read them with h5pyd.")
@@ -68,8 +68,10 @@ def _predefined(name: str) -> np.dtype[Any]:
     return np.dtype(f"{end}{kind}{int(bits) // 8}")
 
 
-def _is_bool(item: dict[str, Any]) -> bool:
-    """Say whether an enum is the usual boolean of HDF5 files: FALSE is 0, TRUE is 1."""
+def is_boolean(item: Any) -> bool:
+    """Say whether a type is the usual boolean of HDF5 files: an enum of one byte in which FALSE is 0, TRUE is 1."""
+    if not isinstance(item, dict) or item.get("class") != "H5T_ENUM" or dtype_of(item["base"]).itemsize != 1:
+        return False
     members = item.get("members", item.get("mapping"))
     if isinstance(members, list):
         members = {member["name"]: member["value"] for member in members}

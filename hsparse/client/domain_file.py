@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from hsparse.client.connection import Connection, Unreachable
+from hsparse.client.connection import Connection
+from hsparse.client.errors import Unreachable
 from hsparse.client.part_file import PartFile
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.format.hdf5.plan.file_form import FileForm

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from hsparse.errors import Conflict, StoreFailed
+from hsparse.errors import Conflict, HsparseError, StoreFailed
 
 if sys.platform != "win32":
     import fcntl
@@ -45,7 +45,7 @@ class PartFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.file.close()
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not isinstance(error, HsparseError):
             raise self._failed(error) from error
 
     def finish(self, *, replace: bool) -> None:

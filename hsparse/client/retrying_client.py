@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hsparse.client.connection import Body, Connection, Json, Unreachable
+from hsparse.client.connection import Body, Connection, Json
+from hsparse.client.errors import Unreachable
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import Busy, HsparseError, RateLimited
 

@@ -5,7 +5,7 @@ returns the fill value for undefined elements.
 
     with Connection("http://localhost:5101", "/home/ada/run.h5", user="ada", password="...") as connection:
         frames = SparseDataset.create(
-            connection, "/frames", (0, 1024, 1024), "u2", chunk=(1, 512, 512), max_shape=(None, 1024, 1024)
+            connection, "/frames", (0, 1024, 1024), "u2", chunks=(1, 512, 512), max_shape=(None, 1024, 1024)
         )
         frames.extend(1)
         frames.write([[0, 10, 20], [0, 10, 21]], [700, 650])
@@ -14,27 +14,34 @@ returns the fill value for undefined elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.connection import Connection, Json
+from hsparse.client.dataset import Dataset
 from hsparse.client.datatype import dtype_of, type_item
-from hsparse.client.selected_region import Select, SelectedRegion, select_region
-from hsparse.errors import BadRequest, Corrupt
+from hsparse.client.errors import InvalidValue
+from hsparse.client.selected_region import Select, SelectedRegion
+from hsparse.errors import Corrupt
 from hsparse.format.selections.encoded_selection import decode_selection
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import decode_region, encode_region
 
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 UNLIMITED = "H5S_UNLIMITED"
-T = TypeVar("T")
 
 
-class SparseDataset:
+def is_sparse(record: Json) -> bool:
+    """Say whether a dataset's record is of a sparse one."""
+    layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
+    return set(LAYOUT["flags"]) <= set(layout.get("flags") or ())
+
+
+class SparseDataset(Dataset):
     """A sparse dataset on a server. `coords` are (n, rank) uint64, one row for each element, `values` are (n,).
 
     Every write is durable when the method returns. `shape` is the last known extent; `refresh` asks for it. A selection
@@ -44,16 +51,12 @@ class SparseDataset:
     credentials of its `Connection`.
     """
 
-    def __init__(self, connection: Connection, record: Json) -> None:
+    def __init__(self, connection: Connection, record: Json, name: str | None = None) -> None:
         """Take a dataset's record, as `GET /datasets/{id}` answers; `BadRequest` if it is not sparse."""
-        layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
-        if not set(LAYOUT["flags"]) <= set(layout.get("flags") or ()):
-            raise BadRequest(f"{record['id']} is not a sparse dataset; read it with a dense client.")
-        self.connection = connection
-        self.id: str = record["id"]
-        self.dtype = dtype_of(record["type"])
-        self.chunk: tuple[int, ...] = tuple(layout["dims"])
-        self.shape: tuple[int, ...] = tuple(record["shape"]["dims"])
+        if not is_sparse(record):
+            raise InvalidValue(f"{record['id']} is not a sparse dataset; read it with a dense client.")
+        super().__init__(connection, record, name)
+        dtype_of(record["type"])  # refuses elements of variable length
 
     @classmethod
     def create(
@@ -62,7 +65,7 @@ class SparseDataset:
         path: str,
         shape: Sequence[int],
         dtype: np.dtype[Any] | type | str,
-        chunk: Sequence[int],
+        chunks: Sequence[int],
         *,
         max_shape: Sequence[int | None] | None = None,
         fill_value: Any = None,
@@ -75,7 +78,7 @@ class SparseDataset:
         of `creationProperties.filters`: one with a `section` (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) is
         for that part of a chunk, one with none for all. `attributes` are HDF5/JSON, by name.
         """
-        properties: Json = {"layout": LAYOUT | {"dims": list(chunk)}, "filters": list(filters)}
+        properties: Json = {"layout": LAYOUT | {"dims": list(chunks)}, "filters": list(filters)}
         if fill_value is not None:
             properties["fillValue"] = np.asarray(fill_value, dtype).tolist()
         body: Json = {
@@ -96,12 +99,6 @@ class SparseDataset:
         if path.startswith("d-"):
             return cls(connection, connection.json("GET", f"/datasets/{path}"))
         return cls(connection, connection.json("GET", "/datasets/", h5path=path))
-
-    def refresh(self) -> tuple[int, ...]:
-        """Ask the server for the extent, which others may have changed, and return it."""
-        extent = tuple(self.connection.json("GET", self._path("shape"))["shape"]["dims"])
-        self.shape = extent
-        return extent
 
     def write(self, coords: ArrayLike, values: ArrayLike, *, drop_fill: bool = False) -> None:
         """Define the elements at `coords`; of an element named twice the last value counts.
@@ -155,7 +152,7 @@ class SparseDataset:
             order = region.order
             values: NDArray[Any] = np.frombuffer(self._get_value(region), self.dtype)
             if values.size != prod(order.shape):
-                raise BadRequest(
+                raise InvalidValue(
                     f"The extent of {self.id} is not {list(region.extent)} any more; read again."
                 )
             return order.arrange(values)
@@ -202,31 +199,6 @@ class SparseDataset:
         """Make the elements at `coords` undefined."""
         self.connection.json("POST", self._path("erase"), {"points": self._points(coords).tolist()})
 
-    def resize(self, shape: Sequence[int], *, erase: bool = False) -> None:
-        """Set the extent; with `erase` any dimension may become smaller, and what falls outside is erased for good.
-
-        Without it such a resize raises `BadRequest`. `Conflict` if the extent is not `shape` when the server sets it:
-        others have written what the caller does not know of.
-        """
-        seen, wanted = self.shape if erase else self.refresh(), tuple(shape)
-        smaller = [dim for dim, (old, new) in enumerate(zip(seen, wanted, strict=False)) if new < old]
-        if smaller and not erase:
-            raise BadRequest(
-                f"A resize of {self.id} from {list(seen)} to {list(wanted)} erases what lies beyond in dimension "
-                f"{smaller[0]}; give erase=True if that is meant."
-            )
-        self.connection.json("PUT", self._path("shape"), {"shape": list(wanted), "expect": list(seen)})
-        self.shape = wanted
-
-    def extend(self, count: int, axis: int = 0) -> slice:
-        """Append `count` rows, columns, ... to a dimension and return the slice of the new ones in it.
-
-        Any number of clients may do so at the same time: each gets a slice of its own.
-        """
-        dim = self._axis(axis, self.shape)
-        body = {"extend": count, "extend_dim": dim}
-        return self._grown(self.connection.json("PUT", self._path("shape"), body), dim)
-
     def append(
         self, coords: ArrayLike, values: ArrayLike, *, count: int, axis: int = 0, drop_fill: bool = False
     ) -> slice:
@@ -253,7 +225,7 @@ class SparseDataset:
             dim = self._axis(axis, extent)
             slab = (*extent[:dim], array.shape[dim] if array.ndim == len(extent) else 0, *extent[dim + 1 :])
             if array.shape != slab:
-                raise BadRequest(
+                raise InvalidValue(
                     f"What is appended to {self.id} along dimension {dim} has its other lengths, those of "
                     f"{list(extent)}; the values have the shape {list(array.shape)}."
                 )
@@ -261,33 +233,11 @@ class SparseDataset:
 
         return self._in_current_extent(send)
 
-    def storage(self) -> tuple[int, int]:
-        """Return the number of stored chunks, and their bytes."""
-        record = self.connection.json("GET", f"/datasets/{self.id}", verbose=1)
-        return int(record["num_chunks"]), int(record["allocated_size"])
-
-    def _path(self, what: str) -> str:
-        return f"/datasets/{self.id}/{what}"
-
-    def _axis(self, axis: int, extent: tuple[int, ...]) -> int:
-        """Return the dimension of an axis, which may be counted from the last one."""
-        rank = len(extent)
-        if not -rank <= axis < rank:
-            raise BadRequest(f"{self.id} has no axis {axis}; it has {rank} dimensions.")
-        return axis % rank
-
     def _append(self, body: bytes, dim: int, count: int, **params: object) -> slice:
         path = self._path("value")
         return self._grown(
             self.connection.json("PUT", path, body, append=count, append_dim=dim, **params), dim
         )
-
-    def _grown(self, answer: Json, dim: int) -> slice:
-        """Return the slice of what is new along `dim`, from an answer with its selection; note the larger extent."""
-        start, stop = map(int, answer["selection"].strip("[]").split(",")[dim].split(":"))
-        extent = self.shape
-        self.shape = (*extent[:dim], max(extent[dim], stop), *extent[dim + 1 :])
-        return slice(start, stop)
 
     def _get_value(self, region: SelectedRegion, sparse: bool | None = None) -> bytes:
         if region.is_long:
@@ -299,26 +249,3 @@ class SparseDataset:
 
     def _points(self, coords: ArrayLike) -> NDArray[np.uint64]:
         return self._in_current_extent(lambda extent: Points(extent, np.asarray(coords)).coords())
-
-    def _in_region(self, select: Select, work: Callable[[SelectedRegion], T]) -> T:
-        def run(extent: tuple[int, ...]) -> T:
-            region = select_region(select, extent)
-            if region.is_cut_off:  # or others have extended the dataset
-                region = select_region(select, self.refresh())
-            return work(region)
-
-        return self._in_current_extent(run)
-
-    def _in_current_extent(self, work: Callable[[tuple[int, ...]], T]) -> T:
-        """Return `work(extent)` for the last known extent; repeat it once after a `BadRequest`, if that has changed.
-
-        A bad request changes nothing, so it can be repeated. Other threads may set `shape` meanwhile.
-        """
-        extent = self.shape
-        try:
-            return work(extent)
-        except BadRequest:
-            current = self.refresh()
-            if current == extent:
-                raise
-        return work(current)

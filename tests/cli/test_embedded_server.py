@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from hsparse.cli.embedded_server import embedded_server
-from hsparse.client.connection import Connection, Unreachable
+from hsparse.client.connection import Connection
+from hsparse.client.errors import Unreachable
 from hsparse.config import load_settings
 from hsparse.errors import Misconfigured
 

@@ -6,7 +6,8 @@ import pytest
 from argon2 import PasswordHasher
 
 from hsparse.cli.embedded_server import embedded_server
-from hsparse.client.connection import Connection, Unreachable
+from hsparse.client.connection import Connection
+from hsparse.client.errors import Unreachable
 from hsparse.config import load_settings
 from hsparse.errors import (
     BadRequest,
@@ -195,7 +196,8 @@ def test_errors_of_other_servers(raw: bytes, error: type[HsparseError]) -> None:
         pytest.raises(HsparseError) as caught,
     ):
         connection.json("GET", "/a")
-    assert type(caught.value) is error
+    assert isinstance(caught.value, error)
+    assert caught.value.kind is error.kind
 
 
 @pytest.mark.parametrize(
@@ -240,3 +242,30 @@ def test_json_is_not_taken_for_bytes() -> None:
         pytest.raises(HsparseError, match="as application/json, not application/octet-stream"),
     ):
         connection.binary("GET", "/a")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "python"),
+    [
+        ("not_found", "404 Not Found", KeyError),
+        ("gone", "410 Gone", KeyError),
+        ("forbidden", "403 Forbidden", PermissionError),
+        ("unauthenticated", "401 Unauthorized", PermissionError),
+        ("bad_request", "400 Bad Request", ValueError),
+        ("too_large", "413 Content Too Large", MemoryError),
+        ("unsupported", "400 Bad Request", NotImplementedError),
+    ],
+)
+def test_errors_are_pythons_too(kind: str, status: str, python: type[Exception]) -> None:
+    body = f'{{"error": {{"kind": "{kind}", "message": "It is so."}}}}'.encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nX-Request-ID: r-1\r\nContent-Length: {len(body)}"
+    with (
+        scripted_server([head.encode() + b"\r\n\r\n" + body] * 2) as script,
+        Connection(script.url) as connection,
+    ):
+        with pytest.raises(python) as caught:
+            connection.json("GET", "/a")
+        with pytest.raises(python), connection.response("GET", "/a"):
+            pass
+    assert isinstance(caught.value, HsparseError)
+    assert (caught.value.kind, caught.value.request_id, str(caught.value)) == (kind, "r-1", "It is so.")

@@ -117,7 +117,8 @@ def test_threads_do_not_wait_for_each_other() -> None:
 
 FORK = """
 import os, sys
-from hsparse.client.connection import Connection, Unreachable
+from hsparse.client.connection import Connection
+from hsparse.client.errors import Unreachable
 
 connection = Connection(sys.argv[1])
 connection.json("GET", "/idle")
@@ -142,7 +143,8 @@ print("done")
 """
 INSIDE = """
 import os, sys
-from hsparse.client.connection import Connection, Unreachable
+from hsparse.client.connection import Connection
+from hsparse.client.errors import Unreachable
 
 try:
     with Connection(sys.argv[1]).response("GET", "/large") as response:
@@ -202,11 +204,11 @@ def test_a_pickled_dataset_is_read_elsewhere(connection: Connection) -> None:
     copy = pickle.loads(pickle.dumps(dataset))
     with copy.connection:
         assert copy.read_points([(3, 4)]).tolist() == [7]
-        assert (copy.id, copy.dtype, copy.shape, copy.chunk) == (
+        assert (copy.id, copy.dtype, copy.shape, copy.chunks) == (
             dataset.id,
             dataset.dtype,
             dataset.shape,
-            dataset.chunk,
+            dataset.chunks,
         )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hsparse.client.connection import Unreachable
 from hsparse.client.domain_file import ATTEMPTS, DomainFile
+from hsparse.client.errors import Unreachable
 from hsparse.errors import BadRequest, HsparseError, NotFound
 from hsparse.format.hdf5.plan.file_form import STOCK
 

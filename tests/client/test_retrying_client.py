@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hsparse.client.connection import Connection, Unreachable
+from hsparse.client.connection import Connection
+from hsparse.client.errors import Unreachable
 from hsparse.client.retrying_client import LONGEST_PAUSE, PATIENCE, TRIES, RetryingClient
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Conflict, HsparseError, RateLimited

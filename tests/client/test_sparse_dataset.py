@@ -27,7 +27,7 @@ def dataset(connection: Connection) -> SparseDataset:
 
 
 def make(connection: Connection, **options: Any) -> SparseDataset:
-    arguments: dict[str, Any] = {"shape": (SIDE, SIDE), "dtype": np.int32, "chunk": (5, 4)}
+    arguments: dict[str, Any] = {"shape": (SIDE, SIDE), "dtype": np.int32, "chunks": (5, 4)}
     arguments |= {"max_shape": (None, None)} | options
     return SparseDataset.create(connection, f"/deep/in/{next(NUMBERS)}", **arguments)
 
@@ -114,7 +114,7 @@ def test_a_new_dataset_is_described_and_found(connection: Connection) -> None:
     assert record["creationProperties"]["filters"][0]["section"] == "H5_SECTION_FIXED"
     for name in (made.id, f"/deep/in/{next(NUMBERS) - 1}"):
         found = SparseDataset.open(connection, name)
-        assert (found.id, found.dtype, found.shape, found.chunk) == (made.id, dtype, (SIDE, SIDE), (5, 4))
+        assert (found.id, found.dtype, found.shape, found.chunks) == (made.id, dtype, (SIDE, SIDE), (5, 4))
     values = np.array([(1.5, b"abc", (1, 2)), (-2, b"", (3, 4))], dtype)
     made.write([(0, 0), (11, 11)], values)
     assert np.array_equal(made.read()[1], values)
@@ -156,7 +156,7 @@ def test_selections_are_taken_for_their_strings(dataset: SparseDataset) -> None:
 
 
 def test_a_selection_too_long_for_a_url(connection: Connection) -> None:
-    dataset = make(connection, shape=(100_000,), chunk=(1000,), max_shape=(None,))
+    dataset = make(connection, shape=(100_000,), chunks=(1000,), max_shape=(None,))
     rows = np.random.default_rng(1).permutation(100_000)[:4000]
     dataset.write(rows[:, None], np.arange(4000))
     text = f"[[{','.join(map(str, rows))}]]"
@@ -369,7 +369,7 @@ def test_damage_on_the_way_is_found_and_named(
 
 
 def test_an_answer_too_large_for_one_piece_says_so(connection: Connection) -> None:
-    dataset = make(connection, dtype=np.int8, shape=(3000, 3000), chunk=(1500, 1500))
+    dataset = make(connection, dtype=np.int8, shape=(3000, 3000), chunks=(1500, 1500))
     dataset.write_region(None, np.ones((3000, 3000), np.int8))
     with pytest.raises(TooLarge, match="select less"):
         dataset.read()

@@ -14,7 +14,7 @@ import pytest
 
 from hsparse.cli.main import main
 from hsparse.client import domain_file, retrying_client
-from hsparse.client.connection import Unreachable
+from hsparse.client.errors import Unreachable
 
 DOMAIN = "/home/admin/export.h5"
 COUNT = 300_000

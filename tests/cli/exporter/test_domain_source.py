@@ -13,8 +13,9 @@ from hsparse.cli.exporter.domain_source import DomainSource
 from hsparse.cli.importer import source as importer_source
 from hsparse.cli.main import main
 from hsparse.client import domain_file
-from hsparse.client.connection import Connection, Unreachable
+from hsparse.client.connection import Connection
 from hsparse.client.domain_file import DomainFile
+from hsparse.client.errors import Unreachable
 from hsparse.client.retrying_client import TRIES
 from hsparse.errors import Busy, Corrupt, HsparseError, PreconditionFailed, RateLimited
 from hsparse.format.hdf5.plan.file_form import STOCK

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from hsparse.cli.main import main
-from hsparse.client.connection import Connection, Unreachable
+from hsparse.client.connection import Connection
+from hsparse.client.errors import Unreachable
 from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Busy, HsparseError, NotFound
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hsparse.cli.tree.server_tree import ServerTree
-from hsparse.client.connection import Connection, Unreachable
+from hsparse.client.connection import Connection
+from hsparse.client.errors import Unreachable
 from tests.cli.importer.domain_picture import picture_of
 from tests.cli.tree.conftest import Run, is_gone
 

@@ -1,0 +1,159 @@
+"""What dense and sparse datasets have in common: their place, type and extent, and changes of the extent.
+
+Tests: tests/client/test_sparse_dataset.py, tests/client/test_dense_dataset.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hsparse.client.attributes import Attributes
+from hsparse.client.connection import Connection, Json
+from hsparse.client.errors import InvalidValue
+from hsparse.client.hdf5_type import Hdf5Type, shape_of
+from hsparse.client.selected_region import Select, SelectedRegion, select_region
+from hsparse.errors import BadRequest
+
+T = TypeVar("T")
+
+
+class Dataset:
+    """A dataset on a server. `shape` is the last known extent, None for a null dataspace; `refresh` asks for it.
+
+    All methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle has the
+    credentials of its `Connection`.
+    """
+
+    def __init__(self, connection: Connection, record: Json, name: str | None = None) -> None:
+        """Take a dataset's record, as `GET /datasets/{id}` answers, and the path it was opened by."""
+        self.connection = connection
+        self.record = record
+        self.name = name
+        self.id: str = record["id"]
+        self.type = Hdf5Type.parse(record["type"])
+        extent = shape_of(record["shape"])
+        self.is_null = extent is None
+        self.shape: tuple[int, ...] = extent or ()
+        self.attrs = Attributes(connection, f"/datasets/{self.id}", record.get("attributes"))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements; object for text and sequences of variable length."""
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements in the extent, defined or not."""
+        return 0 if self.is_null else prod(self.shape)
+
+    @property
+    def max_shape(self) -> tuple[int | None, ...]:
+        """How far the extent may grow; None for an unlimited dimension."""
+        limits = self.record["shape"].get("maxdims") if isinstance(self.record["shape"], dict) else None
+        if limits is None:
+            return self.shape
+        return tuple(None if limit in ("H5S_UNLIMITED", 0) else limit for limit in limits)
+
+    @cached_property
+    def chunks(self) -> tuple[int, ...] | None:
+        """The shape of the stored chunks; None if the dataset has none."""
+        layout = self.record.get("layout") or self.record.get("creationProperties", {}).get("layout") or {}
+        return tuple(layout["dims"]) if "dims" in layout else None
+
+    @cached_property
+    def fill_value(self) -> Any:
+        """What an element reads as that was never written: a scalar of the dtype."""
+        given = self.record.get("creationProperties", {}).get("fillValue")
+        if given is not None:
+            return self.type.from_json(given, ())[()]
+        return "" if self.type.is_vlen else np.zeros((), self.dtype)[()]
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("A dataset without dimensions has no length.")
+        return self.shape[0]
+
+    def refresh(self) -> tuple[int, ...]:
+        """Ask the server for the extent, which others may have changed, and return it."""
+        extent = shape_of(self.connection.json("GET", self._path("shape"))["shape"]) or ()
+        self.shape = extent
+        return extent
+
+    def resize(self, shape: Sequence[int], *, erase: bool = False) -> None:
+        """Set the extent; with `erase` any dimension may become smaller, and what falls outside is erased for good.
+
+        Without it such a resize raises `BadRequest`. `Conflict` if the extent is not `shape` when the server sets it:
+        others have written what the caller does not know of.
+        """
+        seen, wanted = self.shape if erase else self.refresh(), tuple(shape)
+        smaller = [dim for dim, (old, new) in enumerate(zip(seen, wanted, strict=False)) if new < old]
+        if smaller and not erase:
+            raise InvalidValue(
+                f"A resize of {self.id} from {list(seen)} to {list(wanted)} erases what lies beyond in dimension "
+                f"{smaller[0]}; give erase=True if that is meant."
+            )
+        self.connection.json("PUT", self._path("shape"), {"shape": list(wanted), "expect": list(seen)})
+        self.shape = wanted
+
+    def extend(self, count: int, axis: int = 0) -> slice:
+        """Append `count` rows, columns, ... to a dimension and return the slice of the new ones in it.
+
+        Any number of clients may do so at the same time: each gets a slice of its own.
+        """
+        dim = self._axis(axis, self.shape)
+        body = {"extend": count, "extend_dim": dim}
+        return self._grown(self.connection.json("PUT", self._path("shape"), body), dim)
+
+    def storage(self) -> tuple[int, int]:
+        """Return the number of stored chunks, and their bytes."""
+        record = self.connection.json("GET", f"/datasets/{self.id}", verbose=1)
+        return int(record["num_chunks"]), int(record["allocated_size"])
+
+    def _path(self, what: str) -> str:
+        return f"/datasets/{self.id}/{what}"
+
+    def _axis(self, axis: int, extent: tuple[int, ...]) -> int:
+        """Return the dimension of an axis, which may be counted from the last one."""
+        rank = len(extent)
+        if not -rank <= axis < rank:
+            raise InvalidValue(f"{self.id} has no axis {axis}; it has {rank} dimensions.")
+        return axis % rank
+
+    def _grown(self, answer: Json, dim: int) -> slice:
+        """Return the slice of what is new along `dim`, from an answer with its selection; note the larger extent."""
+        start, stop = map(int, answer["selection"].strip("[]").split(",")[dim].split(":"))
+        extent = self.shape
+        self.shape = (*extent[:dim], max(extent[dim], stop), *extent[dim + 1 :])
+        return slice(start, stop)
+
+    def _in_region(self, select: Select, work: Callable[[SelectedRegion], T]) -> T:
+        def run(extent: tuple[int, ...]) -> T:
+            region = select_region(select, extent)
+            if region.is_cut_off:  # or others have extended the dataset
+                region = select_region(select, self.refresh())
+            return work(region)
+
+        return self._in_current_extent(run)
+
+    def _in_current_extent(self, work: Callable[[tuple[int, ...]], T]) -> T:
+        """Return `work(extent)` for the last known extent; repeat it once after a `BadRequest`, if that has changed.
+
+        A bad request changes nothing, so it can be repeated. Other threads may set `shape` meanwhile.
+        """
+        extent = self.shape
+        try:
+            return work(extent)
+        except BadRequest:
+            current = self.refresh()
+            if current == extent:
+                raise
+        return work(current)

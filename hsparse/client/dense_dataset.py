@@ -1,0 +1,70 @@
+"""Dense datasets as arrays: every element has a value, the fill value until one is written."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hsparse.client.dataset import Dataset
+from hsparse.client.errors import InvalidValue
+from hsparse.client.index_key import Key
+from hsparse.client.selected_region import Select, SelectedRegion
+from hsparse.errors import Conflict
+
+
+class DenseDataset(Dataset):
+    """A dense dataset on a server, with numpy's keys: `x[0:10, -1]`, `x[[3, 1]] = 7`.
+
+    A write is durable when it returns.
+    """
+
+    def __repr__(self) -> str:
+        return (
+            f"<DenseDataset {self.name or self.id}: shape {self.shape}, {self.dtype}, chunks {self.chunks}>"
+        )
+
+    def __getitem__(self, key: Key) -> Any:
+        """Return the selected values: an array, or a scalar where numpy returns one."""
+        if self.is_null:
+            raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
+        values = self._in_region(key, self._read)
+        return values[()] if values.shape == () else values
+
+    def __setitem__(self, key: Key, values: ArrayLike) -> None:
+        """Set the selected elements to values, which are broadcast as numpy does."""
+        array = np.asarray(values, None if self.type.is_vlen else self.dtype)
+
+        def send(region: SelectedRegion) -> None:
+            column = np.broadcast_to(region.flatten(array), region.selection.size)
+            body = self.type.encode(column)
+            if region.is_long:
+                raise InvalidValue("A list of so many indices cannot be written at once: write it in parts.")
+            self.connection.json("PUT", self._path("value"), body, select=region.text)
+
+        self._in_region(key, send)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("The values are on a server: numpy gets a copy.")
+        return np.asarray(self[...], dtype)
+
+    def to_numpy(self, key: Key = ...) -> NDArray[Any]:
+        """Return the selected values as an array."""
+        return np.asarray(self[key])
+
+    def _read(self, region: SelectedRegion) -> NDArray[Any]:
+        if region.is_long:
+            data = self.connection.binary("POST", self._path("value"), {"select": region.text})
+        else:
+            data = self.connection.binary("GET", self._path("value"), select=_select(region))
+        order = region.order
+        if not self.type.is_vlen and len(data) != prod(order.shape) * self.dtype.itemsize:
+            raise Conflict(f"The extent of {self.id} is not {list(region.extent)} any more; read again.")
+        return order.arrange(self.type.decode(data, (prod(order.shape),)))
+
+
+def _select(region: SelectedRegion) -> Select:
+    return None if not region.extent else region.text

@@ -1,0 +1,82 @@
+"""The errors of the client: those of `hsparse.errors`, by what a server named, which are also Python's own.
+
+`except hsparse.NotFound` and `except KeyError` both catch a missing object. Each has `kind`, and `request_id` if a
+server answered: the id that the server's log has for the request.
+
+Tests: tests/client/test_connection.py.
+"""
+
+from __future__ import annotations
+
+from hsparse.errors import (
+    ERRORS,
+    BadRequest,
+    Conflict,
+    ErrorKind,
+    Forbidden,
+    Gone,
+    HsparseError,
+    NotFound,
+    TooLarge,
+    Unauthenticated,
+    Unsupported,
+)
+
+
+class MissingKey(NotFound, KeyError):
+    """There is no such object, link, attribute or label."""
+
+
+class DeletedKey(Gone, KeyError):
+    """The object was deleted."""
+
+
+class PermissionDenied(Forbidden, PermissionError):
+    """The user has no right to do this."""
+
+
+class NotSignedIn(Unauthenticated, PermissionError):
+    """The server needs a credential, or does not know this one."""
+
+
+class AlreadyExists(Conflict, FileExistsError):
+    """There is an object, a link or a domain of that name."""
+
+
+class InvalidValue(BadRequest, ValueError):
+    """An argument, or what was sent, is wrong."""
+
+
+class WrongType(BadRequest, TypeError):
+    """An argument has a type that does not fit."""
+
+
+class OutOfRange(BadRequest, IndexError):
+    """An index beyond the extent, a mask of another length, or more indices than there are dimensions."""
+
+
+class ResultTooLarge(TooLarge, MemoryError):
+    """A result that the client's limit on memory does not allow, or a request beyond the server's limits."""
+
+
+class NotImplementedHere(Unsupported, NotImplementedError):
+    """It is valid HDF5 that this version does not do."""
+
+
+class Unreachable(HsparseError, ConnectionError):
+    """The server does not answer, or stopped in the middle; the message says what may have been done."""
+
+
+BY_KIND: dict[ErrorKind, type[HsparseError]] = ERRORS | {
+    one.kind: one
+    for one in (
+        MissingKey,
+        DeletedKey,
+        PermissionDenied,
+        NotSignedIn,
+        InvalidValue,
+        ResultTooLarge,
+        NotImplementedHere,
+    )
+}
+"""The class of each kind that a server names."""

@@ -1,0 +1,173 @@
+"""`hsparse.open`: a domain as a file of arrays, or a folder of domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+from hsparse.client.address import Address, parse_address
+from hsparse.client.connection import Connection, Json
+from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
+from hsparse.client.group import Group
+from hsparse.client.sign_in import SignIn, read_sign_in
+from hsparse.errors import Conflict, NotFound
+
+Mode: TypeAlias = Literal["r+", "a", "w", "x"]
+PAGE = 1000
+
+
+class File(Group):
+    """A domain: its root group. Closing it closes its connections; every write was durable before."""
+
+    def __init__(self, connection: Connection, record: Json) -> None:
+        super().__init__(connection, {"id": record["root"]}, "/")
+        self.filename = connection.domain or "/"
+        self.owner: str = record.get("owner", "")
+
+    def __repr__(self) -> str:
+        return f"<File {self.filename} of {self.connection.url}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Folder(Mapping[str, "File | Folder"]):
+    """A folder of domains and folders: a mapping from their names, asked for when they are needed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.name = connection.domain or "/"
+
+    def __repr__(self) -> str:
+        return f"<Folder {self.name} of {self.connection.url}>"
+
+    def __getitem__(self, name: str) -> File | Folder:
+        path = f"{self.name.rstrip('/')}/{name.strip('/')}"
+        return open_connection(self.connection.for_domain(path))
+
+    def __iter__(self) -> Iterator[str]:
+        for record in self.records():
+            yield record["name"].rsplit("/", 1)[-1]
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.records())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def records(self) -> Iterator[Json]:
+        """Yield what the server says of each domain and folder in it: `name`, `class`, `owner`, times."""
+        marker: str | None = None
+        path = f"{self.name.rstrip('/')}/"
+        while True:
+            connection = self.connection.for_domain(path)
+            page = connection.json("GET", "/domains", Limit=PAGE, Marker=marker)["domains"]
+            yield from page
+            if len(page) < PAGE:
+                return
+            marker = page[-1]["name"]
+
+    def create_folder(self, name: str) -> Folder:
+        """Create a folder; `AlreadyExists` if there is one or a domain."""
+        connection = self.connection.for_domain(f"{self.name.rstrip('/')}/{name}")
+        _create(connection, {"folder": 1})
+        return Folder(connection)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def open(
+    address: str | Path,
+    mode: Mode = "r+",
+    *,
+    endpoint: str | None = None,
+    root: str | Path | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    token: str | None = None,
+    timeout: float = 60.0,
+) -> File | Folder:
+    """Open a domain or a folder: of a server, or of a store in a directory of this machine.
+
+    `address` is `http://host:5101/home/ann/x.h5`, a domain's path together with `endpoint`, or a path into a store's
+    directory (`data/home/ann/x.h5`, or the domain's path with `root`), which is then read and written in this process.
+    `mode` is "r+" for what exists, "a" to create the domain if it is missing, "w" to replace it, "x" to create it.
+    Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at (`hsparse.client.sign_in`).
+    `timeout` is in seconds without a byte. Raises `MissingKey` for a domain that is not there.
+    """
+    if mode not in ("r+", "a", "w", "x"):
+        raise InvalidValue(f"There is no mode {mode!r}: give 'r+', 'a', 'w' or 'x'.")
+    configured = SignIn() if root is not None else read_sign_in()
+    if root is not None:
+        found = Address("/" + str(address).strip("/"), root=Path(root))
+    else:
+        found = parse_address(address, endpoint, configured.endpoint)
+    connection = _connect(found, configured, SignIn(endpoint, user, password, token), timeout)
+    try:
+        if mode != "r+":
+            return _create_file(connection, mode)
+        return open_connection(connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _connect(address: Address, configured: SignIn, given: SignIn, timeout: float) -> Connection:
+    assert address.endpoint is not None
+    if given.user is None and given.token is None:
+        given = configured.for_server(address.endpoint)
+    return Connection(
+        address.endpoint,
+        address.path,
+        user=given.user,
+        password=given.password,
+        token=given.token,
+        timeout=timeout,
+    )
+
+
+def open_connection(connection: Connection) -> File | Folder:
+    """Return the domain or folder of a connection; `MissingKey` if there is none."""
+    if connection.domain in (None, "/"):
+        return Folder(connection)
+    try:
+        record = connection.json("GET", "/")
+    except NotFound as error:
+        raise MissingKey(
+            f"There is no domain {connection.domain} at {connection.url}; mode='a' would create it."
+        ) from error
+    return File(connection, record) if "root" in record else Folder(connection)
+
+
+def _create_file(connection: Connection, mode: Mode) -> File:
+    if mode == "w":
+        with suppress(NotFound):
+            connection.json("DELETE", "/")
+    try:
+        return File(connection, _create(connection, {}))
+    except AlreadyExists:
+        if mode != "a":
+            raise
+    found = open_connection(connection)
+    if not isinstance(found, File):
+        raise InvalidValue(f"{connection.domain} is a folder; name a domain in it.")
+    return found
+
+
+def _create(connection: Connection, body: dict[str, Any]) -> Json:
+    try:
+        return connection.json("PUT", "/", body)
+    except Conflict as error:
+        raise AlreadyExists(error.message) from error

@@ -1,0 +1,266 @@
+"""Groups: what h5py users know of them, as far as the arrays of hsparse need it; for all of h5py there is h5pyd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hsparse.client.attributes import Attributes
+from hsparse.client.connection import Connection, Json
+from hsparse.client.dense_dataset import DenseDataset
+from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
+from hsparse.client.hdf5_type import Hdf5Type
+from hsparse.client.sparse_dataset import SparseDataset, is_sparse
+from hsparse.errors import Conflict, NotFound
+
+Member: TypeAlias = "Group | DenseDataset | SparseDataset | NamedType"
+UNLIMITED = "H5S_UNLIMITED"
+
+
+@dataclass(frozen=True, slots=True)
+class SoftLink:
+    """A link to a path, which need not exist."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalLink:
+    """A link to a path in another domain."""
+
+    domain: str
+    path: str
+
+
+class NamedType:
+    """A committed type: its `item` is HDF5/JSON."""
+
+    def __init__(self, connection: Connection, record: Json, name: str) -> None:
+        self.id: str = record["id"]
+        self.name = name
+        self.item = record["type"]
+        self.attrs = Attributes(connection, f"/datatypes/{self.id}", record.get("attributes"))
+
+    def __repr__(self) -> str:
+        return f"<NamedType {self.name}: {self.item}>"
+
+
+class Group(Mapping[str, Member]):
+    """A group on a server: a mapping from paths to groups and datasets, asked for when they are needed."""
+
+    def __init__(self, connection: Connection, record: Json, name: str) -> None:
+        """Take a group's record, as `GET /groups/{id}` answers, and its path in the domain."""
+        self.connection = connection
+        self.id: str = record["id"]
+        self.name = name
+        self.attrs = Attributes(connection, f"/groups/{self.id}", record.get("attributes"))
+
+    def __repr__(self) -> str:
+        return f"<Group {self.name}>"
+
+    def __getitem__(self, path: str) -> Member:
+        """Return the object at a path, from here, or from the root if it begins with a slash; one request."""
+        if not isinstance(path, str):
+            raise MissingKey(f"{path!r:.80} is no path: name a group or a dataset.")
+        whole = self._whole(path)
+        try:
+            record = self.connection.json("GET", "/", h5path=whole, include_attrs=1, follow_soft_links=1)
+        except NotFound as error:
+            raise MissingKey(f"There is no object {whole} in {self.connection.domain}.") from error
+        return make_member(self.connection, record, whole)
+
+    def __contains__(self, path: object) -> bool:
+        if not isinstance(path, str):
+            return False
+        try:
+            self[path]
+        except NotFound:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._links())
+
+    def __len__(self) -> int:
+        return len(self._links())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def create_group(self, path: str, attributes: Mapping[str, Any] | None = None) -> Group:
+        """Create a group, with the missing ones above it; `AlreadyExists` if the path has an object."""
+        whole = self._whole(path)
+        record = self._create("/groups", {"h5path": whole}, whole)
+        group = Group(self.connection, record, whole)
+        group.attrs.update(attributes or {})
+        return group
+
+    def require_group(self, path: str) -> Group:
+        """Return the group at a path, created if there is none; `InvalidValue` if a dataset is there."""
+        try:
+            return self.create_group(path)
+        except AlreadyExists:
+            found = self[path]
+        if not isinstance(found, Group):
+            raise InvalidValue(f"{found.name} is a {type(found).__name__}, not a group.")
+        return found
+
+    def create_dataset(
+        self,
+        path: str,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        data: ArrayLike | None = None,
+        *,
+        chunks: Sequence[int] | None = None,
+        max_shape: Sequence[int | None] | None = None,
+        fill_value: Any = None,
+        filters: Sequence[Any] = (),
+        attributes: Mapping[str, Any] | None = None,
+    ) -> DenseDataset:
+        """Create a dense dataset, with the missing groups above it, and write `data`, which gives shape and dtype too.
+
+        `max_shape` has None for an unlimited dimension. `filters` are those of `creationProperties.filters`, such as
+        `"gzip"`. `AlreadyExists` if the path has an object.
+        """
+        if data is None and shape is None:
+            raise InvalidValue("Give data, or a shape and a dtype.")
+        array = np.asarray(np.zeros((), dtype or "f4") if data is None else data, dtype)
+        extent = tuple(array.shape if shape is None else shape)
+        kind = Hdf5Type.of(array)
+        properties: Json = {"filters": list(filters)} if filters else {}
+        if chunks is not None:
+            properties["layout"] = {"class": "H5D_CHUNKED", "dims": list(chunks)}
+        if fill_value is not None:
+            properties["fillValue"] = np.asarray(fill_value, None if kind.is_vlen else kind.dtype).tolist()
+        whole = self._whole(path)
+        body: Json = {"type": kind.item, "h5path": whole, "creationProperties": properties}
+        if extent:
+            body["shape"] = list(extent)
+        if max_shape is not None:
+            body["maxdims"] = [UNLIMITED if limit is None else limit for limit in max_shape]
+        record = self._create("/datasets", body, whole)
+        dataset = DenseDataset(self.connection, record, whole)
+        if data is not None and array.size:
+            dataset[...] = array
+        dataset.attrs.update(attributes or {})
+        return dataset
+
+    def create_sparse(
+        self,
+        path: str,
+        shape: Sequence[int],
+        dtype: Any,
+        chunks: Sequence[int],
+        *,
+        max_shape: Sequence[int | None] | None = None,
+        fill_value: Any = None,
+        filters: Sequence[Any] = (),
+        attributes: Mapping[str, Any] | None = None,
+    ) -> SparseDataset:
+        """Create a sparse dataset, see `SparseDataset.create`; `AlreadyExists` if the path has an object."""
+        whole = self._whole(path)
+        try:
+            dataset = SparseDataset.create(
+                self.connection,
+                whole,
+                shape,
+                dtype,
+                chunks,
+                max_shape=max_shape,
+                fill_value=fill_value,
+                filters=filters,
+            )
+        except Conflict as error:
+            raise AlreadyExists(error.message) from error
+        dataset.name = whole
+        dataset.attrs.update(attributes or {})
+        return dataset
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Link an object, a `SoftLink` or an `ExternalLink` by a name, or create a dense dataset of an array there."""
+        if isinstance(value, SoftLink):
+            link: Json = {"h5path": value.path}
+        elif isinstance(value, ExternalLink):
+            link = {"h5path": value.path, "h5domain": value.domain}
+        elif isinstance(value, Group | DenseDataset | SparseDataset | NamedType):
+            link = {"id": value.id}
+        else:
+            self.create_dataset(name, data=value)
+            return
+        try:
+            self.connection.json("PUT", f"/groups/{self.id}/links", {"links": {name: link}})
+        except Conflict as error:
+            raise AlreadyExists(error.message) from error
+
+    def __delitem__(self, name: str) -> None:
+        """Remove a link of this group; the object stays while others lead to it."""
+        if name not in self._links():
+            raise MissingKey(f"{self.name} has no link {name!r}.")
+        self.connection.json("DELETE", f"/groups/{self.id}/links", titles=name, separator="\0")
+
+    def links(self) -> dict[str, Json]:
+        """Return the links of the group as HDF5/JSON, by name."""
+        return self._links()
+
+    def records(self) -> dict[str, Json]:
+        """Return the records of all objects below, by path: the whole tree with its attributes, by one request.
+
+        An object with several hard links is there once for each path; soft and external links are not followed.
+        """
+        answer = self.connection.json("GET", "/", getobjs=1, include_attrs=1, include_links=1)
+        objects: dict[str, Json] = answer["domain_objs"]
+        found: dict[str, Json] = {}
+        waiting = [("", self.id, frozenset({self.id}))]
+        while waiting:
+            base, id, above = waiting.pop()
+            for title, link in objects[id].get("links", {}).items():
+                target = link.get("id")
+                if target not in objects:
+                    continue
+                path = f"{base}{title}"
+                found[path] = objects[target]
+                if target.startswith("g-") and target not in above:
+                    waiting.append((f"{path}/", target, above | {target}))
+        return found
+
+    def _whole(self, path: str) -> str:
+        """Return a path from the root."""
+        return path if path.startswith("/") else f"{self.name.rstrip('/')}/{path}"
+
+    def _links(self) -> dict[str, Json]:
+        links: dict[str, Json] = {}
+        marker: str | None = None
+        while True:
+            page = self.connection.json("GET", f"/groups/{self.id}/links", Limit=10_000, Marker=marker)[
+                "links"
+            ]
+            links |= {link["title"]: link for link in page}
+            if len(page) < 10_000:
+                return links
+            marker = page[-1]["title"]
+
+    def _create(self, where: str, body: Json, path: str) -> Json:
+        """Create an object and return its record; `AlreadyExists` if its path has one."""
+        try:
+            return self.connection.json("POST", where, body, implicit=1)
+        except Conflict as error:
+            raise AlreadyExists(f"There is an object at {path} already: {error.message}") from error
+
+
+def make_member(connection: Connection, record: Json, path: str) -> Member:
+    """Return the object of a record: a group, a dataset or a committed type, by its id."""
+    kind = record["id"][0]
+    if kind == "g":
+        return Group(connection, record, path)
+    if kind == "t":
+        return NamedType(connection, record, path)
+    return (
+        SparseDataset(connection, record, path)
+        if is_sparse(record)
+        else DenseDataset(connection, record, path)
+    )

@@ -1,0 +1,72 @@
+"""Dense datasets with numpy's keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hsparse
+from hsparse.client.connection import Connection
+from hsparse.client.dense_dataset import DenseDataset
+from hsparse.client.file import File
+
+
+@pytest.fixture
+def file(connection: Connection) -> File:
+    found = hsparse.open(f"{connection.url}{connection.domain}")
+    assert isinstance(found, File)
+    return found
+
+
+@pytest.mark.parametrize(
+    "key", [..., 1, (slice(None), [2, 0]), (0, 1), np.s_[0:2, 1:], (np.array([True, False, True]),)]
+)
+def test_reads_are_numpys(file: File, key: object) -> None:
+    data = np.arange(12, dtype=np.int16).reshape(3, 4)
+    found = file.create_dataset("x", data=data)[key]  # type: ignore[index]
+    expected = data[key]  # type: ignore[index]
+    assert np.shape(found) == expected.shape
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_writes_are_numpys(file: File) -> None:
+    dataset = file.create_dataset("x", (3, 4), "f8", fill_value=-1, max_shape=(None, 4), chunks=(2, 2))
+    dataset[1, 1:3] = [5, 6]
+    dataset[[0, 2], 0] = 9
+    assert dataset[...].tolist() == [[9, -1, -1, -1], [-1, 5, 6, -1], [9, -1, -1, -1]]
+    assert dataset.fill_value == -1.0
+    assert dataset.max_shape == (None, 4)
+    dataset.extend(1)
+    assert np.asarray(dataset).shape == (4, 4)
+    assert len(dataset) == 4
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.array(["a", "", "grüße"], object),
+        np.array([b"ab", b"c"]),
+        np.array([True, False]),
+        np.array([(1, True)], [("n", "u1"), ("b", "?")]),
+        np.float32(2.5),
+        "text",
+    ],
+    ids=repr,
+)
+def test_types_come_back(file: File, data: object) -> None:
+    file.create_dataset("x", data=data)  # type: ignore[arg-type]
+    dataset = file["x"]
+    assert isinstance(dataset, DenseDataset)
+    found = dataset[()]
+    expected = np.asarray(data, object if isinstance(data, str) else None)
+    assert np.shape(found) == expected.shape
+    assert np.asarray(found).dtype == expected.dtype or isinstance(data, str)
+    assert np.asarray(found).tolist() == expected.tolist()
+
+
+def test_what_is_no_text_is_refused_before_it_is_sent(file: File) -> None:
+    dataset = file.create_dataset("x", data=["a", "b"])
+    with pytest.raises(TypeError, match="text"):
+        dataset[0] = 7
+    assert dataset[...].tolist() == ["a", "b"]
