@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
+from urllib.parse import urlsplit
 
 from hsparse.client.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
+from hsparse.client.errors import InvalidValue
 from hsparse.optional_module import OptionalModule
 
 OBSTORE = OptionalModule("obstore", "direct")
 STORES = OptionalModule("obstore.store", "direct")
 AT_ONCE = 16
+RETRIES = 3
+RETRY_TIME = timedelta(seconds=10)
+"""How often, and for how long, a request is repeated before the server is asked; obstore's own limit is 3 minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,12 @@ class Bucket:
     secret_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.endpoint is not None and urlsplit(self.endpoint).scheme not in ("http", "https"):
+            raise InvalidValue(
+                f"{self.endpoint!r} is not the URL of an S3 service; it is like https://s3.example.org."
+            )
+
     def options(self) -> dict[str, Any]:
         """Return obstore's options."""
         given = {
@@ -38,6 +50,7 @@ class Bucket:
             "session_token": self.session_token,
         }
         options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        options["retry_config"] = {"max_retries": RETRIES, "retry_timeout": RETRY_TIME}
         if self.endpoint is not None and self.endpoint.startswith("http://"):
             options["client_options"] = {"allow_http": True}
         return options

@@ -1,4 +1,7 @@
-"""From the offsets in a chunk to coordinates in the dataset: narrow columns, written where they stay."""
+"""From the offsets in a chunk to coordinates in the dataset: narrow columns, written where they stay.
+
+Tests: tests/client/direct/test_direct_elements.py.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,13 @@ def allocate_elements(count: int, extent: Sequence[int], dtype: np.dtype[Any]) -
     return Elements(tuple(np.empty(count, kind) for kind in kinds), np.empty(count, dtype))
 
 
+def narrow_elements(elements: Elements, extent: Sequence[int]) -> Elements:
+    """Return elements with columns of the types that `allocate_elements` has."""
+    room = allocate_elements(0, extent, elements.values.dtype)
+    pairs = zip(elements.columns, room.columns, strict=True)
+    return Elements(tuple(column.astype(kind.dtype) for column, kind in pairs), elements.values)
+
+
 def cut_elements(elements: Elements, start: int, stop: int) -> Elements:
     """Return a view of some of the elements."""
     return Elements(tuple(column[start:stop] for column in elements.columns), elements.values[start:stop])
@@ -35,7 +45,7 @@ def write_elements(chunk: SparseChunk, origin: Sequence[int], room: Elements) ->
         target[...] = column
         if first:
             target += target.dtype.type(first)
-    room.values[...] = chunk.values
+    room.values[...] = chunk.values.view(room.values.dtype)
 
 
 def select_elements(

@@ -1,4 +1,7 @@
-"""The map of a dataset as a client keeps it: where the chunks are, and all that is needed to decode them."""
+"""The map of a dataset as a client keeps it: where the chunks are, and all that is needed to decode them.
+
+Tests: tests/client/direct/test_direct_elements.py.
+"""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hsparse.client.direct.chunk_elements import (
     allocate_elements,
     cut_elements,
+    narrow_elements,
     select_elements,
     write_elements,
 )
@@ -26,6 +27,7 @@ from hsparse.client.direct.object_reader import ObjectChanged, ObjectReader, Obj
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import ReaderChoice
 from hsparse.client.elements import Elements, ElementSource
+from hsparse.client.errors import Unreachable
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Unsupported
 from hsparse.format.plan.chunk_plan import PlannedChunk, plan
 from hsparse.format.plan.grid import Grid
@@ -54,16 +56,23 @@ class _Failed:
 class DirectElements:
     """An `ElementSource` over the objects of a store; `server` is asked where these do not serve.
 
-    Threads may share one. `statistics` counts what was read how.
+    Values have the type `dtype`, the client's view of the stored one. Threads may share one. `statistics` counts what
+    was read how.
     """
 
     def __init__(
-        self, server: ElementSource, kept: KeptMap, choice: ReaderChoice, statistics: ReadStatistics
+        self,
+        server: ElementSource,
+        kept: KeptMap,
+        choice: ReaderChoice,
+        dtype: np.dtype[Any],
+        statistics: ReadStatistics,
     ) -> None:
         self.statistics = statistics
         self._server = server
         self._kept = kept
         self._choice = choice
+        self._dtype = dtype
         self._reader: ObjectReader | None = None
         self._closed = ""
         """Why all is read by the server from now on."""
@@ -91,7 +100,7 @@ class DirectElements:
             return self._read_elements(found, planned, selection.extent)
 
         def ask(at: Selection) -> list[Elements]:
-            return [self._server.defined_elements(at)]
+            return [narrow_elements(self._server.defined_elements(at), selection.extent)]
 
         pieces = self._read(selection, read, ask)
         return Elements.concatenate(pieces)
@@ -109,12 +118,14 @@ class DirectElements:
         partly = [one for one in planned if not one.selection.is_all]
 
         def select(one: PlannedChunk) -> Elements:
-            return select_elements(self._load(found, one), one.selection, grid.origin(one.scaled), extent)
+            part = select_elements(self._load(found, one), one.selection, grid.origin(one.scaled), extent)
+            return Elements(part.columns, part.values.view(self._dtype))
 
         parts = [part for part in self._each(select, partly, failed) if part is not None]
         counts = [int(found.defined[found.rows[one.scaled]]) for one in whole]
         ends = np.cumsum([*counts, *map(len, parts)], dtype=np.int64).tolist()
-        room = allocate_elements(ends[-1] if ends else 0, extent, found.spec.dtype)
+        stored = allocate_elements(ends[-1] if ends else 0, extent, found.spec.dtype)
+        room = Elements(stored.columns, stored.values.view(self._dtype))
         slots = [cut_elements(room, end - count, end) for end, count in zip(ends, counts, strict=False)]
         for part, end in zip(parts, ends[len(counts) :], strict=True):
             slot = cut_elements(room, end - len(part), end)
@@ -144,13 +155,14 @@ class DirectElements:
 
         def read(found: DatasetMap, planned: Sequence[PlannedChunk]) -> tuple[list[None], _Failed]:
             if not result:
-                result.append(np.full(selection.shape, found.spec.fill_value, found.spec.dtype))
+                fill = np.full(selection.shape, found.spec.fill_value, found.spec.dtype)
+                result.append(fill.view(self._dtype))
             failed = _Failed()
 
             def fill(one: PlannedChunk) -> None:
                 values = found.kind.read(self._load(found, one), one.selection, (), NO_LIMIT)
                 if values is not None:
-                    result[0][one.place] = values
+                    result[0][one.place] = values.view(self._dtype)
 
             self._each(fill, planned, failed)
             return [], failed
@@ -199,8 +211,11 @@ class DirectElements:
             raise NotDirect(self._closed)
         try:
             found = self._kept.current(selection)
-        except Unsupported as error:
-            self._closed = error.message
+        except Unreachable:
+            raise
+        except HsparseError as error:  # such as a corrupt chunk, which this read may not need
+            if isinstance(error, Unsupported):
+                self._closed = error.message
             raise NotDirect(error.message) from error
         if self._reader is None:
             self._reader = self._choice.choose(found)

@@ -15,6 +15,7 @@ from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import GivenReader, OfferedReader, ReaderChoice
 from hsparse.client.elements import ElementSource
 from hsparse.client.embedded import EmbeddedConnection
+from hsparse.client.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest
 from hsparse.model.layout import CHUNKED, STRUCTURED
 
@@ -37,17 +38,22 @@ def direct_source(
     `BadRequest` for a directory without a store, `Misconfigured` if an extra is missing.
     """
     choice = _choice(connection, direct)
-    layout = record.get("layout") or {}
-    if choice is None or layout.get("class") not in (CHUNKED, STRUCTURED):
-        return None
-    properties = record.get("creationProperties") or {}
-    if properties.get("initializer") or record["shape"]["class"] == "H5S_NULL":
+    extent = shape_of(record["shape"])
+    kind = Hdf5Type.parse(record["type"])
+    if choice is None or extent is None or kind.is_vlen or not _has_objects(record):
         return None
     statistics = ReadStatistics()
-    # A scalar's one chunk has no dimensions.
-    dims = layout["dims"] if record["shape"]["class"] == "H5S_SIMPLE" else ()
+    dims = record["layout"]["dims"] if extent else ()  # a scalar's one chunk has no dimensions
     kept = KeptMap(connection, record["id"], dims, statistics, signed=direct is True)
-    return DirectElements(server, kept, choice, statistics)
+    return DirectElements(server, kept, choice, kind.dtype, statistics)
+
+
+def _has_objects(record: Json) -> bool:
+    """Say whether the values are in chunk objects, and are the fill value elsewhere."""
+    properties = record.get("creationProperties") or {}
+    asked = (properties.get("layout") or {}).get("class", "")
+    stored = (record.get("layout") or {}).get("class")
+    return stored in (CHUNKED, STRUCTURED) and "_REF" not in asked and not properties.get("initializer")
 
 
 def _choice(connection: Connection, direct: Direct) -> ReaderChoice | None:

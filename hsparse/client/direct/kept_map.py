@@ -1,4 +1,7 @@
-"""A dataset's map that is asked for once, and revalidated by its etag at each read: 304 if nothing has changed."""
+"""A dataset's map that is asked for once, and revalidated by its etag at each read: 304 if nothing has changed.
+
+Tests: tests/client/direct/test_direct_elements.py.
+"""
 
 from __future__ import annotations
 
