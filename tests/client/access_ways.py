@@ -115,6 +115,7 @@ def open_access(way: str, request: pytest.FixtureRequest) -> Iterator[Access]:
     if way == "embedded":
         root = request.getfixturevalue("embedded_root")
         connection: Connection = embedded_connection(root, domain)
+        direct = True  # small reads too
     elif way in ("http", "directory"):
         url, root = request.getfixturevalue("directory_server")
         connection, direct = Connection(url, domain), root if way == "directory" else False

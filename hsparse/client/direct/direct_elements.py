@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,7 +30,7 @@ from hsparse.client.direct.reader_choice import ReaderChoice
 from hsparse.client.elements import Elements, ElementSource
 from hsparse.client.errors import Unreachable
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Unsupported
-from hsparse.format.plan.chunk_plan import PlannedChunk, plan
+from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 
@@ -57,7 +58,8 @@ class DirectElements:
     """An `ElementSource` over the objects of a store; `server` is asked where these do not serve.
 
     Values have the type `dtype`, the client's view of the stored one. Threads may share one. `statistics` counts what
-    was read how.
+    was read how. Reads of less than `least_part` of the elements of the chunks that they meet are the server's: it has
+    decoded chunks in its cache, which for a row of a chunk is ten times as fast.
     """
 
     def __init__(
@@ -67,18 +69,22 @@ class DirectElements:
         choice: ReaderChoice,
         dtype: np.dtype[Any],
         statistics: ReadStatistics,
+        least_part: float = 0.0,
     ) -> None:
         self.statistics = statistics
         self._server = server
         self._kept = kept
         self._choice = choice
         self._dtype = dtype
+        self._least_part = least_part
         self._reader: ObjectReader | None = None
         self._closed = ""
         """Why all is read by the server from now on."""
 
     def defined_elements(self, selection: Selection) -> Elements:
         """See `ElementSource`."""
+        if self._is_small(selection):
+            return self._server.defined_elements(selection)
         try:
             return self._defined(selection)
         except NotDirect as error:
@@ -87,6 +93,8 @@ class DirectElements:
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ElementSource`."""
+        if self._is_small(selection):
+            return self._server.dense_values(selection)
         try:
             return self._dense(selection)
         except NotDirect as error:
@@ -155,24 +163,35 @@ class DirectElements:
 
         def read(found: DatasetMap, planned: Sequence[PlannedChunk]) -> tuple[list[None], _Failed]:
             if not result:
-                fill = np.full(selection.shape, found.spec.fill_value, found.spec.dtype)
-                result.append(fill.view(self._dtype))
+                unwritten = np.full(selection.shape, found.spec.fill_value, found.spec.dtype)
+                result.append(unwritten.view(self._dtype))
             failed = _Failed()
 
             def fill(one: PlannedChunk) -> None:
-                values = found.kind.read(self._load(found, one), one.selection, (), NO_LIMIT)
+                values: Any = found.kind.read(self._load(found, one), one.selection, (), NO_LIMIT)
                 if values is not None:
                     result[0][one.place] = values.view(self._dtype)
 
             self._each(fill, planned, failed)
             return [], failed
 
-        for one in self._read(selection, read, lambda at: [self._server.dense_values(at)], places=True):
-            place, values = one
+        def ask(at: Selection) -> list[NDArray[Any]]:
+            return [self._server.dense_values(at)]
+
+        for place, values in self._read(selection, read, ask, places=True):
             result[0][place] = values
         return result[0]
 
     # --- both ---------------------------------------------------------------------------------------
+
+    def _is_small(self, selection: Selection) -> bool:
+        chunk = self._kept.chunks
+        if not self._least_part or len(chunk) != len(selection.extent):
+            return False
+        met = count_chunks(selection, Grid(selection.extent, chunk)) * prod(chunk)
+        is_small = selection.size < met * self._least_part
+        self.statistics.add(small=int(is_small))
+        return is_small
 
     def _read(
         self,

@@ -23,10 +23,15 @@ Direct: TypeAlias = bool | str | Path | Bucket | None
 """How datasets are read past the server.
 
 True: as the server offers it. A path: the store's directory. `s3://bucket`, or a `Bucket`: the store's bucket, with the
-user's own credentials. None: from the directory, where it is on this machine. False: all is read by the server.
+user's own credentials. None: from the directory, where it is on this machine and much of each chunk is read. False:
+all is read by the server.
 """
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SCHEME = "s3://"
+LEAST_PART = 1 / 8
+"""The least part of chunks' elements that is read directly if the caller leaves the way open. Measured on chunks of
+2000 x 2000 elements in a directory: the server was faster for 1/20 of them, half as fast for 2/3.
+"""
 
 
 def direct_source(
@@ -45,7 +50,8 @@ def direct_source(
     statistics = ReadStatistics()
     dims = record["layout"]["dims"] if extent else ()  # a scalar's one chunk has no dimensions
     kept = KeptMap(connection, record["id"], dims, statistics, signed=direct is True)
-    return DirectElements(server, kept, choice, kind.dtype, statistics)
+    least = LEAST_PART if direct is None else 0.0
+    return DirectElements(server, kept, choice, kind.dtype, statistics, least)
 
 
 def _has_objects(record: Json) -> bool:

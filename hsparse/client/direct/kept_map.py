@@ -52,7 +52,7 @@ class KeptMap:
     ) -> None:
         self._connection = connection
         self._path = f"/datasets/{id}/map"
-        self._chunks = tuple(chunks)
+        self.chunks = tuple(chunks)
         self._statistics = statistics
         self._signed = signed
         self._clock = clock or SystemClock()
@@ -77,7 +77,7 @@ class KeptMap:
         self._kept = None
 
     def _count(self, extent: Sequence[int]) -> int:
-        return prod(-(-length // step) for length, step in zip(extent, self._chunks, strict=True))
+        return prod(-(-length // step) for length, step in zip(extent, self.chunks, strict=True))
 
     def _ask(self, kept: _Kept | None, **params: object) -> tuple[DatasetMap, str | None]:
         urls = URL_SECONDS if self._signed else None

@@ -13,13 +13,14 @@ class ReadStatistics:
     """Counters that threads share.
 
     `objects` and `bytes` were read from the store, `maps` asked for, of them `unchanged_maps` answered with 304.
-    `fallbacks` are chunks, or whole reads, that the server was asked for. `reason` is that of the last fallback.
+    `fallbacks` are chunks, or whole reads, that the server was asked for; `reason` is that of the last one. `small` are
+    reads that the server does faster.
     """
 
-    NAMES = ("objects", "bytes", "maps", "unchanged_maps", "fallbacks")
+    NAMES = ("objects", "bytes", "maps", "unchanged_maps", "fallbacks", "small")
 
     def __init__(self) -> None:
-        self.objects = self.bytes = self.maps = self.unchanged_maps = self.fallbacks = 0
+        self.objects = self.bytes = self.maps = self.unchanged_maps = self.fallbacks = self.small = 0
         self.reason = ""
         self._lock = threading.Lock()
 

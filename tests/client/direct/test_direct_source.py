@@ -49,6 +49,9 @@ def test_what_the_server_offers(direct_access: Access, dataset: SparseDataset, d
     assert source.statistics.objects == (0 if by_bucket and direct is None else 1)
     expected = PresignedObjects if by_bucket else DirectoryObjects
     assert isinstance(source._reader, expected) == (direct is True or not by_bucket)
+    if direct is None:
+        source.defined_elements(Orthogonal.box((8, 8), (1, 2), (2, 3)))
+        assert source.statistics.small == 1  # one element of a chunk
     if by_bucket and direct is None:
         assert source.statistics.fallbacks == 1
         source.defined_elements(WHOLE)
