@@ -16,7 +16,7 @@ from hsparse.client.connection_pool import ConnectionPool, OwnAnswer
 from hsparse.optional_module import OptionalModule
 
 EMBEDDED_STORE = OptionalModule("hsparse.cli.embedded_store", "server")
-HOST = "embedded"
+HOST = "localhost"
 
 
 def embedded_connection(root: str | Path, domain: str | None = None) -> EmbeddedConnection:

@@ -29,7 +29,7 @@ from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import ReaderChoice
 from hsparse.client.elements import Elements, ElementSource
 from hsparse.client.errors import Unreachable
-from hsparse.errors import Corrupt, HsparseError, Misconfigured, Unsupported
+from hsparse.errors import Corrupt, HsparseError, Unsupported
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
@@ -276,7 +276,7 @@ class DirectElements:
                 return work(item)
             except ObjectChanged:
                 failed.changed.append(chunk(item))
-            except (ObjectUnavailable, Corrupt, Unsupported, Misconfigured) as error:
+            except (ObjectUnavailable, HsparseError) as error:
                 reason = error.message if isinstance(error, HsparseError) else str(error)
                 self.statistics.add(reason=reason)
                 failed.others.append(chunk(item))

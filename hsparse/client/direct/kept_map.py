@@ -19,9 +19,13 @@ from hsparse.format.selections.select_syntax import format_select
 from hsparse.format.selections.selection import Selection
 
 WHOLE = 10_000
-"""Chunks of the largest grid whose map is kept whole. Of a larger one each read asks for the chunks it meets."""
+"""Chunks of the largest grid whose map is asked for whole at once. Of a larger one a read asks for what it meets."""
 WHOLE_SIGNED = 1000
 """The same of maps with URLs: signing takes the server half a millisecond a chunk."""
+PARTS = 3
+"""How many parts of the map of a large grid are asked for before all of it is: each part lists all keys."""
+MOST = 200_000
+"""Chunks of the largest grid whose map is ever kept: some 100 MB."""
 URL_SECONDS = 3600
 LONG_SELECT = 2048
 """Characters of the longest `select` that is sent in a URL; for more the box around the selection is sent."""
@@ -57,10 +61,12 @@ class KeptMap:
         self._signed = signed
         self._clock = clock or SystemClock()
         self._kept: _Kept | None = None
+        self._parts = 0
 
     def current(self, selection: Selection) -> DatasetMap:
         """Return the map as it is now, or the part that the selection meets."""
-        if self._count(selection.extent) > (WHOLE_SIGNED if self._signed else WHOLE):
+        if self._is_asked_in_parts(selection.extent):
+            self._parts += 1
             return self._ask(None, select=_select(selection))[0]
         kept = self._kept
         if kept is not None and kept.until < self._clock.now():
@@ -72,12 +78,11 @@ class KeptMap:
             )
         return found
 
-    def forget(self) -> None:
-        """Ask for the whole map at the next call."""
-        self._kept = None
-
-    def _count(self, extent: Sequence[int]) -> int:
-        return prod(-(-length // step) for length, step in zip(extent, self.chunks, strict=True))
+    def _is_asked_in_parts(self, extent: Sequence[int]) -> bool:
+        count = prod(-(-length // step) for length, step in zip(extent, self.chunks, strict=True))
+        if self._signed:
+            return count > WHOLE_SIGNED
+        return count > MOST or (count > WHOLE and self._parts < PARTS)
 
     def _ask(self, kept: _Kept | None, **params: object) -> tuple[DatasetMap, str | None]:
         urls = URL_SECONDS if self._signed else None

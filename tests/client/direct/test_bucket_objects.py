@@ -54,3 +54,23 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_objects, "OBSTORE", OptionalModule("obstore_is_missing", "direct"))
     with pytest.raises(Misconfigured, match=r'pip install "hsparse\[direct\]"'):
         BucketObjects(Bucket("b"))
+
+
+async def test_credentials_and_endpoint_of_the_environment(
+    moto_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_bucket(moto_endpoint, "environment")
+    store = await S3Store(
+        "environment", endpoint=moto_endpoint, region="us-east-1", access_key="test", secret_key="test"
+    ).open()
+    etag = await store.put(KEY, b"data")
+    await store.close()
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": moto_endpoint,
+        "AWS_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert BucketObjects(Bucket("environment")).read(ObjectPlace(KEY, etag)) == b"data"
