@@ -90,7 +90,10 @@ class EmbeddedHttp(http.client.HTTPConnection):
         self._store = store
 
     def connect(self) -> None:
-        sock: socket.socket = self._store.connect()
+        try:
+            sock: socket.socket = self._store.connect()
+        except RuntimeError as error:  # of its event loop
+            raise ConnectionError("the embedded store has stopped") from error
         sock.settimeout(self.timeout)
         self.sock = sock
 

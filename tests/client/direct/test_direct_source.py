@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hsparse.client.connection import Connection
 from hsparse.client.direct.bucket_objects import Bucket, BucketObjects
 from hsparse.client.direct.direct_elements import DirectElements
 from hsparse.client.direct.direct_source import direct_source
@@ -56,6 +57,20 @@ def test_what_the_server_offers(direct_access: Access, dataset: SparseDataset, d
         assert source.statistics.fallbacks == 1
         source.defined_elements(WHOLE)
         assert source.statistics.maps == 1  # it is not asked for again
+
+
+def test_the_map_follows_the_writes_of_all_data_nodes(two_nodes_url: str) -> None:
+    with Connection(two_nodes_url, "/two-nodes-direct.h5") as connection:
+        connection.json("PUT", "/", {})
+        dataset = SparseDataset.create(connection, "/x", (40, 8), "i4", (4, 8))
+        source = opened(Access("directory", connection, True), dataset, True)
+        assert source is not None
+        for number in range(12):  # of ten chunks, which have one of two owners each
+            dataset.write([[number * 3, 1]], [number])
+            assert len(source.defined_elements(Orthogonal.all((40, 8)))) == number + 1
+        source.defined_elements(Orthogonal.all((40, 8)))
+        assert (source.statistics.maps, source.statistics.unchanged_maps) == (13, 1)
+        assert source.statistics.fallbacks == 0
 
 
 def test_a_directory_is_only_told_to_clients_on_the_machine(directory_access: Access) -> None:
