@@ -14,7 +14,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from hsparse.client.connection_pool import ConnectionPool
 from hsparse.client.errors import BY_KIND, InvalidValue, Unreachable
-from hsparse.errors import ErrorKind, HsparseError, RateLimited
+from hsparse.client.retry import Repeatable, Retry
+from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.format.buffer import Buffer
 
 JSON = "application/json"
@@ -36,6 +37,8 @@ Json: TypeAlias = dict[str, Any]
 Body: TypeAlias = Json | list[Json] | Buffer
 Headers: TypeAlias = dict[str, str]
 BROKEN = (OSError, http.client.HTTPException)
+GROWING = ("append", "extend")
+"""Parameters, or members of a body, of requests that have another effect each time."""
 
 
 class Connection:
@@ -47,7 +50,8 @@ class Connection:
 
     Each request has an HTTP connection for itself until its answer is read; up to `MAX_IDLE` are kept open for the next
     ones. When a kept one turns out to be closed, a GET is sent again over a new one, once; any other request may have
-    been carried out, so it raises `Unreachable` instead.
+    been carried out, so it raises `Unreachable` instead. `retry` says for how long a busy server is asked again, and
+    how often one that does not answer, if the request only reads.
 
     A forked process opens connections of its own. A pickle has the URL, the domain **and the credentials**, no
     connections: keep it as safe as the password.
@@ -62,6 +66,7 @@ class Connection:
         password: str | None = None,
         token: str | None = None,
         timeout: float = 60.0,
+        retry: Retry | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -73,6 +78,7 @@ class Connection:
         self._prefix = parts.path.rstrip("/")
         self._headers = {"Accept": JSON} | _credentials(user, password, token)
         self._timeout = timeout
+        self._retry = retry or Retry()
         self._pool = ConnectionPool(parts.scheme, parts.hostname, parts.port, timeout)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -173,9 +179,19 @@ class Connection:
         if body is not None:
             data = json.dumps(body).encode() if isinstance(body, dict | list) else body
             headers["Content-Type"] = JSON if isinstance(body, dict | list) else BINARY
-        response, answer = self._exchange(method, target, data, headers)
-        if response.status >= 300:
-            raise _error(f"{method} {path}", response, answer)
+        named = {*params, *(body if isinstance(body, dict) else ())}
+        attempts = self._retry.begin(
+            Repeatable.request(method, reads=accept == BINARY, grows=not named.isdisjoint(GROWING))
+        )
+        while True:
+            try:
+                response, answer = self._exchange(method, target, data, headers)
+                if response.status >= 300:
+                    raise _error(f"{method} {path}", response, answer)
+                break
+            except (Busy, RateLimited, Unreachable) as error:
+                pause = attempts.pause_after(error)
+            self._retry.sleep(pause)
         if accept == BINARY and response.headers.get_content_type() != BINARY:
             raise HsparseError(
                 f"{self.url} answered {method} {path} as {response.headers.get_content_type()}, not {BINARY}; "
@@ -265,6 +281,6 @@ def _error(request: str, response: http.client.HTTPResponse, body: bytes) -> Hsp
         error = BY_KIND[kind](f"{request} was answered with {response.status} {response.reason}.")
     error.request_id = response.headers.get("X-Request-ID")
     wait = response.headers.get("Retry-After", "")
-    if isinstance(error, RateLimited) and wait.isascii() and wait.isdigit():
+    if isinstance(error, RateLimited | Busy) and wait.isascii() and wait.isdigit():
         error.retry_after = float(wait[:9])
     return error

@@ -12,6 +12,7 @@ from hsparse.client.address import Address, parse_address
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.group import Group
+from hsparse.client.retry import Retry
 from hsparse.client.sign_in import SignIn, read_sign_in
 from hsparse.errors import Conflict, NotFound
 
@@ -98,6 +99,8 @@ def open(
     password: str | None = None,
     token: str | None = None,
     timeout: float = 60.0,
+    retries: int = 2,
+    patience: float = 60.0,
 ) -> File | Folder:
     """Open a domain or a folder: of a server, or of a store in a directory of this machine.
 
@@ -105,7 +108,9 @@ def open(
     directory (`data/home/ann/x.h5`, or the domain's path with `root`), which is then read and written in this process.
     `mode` is "r+" for what exists, "a" to create the domain if it is missing, "w" to replace it, "x" to create it.
     Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at (`hsparse.client.sign_in`).
-    `timeout` is in seconds without a byte. Raises `MissingKey` for a domain that is not there.
+    `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
+    `Retry-After`; one that does not answer `retries` times, if the request only reads. Raises `MissingKey` for a domain
+    that is not there.
     """
     if mode not in ("r+", "a", "w", "x"):
         raise InvalidValue(f"There is no mode {mode!r}: give 'r+', 'a', 'w' or 'x'.")
@@ -114,7 +119,8 @@ def open(
         found = Address("/" + str(address).strip("/"), root=Path(root))
     else:
         found = parse_address(address, endpoint, configured.endpoint)
-    connection = _connect(found, configured, SignIn(endpoint, user, password, token), timeout)
+    retry = Retry(retries + 1, patience)
+    connection = _connect(found, configured, SignIn(endpoint, user, password, token), timeout, retry)
     try:
         if mode != "r+":
             return _create_file(connection, mode)
@@ -124,7 +130,7 @@ def open(
         raise
 
 
-def _connect(address: Address, configured: SignIn, given: SignIn, timeout: float) -> Connection:
+def _connect(address: Address, configured: SignIn, given: SignIn, timeout: float, retry: Retry) -> Connection:
     assert address.endpoint is not None
     if given.user is None and given.token is None:
         given = configured.for_server(address.endpoint)
@@ -135,6 +141,7 @@ def _connect(address: Address, configured: SignIn, given: SignIn, timeout: float
         password=given.password,
         token=given.token,
         timeout=timeout,
+        retry=retry,
     )
 
 
