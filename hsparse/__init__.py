@@ -14,6 +14,7 @@ _NAMES = {
     "hsparse.client.errors": ("AlreadyExists", "Unreachable"),
     "hsparse.client.file": ("File", "Folder", "open"),
     "hsparse.client.group": ("ExternalLink", "Group", "SoftLink"),
+    "hsparse.client.polars_source": ("scan",),
     "hsparse.client.sparse_dataset": ("SparseDataset",),
     "hsparse.errors": (
         "BadRequest",

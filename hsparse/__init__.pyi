@@ -8,6 +8,7 @@ from hsparse.client.file import open as open
 from hsparse.client.group import ExternalLink as ExternalLink
 from hsparse.client.group import Group as Group
 from hsparse.client.group import SoftLink as SoftLink
+from hsparse.client.polars_source import scan as scan
 from hsparse.client.sparse_dataset import SparseDataset as SparseDataset
 from hsparse.errors import BadRequest as BadRequest
 from hsparse.errors import Busy as Busy
