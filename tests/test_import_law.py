@@ -32,6 +32,8 @@ ROOMS: dict[str, set[str]] = {
     "dn": {"wire", "storage", "format", "model", "cluster", "concurrency", "errors", "clock", "setting"},
     "sn": {"wire", "format", "model", "cluster", "concurrency", "errors", "clock", "setting"},
     "client": {"format", "model", "errors", "clock", "optional_module"},
+    "aio": {"client"},
+    "torch": {"client"},
     "config": {
         "errors",
         "setting",
@@ -65,6 +67,10 @@ THIRD_PARTY: dict[str, set[str]] = {
     "sn.auth.password_file": {"argon2"},
     "sn.auth.signed_token": {"joserfc"},
     "client": {"numpy"},
+    "client.fsspec_filesystem": {"fsspec"},
+    "client.xarray_backend": {"xarray"},
+    "aio": {"numpy"},
+    "torch": {"torch", "numpy"},
     "config": {"pydantic", "pydantic_settings"},
 }
 FREE = {"cli", "testing", ""}

@@ -99,7 +99,7 @@ class Connection:
     ) -> None:
         self.close()
 
-    def for_domain(self, domain: str) -> Connection:
+    def for_domain(self, domain: str | None) -> Connection:
         """Return a connection about another domain of the server that shares this one's HTTP connections."""
         other = object.__new__(Connection)
         other.__dict__.update(self.__dict__, domain=domain)

@@ -120,7 +120,7 @@ def open(
     else:
         found = parse_address(address, endpoint, configured.endpoint)
     retry = Retry(retries + 1, patience)
-    connection = _connect(found, configured, SignIn(endpoint, user, password, token), timeout, retry)
+    connection = connect(found, configured, SignIn(endpoint, user, password, token), timeout, retry)
     try:
         if mode != "r+":
             return _create_file(connection, mode)
@@ -130,7 +130,8 @@ def open(
         raise
 
 
-def _connect(address: Address, configured: SignIn, given: SignIn, timeout: float, retry: Retry) -> Connection:
+def connect(address: Address, configured: SignIn, given: SignIn, timeout: float, retry: Retry) -> Connection:
+    """Return a connection to an address of a server; the credential is `given`, else the `configured` one."""
     assert address.endpoint is not None
     if given.user is None and given.token is None:
         given = configured.for_server(address.endpoint)

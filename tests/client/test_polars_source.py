@@ -42,13 +42,18 @@ def frame(dataset: SparseDataset) -> pd.DataFrame:
 def asked(dataset: SparseDataset, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     """What is read of the dataset from now on."""
     found: list[tuple[str, Any]] = []
-    for name in ("read", "defined"):
 
-        def note(key: Any, name: str = name, whole: Any = getattr(dataset, name)) -> Any:
+    def note(name: str) -> Any:
+        whole = getattr(dataset, name)
+
+        def read(key: Any) -> Any:
             found.append((name, key))
             return whole(key)
 
-        monkeypatch.setattr(dataset, name, note)
+        return read
+
+    for name in ("read", "defined"):
+        monkeypatch.setattr(dataset, name, note(name))
     return found
 
 
