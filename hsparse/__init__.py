@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "hsparse.client.connection": ("Connection",),
+    "hsparse.client.dask_writer": ("from_dask",),
     "hsparse.client.dense_dataset": ("DenseDataset",),
     "hsparse.client.errors": ("AlreadyExists", "Unreachable"),
     "hsparse.client.file": ("File", "Folder", "open"),

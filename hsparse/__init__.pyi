@@ -1,4 +1,5 @@
 from hsparse.client.connection import Connection as Connection
+from hsparse.client.dask_writer import from_dask as from_dask
 from hsparse.client.dense_dataset import DenseDataset as DenseDataset
 from hsparse.client.errors import AlreadyExists as AlreadyExists
 from hsparse.client.errors import Unreachable as Unreachable

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,7 @@ from hsparse.client import file
 from hsparse.client.dataset import Dataset
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.file import Folder, Mode
-from hsparse.client.group import Group, NamedType
+from hsparse.client.group import Group, Member, NamedType
 from hsparse.client.index_key import Key
 from hsparse.client.selected_region import Select
 from hsparse.client.sparse_dataset import SparseDataset
@@ -36,6 +36,9 @@ T = TypeVar("T")
 Wrapped = TypeVar("Wrapped")
 AnyDataset = TypeVar("AnyDataset", SparseDataset, DenseDataset)
 REQUESTS = 8
+
+
+AsyncMember: TypeAlias = "AsyncGroup | AsyncSparse | AsyncDense | AsyncObject[NamedType]"
 
 
 class AsyncObject(Generic[Wrapped]):
@@ -61,7 +64,7 @@ class AsyncGroup(AsyncObject[Group]):
     def name(self) -> str:
         return self.sync.name
 
-    async def getitem(self, path: str) -> AsyncGroup | AsyncSparse | AsyncDense | AsyncObject[NamedType]:
+    async def getitem(self, path: str) -> AsyncMember:
         """Return the object at a path, see `Group`."""
         return _member(await self.run(self.sync.__getitem__, path), self._pool)
 
@@ -208,8 +211,9 @@ async def open(
             await loop.run_in_executor(None, partial(pool.shutdown, cancel_futures=True))
 
 
-def _member(found: Any, pool: ThreadPoolExecutor) -> Any:
-    for kind, wrap in ((Group, AsyncGroup), (SparseDataset, AsyncSparse), (DenseDataset, AsyncDense)):
-        if isinstance(found, kind):
-            return wrap(found, pool)
-    return AsyncObject(found, pool)
+def _member(found: Member, pool: ThreadPoolExecutor) -> AsyncMember:
+    if isinstance(found, Group):
+        return AsyncGroup(found, pool)
+    if isinstance(found, SparseDataset):
+        return AsyncSparse(found, pool)
+    return AsyncDense(found, pool) if isinstance(found, DenseDataset) else AsyncObject(found, pool)

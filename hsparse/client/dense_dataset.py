@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hsparse.client.dask_array import dense_to_dask
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
 from hsparse.client.index_key import Key
@@ -54,6 +55,12 @@ class DenseDataset(Dataset):
     def to_numpy(self, key: Key = ...) -> NDArray[Any]:
         """Return the selected values as an array."""
         return np.asarray(self[key])
+
+    def to_dask(self, chunks: Any = None) -> Any:
+        """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which."""
+        if self.is_null:
+            raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
+        return dense_to_dask(self, chunks)
 
     def _read(self, region: SelectedRegion) -> NDArray[Any]:
         if region.is_long:

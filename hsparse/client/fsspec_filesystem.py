@@ -59,7 +59,11 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._caching = {"block_size": block_size, "cache_type": cache_type, "cache_options": cache_options}
+        self._caching: dict[str, Any] = {
+            "block_size": block_size,
+            "cache_type": cache_type,
+            "cache_options": cache_options,
+        }
         configured = read_sign_in()
         self.endpoint = endpoint or configured.endpoint
         if self.endpoint is None:

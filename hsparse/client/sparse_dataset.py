@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.connection import Connection, Json
+from hsparse.client.dask_array import Format, sparse_to_dask
 from hsparse.client.dataset import Dataset
 from hsparse.client.datatype import dtype_of, type_item
 from hsparse.client.errors import InvalidValue
@@ -186,6 +187,10 @@ class SparseDataset(Dataset):
             return int(self.connection.json("GET", path, select=region.text, count_only=1)["count"])
 
         return self._in_region(select, get)
+
+    def to_dask(self, chunks: Any = None, format: Format = "coo") -> Any:
+        """Return a `dask.array.Array` of the dataset, see `hsparse.client.dask_array.sparse_to_dask`."""
+        return sparse_to_dask(self, chunks, format)
 
     def erase(self, select: Select = None) -> None:
         """Make the selected elements undefined."""
