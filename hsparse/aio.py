@@ -28,8 +28,8 @@ from hsparse.client.dataset import Dataset
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.file import Folder, Mode
 from hsparse.client.group import Group, Member, NamedType
-from hsparse.client.index_key import Key
-from hsparse.client.selected_region import Select
+from hsparse.client.indexing.key_items import Key
+from hsparse.client.indexing.select import Select
 from hsparse.client.sparse_dataset import SparseDataset
 
 T = TypeVar("T")
@@ -140,6 +140,26 @@ class AsyncDense(AsyncDataset[DenseDataset]):
 class AsyncSparse(AsyncDataset[SparseDataset]):
     """A sparse dataset; its methods are those of `SparseDataset`."""
 
+    async def getitem(self, key: Key) -> Any:
+        """Return `x[key]`: an array of scipy or `sparse`."""
+        return await self.run(self.sync.__getitem__, key)
+
+    async def setitem(self, key: Key, values: Any) -> None:
+        """Assign to `x[key]`."""
+        await self.run(self.sync.__setitem__, key, values)
+
+    async def to_scipy(self, format: str = "csr", key: Select = ...) -> Any:
+        """See `SparseDataset.to_scipy`."""
+        return await self.run(self.sync.to_scipy, format, key)
+
+    async def to_coo(self, key: Select = ...) -> Any:
+        """See `SparseDataset.to_coo`."""
+        return await self.run(self.sync.to_coo, key)
+
+    async def to_numpy(self, key: Select = ...) -> NDArray[Any]:
+        """See `SparseDataset.to_numpy`."""
+        return await self.run(self.sync.to_numpy, key)
+
     async def read(self, select: Select = None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """Return the defined elements of the selection: coordinates (n, rank) and values (n,)."""
         return await self.run(self.sync.read, select)
@@ -169,10 +189,16 @@ class AsyncSparse(AsyncDataset[SparseDataset]):
         await self.run(self.sync.write_region, select, values, drop_fill=drop_fill)
 
     async def append(
-        self, coords: ArrayLike, values: ArrayLike, *, count: int, axis: int = 0, drop_fill: bool = False
+        self,
+        block: Any,
+        values: ArrayLike | None = None,
+        *,
+        count: int | None = None,
+        axis: int = 0,
+        drop_fill: bool = False,
     ) -> slice:
         """Grow a dimension and define elements there, as one change."""
-        return await self.run(self.sync.append, coords, values, count=count, axis=axis, drop_fill=drop_fill)
+        return await self.run(self.sync.append, block, values, count=count, axis=axis, drop_fill=drop_fill)
 
     async def erase(self, select: Select = None) -> None:
         """Make the selected elements undefined."""

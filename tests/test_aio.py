@@ -43,9 +43,12 @@ async def test_a_domain_is_written_and_read(address: str) -> None:
         assert len(await x.defined((2, slice(None)))) == 2
         assert (await x.read_points([[9, 9], [0, 0]])).tolist() == [4, 0]
         await x.erase((slice(0, 5), slice(None)))
-        assert (await x.read_dense())[9, 9] == 4
-        await x.resize((9, 10), erase=True)
-        assert await x.refresh() == (9, 10)
+        assert (await x.read_dense())[9, 9] == (await x.getitem((9, 9))) == 4
+        await x.setitem((8, slice(None)), (await x.getitem(slice(9, 10))))
+        assert (await x.to_scipy("csc")).nnz == (await x.to_coo(slice(8, 10))).nnz + 1 == 3
+        assert (await x.to_numpy(8)).tolist() == [0] * 9 + [4]
+        await x.resize((8, 10), erase=True)
+        assert await x.refresh() == (8, 10)
         assert await x.count() == 0
         assert await x.run(x.sync.storage) is not None
         assert (await (await file.getitem("y")).getitem(...)).tolist() == [1, 7, 7]

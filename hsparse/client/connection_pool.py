@@ -51,8 +51,8 @@ class ConnectionPool:
         self._epoch = 0
         """How often the pool was closed."""
         _POOLS.add(self)
-        # A client that nobody closed: sockets last no longer than what uses them. Not `__del__`: in a cycle of references
-        # the sockets' own would be called first.
+        # A client that nobody closed: sockets last no longer than what uses them. Not `__del__`: in a cycle of
+        # references those of the sockets may be called first.
         finalize(self, _close_all, self._idle).atexit = False
 
     def take(self) -> tuple[http.client.HTTPConnection, bool]:

@@ -13,8 +13,8 @@ import numpy as np
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.group import Group
-from hsparse.client.sparse_block import is_sparse_array, sparse_elements
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.sparse_values import sparse_values
 from hsparse.model.auto_chunk import auto_chunk
 from hsparse.optional_module import OptionalModule
 
@@ -35,10 +35,11 @@ def from_dask(
     if any(np.isnan(length) for lengths in array.chunks for length in lengths):
         raise InvalidValue("The array has blocks of unknown lengths: call its compute_chunk_sizes first.")
     target: SparseDataset | DenseDataset
-    if is_sparse_array(array._meta):
+    if (empty := sparse_values(array._meta)) is not None:
         stored = chunks or auto_chunk(array.shape, array.dtype.itemsize, *CHUNK_BYTES)
-        fill = getattr(array._meta, "fill_value", None)
-        target = group.create_sparse(path, array.shape, array.dtype, stored, fill_value=fill, filters=filters)
+        target = group.create_sparse(
+            path, array.shape, array.dtype, stored, fill_value=empty.fill_value, filters=filters
+        )
         DASK.load().store([array], [SparseTarget(target)], lock=False)
     elif isinstance(array._meta, np.ndarray):
         target = group.create_dataset(path, array.shape, array.dtype, chunks=chunks, filters=filters)
@@ -55,6 +56,9 @@ class SparseTarget:
     dataset: SparseDataset
 
     def __setitem__(self, key: tuple[slice, ...], block: Any) -> None:
-        coords, values = sparse_elements(block)
-        if len(values):
-            self.dataset.write(coords + np.array([one.start for one in key], np.uint64), values)
+        found = sparse_values(block)
+        if found is None:
+            self.dataset.write_region(key, block, drop_fill=True)
+        elif len(found.values):
+            columns = [column + one.start for column, one in zip(found.columns, key, strict=True)]
+            self.dataset.write(np.array(columns, np.uint64).T, found.values)

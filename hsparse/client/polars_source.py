@@ -17,7 +17,7 @@ from hsparse.client import file
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.group import Group
 from hsparse.client.polars_predicate import POLARS, allowed_places
-from hsparse.client.read_ahead import read_ahead
+from hsparse.client.prefetch import prefetched
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.optional_module import OptionalModule
 
@@ -85,7 +85,7 @@ class ElementScan:
             masks = allowed_places(predicate, self.names, self.dataset.shape, self.dtypes)
         needs_values = columns is None or VALUE in columns
         is_empty = True
-        for coords, values in read_ahead(self._blocks(masks, needs_values, limit)):
+        for coords, values in self._blocks(masks, needs_values, limit):
             found = self.frame(coords, values)
             found = found if columns is None else found.select(columns)
             found = found if predicate is None else found.filter(predicate)
@@ -109,31 +109,36 @@ class ElementScan:
     def _blocks(
         self, masks: list[NDArray[np.bool_] | None], needs_values: bool, limit: int | None
     ) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any] | None]]:
-        """Yield coordinates and values of rows of chunks, as many at a time as have about `GOAL` elements."""
+        """Yield coordinates and values, the first `limit` ones if that is not None; the next are being read."""
+        counts: list[int] = []
+
+        def fetch(key: Any) -> tuple[NDArray[np.uint64], NDArray[Any] | None]:
+            coords, values = self.dataset.read(key) if needs_values else (self.dataset.defined(key), None)
+            left = None if limit is None else limit - sum(counts)
+            counts.append(len(coords))
+            return coords[:left], None if values is None else values[:left]
+
+        yield from prefetched(fetch, self._keys(masks, counts, limit))
+
+    def _keys(
+        self, masks: list[NDArray[np.bool_] | None], counts: list[int], limit: int | None
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield keys of rows of chunks, as many at a time as have about `GOAL` elements.
+
+        `counts` are the elements of the keys before, when the next one is asked for.
+        """
         shape, goal = self.dataset.shape, GOAL if limit is None else min(GOAL, limit)
         edges = [_edges(mask, length) for mask, length in zip(masks, shape, strict=True)]
-        if limit == 0 or any(low == high for low, high in edges):
+        if any(low == high for low, high in edges):
             return
-        chunk = (self.dataset.chunks or shape)[0]
+        chunk, mask = (self.dataset.chunks or shape)[0], masks[0]
         rest = tuple(slice(low, high) for low, high in edges[1:])
-        (start, end), count, left = edges[0], 1, limit
-        while start < end:
-            stop = min(end, (start // chunk + count) * chunk)
-            rows = _rows(masks[0], start, stop)
-            coords, values = self._elements((rows, *rest), needs_values)
-            if left is not None:
-                coords, values = coords[:left], None if values is None else values[:left]
-                left -= len(coords)
-            yield coords, values
-            if left == 0:
-                return
-            count = max(1, min(2 * count, count * goal // max(1, len(coords))))
-            start = (
-                stop if masks[0] is None else stop + int(np.argmax(masks[0][stop:end])) if stop < end else end
-            )
-
-    def _elements(self, key: Any, needs_values: bool) -> tuple[NDArray[np.uint64], NDArray[Any] | None]:
-        return self.dataset.read(key) if needs_values else (self.dataset.defined(key), None)
+        (start, end), rows = edges[0], 1
+        while start < end and (limit is None or sum(counts) < limit):
+            stop = min(end, (start // chunk + rows) * chunk)
+            yield (_rows(mask, start, stop), *rest)
+            rows = max(1, min(2 * rows, rows * goal // max(1, counts[-1])))
+            start = stop if mask is None or stop == end else stop + int(np.argmax(mask[stop:end]))
 
 
 def _edges(mask: NDArray[np.bool_] | None, length: int) -> tuple[int, int]:

@@ -70,7 +70,15 @@ from hsparse.sn.objects.link_handlers import (
     put_links,
 )
 from hsparse.sn.openapi import get_docs, get_openapi
-from hsparse.sn.values.handlers import delete_value, get_defined, get_value, post_erase, post_value, put_value
+from hsparse.sn.values.handlers import (
+    delete_value,
+    get_defined,
+    get_value,
+    post_defined,
+    post_erase,
+    post_value,
+    put_value,
+)
 
 Handler: TypeAlias = Callable[[Context], Awaitable[web.StreamResponse]]
 ANY = "/{collection:groups|datasets|datatypes}/{id}"
@@ -156,6 +164,7 @@ VALUE_ROUTES = (
     Route("POST", "/datasets/{id}/value", post_value, Right.READ),
     Route("DELETE", "/datasets/{id}/value", delete_value, Right.UPDATE),
     Route("GET", "/datasets/{id}/defined", get_defined, Right.READ),
+    Route("POST", "/datasets/{id}/defined", post_defined, Right.READ),
     Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),
 )
 
