@@ -6,10 +6,10 @@ import base64
 import http.client
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from hsparse.client.connection_pool import ConnectionPool
@@ -36,6 +36,7 @@ BY_STATUS: dict[int, ErrorKind] = {
 Json: TypeAlias = dict[str, Any]
 Body: TypeAlias = Json | list[Json] | Buffer
 Headers: TypeAlias = dict[str, str]
+T = TypeVar("T")
 BROKEN = (OSError, http.client.HTTPException)
 GROWING = ("append", "extend")
 """Parameters, or members of a body, of requests that have another effect each time."""
@@ -130,6 +131,43 @@ class Connection:
         """Send a request, see `json`, and return the bytes it is answered with."""
         return self._request(method, path, body, BINARY, params)
 
+    def repeated(self, read: Callable[[], T]) -> T:
+        """Return `read()`, which changes nothing, repeated as `retry` says: for answers that are read as `stream`."""
+        return self._retry.run(read, Repeatable())
+
+    @contextmanager
+    def stream(
+        self, method: str, path: str, accept: str, body: Body | None = None, **params: object
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Send a request that changes nothing, see `json`, and yield its answer, to be read while the context lasts.
+
+        The HTTP connection is kept if the answer is read to its end. If a kept one turns out to be closed, the request
+        is sent again over a new one, also a POST. Raises the `HsparseError` the server names, and `Unreachable` for a
+        connection that breaks, also in the context.
+        """
+        target, data, headers = self._parts(path, body, accept, params)
+        process = os.getpid()
+        connection, response = self._ask_again(method, target, data, headers)
+        is_whole = False
+        try:
+            if response.status >= 300:
+                raise _error(f"{method} {path}", response, response.read())
+            if response.headers.get_content_type() != accept:
+                raise HsparseError(
+                    f"{self.url} answered {method} {path} as {response.headers.get_content_type()}, not {accept}; "
+                    "see that it is a server with sparse datasets."
+                )
+            yield response
+            is_whole = response.isclosed()
+        except BROKEN as error:
+            if isinstance(error, HsparseError):
+                raise
+            if process != os.getpid():
+                raise self._read_by_parent() from error
+            raise self._unreachable("GET", error) from error
+        finally:
+            (self._pool.give_back if is_whole else self._pool.drop)(connection)
+
     @contextmanager
     def response(
         self, method: str, path: str, headers: Headers | None = None, **params: object
@@ -156,9 +194,7 @@ class Connection:
             if isinstance(error, HsparseError):  # some are also an OSError
                 raise
             if process != os.getpid():
-                raise Unreachable(
-                    f"The answer of {self.url} is read by the process that asked for it; ask again in this one."
-                ) from error
+                raise self._read_by_parent() from error
             raise self._unreachable("GET", error) from error
         finally:
             self._pool.drop(connection)
@@ -173,31 +209,53 @@ class Connection:
     def _request(
         self, method: str, path: str, body: Body | None, accept: str, params: Mapping[str, object]
     ) -> bytes:
-        target = self._target(path, params)
-        headers = self._headers | {"Accept": accept}
-        data: Buffer | None = None
-        if body is not None:
-            data = json.dumps(body).encode() if isinstance(body, dict | list) else body
-            headers["Content-Type"] = JSON if isinstance(body, dict | list) else BINARY
+        target, data, headers = self._parts(path, body, accept, params)
         named = {*params, *(body if isinstance(body, dict) else ())}
-        attempts = self._retry.begin(
-            Repeatable.request(method, reads=accept == BINARY, grows=not named.isdisjoint(GROWING))
-        )
-        while True:
-            try:
-                response, answer = self._exchange(method, target, data, headers)
-                if response.status >= 300:
-                    raise _error(f"{method} {path}", response, answer)
-                break
-            except (Busy, RateLimited, Unreachable) as error:
-                pause = attempts.pause_after(error)
-            self._retry.sleep(pause)
+
+        def send() -> tuple[http.client.HTTPResponse, bytes]:
+            response, answer = self._exchange(method, target, data, headers)
+            if response.status >= 300:
+                raise _error(f"{method} {path}", response, answer)
+            return response, answer
+
+        repeatable = Repeatable.request(method, reads=accept == BINARY, grows=not named.isdisjoint(GROWING))
+        response, answer = self._retry.run(send, repeatable)
         if accept == BINARY and response.headers.get_content_type() != BINARY:
             raise HsparseError(
                 f"{self.url} answered {method} {path} as {response.headers.get_content_type()}, not {BINARY}; "
                 "see that it is a server with sparse datasets."
             )
         return answer
+
+    def _parts(
+        self, path: str, body: Body | None, accept: str, params: Mapping[str, object]
+    ) -> tuple[str, Buffer | None, Headers]:
+        """Return the target, the body and the headers of a request."""
+        headers = self._headers | {"Accept": accept}
+        data: Buffer | None = None
+        if body is not None:
+            data = json.dumps(body).encode() if isinstance(body, dict | list) else body
+            headers["Content-Type"] = JSON if isinstance(body, dict | list) else BINARY
+        return self._target(path, params), data, headers
+
+    def _ask_again(
+        self, method: str, target: str, data: Buffer | None, headers: Headers
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """Send a request that changes nothing, twice if a kept connection broke; return the answer, not yet read."""
+        connection, kept = self._take()
+        while True:
+            try:
+                with suppress(BrokenPipeError):
+                    connection.request(method, target, data, headers)
+                return connection, connection.getresponse()
+            except BROKEN as error:
+                self._pool.drop(connection)
+                if not kept or isinstance(error, TimeoutError):
+                    raise self._unreachable("GET", error) from error
+            try:
+                connection, kept = self._pool.open(), False
+            except OSError as error:
+                raise self._unreachable("GET", error) from error
 
     def _exchange(
         self, method: str, target: str, data: Buffer | None, headers: Headers
@@ -240,6 +298,11 @@ class Connection:
             raise
         self._pool.give_back(connection)
         return response, answer
+
+    def _read_by_parent(self) -> Unreachable:
+        return Unreachable(
+            f"The answer of {self.url} is read by the process that asked for it; ask again in this one."
+        )
 
     def _unreachable(self, method: str, error: Exception) -> Unreachable:
         reason = str(error) or type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,15 @@ class DenseDataset(Dataset):
 
         def send(region: Region) -> None:
             request = SelectionRequest.of(region.selection)
-            if request.body is not None:
-                raise InvalidValue("A list of so many indices cannot be written at once: write it in parts.")
-            body = self.type.encode(region.collect(array))
-            self.connection.json("PUT", self._path("value"), body, select=request.select)
+            data = self.type.encode(region.collect(array))
+            if request.body is None:
+                self.connection.json("PUT", self._path("value"), data, select=request.select)
+                return
+            named = (
+                request.body if "select" in request.body else {"points": region.selection.coords().tolist()}
+            )
+            body = named | {"value_base64": b64encode(data).decode()}
+            self.connection.json("PUT", self._path("value"), body)
 
         self._in_region(ArrayKey(key), send)
 

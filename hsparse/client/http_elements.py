@@ -10,21 +10,22 @@ from numpy.typing import NDArray
 from hsparse.client.connection import Connection
 from hsparse.client.elements import Elements
 from hsparse.client.errors import InvalidValue
-from hsparse.client.selection_request import read_values
-from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.selections.axis import take
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
+from hsparse.client.selection_request import open_values, read_values
+from hsparse.errors import Corrupt
+from hsparse.format.arrow_stream import Column, stream_batches
+from hsparse.format.selections.selection import Selection
 from hsparse.format.structured.region import decode_region
 
-SMALL = 1 << 16
-"""Elements of a selection that is not divided: what is too large then is something else."""
+ARROW = "application/vnd.apache.arrow.stream"
+SMALL = 1 << 12
+"""Elements of a selection whose answer is one structured chunk: it is made in less time than an Arrow stream.
+
+A larger answer is a stream: it has no limit on its size, and took a quarter of the time for 3 million elements.
+"""
 
 
 class HttpElements:
-    """An `ElementSource` that asks the server, by one request for a selection.
-
-    Only if the answer would be larger than the server's limit, the selection is divided, and its parts are asked for.
-    """
+    """An `ElementSource` that asks the server, by one request for a selection."""
 
     def __init__(self, connection: Connection, id: str, dtype: np.dtype[Any]) -> None:
         self._connection = connection
@@ -32,20 +33,49 @@ class HttpElements:
         self._dtype = dtype
 
     def defined_elements(self, selection: Selection) -> Elements:
-        """See `ElementSource`. `InvalidValue` if all elements are selected and the extent has changed."""
+        """See `ElementSource`. `InvalidValue` if elements beyond the extent are found: others have extended it."""
         try:
-            data = read_values(self._connection, self._id, selection, sparse=True)
-        except TooLarge:
-            if selection.size <= SMALL:
-                raise
-            return Elements.concatenate([self.defined_elements(part) for part in halves(selection)])
-        try:
-            found, values = decode_region(data, self._dtype)
+            found = (
+                self._few(selection)
+                if selection.size <= SMALL
+                else self._connection.repeated(lambda: self._many(selection))
+            )
         except Corrupt as error:
             raise Corrupt(f"The answer about {self._id} is damaged: {error.message}") from error
-        if found.extent != selection.extent and selection.is_all:
-            raise self._changed(selection)
+        for column, length in zip(found.columns, selection.extent, strict=True):
+            if len(column) and int(column.max()) >= length:
+                raise self._changed(selection)
+        return found
+
+    def _few(self, selection: Selection) -> Elements:
+        data = read_values(self._connection, self._id, selection, sparse=True)
+        found, values = decode_region(data, self._dtype)
         return Elements(tuple(found.coords().T), values)
+
+    def _many(self, selection: Selection) -> Elements:
+        with open_values(self._connection, self._id, selection, ARROW, sparse=True) as answer:
+            parts = [
+                self._elements(columns, len(selection.extent)) for _, columns in stream_batches(answer.read)
+            ]
+            answer.read()  # the end, after which the connection can be kept
+        return Elements.concatenate(parts)
+
+    def _elements(self, columns: dict[str, Column], rank: int) -> Elements:
+        """Return a batch's elements; `Corrupt` if it has not the columns of elements of this type."""
+        try:
+            places = [columns[f"dim_{dim}"].values for dim in range(rank)]
+            values = columns["value"].values
+            if values is None or any(place is None or place.dtype.kind != "u" for place in places):
+                raise ValueError("a column has another type")
+            if values.ndim == 2:  # the bytes of elements that are no numbers
+                values = values.reshape(-1).view(self._dtype)
+            elif values.dtype != self._dtype.newbyteorder("<"):
+                raise ValueError("the values have another type")
+        except (KeyError, ValueError) as error:
+            raise Corrupt(f"The columns of its Arrow stream are not those of elements ({error}).") from error
+        return Elements(
+            tuple(place for place in places if place is not None), values.astype(self._dtype, copy=False)
+        )
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ElementSource`; `InvalidValue` if all elements are selected and the extent has changed."""
@@ -56,32 +86,3 @@ class HttpElements:
 
     def _changed(self, selection: Selection) -> InvalidValue:
         return InvalidValue(f"The extent of {self._id} is not {list(selection.extent)} any more; read again.")
-
-
-def halves(selection: Selection) -> list[Selection]:
-    """Return two parts of a selection of two elements or more, divided along its first dimension that can be."""
-    if isinstance(selection, Points):
-        middle = selection.size // 2
-        rows = (selection.coordinates[:middle], selection.coordinates[middle:])
-        return [Points.trusted(selection.extent, part) for part in rows]
-    corners = selection.bounds()
-    assert corners is not None
-    if isinstance(selection, Boxes):
-        dim = next(dim for dim, (low, high) in enumerate(zip(*corners, strict=True)) if high - low > 1)
-        low, high = corners[0][dim], corners[1][dim]
-        middle = (low + high) // 2
-        return [
-            selection.clip(
-                tuple(first if at == dim else 0 for at in range(len(selection.extent))),
-                tuple(last if at == dim else length for at, length in enumerate(selection.extent)),
-            )
-            for first, last in ((low, middle), (middle, high))
-        ]
-    dim = next(dim for dim, length in enumerate(selection.shape) if length > 1)
-    axis, size = selection.axes[dim], selection.shape[dim]
-    return [
-        Orthogonal.trusted(
-            selection.extent, (*selection.axes[:dim], take(axis, first, last), *selection.axes[dim + 1 :])
-        )
-        for first, last in ((0, size // 2), (size // 2, size))
-    ]

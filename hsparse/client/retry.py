@@ -6,7 +6,9 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from hsparse.client.errors import Unreachable
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import Busy, HsparseError, RateLimited
 
@@ -16,6 +18,8 @@ LONGEST_PAUSE = 30.0
 READING = ("GET", "HEAD")
 IDEMPOTENT = (*READING, "PUT", "DELETE")
 """RFC 9110, 9.2.2."""
+REPEATED = (Busy, RateLimited, Unreachable)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,16 @@ class Retry:
 
     def begin(self, repeatable: Repeatable) -> Attempts:
         return Attempts(self, repeatable)
+
+    def run(self, send: Callable[[], T], repeatable: Repeatable) -> T:
+        """Return `send()`, called again after errors that allow it."""
+        attempts = self.begin(repeatable)
+        while True:
+            try:
+                return send()
+            except REPEATED as error:
+                pause = attempts.pause_after(error)
+            self.sleep(pause)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hsparse.client.connection import Body, Connection, Json
-from hsparse.client.errors import Unreachable
-from hsparse.client.retry import Repeatable, Retry
+from hsparse.client.retry import REPEATED, Repeatable, Retry
 from hsparse.clock import Clock, SystemClock
-from hsparse.errors import Busy, HsparseError, RateLimited
+from hsparse.errors import HsparseError
 
 TRIES = 6
 """Attempts of a request if the server is unreachable."""
@@ -51,7 +50,7 @@ class RetryingClient:
         while not self._stopped.is_set():
             try:
                 return send(self._connection())
-            except (Busy, RateLimited, Unreachable) as error:
+            except REPEATED as error:
                 pause = attempts.pause_after(error)
             self._retry.sleep(pause)
         raise HsparseError("The command was stopped.")

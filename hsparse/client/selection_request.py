@@ -5,10 +5,13 @@ Tests: tests/client/test_http_elements.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPResponse
 from typing import Any
 
-from hsparse.client.connection import Body, Connection, Json
+from hsparse.client.connection import BINARY, Body, Connection, Json
 from hsparse.format.selections.axis import as_span
 from hsparse.format.selections.select_syntax import format_select
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
@@ -44,12 +47,30 @@ class SelectionRequest:
         return cls(text) if len(text) <= LONG_SELECT else cls(body={"select": text})
 
 
+@contextmanager
+def open_values(
+    connection: Connection, id: str, selection: Selection, accept: str = BINARY, **params: object
+) -> Iterator[HTTPResponse]:
+    """Yield what `/value` answers about a selection, to be read in the context; one request."""
+    path, select = f"/datasets/{id}/value", None
+    body: Body | None
+    if isinstance(selection, Points) and selection.size > FEW_POINTS:
+        body = selection.coordinates.astype("<u8").tobytes()
+    else:
+        request = SelectionRequest.of(selection)
+        body, select = request.body, request.select
+    with connection.stream("POST" if body else "GET", path, accept, body, select=select, **params) as answer:
+        yield answer
+
+
 def read_values(connection: Connection, id: str, selection: Selection, **params: object) -> bytes:
     """Return what `/value` answers about a selection, in bytes, by one request."""
-    path = f"/datasets/{id}/value"
-    if isinstance(selection, Points) and selection.size > FEW_POINTS:
-        return connection.binary("POST", path, selection.coordinates.astype("<u8").tobytes(), **params)
-    return _ask(connection.binary, path, SelectionRequest.of(selection), params)  # type: ignore[no-any-return]
+
+    def read() -> bytes:
+        with open_values(connection, id, selection, BINARY, **params) as answer:
+            return answer.read()
+
+    return connection.repeated(read)
 
 
 def count_defined(connection: Connection, id: str, selection: Selection) -> int:

@@ -55,6 +55,12 @@ class SparseReads(Dataset):
         )
         return decode_selection(data).coords()
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return all values, so that numpy's functions do not ask for one row after the other."""
+        if copy is False:
+            raise ValueError("The values are on a server: numpy gets a copy.")
+        return np.asarray(self.to_numpy(), dtype)
+
     def to_scipy(self, format: str = "csr", key: Select = ...) -> Any:
         """Return the selected elements as a sparse array of scipy, in a format of rank 2, or for rank 1 "coo".
 

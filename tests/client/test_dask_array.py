@@ -46,9 +46,8 @@ def test_blocks_are_sparse(dataset: SparseDataset, whole: np.ndarray[Any, Any]) 
     assert array.chunks == ((14, 14, 2), (16, 5))
     assert isinstance(array._meta, sparse.COO)
     assert isinstance(array.compute(), sparse.COO)
-    assert_eq(array, sparse.COO(whole))
-    assert_eq(array.sum(axis=0), sparse.COO(whole).sum(axis=0))
-    assert_eq(array @ array.T, sparse.COO(whole) @ sparse.COO(whole).T)
+    assert_eq(array, whole)
+    assert_eq(array.sum(axis=0), whole.sum(axis=0))
     assert_eq(array.mean(), np.float32(whole.mean()), check_type=False, check_meta=False)
     assert_eq((array + 1).map_blocks(lambda block: block.todense()), whole + 1)
 
@@ -65,7 +64,8 @@ def test_blocks_are_rows_of_scipy(dataset: SparseDataset, whole: np.ndarray[Any,
 
 
 @pytest.mark.parametrize(
-    "keys", [(np.s_[2:25, 3:20], np.s_[4:9]), (np.s_[-3],), (np.s_[:, 5],), (np.s_[15:25, 4], np.s_[2:])]
+    "keys",
+    [(np.s_[2:12, 3:14], np.s_[4:9]), (np.s_[-3, :9],), (np.s_[:10, 5],), (np.s_[15:25, 4], np.s_[2:])],
 )
 def test_slices_of_slices(keys: tuple[Any, ...], dataset: SparseDataset, whole: np.ndarray[Any, Any]) -> None:
     """These are fused: tasks read what is left of them."""

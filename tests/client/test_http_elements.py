@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from hsparse.client.connection import Connection
-from hsparse.client.errors import InvalidValue
-from hsparse.client.http_elements import SMALL, HttpElements, halves
+from hsparse.client.errors import InvalidValue, Unreachable
+from hsparse.client.http_elements import ARROW, HttpElements
 from hsparse.client.selection_request import FEW_POINTS, LONG_SELECT, SelectionRequest
 from hsparse.client.sparse_dataset import SparseDataset
-from hsparse.errors import TooLarge
+from hsparse.errors import Corrupt
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, Span, gather
+from hsparse.sn.values.media.arrow import ArrowWriter
+from tests.client.scripted_server import answer, scripted_server
 
 EXTENT = (40, 30)
 SPREAD = np.array([0, 1, 5, 39], np.uint64)
@@ -57,15 +59,6 @@ def test_selections_are_read_counted_and_erased(dataset: SparseDataset, name: st
     assert dataset.count() == len(MANY) - len(elements)
 
 
-@pytest.mark.parametrize("name", sorted(set(SELECTIONS) - {"none", "point"}))
-def test_halves_are_all_of_a_selection(name: str) -> None:
-    selection = SELECTIONS[name]
-    parts = halves(selection)
-    assert all(0 < part.size < selection.size for part in parts)
-    offsets = np.concatenate([part.offsets() for part in parts])
-    assert np.array_equal(np.sort(offsets), np.sort(selection.offsets()))
-
-
 def test_short_selections_are_in_the_url_and_long_ones_in_the_body() -> None:
     assert SelectionRequest.of(SELECTIONS["all"]) == SelectionRequest()
     assert SelectionRequest.of(SELECTIONS["box"]) == SelectionRequest("[3:30,4:5]")
@@ -79,39 +72,62 @@ def test_short_selections_are_in_the_url_and_long_ones_in_the_body() -> None:
     assert len(MANY) > FEW_POINTS
 
 
-def test_what_is_too_large_is_divided(dataset: SparseDataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    extent = (1000, 1000)
-    large = SparseDataset.create(dataset.connection, "/large", extent, "i4", (100, 100))
-    diagonal = np.arange(1000)
-    large.write(np.stack([diagonal, diagonal], 1), diagonal)
-    asked: list[int] = []
-    limit = 3000
-    send = Connection.binary
+def test_a_large_answer_is_one_stream(connection: Connection) -> None:
+    extent = (3000, 3000)
+    for dtype in ("i2", ">f8", "?", "S3", [("a", "u1"), ("b", ">i4")]):
+        made = SparseDataset.create(connection, f"/large/{dtype}", extent, dtype, (500, 500))
+        source = HttpElements(connection, made.id, made.dtype)
+        whole = Orthogonal.all(extent)
+        assert len(source.defined_elements(whole)) == 0
+        places = np.arange(3000)
+        values = np.zeros(3000, dtype)
+        values.view(np.uint8)[:] = np.arange(values.nbytes) % 2
+        made.write(np.stack([places, places[::-1]], 1), values)
+        found = source.defined_elements(whole)
+        order = np.argsort(found.columns[0])
+        assert np.array_equal(found.columns[0][order], places)
+        assert np.array_equal(found.columns[1][order], places[::-1])
+        assert np.array_equal(found.values[order], values)
+        assert found.values.dtype == values.dtype
+        assert found.columns[0].dtype == np.uint32
 
-    def limited(self: Connection, method: str, path: str, body: object = None, **params: object) -> bytes:
-        data = send(self, method, path, body, **params)  # type: ignore[arg-type]
-        asked.append(len(data))
-        if len(data) > limit:
-            raise TooLarge(f"The answer has more than {limit} bytes.")
-        return data
 
-    monkeypatch.setattr(Connection, "binary", limited)
-    source = HttpElements(large.connection, large.id, large.dtype)
-    found = source.defined_elements(Orthogonal.all(extent))
-    assert np.array_equal(np.sort(found.values), diagonal)
-    assert np.array_equal(found.columns[0], found.values)
-    assert len(asked) > 3
-    limit, asked[:] = 10, []
-    with pytest.raises(TooLarge):
-        source.defined_elements(Orthogonal.box(extent, (0, 0), (SMALL // 1000, 1000)))
-    assert len(asked) == 1, "a small selection is not divided"
+def stream(rank: int, dtype: str, places: list[int]) -> bytes:
+    writer = ArrowWriter((10**6,) * rank, np.dtype(dtype))
+    return writer.batch([np.array(places)] * rank, np.zeros(len(places), dtype)) + writer.end()
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (stream(2, "i4", [1, 2])[:-8], "its end is missing"),
+        (stream(2, "i4", [1, 2])[:-20], "not all there"),
+        (stream(1, "i4", [1, 2]), "dim_1"),
+        (stream(2, "i8", [1, 2]), "another type"),
+        (b"nothing", "not a complete Arrow stream"),
+    ],
+)
+def test_a_damaged_stream_is_refused(data: bytes, sentence: str) -> None:
+    with scripted_server([answer(data, media=ARROW)]) as script, Connection(script.url) as connection:
+        source = HttpElements(connection, "d-1", np.dtype("i4"))
+        with pytest.raises(Corrupt, match=f"about d-1 is damaged.*{sentence}"):
+            source.defined_elements(Orthogonal.all((1000, 1000)))
+
+
+def test_a_stream_that_breaks_is_no_short_result() -> None:
+    data = stream(2, "i4", [1, 2])
+    with (
+        scripted_server([answer(data, media=ARROW)[:-30]]) as script,
+        Connection(script.url) as connection,
+        pytest.raises((Unreachable, Corrupt)),
+    ):
+        HttpElements(connection, "d-1", np.dtype("i4")).defined_elements(Orthogonal.all((1000, 1000)))
 
 
 def test_an_extent_that_has_changed_is_noticed(dataset: SparseDataset) -> None:
     source = HttpElements(dataset.connection, dataset.id, dataset.dtype)
-    SparseDataset.open(dataset.connection, dataset.id).extend(1)
+    SparseDataset.open(dataset.connection, dataset.id).append([[0, 3]], [7], count=1)
     for read in (source.defined_elements, source.dense_values):
         with pytest.raises(InvalidValue, match=r"is not \[40, 30\] any more"):
             read(Orthogonal.all(EXTENT))
-    assert dataset.to_numpy().shape == (41, 30)
     assert dataset[...].shape == (41, 30)

@@ -9,8 +9,11 @@ import pytest
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
 from hsparse.client.retry import Retry
+from hsparse.client.selection_request import read_values
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, HsparseError, RateLimited
+from hsparse.format.selections.axis import Span
+from hsparse.format.selections.selection import Orthogonal
 from tests.client.scripted_server import HANG_UP, answer, scripted_server
 
 OK = answer(b"{}")
@@ -133,6 +136,16 @@ def test_tries_end() -> None:
     ):
         read(connection)
     assert pauses == [0.5]
+
+
+def test_a_streamed_answer_that_breaks_is_read_again() -> None:
+    pauses, short = Pauses(), BYTES.replace(b"Length: 4", b"Length: 9")
+    with (
+        scripted_server([refused(503, 2), short], [BYTES]) as server,
+        Connection(server.url, retry=pauses.retry()) as connection,
+    ):
+        assert read_values(connection, "d-1", Orthogonal((4,), (Span(0, 4),))) == b"four"
+    assert pauses == [2.0, 0.5]
 
 
 def test_without_a_retry_errors_are_raised_at_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,9 @@ def test_conversions(dataset_access: DatasetAccess) -> None:
     rows, columns, values = (table[name].to_numpy() for name in table.column_names)
     assert np.array_equal(model.values[2:, ::-1][rows, columns], values)
     assert len(values) == model.is_defined[2:].sum()
+    assert np.array_equal(np.asarray(dataset), model.values)
+    with pytest.raises(ValueError, match="numpy gets a copy"):
+        np.array(dataset, copy=False)
     assert (dataset.nnz, dataset.density) == (model.is_defined.sum(), model.is_defined.mean())
 
 
@@ -208,17 +212,19 @@ def test_labels_that_are_not_there_are_named(labelled: SparseDataset) -> None:
 
 
 class Requests:
-    """Counts the requests of a connection, by method and what follows the dataset's id."""
+    """What a connection is asked: the method of each request, and what follows the dataset's id."""
 
     def __init__(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sent: list[str] = []
-        send = connection._request
+        for name in ("json", "binary", "stream"):
+            monkeypatch.setattr(connection, name, self._counted(getattr(connection, name)))
 
-        def count(method: str, path: str, *args: Any) -> bytes:
+    def _counted(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        def count(method: str, path: str, *args: Any, **params: Any) -> Any:
             self.sent.append(f"{method} {path.rsplit('/', 1)[-1]}")
-            return send(method, path, *args)
+            return send(method, path, *args, **params)
 
-        monkeypatch.setattr(connection, "_request", count)
+        return count
 
     def take(self) -> list[str]:
         sent, self.sent = self.sent, []
