@@ -12,7 +12,7 @@ from hsparse.client.dask_array import dense_to_dask
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
-from hsparse.client.indexing.select import ArrayKey, Region
+from hsparse.client.indexing.select import ArrayKey, Region, Select
 from hsparse.client.selection_request import SelectionRequest, read_values
 
 
@@ -31,8 +31,12 @@ class DenseDataset(Dataset):
         """Return the selected values: an array, or a scalar where numpy returns one."""
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
-        values = self._in_region(ArrayKey(key), self._read)
+        values = self.take(ArrayKey(key))
         return values[()] if values.shape == () else values
+
+    def take(self, select: Select) -> NDArray[Any]:
+        """Return the selected values as an array, for any form of selection."""
+        return self._in_region(select, self._read)
 
     def __setitem__(self, key: Key, values: ArrayLike) -> None:
         """Set the selected elements to values, which are broadcast as numpy does."""

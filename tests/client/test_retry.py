@@ -141,7 +141,7 @@ def test_tries_end() -> None:
 def test_a_streamed_answer_that_breaks_is_read_again() -> None:
     pauses, short = Pauses(), BYTES.replace(b"Length: 4", b"Length: 9")
     with (
-        scripted_server([refused(503, 2), short], [BYTES]) as server,
+        scripted_server([refused(503, 2)], [short], [BYTES]) as server,
         Connection(server.url, retry=pauses.retry()) as connection,
     ):
         assert read_values(connection, "d-1", Orthogonal((4,), (Span(0, 4),))) == b"four"
