@@ -1,3 +1,6 @@
+from hsparse import aio as aio
+from hsparse import torch as torch
+from hsparse.client.batches import Batches as Batches
 from hsparse.client.connection import Connection as Connection
 from hsparse.client.dask_writer import from_dask as from_dask
 from hsparse.client.dense_dataset import DenseDataset as DenseDataset
