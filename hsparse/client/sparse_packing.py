@@ -52,5 +52,6 @@ class SparsePacking:
         )
 
     def _values(self, packed: NDArray[Any]) -> NDArray[Any]:
-        values = packed.astype(self.dtype) * self.dtype.type(self.scale) + self.dtype.type(self.offset)
-        return np.where(np.isin(packed, self.missing), self.dtype.type(np.nan), values)
+        values: NDArray[Any] = packed.astype(self.dtype) * self.dtype.type(self.scale) + self.dtype.type(self.offset)
+        values[np.isin(packed, self.missing)] = np.nan
+        return values
