@@ -31,6 +31,12 @@ def connection(url: str) -> Iterator[Connection]:
         yield opened
 
 
+@pytest.fixture
+def http_access(connection: Connection) -> DatasetAccess:
+    """Datasets over HTTP."""
+    return DatasetAccess("http", connection)
+
+
 @pytest.fixture(params=WAYS)
 def dataset_access(request: pytest.FixtureRequest, connection: Connection) -> DatasetAccess:
     """A way to datasets; a test that takes it runs over each."""

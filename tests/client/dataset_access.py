@@ -1,4 +1,4 @@
-"""Ways to a sparse dataset: tests that take `dataset_access` run over each of them."""
+"""Ways to a sparse dataset: a test that takes `dataset_access` runs over each, one with `http_access` over HTTP."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ class DatasetAccess:
 
     way: str
     connection: Connection
+
+    def examples(self, count: int) -> int:
+        """Return how many examples of `count` a property is tested with: all over HTTP, fewer over the other ways."""
+        return count if self.way == "http" else max(1, count // 5)
 
     def create(
         self, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...], **options: Any
