@@ -130,6 +130,26 @@ def test_what_is_stored_twice_is_added(http_access: DatasetAccess) -> None:
         assert dataset[...].toarray().tolist() == twice.toarray().tolist()
 
 
+class Counts(sp.csr_array):
+    """A class of somebody else."""
+
+
+def test_sparse_arrays_of_any_class_are_taken(http_access: DatasetAccess) -> None:
+    dataset = http_access.create(SHAPE, "i4", (2, 2))
+    dense = np.array([[0, 2, 0, 4], [0, 0, 0, 0], [7, 0, 0, 0]], np.int32)
+    coo = sparse.COO(dense)
+    for values in (Counts(dense), sp.bsr_array(dense), coo.asformat("gcxs"), sparse.DOK(coo), coo):
+        dataset[...] = 9
+        dataset[...] = values
+        assert np.array_equal(dataset.to_numpy(), dense)
+        assert dataset.nnz < 12
+    for row in (sp.csr_array(dense[0]), sp.dok_array(dense[0]), sp.coo_array(dense[0])):
+        dataset[1] = 9
+        dataset[1] = row
+        assert dataset[1].toarray().tolist() == [0, 2, 0, 4]
+        assert dataset[1].nnz == 2
+
+
 def test_boxes_are_assigned(http_access: DatasetAccess) -> None:
     dataset = http_access.create(SHAPE, "i4", (2, 2))
     boxes = Boxes(SHAPE, np.array([[0, 0], [1, 2]]), np.array([[1, 2], [3, 4]]))
