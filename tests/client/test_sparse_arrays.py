@@ -99,6 +99,8 @@ def test_keys_return_what_scipy_and_numpy_return(dataset_access: DatasetAccess, 
             assert isinstance(found, sparse.COO)
 
     check()
+    check_equal(dataset[...], model.values, model.is_defined)
+    dataset_access.check_way(dataset)
 
 
 @pytest.mark.parametrize("rank", SHAPES)
