@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from hsparse.client.connection import Connection
+from hsparse.client.direct.direct_source import Direct, direct_source
 from hsparse.client.sparse_dataset import SparseDataset
 
-WAYS = ("http",)
 NUMBERS = itertools.count()
 
 
@@ -21,14 +21,17 @@ class DatasetAccess:
 
     way: str
     connection: Connection
+    direct: Direct = False
 
     def create(
         self, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...], **options: Any
     ) -> SparseDataset:
         """Create a dataset and return it as this way reads it."""
-        assert self.way == "http"
         path = f"/way/{next(NUMBERS)}"
-        return SparseDataset.create(self.connection, path, shape, dtype, chunks, **options)
+        dataset = SparseDataset.create(self.connection, path, shape, dtype, chunks, **options)
+        source = direct_source(self.connection, dataset.record, self.direct, dataset.source)
+        dataset.source = source or dataset.source
+        return dataset
 
     def filled(self, model: Model, chunks: tuple[int, ...], **options: Any) -> SparseDataset:
         """Create a dataset with a model's elements."""
