@@ -50,8 +50,15 @@ def connection(url: str) -> Iterator[Connection]:
         yield opened
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=("http", "embedded"))
 def dataset_access(request: pytest.FixtureRequest) -> Iterator[DatasetAccess]:
-    """A way to datasets; a test that takes it runs over each."""
+    """A way to datasets: by the server, and past it; a test that takes it runs over both."""
+    with open_access(request.param, request) as opened:
+        yield DatasetAccess(opened.way, opened.connection, opened.direct)
+
+
+@pytest.fixture(params=WAYS)
+def any_access(request: pytest.FixtureRequest) -> Iterator[DatasetAccess]:
+    """Each way to datasets, also those that differ in how objects are fetched alone."""
     with open_access(request.param, request) as opened:
         yield DatasetAccess(opened.way, opened.connection, opened.direct)

@@ -66,11 +66,11 @@ def scipy_result(model: Model, key: Any) -> Any:
 
 
 @pytest.mark.parametrize("rank", SHAPES)
-def test_keys_return_what_scipy_and_numpy_return(dataset_access: DatasetAccess, rank: int) -> None:
+def test_keys_return_what_scipy_and_numpy_return(any_access: DatasetAccess, rank: int) -> None:
     model = Model.random(SHAPES[rank], np.float32 if rank % 2 else np.int16, rank)
-    dataset = dataset_access.filled(model, CHUNKS[rank])
+    dataset = any_access.filled(model, CHUNKS[rank])
 
-    @settings(max_examples=70, deadline=None)
+    @settings(max_examples=any_access.examples(70), deadline=None)
     @given(key=keys | st.tuples(items, items))
     def check(key: Any) -> None:
         try:
@@ -98,11 +98,11 @@ def test_keys_return_what_scipy_and_numpy_return(dataset_access: DatasetAccess, 
 
 
 @pytest.mark.parametrize("rank", SHAPES)
-def test_orthogonal_keys_return_products(dataset_access: DatasetAccess, rank: int) -> None:
+def test_orthogonal_keys_return_products(any_access: DatasetAccess, rank: int) -> None:
     model = Model.random(SHAPES[rank], np.uint8, rank, fill_value=0)
-    dataset = dataset_access.filled(model, CHUNKS[rank])
+    dataset = any_access.filled(model, CHUNKS[rank])
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=any_access.examples(50), deadline=None)
     @given(key=orthogonal_keys | st.tuples(flat_items, flat_items))
     def check(key: Any) -> None:
         try:
