@@ -24,7 +24,7 @@ class DatasetAccess:
     direct: Direct = False
 
     def examples(self, most: int) -> int:
-        """Return how many examples a test runs: few where the way differs from "embedded" in how objects are fetched."""
+        """Return how many examples a test runs: few where a way only fetches objects in another way than "embedded"."""
         return most if self.way in ("http", "embedded") else most // 5
 
     def create(
