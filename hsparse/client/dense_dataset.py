@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hsparse.client.dask_array import dense_to_dask
 from hsparse.client.dataset import Dataset
+from hsparse.client.direct.direct_source import open_source
+from hsparse.client.elements import ElementSource
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
-from hsparse.client.indexing.select import ArrayKey, Region
+from hsparse.client.indexing.select import ArrayKey, Region, Select
 from hsparse.client.selection_request import SelectionRequest, read_values
 
 
@@ -20,6 +24,11 @@ class DenseDataset(Dataset):
 
     A write is durable when it returns.
     """
+
+    @cached_property
+    def source(self) -> ElementSource:
+        """What values of a fixed size are read from."""
+        return open_source(self.connection, self.record, self.dtype)
 
     def __repr__(self) -> str:
         return (
@@ -30,8 +39,12 @@ class DenseDataset(Dataset):
         """Return the selected values: an array, or a scalar where numpy returns one."""
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
-        values = self._in_region(ArrayKey(key), self._read)
+        values = self.take(ArrayKey(key))
         return values[()] if values.shape == () else values
+
+    def take(self, select: Select) -> NDArray[Any]:
+        """Return the selected values as an array, for any form of selection."""
+        return self._in_region(select, self._read)
 
     def __setitem__(self, key: Key, values: ArrayLike) -> None:
         """Set the selected elements to values, which are broadcast as numpy does."""
@@ -60,11 +73,15 @@ class DenseDataset(Dataset):
         """Return the selected values as an array."""
         return np.asarray(self[key])
 
+    def to_dask(self, chunks: Any = None) -> Any:
+        """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which."""
+        if self.is_null:
+            raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
+        return dense_to_dask(self, chunks)
+
     def _read(self, region: Region) -> NDArray[Any]:
         selection = region.selection
+        if not self.type.is_vlen:
+            return region.arrange(self.source.dense_values(selection))
         data = read_values(self.connection, self.id, selection)
-        if not self.type.is_vlen and len(data) != selection.size * self.dtype.itemsize:
-            raise InvalidValue(
-                f"The extent of {self.id} is not {list(selection.extent)} any more; read again."
-            )
         return region.arrange(self.type.decode(data, (selection.size,)))

@@ -44,7 +44,7 @@ class EmbeddedConnection(Connection):
         self.__dict__.update(state)
         self._pool = EmbeddedPool(self.root, self._timeout)
 
-    def for_domain(self, domain: str) -> EmbeddedConnection:
+    def for_domain(self, domain: str | None) -> EmbeddedConnection:
         """Return a connection about another domain of the store."""
         other = object.__new__(EmbeddedConnection)
         other.__dict__.update(self.__dict__, domain=domain)

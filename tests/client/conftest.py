@@ -50,15 +50,14 @@ def connection(url: str) -> Iterator[Connection]:
         yield opened
 
 
-@pytest.fixture(params=("http", "embedded"))
-def dataset_access(request: pytest.FixtureRequest) -> Iterator[DatasetAccess]:
-    """A way to datasets: by the server, and past it; a test that takes it runs over both."""
-    with open_access(request.param, request) as opened:
-        yield DatasetAccess(opened.way, opened.connection, opened.direct)
+@pytest.fixture
+def http_access(connection: Connection) -> DatasetAccess:
+    """Datasets over HTTP."""
+    return DatasetAccess("http", connection)
 
 
 @pytest.fixture(params=WAYS)
-def any_access(request: pytest.FixtureRequest) -> Iterator[DatasetAccess]:
-    """Each way to datasets, also those that differ in how objects are fetched alone."""
-    with open_access(request.param, request) as opened:
-        yield DatasetAccess(opened.way, opened.connection, opened.direct)
+def dataset_access(request: pytest.FixtureRequest) -> Iterator[DatasetAccess]:
+    """A way to datasets; a test that takes it runs over each."""
+    with open_access(request.param, request) as access:
+        yield DatasetAccess(access.way, access.connection, access.direct)

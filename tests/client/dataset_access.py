@@ -1,4 +1,4 @@
-"""Ways to a sparse dataset: tests that take `dataset_access` run over each of them."""
+"""Ways to a sparse dataset: a test that takes `dataset_access` runs over each, one with `http_access` over HTTP."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hsparse.client.connection import Connection
+from hsparse.client.direct.direct_elements import DirectElements
 from hsparse.client.direct.direct_source import Direct, direct_source
 from hsparse.client.sparse_dataset import SparseDataset
 
@@ -17,15 +18,15 @@ NUMBERS = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class DatasetAccess:
-    """One way to datasets: `way` says how their elements are read."""
+    """One way to datasets: `direct` says how their elements are read past the server."""
 
     way: str
     connection: Connection
     direct: Direct = False
 
-    def examples(self, most: int) -> int:
-        """Return how many examples a test runs: few where a way only fetches objects in another way than "embedded"."""
-        return most if self.way in ("http", "embedded") else most // 5
+    def examples(self, count: int) -> int:
+        """Return how many examples of `count` a property is tested with: all over HTTP, fewer over the other ways."""
+        return count if self.way == "http" else max(1, count // 5)
 
     def create(
         self, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...], **options: Any
@@ -33,9 +34,17 @@ class DatasetAccess:
         """Create a dataset and return it as this way reads it."""
         path = f"/way/{next(NUMBERS)}"
         dataset = SparseDataset.create(self.connection, path, shape, dtype, chunks, **options)
-        source = direct_source(self.connection, dataset.record, self.direct, dataset.source)
-        dataset.source = source or dataset.source
+        past = direct_source(self.connection, dataset.record, self.direct, dataset.source)
+        assert (past is None) == (self.way == "http")
+        dataset.source = past or dataset.source
         return dataset
+
+    def check_way(self, dataset: SparseDataset) -> None:
+        """See that all that was read of a dataset was read in this way."""
+        if isinstance(dataset.source, DirectElements):
+            statistics = dataset.source.statistics
+            assert statistics.objects > 0
+            assert statistics.fallbacks == statistics.small == 0
 
     def filled(self, model: Model, chunks: tuple[int, ...], **options: Any) -> SparseDataset:
         """Create a dataset with a model's elements."""
