@@ -31,9 +31,17 @@ ROOMS: dict[str, set[str]] = {
     "wire": {"errors", "model", "format"},
     "dn": {"wire", "storage", "format", "model", "cluster", "concurrency", "errors", "clock", "setting"},
     "sn": {"wire", "format", "model", "cluster", "concurrency", "errors", "clock", "setting"},
-    "client": {"format", "model", "errors", "clock", "optional_module"},
     "aio": {"client"},
     "torch": {"client"},
+    "client": {
+        "format",
+        "model",
+        "errors",
+        "clock",
+        "optional_module",
+        "storage.filesystem.object_file",
+        "cli.embedded_store",
+    },
     "config": {
         "errors",
         "setting",
@@ -71,6 +79,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "client.xarray_backend": {"xarray"},
     "aio": {"numpy"},
     "torch": {"torch", "numpy"},
+    "client.direct.bucket_objects": {"obstore"},
     "config": {"pydantic", "pydantic_settings"},
 }
 FREE = {"cli", "testing", ""}

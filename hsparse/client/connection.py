@@ -58,6 +58,9 @@ class Connection:
     connections: keep it as safe as the password.
     """
 
+    direct: Any = False
+    """How datasets are read past the server (`hsparse.client.direct.direct_source.Direct`); False: not at all."""
+
     def __init__(
         self,
         url: str,
@@ -134,6 +137,34 @@ class Connection:
     def repeated(self, read: Callable[[], T]) -> T:
         """Return `read()`, which changes nothing, repeated as `retry` says: for answers that are read as `stream`."""
         return self._retry.run(read, Repeatable())
+
+    def json_if_changed(
+        self, path: str, etag: str | None, **params: object
+    ) -> tuple[Json | None, str | None]:
+        """Get a JSON object and its etag, as the header has it; None for the object if it still has the given `etag`.
+
+        None for the etag if the server has none.
+        """
+        headers = self._headers | ({} if etag is None else {"If-None-Match": etag})
+
+        def ask() -> tuple[http.client.HTTPResponse, bytes]:
+            response, data = self._exchange("GET", self._target(path, params), None, headers)
+            if response.status >= 300 and (response.status != 304 or etag is None):
+                raise _error(f"GET {path}", response, data)
+            return response, data
+
+        response, data = self.repeated(ask)
+        if response.status == 304:
+            return None, etag
+        try:
+            value = json.loads(data)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise HsparseError(
+                f"{self.url} answered GET {path} with no JSON object; see that it is an HDF REST server."
+            )
+        return value, response.headers.get("ETag")
 
     @contextmanager
     def stream(

@@ -10,6 +10,8 @@ from typing import Any, Literal, Self, TypeAlias
 
 from hsparse.client.address import Address, parse_address
 from hsparse.client.connection import Connection, Json
+from hsparse.client.direct.direct_source import Direct
+from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.group import Group
 from hsparse.client.retry import Retry
@@ -101,6 +103,7 @@ def open(
     timeout: float = 60.0,
     retries: int = 2,
     patience: float = 60.0,
+    direct: Direct = None,
 ) -> File | Folder:
     """Open a domain or a folder: of a server, or of a store in a directory of this machine.
 
@@ -109,8 +112,10 @@ def open(
     `mode` is "r+" for what exists, "a" to create the domain if it is missing, "w" to replace it, "x" to create it.
     Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at (`hsparse.client.sign_in`).
     `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
-    `Retry-After`; one that does not answer `retries` times, if the request only reads. Raises `MissingKey` for a domain
-    that is not there.
+    `Retry-After`; one that does not answer `retries` times, if the request only reads.
+    `direct` says how values are read past the server: None where it is free and safe (the store is a directory of this
+    machine), True as the server offers it, the store's directory or bucket (`s3://name`) with the user's own
+    credentials, False not at all. Raises `MissingKey` for a domain that is not there.
     """
     if mode not in ("r+", "a", "w", "x"):
         raise InvalidValue(f"There is no mode {mode!r}: give 'r+', 'a', 'w' or 'x'.")
@@ -121,6 +126,7 @@ def open(
         found = parse_address(address, endpoint, configured.endpoint)
     retry = Retry(retries + 1, patience)
     connection = connect(found, configured, SignIn(endpoint, user, password, token), timeout, retry)
+    connection.direct = direct
     try:
         if mode != "r+":
             return _create_file(connection, mode)
@@ -132,6 +138,8 @@ def open(
 
 def connect(address: Address, configured: SignIn, given: SignIn, timeout: float, retry: Retry) -> Connection:
     """Return a connection to an address of a server; the credential is `given`, else the `configured` one."""
+    if address.root is not None:
+        return EmbeddedConnection(address.root, address.path, timeout)
     assert address.endpoint is not None
     if given.user is None and given.token is None:
         given = configured.for_server(address.endpoint)

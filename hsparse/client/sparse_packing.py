@@ -52,6 +52,8 @@ class SparsePacking:
         )
 
     def _values(self, packed: NDArray[Any]) -> NDArray[Any]:
-        values: NDArray[Any] = packed.astype(self.dtype) * self.dtype.type(self.scale) + self.dtype.type(self.offset)
+        values: NDArray[Any] = packed.astype(self.dtype) * self.dtype.type(self.scale) + self.dtype.type(
+            self.offset
+        )
         values[np.isin(packed, self.missing)] = np.nan
         return values

@@ -15,7 +15,14 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.cli.importer.sparse_matrix import MAX_CHUNK_ELEMENTS, chunk_of, row_of
+from hsparse.cli.importer.sparse_matrix import (
+    BAND,
+    IN_CHUNK,
+    LARGEST_BATCH,
+    MAX_CHUNK_ELEMENTS,
+    chunk_of,
+    row_of,
+)
 from hsparse.client.connection import Connection
 from hsparse.client.retrying_client import RetryingClient
 from hsparse.client.sparse_dataset import SparseDataset
@@ -104,9 +111,9 @@ def test_layers(imported: Import, tmp_path: Path, kind: str) -> None:
 def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not_too_large(
     imported: Import, tmp_path: Path, kind: str, largest: int, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest), ("IN_CHUNK", 100)):
+    for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest), ("IN_CHUNK", 100), ("BAND", 40)):
         monkeypatch.setattr(f"hsparse.cli.importer.sparse_matrix.{name}", value)
-        if name != "IN_CHUNK":
+        if name.endswith("BATCH"):
             monkeypatch.setattr(f"hsparse.cli.importer.hdf5_matrix.{name}", value)
     sent: list[set[tuple[int, ...]]] = []
 
@@ -325,3 +332,24 @@ def test_chunks_are_within_the_shape(shape: list[int], count: int) -> None:
     chunk = chunk_of(tuple(shape), count)
     assert all(1 <= side <= length for side, length in zip(chunk, shape, strict=True))
     assert np.prod(chunk, dtype=object) <= MAX_CHUNK_ELEMENTS
+
+
+@given(st.integers(5_000, 10**7), st.integers(2_000, 10**6), st.floats(0.005, 0.5))
+def test_chunks_of_a_matrix_are_tall_and_a_band_of_them_is_one_request(
+    rows: int, columns: int, density: float
+) -> None:
+    count = int(rows * columns * density)
+    height, width = chunk_of((rows, columns), count)
+    assert 0.9 * IN_CHUNK <= height * width * density <= 1.1 * IN_CHUNK
+    if height > width + 1:
+        assert height <= BAND
+        assert height * columns * density <= LARGEST_BATCH
+    else:  # a square one has more than that
+        assert abs(height - width) <= 2
+        assert height >= BAND or height * columns * density >= 0.8 * LARGEST_BATCH
+
+
+def test_chunks_of_other_ranks_have_equal_sides() -> None:
+    assert chunk_of((1000, 1000, 1000), 10**7) == (148, 148, 149)
+    assert chunk_of((10, 1000, 1000), 10**7) == (10, 57, 57)
+    assert chunk_of((10**6,), 10**5) == (327680,)
