@@ -31,8 +31,6 @@ ROOMS: dict[str, set[str]] = {
     "wire": {"errors", "model", "format"},
     "dn": {"wire", "storage", "format", "model", "cluster", "concurrency", "errors", "clock", "setting"},
     "sn": {"wire", "format", "model", "cluster", "concurrency", "errors", "clock", "setting"},
-    "aio": {"client"},
-    "torch": {"client"},
     "client": {
         "format",
         "model",
@@ -42,6 +40,8 @@ ROOMS: dict[str, set[str]] = {
         "storage.filesystem.object_file",
         "cli.embedded_store",
     },
+    "aio": {"client"},
+    "torch": {"client"},
     "config": {
         "errors",
         "setting",
@@ -75,11 +75,11 @@ THIRD_PARTY: dict[str, set[str]] = {
     "sn.auth.password_file": {"argon2"},
     "sn.auth.signed_token": {"joserfc"},
     "client": {"numpy"},
+    "client.direct.bucket_objects": {"obstore"},
     "client.fsspec_filesystem": {"fsspec"},
     "client.xarray_backend": {"xarray"},
     "aio": {"numpy"},
     "torch": {"torch", "numpy"},
-    "client.direct.bucket_objects": {"obstore"},
     "config": {"pydantic", "pydantic_settings"},
 }
 FREE = {"cli", "testing", ""}

@@ -134,10 +134,6 @@ class Connection:
         """Send a request, see `json`, and return the bytes it is answered with."""
         return self._request(method, path, body, BINARY, params)
 
-    def repeated(self, read: Callable[[], T]) -> T:
-        """Return `read()`, which changes nothing, repeated as `retry` says: for answers that are read as `stream`."""
-        return self._retry.run(read, Repeatable())
-
     def json_if_changed(
         self, path: str, etag: str | None, **params: object
     ) -> tuple[Json | None, str | None]:
@@ -146,14 +142,15 @@ class Connection:
         None for the etag if the server has none.
         """
         headers = self._headers | ({} if etag is None else {"If-None-Match": etag})
+        target = self._target(path, params)
 
-        def ask() -> tuple[http.client.HTTPResponse, bytes]:
-            response, data = self._exchange("GET", self._target(path, params), None, headers)
-            if response.status >= 300 and (response.status != 304 or etag is None):
+        def send() -> tuple[http.client.HTTPResponse, bytes]:
+            response, data = self._exchange("GET", target, None, headers)
+            if response.status >= 300 and not (response.status == 304 and etag is not None):
                 raise _error(f"GET {path}", response, data)
             return response, data
 
-        response, data = self.repeated(ask)
+        response, data = self.repeated(send)
         if response.status == 304:
             return None, etag
         try:
@@ -165,6 +162,10 @@ class Connection:
                 f"{self.url} answered GET {path} with no JSON object; see that it is an HDF REST server."
             )
         return value, response.headers.get("ETag")
+
+    def repeated(self, read: Callable[[], T]) -> T:
+        """Return `read()`, which changes nothing, repeated as `retry` says: for answers that are read as `stream`."""
+        return self._retry.run(read, Repeatable())
 
     @contextmanager
     def stream(

@@ -113,6 +113,7 @@ def open(
     Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at (`hsparse.client.sign_in`).
     `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
     `Retry-After`; one that does not answer `retries` times, if the request only reads.
+
     `direct` says how values are read past the server: None where it is free and safe (the store is a directory of this
     machine), True as the server offers it, the store's directory or bucket (`s3://name`) with the user's own
     credentials, False not at all. Raises `MissingKey` for a domain that is not there.
