@@ -24,19 +24,23 @@ VERSIONED = ("tiledbsoma", "tiledbsoma_ml", "anndata", "zarr", "scdataset", "tor
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library as a side; `form` is the file or directory that its reader opens, made once of `cells.h5ad`."""
+    """A library as a side; `form` is the file or directory that its reader opens, made once of `cells.h5ad`.
+
+    `reads_ahead` says that a batch is read with others, so that a rate needs all of them.
+    """
 
     side: str
     reader: str
     form: str
+    reads_ahead: bool = False
 
 
 LIBRARIES = (
-    Library("TileDB-SOMA", "soma", "cells.soma"),
+    Library("TileDB-SOMA", "soma", "cells.soma", reads_ahead=True),
     Library("AnnData h5ad", "h5ad", "cells.h5ad"),
     Library("AnnData h5ad gzip", "gzip", "cells.gzip.h5ad"),
     Library("AnnData zarr", "zarr", "cells.zarr"),
-    Library("scDataset", "scdataset", "cells.h5ad"),
+    Library("scDataset", "scdataset", "cells.h5ad", reads_ahead=True),
 )
 
 
