@@ -36,7 +36,7 @@ class Batches:
     """An iterable of the batches of an epoch: each row of the matrix once, over all ranks and parts.
 
     Random blocks of `block_rows` consecutive rows are read together into a buffer, whose rows are shuffled; the next
-    buffer is read while one is used. Buffers have as many rows as about `memory` (bytes) allows, at least one batch. Equal
+    buffer is read while one is used. Buffers have as many rows as about `memory` bytes allow, at least a batch. Equal
     arguments give equal batches; `set_epoch` chooses another order.
 
         for x, obs, rows in hsparse.Batches(f["X"], obs=["cell_type"], size=4096, seed=1): ...
