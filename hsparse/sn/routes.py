@@ -70,7 +70,15 @@ from hsparse.sn.objects.link_handlers import (
     put_links,
 )
 from hsparse.sn.openapi import get_docs, get_openapi
-from hsparse.sn.values.handlers import delete_value, get_defined, get_value, post_erase, post_value, put_value
+from hsparse.sn.values.handlers import (
+    delete_value,
+    get_defined,
+    get_value,
+    post_erase,
+    post_value,
+    post_values,
+    put_value,
+)
 
 Handler: TypeAlias = Callable[[Context], Awaitable[web.StreamResponse]]
 ANY = "/{collection:groups|datasets|datatypes}/{id}"
@@ -155,6 +163,7 @@ VALUE_ROUTES = (
     Route("PUT", "/datasets/{id}/value", put_value, Right.UPDATE),
     Route("POST", "/datasets/{id}/value", post_value, Right.READ),
     Route("DELETE", "/datasets/{id}/value", delete_value, Right.UPDATE),
+    Route("POST", "/datasets/values", post_values, Right.READ),
     Route("GET", "/datasets/{id}/defined", get_defined, Right.READ),
     Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),
 )
