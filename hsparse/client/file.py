@@ -11,11 +11,14 @@ from typing import Any, Literal, Self, TypeAlias
 from hsparse.client.address import Address, parse_address
 from hsparse.client.anndata.anndata_reader import read_anndata
 from hsparse.client.anndata.domain_tree import DomainTree
+from hsparse.client.anndata.element_encoder import EncodedElements
+from hsparse.client.anndata.element_writer import ElementWriter
 from hsparse.client.anndata.lazy_anndata import read_lazy
 from hsparse.client.anndata.query import Choice, Query, Wanted
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.group import Group
+from hsparse.client.progress import Progress
 from hsparse.client.sign_in import SignIn, read_sign_in
 from hsparse.errors import Conflict, NotFound
 
@@ -58,6 +61,28 @@ class File(Group):
         """
         tree = DomainTree(self.connection, self.records(), path)
         return read_lazy(tree) if lazy else read_anndata(tree)
+
+    def write_anndata(
+        self,
+        data: Any,
+        path: str = "/",
+        *,
+        chunks: Sequence[int] | None = None,
+        filters: Sequence[Any] | None = None,
+        progress: Progress = None,
+    ) -> None:
+        """Store an AnnData, so that `to_anndata` returns it, and `anndata.read_h5ad` reads the domain's file.
+
+        Others see nothing of it before all is stored. Sparse matrices become sparse datasets, written in bands; X and
+        layers may be dask arrays or backed. `chunks` are those of X and layers, `filters` those of matrices and large
+        arrays. `AlreadyExists` if the group has such elements; `WrongType` for what AnnData's files have no form for.
+        """
+        elements = EncodedElements()
+        elements.add_anndata(data)
+        group = self.require_group(path) if path.strip("/") else self
+        writer = ElementWriter(self.connection, main=data.shape, chunks=chunks, filters=filters)
+        writer.write(elements, group.id, progress)
+        self.refresh()
 
     def query(
         self,

@@ -52,7 +52,9 @@ class Hdf5Type:
             isinstance(element, VlenSequence) and isinstance(element.base, Fixed)
         ):
             return cls(item, OBJECT, element)
-        if isinstance(element, Compound) and all(isinstance(one, Fixed | VlenString) for one in element.parts):
+        if isinstance(element, Compound) and all(
+            isinstance(one, Fixed | VlenString) for one in element.parts
+        ):
             return cls(item, text_compound_dtype(element), element)
         raise NotImplementedHere(
             f"Elements of {_class_of(item)} have variable-length parts, which only h5pyd reads: use it for this object."

@@ -115,13 +115,13 @@ class DatasetRead:
             for axis, length in zip(self._axes(), self.extent, strict=True)
         ]
         sent: list[slice | NDArray[np.intp]] = [*spans]
-        shares = [
+        portions = [
             1.0 if axis is None or not len(axis) else len(axis) / (span.stop - span.start)
             for axis, span in zip(self._axes(), spans, strict=True)
         ]
-        dim = int(np.argmin(shares)) if shares else 0
-        axis = self._axes()[dim] if shares else None
-        if axis is not None and shares[dim] < 1:
+        dim = int(np.argmin(portions)) if portions else 0
+        axis = self._axes()[dim] if portions else None
+        if axis is not None and portions[dim] < 1:
             sent[dim] = axis
         return sent
 

@@ -20,7 +20,6 @@ from hsparse.cli.importer.sparse_matrix import (
     Matrix,
     MatrixElements,
     check_pointers,
-    chunk_of,
     matrix_coordinates,
     row_of,
 )
@@ -30,6 +29,7 @@ from hsparse.format.hdf5.messages.fill_value_message import FillValue
 from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
 from hsparse.format.hdf5.parse.parsed_elements import check_readable
 from hsparse.format.hdf5.parse.parsed_object import parse_object
+from hsparse.model.matrix_chunk import chunk_of
 
 Json = dict[str, Any]
 Column = FileData | VirtualData

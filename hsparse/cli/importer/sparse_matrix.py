@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
+from hsparse.model.matrix_chunk import chunk_of
 
 MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
 """Coordinates, (n, rank), and values, (n,)."""
@@ -27,9 +27,6 @@ BATCH = 1 << 19
 LARGEST_BATCH = 1 << 21
 """The most elements of a request that has all elements of its chunks: each write of a part encodes a chunk again."""
 LARGEST_BODY = 64 * 1024 * 1024
-IN_CHUNK = 1 << 17
-"""The average number of elements in a chunk."""
-MAX_CHUNK_ELEMENTS = 2**32 - 1
 FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
 """Shuffle and deflate, for places and for values."""
 
@@ -48,19 +45,6 @@ class Matrix:
     batches: Iterator[tuple[int, Callable[[], MatrixElements]]]
     fill: Any = None
     most: int = BATCH
-
-
-def chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Return equal chunk dimensions, so that a chunk has `IN_CHUNK` of `count` elements on average."""
-    wanted = min(MAX_CHUNK_ELEMENTS, max(IN_CHUNK, prod(shape) * IN_CHUNK // max(1, count)))
-    chunk = [0] * len(shape)
-    left = wanted
-    for place, dim in enumerate(sorted(range(len(shape)), key=lambda dim: shape[dim])):
-        remaining = len(shape) - place
-        side = left if remaining == 1 else isqrt(left) if remaining == 2 else int(left ** (1 / remaining))
-        chunk[dim] = max(1, min(shape[dim], side))
-        left = max(1, left // chunk[dim])
-    return tuple(chunk)
 
 
 def matrix_body(matrix: Matrix) -> Json:

@@ -32,7 +32,9 @@ def read_by_file(tree: DomainTree) -> Any:
     """Return the AnnData of a domain by its file, which AnnData reads itself: it knows all its older forms."""
     connection = tree.connection
     if connection.domain is None or not tree.name.endswith(connection.domain):
-        raise InvalidValue(f"{tree.name} has an AnnData of before 0.7, which is read only at the root of a domain.")
+        raise InvalidValue(
+            f"{tree.name} has an AnnData of before 0.7, which is read only at the root of a domain."
+        )
     server = connection.for_domain(None)
     with TemporaryDirectory(prefix="hsparse-") as directory:
         target = Path(directory) / "domain.h5ad"

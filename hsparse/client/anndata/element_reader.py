@@ -139,7 +139,9 @@ class ElementReader:
         kind = Hdf5Type.parse(read.record["type"])
         if encoding in ("string", "numeric-scalar", "bytes"):
             return _plain(values, is_text=encoding == "string").item()
-        values = _plain(values, is_text=encoding == "string-array" or (kind.is_vlen and not values.dtype.names))
+        values = _plain(
+            values, is_text=encoding == "string-array" or (kind.is_vlen and not values.dtype.names)
+        )
         if CATEGORIES in read.record.get("attributes", {}):
             return self._old_categorical(path, values)
         return values[()] if values.shape == () else values

@@ -1,9 +1,9 @@
 """Conditions on the rows of a data frame: `cell_type == 'B cell' and n_genes > 500`.
 
-The language is a part of Python's: comparisons (also chained, `in`, `not in`), `and`, `or`, `not` (or `&`, `|`, `~` with
-parentheses), `+ - * /`, numbers, text, lists of them, `isnull(x)` and `notnull(x)`. A name is a column; one that is no
-identifier stands in backticks; `index` is the index, unless there is such a column. It is parsed into Python's syntax
-tree, of which only these parts are accepted, and evaluated over columns: nothing in it is ever run as Python.
+The language is a part of Python's: comparisons (also chained, `in`, `not in`), `and`, `or`, `not` (or `&`, `|`, `~`
+with parentheses), `+ - * /`, numbers, text, lists of them, `isnull(x)` and `notnull(x)`. A name is a column; one that
+is no identifier stands in backticks; `index` is the index, unless there is such a column. It is parsed into Python's
+syntax tree, of which only these parts are accepted, and evaluated over columns: nothing in it is ever run as Python.
 
 A missing value is like pandas' own: it is not equal to anything, and a row whose result is missing does not match.
 """
@@ -73,7 +73,7 @@ class Expression:
             raise WrongType(f"The condition {self.text!r} does not fit its columns: {error}") from error
         if isinstance(result, bool | np.bool_):
             return np.full(length, bool(result))
-        return _truth(result, self.text).to_numpy(dtype=bool, na_value=False)
+        return np.asarray(_truth(result, self.text).to_numpy(dtype=bool, na_value=False))
 
     def _unquote(self, found: re.Match[str]) -> str:
         name = found.group(1)
@@ -102,7 +102,9 @@ class Expression:
             case ast.BinOp(left=left, op=kind, right=right) if type(kind) in OPERATORS:
                 parts = [left, right]
             case ast.Compare(left=left, ops=kinds, comparators=others):
-                if not all(type(kind) in COMPARISONS or isinstance(kind, ast.In | ast.NotIn) for kind in kinds):
+                if not all(
+                    type(kind) in COMPARISONS or isinstance(kind, ast.In | ast.NotIn) for kind in kinds
+                ):
                     raise self._refused(node, "compare with ==, !=, <, <=, >, >=, in or not in")
                 parts = [left, *others]
             case ast.Call(func=ast.Name(id=name), args=[one], keywords=[]) if name in FUNCTIONS:
@@ -148,7 +150,9 @@ class Expression:
         for kind, left, right in zip(node.ops, values, values[1:], strict=False):
             if isinstance(kind, ast.In | ast.NotIn):
                 if not isinstance(right, list) or not hasattr(left, "isin"):
-                    raise WrongType(f"`in` in the condition {self.text!r} has a column before and a list behind it.")
+                    raise WrongType(
+                        f"`in` in the condition {self.text!r} has a column before and a list behind it."
+                    )
                 one = left.isin(right)
                 one = ~one if isinstance(kind, ast.NotIn) else one
             else:
@@ -160,7 +164,9 @@ class Expression:
         try:
             return columns[name]
         except KeyError:
-            raise MissingKey(f"There is no column {name!r}, which the condition {self.text!r} names.") from None
+            raise MissingKey(
+                f"There is no column {name!r}, which the condition {self.text!r} names."
+            ) from None
 
 
 def _truth(value: Any, text: str) -> Any:

@@ -93,9 +93,7 @@ def _chunk_of(record: Json, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(layout.get("dims") or shape)
 
 
-def _block_lengths(
-    shape: tuple[int, ...], chunk: tuple[int, ...], axis: int
-) -> tuple[tuple[int, ...], ...]:
+def _block_lengths(shape: tuple[int, ...], chunk: tuple[int, ...], axis: int) -> tuple[tuple[int, ...], ...]:
     """Return dask's chunks: whole lines of stored chunks along `axis`, of up to `BLOCK_ELEMENTS`."""
     line = prod(shape) // shape[axis]
     step = max(1, BLOCK_ELEMENTS // (max(1, line) * chunk[axis])) * chunk[axis]

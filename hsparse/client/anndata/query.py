@@ -124,7 +124,9 @@ class Query:
             following = [pool.submit(self._anndata, part) for part in [next(parts, None)] if part is not None]
             while following:
                 done = following.pop().result()
-                following = [pool.submit(self._anndata, part) for part in [next(parts, None)] if part is not None]
+                following = [
+                    pool.submit(self._anndata, part) for part in [next(parts, None)] if part is not None
+                ]
                 yield done
 
     # --- reading --------------------------------------------------------------------------------------
@@ -194,7 +196,9 @@ class Query:
                     columns[name] = PANDAS.load().Series(reader.index(frame))
             return np.flatnonzero(choice.evaluate(columns, length))
         if _has_names(choice):
-            return places_of([str(one) for one in choice], reader.index(frame), f"{frame} of {self._tree.name}")
+            return places_of(
+                [str(one) for one in choice], reader.index(frame), f"{frame} of {self._tree.name}"
+            )
         return _positions(choice, length, frame)
 
     def _named(self, frame: str) -> set[str]:

@@ -15,12 +15,13 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.cli.importer.sparse_matrix import MAX_CHUNK_ELEMENTS, chunk_of, row_of
+from hsparse.cli.importer.sparse_matrix import row_of
 from hsparse.client.connection import Connection
 from hsparse.client.retrying_client import RetryingClient
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import decode_region
+from hsparse.model.matrix_chunk import chunk_of
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 
@@ -104,10 +105,10 @@ def test_layers(imported: Import, tmp_path: Path, kind: str) -> None:
 def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not_too_large(
     imported: Import, tmp_path: Path, kind: str, largest: int, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest), ("IN_CHUNK", 100)):
+    monkeypatch.setattr("hsparse.model.matrix_chunk.IN_CHUNK", 100)
+    for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest)):
         monkeypatch.setattr(f"hsparse.cli.importer.sparse_matrix.{name}", value)
-        if name != "IN_CHUNK":
-            monkeypatch.setattr(f"hsparse.cli.importer.hdf5_matrix.{name}", value)
+        monkeypatch.setattr(f"hsparse.cli.importer.hdf5_matrix.{name}", value)
     sent: list[set[tuple[int, ...]]] = []
 
     class Watched(RetryingClient):
@@ -318,10 +319,3 @@ def test_lines_of_compressed_elements(counts: list[int], data: st.DataObject) ->
     end = data.draw(st.integers(begin, sum(counts)))
     expected = np.repeat(np.arange(len(counts)), counts)[begin:end]
     assert row_of(pointers, begin, end).tolist() == expected.tolist()
-
-
-@given(st.lists(st.integers(1, 2**40), min_size=1, max_size=4), st.integers(0, 2**40))
-def test_chunks_are_within_the_shape(shape: list[int], count: int) -> None:
-    chunk = chunk_of(tuple(shape), count)
-    assert all(1 <= side <= length for side, length in zip(chunk, shape, strict=True))
-    assert np.prod(chunk, dtype=object) <= MAX_CHUNK_ELEMENTS
