@@ -97,7 +97,7 @@ def _block_lengths(shape: tuple[int, ...], chunk: tuple[int, ...], axis: int) ->
     """Return dask's chunks: whole lines of stored chunks along `axis`, of up to `BLOCK_ELEMENTS`."""
     line = prod(shape) // shape[axis]
     step = max(1, BLOCK_ELEMENTS // (max(1, line) * chunk[axis])) * chunk[axis]
-    lengths = [(length,) for length in shape]
+    lengths: list[tuple[int, ...]] = [(length,) for length in shape]
     lengths[axis] = tuple(min(step, shape[axis] - start) for start in range(0, shape[axis], step))
     return tuple(lengths)
 

@@ -197,7 +197,9 @@ class Query:
             return np.flatnonzero(choice.evaluate(columns, length))
         if _has_names(choice):
             return places_of(
-                [str(one) for one in choice], reader.index(frame), f"{frame} of {self._tree.name}"
+                [str(one) for one in np.asarray(choice).tolist()],
+                reader.index(frame),
+                f"{frame} of {self._tree.name}",
             )
         return _positions(choice, length, frame)
 
@@ -207,10 +209,7 @@ class Query:
 
 
 def _matrix_path(tree: DomainTree, layer: str | None) -> str | None:
-    if layer == "raw":
-        path = "raw/X"
-    else:
-        path = "X" if layer in (None, "X") else f"layers/{layer}"
+    path = {None: "X", "X": "X", "raw": "raw/X"}.get(layer, f"layers/{layer}")
     if path not in tree and path == "X":
         return None
     tree.record(path)
@@ -234,7 +233,7 @@ def _positions(choice: Any, length: int, frame: str) -> NDArray[np.intp]:
     if not array.size and array.dtype.kind != "b":
         return np.zeros(0, np.intp)
     try:
-        return np.arange(length)[array]
+        return np.asarray(np.arange(length)[array])
     except IndexError as error:
         raise OutOfRange(f"{frame} has {length} rows: {error}.") from error
 
@@ -251,8 +250,6 @@ def _arranged(value: Any, places: tuple[NDArray[np.intp], ...]) -> Any:
         found, order = np.unique(chosen, return_inverse=True)
         if len(found) == len(chosen) and np.array_equal(order, np.arange(len(chosen))):
             continue
-        if hasattr(value, "iloc"):
-            value = value.iloc[order]
-        else:
-            value = value[order] if dim == 0 else value[:, order]
+        at = order if dim == 0 else (slice(None), order)
+        value = value.iloc[at] if hasattr(value, "iloc") else value[at]
     return value
