@@ -104,10 +104,10 @@ class EncodedElements:
             self.arrays[path] = _with_text_fields(array), _type("rec-array", "0.2.0")
         elif array.dtype.kind in "UTO":
             texts = array.astype(object)
-            wrong = next((one for one in texts.reshape(-1) if not isinstance(one, str)), None)
-            if wrong is not None:
+            wrong = [one for one in texts.reshape(-1) if not isinstance(one, str)]
+            if wrong:
                 raise WrongType(
-                    f"{path} has {wrong!r:.40} among texts: give text alone, numbers, or a categorical."
+                    f"{path} has {wrong[0]!r:.40} among texts: give text alone, numbers, or a categorical."
                 )
             self.arrays[path] = texts, _type("string-array", "0.2.0")
         else:
