@@ -1,4 +1,7 @@
-"""Matrices written to sparse datasets in bands, so that each stored chunk is written once."""
+"""Matrices written to sparse datasets in bands, so that each stored chunk is written once.
+
+Tests: tests/client/test_from_scipy.py, tests/client/anndata/test_element_writer.py.
+"""
 
 from __future__ import annotations
 

@@ -66,7 +66,9 @@ def encode_text_compounds(values: NDArray[Any], element: Compound) -> bytes:
     columns = []
     for name, part in zip(element.names, element.parts, strict=True):
         if isinstance(part, Fixed):
-            packed, size = flat[name].astype(part.dtype).tobytes(), part.dtype.itemsize
+            column = np.empty(len(flat), [("", part.dtype)])
+            column["f0"] = flat[name]
+            packed, size = column.tobytes(), part.dtype.itemsize
             columns.append([packed[at : at + size] for at in range(0, len(packed), size)])
         else:
             columns.append([_prefixed(one, name) for one in flat[name].tolist()])

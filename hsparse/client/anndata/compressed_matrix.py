@@ -1,4 +1,7 @@
-"""Compressed sparse matrices of scipy, as AnnData has them: matrices, or arrays if its settings say so."""
+"""Compressed sparse matrices of scipy, as AnnData has them: matrices, or arrays if its settings say so.
+
+Tests: tests/client/anndata/test_anndata_reader.py.
+"""
 
 from __future__ import annotations
 

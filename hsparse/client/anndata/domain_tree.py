@@ -1,4 +1,7 @@
-"""The objects of a domain with their attributes, asked for by one request, as AnnData's specification sees them."""
+"""The objects of a domain with their attributes, asked for by one request, as AnnData's specification sees them.
+
+Tests: tests/client/anndata/test_anndata_reader.py.
+"""
 
 from __future__ import annotations
 

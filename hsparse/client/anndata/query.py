@@ -39,7 +39,7 @@ class Wanted:
 
 
 class Query:
-    """Rows and columns of an AnnData. Nothing is read before it is needed.
+    """Rows and columns of an AnnData, as `data[rows, columns]` has them. Nothing is read before it is needed.
 
     The conditions take one request for the columns that they name; `to_anndata`, `to_scipy`, `obs` and `var` one more
     for all that they return, unless that is large.
@@ -151,6 +151,8 @@ class Query:
         frames = [
             _arranged(reader.frame(self._frames[axis], columns[axis]), (places[axis],)) for axis in (0, 1)
         ]
+        if ANNDATA.load().settings.remove_unused_categories:
+            frames = [_without_unused_categories(frame) for frame in frames]
         matrix = None if self._matrix is None else _arranged(reader.element(self._matrix), places)
         return ANNDATA.load().AnnData(X=matrix, obs=frames[0], var=frames[1], **found)
 
@@ -206,6 +208,16 @@ class Query:
     def _named(self, frame: str) -> set[str]:
         choice = self._choices[self._frames.index(frame)]
         return choice.names if isinstance(choice, Expression) else set()
+
+
+def _without_unused_categories(frame: Any) -> Any:
+    """Return a frame as AnnData has it of some rows of another one."""
+    unused = {
+        name: column.cat.remove_unused_categories()
+        for name, column in frame.items()
+        if str(column.dtype) == "category"
+    }
+    return frame.assign(**unused) if unused else frame
 
 
 def _matrix_path(tree: DomainTree, layer: str | None) -> str | None:
