@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal --max-worker-restart 20
 PURE := tests/model tests/format tests/wire tests/cluster
 FLAGS ?=
+# Tests start hundreds of processes, and each worker collects every test: none of them is to compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help check test quick demo docs bench chaos fuzz interchange mutations programs roundtrips clean

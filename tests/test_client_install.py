@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -59,6 +60,7 @@ with hsparse.Connection(sys.argv[1], "/arrays.h5") as connection:
 MAIN = "from hsparse.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
+@cache  # to look through all that is installed takes a third of a second
 def base() -> list[str]:
     """Return the top-level packages of the base install."""
     wanted = {re.split(r"[^\w-]", one)[0].lower() for one in SETTINGS["dependencies"]}

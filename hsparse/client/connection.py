@@ -125,6 +125,39 @@ class Connection:
         return self._request(method, path, body, BINARY, params)
 
     @contextmanager
+    def stream(
+        self, method: str, path: str, accept: str, body: Body | None = None, **params: object
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Send a request that changes nothing, see `json`, and yield its answer, to be read while the context lasts.
+
+        The HTTP connection is kept if the answer is read to its end. If a kept one turns out to be closed, the request
+        is sent again over a new one, also a POST. Raises the `HsparseError` the server names, and `Unreachable` for a
+        connection that breaks, also in the context.
+        """
+        target, data, headers = self._parts(path, body, accept, params)
+        process = os.getpid()
+        connection, response = self._ask_again(method, target, data, headers)
+        is_whole = False
+        try:
+            if response.status >= 300:
+                raise _error(f"{method} {path}", response, response.read())
+            if response.headers.get_content_type() != accept:
+                raise HsparseError(
+                    f"{self.url} answered {method} {path} as {response.headers.get_content_type()}, not {accept}; "
+                    "see that it is a server with sparse datasets."
+                )
+            yield response
+            is_whole = response.isclosed()
+        except BROKEN as error:
+            if isinstance(error, HsparseError):
+                raise
+            if process != os.getpid():
+                raise self._read_by_parent() from error
+            raise self._unreachable("GET", error) from error
+        finally:
+            (self._pool.give_back if is_whole else self._pool.drop)(connection)
+
+    @contextmanager
     def response(
         self, method: str, path: str, headers: Headers | None = None, **params: object
     ) -> Iterator[http.client.HTTPResponse]:
@@ -150,9 +183,7 @@ class Connection:
             if isinstance(error, HsparseError):  # some are also an OSError
                 raise
             if process != os.getpid():
-                raise Unreachable(
-                    f"The answer of {self.url} is read by the process that asked for it; ask again in this one."
-                ) from error
+                raise self._read_by_parent() from error
             raise self._unreachable("GET", error) from error
         finally:
             self._pool.drop(connection)
@@ -167,12 +198,7 @@ class Connection:
     def _request(
         self, method: str, path: str, body: Body | None, accept: str, params: Mapping[str, object]
     ) -> bytes:
-        target = self._target(path, params)
-        headers = self._headers | {"Accept": accept}
-        data: Buffer | None = None
-        if body is not None:
-            data = json.dumps(body).encode() if isinstance(body, dict | list) else body
-            headers["Content-Type"] = JSON if isinstance(body, dict | list) else BINARY
+        target, data, headers = self._parts(path, body, accept, params)
         response, answer = self._exchange(method, target, data, headers)
         if response.status >= 300:
             raise _error(f"{method} {path}", response, answer)
@@ -182,6 +208,36 @@ class Connection:
                 "see that it is a server with sparse datasets."
             )
         return answer
+
+    def _parts(
+        self, path: str, body: Body | None, accept: str, params: Mapping[str, object]
+    ) -> tuple[str, Buffer | None, Headers]:
+        """Return the target, the body and the headers of a request."""
+        headers = self._headers | {"Accept": accept}
+        data: Buffer | None = None
+        if body is not None:
+            data = json.dumps(body).encode() if isinstance(body, dict | list) else body
+            headers["Content-Type"] = JSON if isinstance(body, dict | list) else BINARY
+        return self._target(path, params), data, headers
+
+    def _ask_again(
+        self, method: str, target: str, data: Buffer | None, headers: Headers
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """Send a request that changes nothing, twice if a kept connection broke; return the answer, not yet read."""
+        connection, kept = self._take()
+        while True:
+            try:
+                with suppress(BrokenPipeError):
+                    connection.request(method, target, data, headers)
+                return connection, connection.getresponse()
+            except BROKEN as error:
+                self._pool.drop(connection)
+                if not kept or isinstance(error, TimeoutError):
+                    raise self._unreachable("GET", error) from error
+            try:
+                connection, kept = self._pool.open(), False
+            except OSError as error:
+                raise self._unreachable("GET", error) from error
 
     def _exchange(
         self, method: str, target: str, data: Buffer | None, headers: Headers
@@ -224,6 +280,11 @@ class Connection:
             raise
         self._pool.give_back(connection)
         return response, answer
+
+    def _read_by_parent(self) -> Unreachable:
+        return Unreachable(
+            f"The answer of {self.url} is read by the process that asked for it; ask again in this one."
+        )
 
     def _unreachable(self, method: str, error: Exception) -> Unreachable:
         reason = str(error) or type(error).__name__

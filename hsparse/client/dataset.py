@@ -11,13 +11,15 @@ from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.attributes import Attributes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue
 from hsparse.client.hdf5_type import Hdf5Type, shape_of
-from hsparse.client.selected_region import Select, SelectedRegion, select_region
+from hsparse.client.indexing.select import Region, Select, select_region
 from hsparse.errors import BadRequest
+from hsparse.format.selections.points import Points
 
 T = TypeVar("T")
 
@@ -135,7 +137,11 @@ class Dataset:
         self.shape = (*extent[:dim], max(extent[dim], stop), *extent[dim + 1 :])
         return slice(start, stop)
 
-    def _in_region(self, select: Select, work: Callable[[SelectedRegion], T]) -> T:
+    def _points(self, coords: ArrayLike) -> NDArray[np.uint64]:
+        """Return coordinates, (n, rank), that lie in the extent; `BadRequest` for others."""
+        return self._in_current_extent(lambda extent: Points(extent, np.asarray(coords)).coords())
+
+    def _in_region(self, select: Select, work: Callable[[Region], T]) -> T:
         def run(extent: tuple[int, ...]) -> T:
             region = select_region(select, extent)
             if region.is_cut_off:  # or others have extended the dataset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from base64 import b64encode
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
-from hsparse.client.index_key import Key
-from hsparse.client.selected_region import Select, SelectedRegion
-from hsparse.errors import Conflict
+from hsparse.client.indexing.key_items import Key
+from hsparse.client.indexing.select import ArrayKey, Region
+from hsparse.client.selection_request import SelectionRequest, read_values
 
 
 class DenseDataset(Dataset):
@@ -30,21 +30,26 @@ class DenseDataset(Dataset):
         """Return the selected values: an array, or a scalar where numpy returns one."""
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
-        values = self._in_region(key, self._read)
+        values = self._in_region(ArrayKey(key), self._read)
         return values[()] if values.shape == () else values
 
     def __setitem__(self, key: Key, values: ArrayLike) -> None:
         """Set the selected elements to values, which are broadcast as numpy does."""
         array = np.asarray(values, None if self.type.is_vlen else self.dtype)
 
-        def send(region: SelectedRegion) -> None:
-            column = np.broadcast_to(region.flatten(array), region.selection.size)
-            body = self.type.encode(column)
-            if region.is_long:
-                raise InvalidValue("A list of so many indices cannot be written at once: write it in parts.")
-            self.connection.json("PUT", self._path("value"), body, select=region.text)
+        def send(region: Region) -> None:
+            request = SelectionRequest.of(region.selection)
+            data = self.type.encode(region.collect(array))
+            if request.body is None:
+                self.connection.json("PUT", self._path("value"), data, select=request.select)
+                return
+            named = (
+                request.body if "select" in request.body else {"points": region.selection.coords().tolist()}
+            )
+            body = named | {"value_base64": b64encode(data).decode()}
+            self.connection.json("PUT", self._path("value"), body)
 
-        self._in_region(key, send)
+        self._in_region(ArrayKey(key), send)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -55,16 +60,11 @@ class DenseDataset(Dataset):
         """Return the selected values as an array."""
         return np.asarray(self[key])
 
-    def _read(self, region: SelectedRegion) -> NDArray[Any]:
-        if region.is_long:
-            data = self.connection.binary("POST", self._path("value"), {"select": region.text})
-        else:
-            data = self.connection.binary("GET", self._path("value"), select=_select(region))
-        order = region.order
-        if not self.type.is_vlen and len(data) != prod(order.shape) * self.dtype.itemsize:
-            raise Conflict(f"The extent of {self.id} is not {list(region.extent)} any more; read again.")
-        return order.arrange(self.type.decode(data, (prod(order.shape),)))
-
-
-def _select(region: SelectedRegion) -> Select:
-    return None if not region.extent else region.text
+    def _read(self, region: Region) -> NDArray[Any]:
+        selection = region.selection
+        data = read_values(self.connection, self.id, selection)
+        if not self.type.is_vlen and len(data) != selection.size * self.dtype.itemsize:
+            raise InvalidValue(
+                f"The extent of {self.id} is not {list(selection.extent)} any more; read again."
+            )
+        return region.arrange(self.type.decode(data, (selection.size,)))

@@ -40,7 +40,8 @@ class Elements:
         columns = zip(*(part.columns for part in parts), strict=True)
         return cls(
             tuple(np.concatenate(column) for column in columns),
-            np.concatenate([part.values for part in parts]),
+            # With the type: alone, numpy returns the machine's byte order.
+            np.concatenate([part.values for part in parts], dtype=parts[0].values.dtype),
         )
 
 

@@ -13,6 +13,7 @@ from hsparse.client.anndata.anndata_reader import read_anndata
 from hsparse.client.anndata.domain_tree import DomainTree
 from hsparse.client.anndata.element_encoder import EncodedElements
 from hsparse.client.anndata.element_writer import ElementWriter
+from hsparse.client.anndata.frame_labels import FrameLabels
 from hsparse.client.anndata.lazy_anndata import read_lazy
 from hsparse.client.anndata.query import Choice, Query, Wanted
 from hsparse.client.connection import Connection, Json
@@ -30,10 +31,10 @@ class File(Group):
     """A domain: its root group. Closing it closes its connections; every write was durable before."""
 
     def __init__(self, connection: Connection, record: Json) -> None:
-        super().__init__(connection, {"id": record["root"]}, "/")
+        self._names = FrameLabels(connection, record["root"])
+        super().__init__(connection, {"id": record["root"]}, "/", self._names.of)
         self.filename = connection.domain or "/"
         self.owner: str = record.get("owner", "")
-        self._trees: dict[str, DomainTree] = {}
 
     def __repr__(self) -> str:
         return f"<File {self.filename} of {self.connection.url}>"
@@ -51,7 +52,7 @@ class File(Group):
 
     def refresh(self) -> None:
         """Forget what `query` and labels keep: the objects of the domain, and the names of rows and columns."""
-        self._trees.clear()
+        self._names.forget()
 
     def to_anndata(self, path: str = "/", *, lazy: bool = False) -> Any:
         """Return the AnnData at a path, equal to `anndata.read_h5ad` of the domain's file.
@@ -114,12 +115,7 @@ class File(Group):
             None if var_columns is None else tuple(var_columns),
             *map(tuple, (layers, obsm, varm, obsp, varp)),
         )
-        return Query(self._tree(path), obs, var, wanted)
-
-    def _tree(self, path: str) -> DomainTree:
-        if path not in self._trees:
-            self._trees[path] = DomainTree(self.connection, self.records(), path)
-        return self._trees[path]
+        return Query(self._names.tree(path), obs, var, wanted)
 
 
 class Folder(Mapping[str, "File | Folder"]):

@@ -1,38 +1,45 @@
-"""Sparse datasets: create them, read and write their elements as coordinates and values.
+"""Sparse datasets as arrays: numpy's keys, scipy's arrays, elements as coordinates and values.
 
-Undefined is not zero: an element is defined once it is written, with any value, until it is erased. A dense read
-returns the fill value for undefined elements.
+Undefined is not zero: an element is defined once it is written, with any value, until it is erased. What is not defined
+reads as the fill value.
 
-    with Connection("http://localhost:5101", "/home/ada/run.h5", user="ada", password="...") as connection:
-        frames = SparseDataset.create(
-            connection, "/frames", (0, 1024, 1024), "u2", chunks=(1, 512, 512), max_shape=(None, 1024, 1024)
-        )
+    with hsparse.open("http://localhost:5101/home/ada/run.h5") as file:
+        frames = file.create_sparse("frames", (0, 1024, 1024), "u2", (1, 512, 512), max_shape=(None, 1024, 1024))
         frames.extend(1)
         frames.write([[0, 10, 20], [0, 10, 21]], [700, 650])
+        csr = frames[0, :512]
         coords, values = frames.read((0, slice(0, 512)))
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.dataset import Dataset
 from hsparse.client.datatype import dtype_of, type_item
+from hsparse.client.element_blocks import element_blocks
+from hsparse.client.elements import ElementSource
 from hsparse.client.errors import InvalidValue
-from hsparse.client.selected_region import Select, SelectedRegion
-from hsparse.errors import Corrupt
-from hsparse.format.selections.encoded_selection import decode_selection
-from hsparse.format.selections.points import Points
-from hsparse.format.structured.region import decode_region, encode_region
+from hsparse.client.http_elements import HttpElements
+from hsparse.client.indexing.key_items import Key
+from hsparse.client.indexing.labels import AxisLabels, Labels
+from hsparse.client.indexing.select import ArrayKey, Select
+from hsparse.client.memory_limit import check_size, default_limit
+from hsparse.client.prefetch import prefetched
+from hsparse.client.reduction import Reduction, ReductionKind
+from hsparse.client.selection_request import count_defined
+from hsparse.client.sparse_reads import SparseReads
+from hsparse.client.sparse_result import bytes_of_dense
+from hsparse.client.sparse_writes import SparseWrites
+from hsparse.format.selections.selection import Selection
 
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 UNLIMITED = "H5S_UNLIMITED"
+BLOCK = 1 << 21
+"""About how many elements a reduction has in memory at a time."""
 
 
 def is_sparse(record: Json) -> bool:
@@ -41,22 +48,39 @@ def is_sparse(record: Json) -> bool:
     return set(LAYOUT["flags"]) <= set(layout.get("flags") or ())
 
 
-class SparseDataset(Dataset):
-    """A sparse dataset on a server. `coords` are (n, rank) uint64, one row for each element, `values` are (n,).
+class SparseDataset(SparseReads, SparseWrites):
+    """A sparse dataset on a server, as an array.
 
-    Every write is durable when the method returns. `shape` is the last known extent; `refresh` asks for it. A selection
-    is a key as numpy has them, in an array of that shape, `x.read_dense((slice(0, 10), -1))`, or a string of the REST
-    API, `x.read_dense("[0:10,5]")`, in which an index keeps its dimension.
-    All methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle has the
+    `shape` is the last known extent; `refresh` asks for it. A selection is a key as numpy has them, in an array of that
+    shape, `x.read_dense((slice(0, 10), -1))`; or a string of the REST API, `x.read_dense("[0:10,5]")`, in which an
+    index keeps its dimension. `coords` are (n, rank) uint64, one row for each element, `values` are (n,).
+
+    A result of more than `max_bytes`, a third of the machine's memory at first, is refused before it is fetched. All
+    methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle has the
     credentials of its `Connection`.
     """
 
-    def __init__(self, connection: Connection, record: Json, name: str | None = None) -> None:
-        """Take a dataset's record, as `GET /datasets/{id}` answers; `BadRequest` if it is not sparse."""
+    def __init__(
+        self,
+        connection: Connection,
+        record: Json,
+        name: str | None = None,
+        *,
+        source: ElementSource | None = None,
+        labels: Labels | None = None,
+    ) -> None:
+        """Take a dataset's record, as `GET /datasets/{id}` answers; `InvalidValue` if it is not sparse.
+
+        `source` is what elements are read from, by default the server. `labels(axis)` returns the names along an axis,
+        None if it has none.
+        """
         if not is_sparse(record):
             raise InvalidValue(f"{record['id']} is not a sparse dataset; read it with a dense client.")
         super().__init__(connection, record, name)
         dtype_of(record["type"])  # refuses elements of variable length
+        self.source = source if source is not None else HttpElements(connection, self.id, self.dtype)
+        self.labels = AxisLabels(labels)
+        self.max_bytes = default_limit()
 
     @classmethod
     def create(
@@ -91,161 +115,125 @@ class SparseDataset(Dataset):
         if max_shape is not None:
             body["maxdims"] = [UNLIMITED if limit is None else limit for limit in max_shape]
         id = connection.json("POST", "/datasets", body, implicit=1)["id"]
-        return cls(connection, connection.json("GET", f"/datasets/{id}"))
+        return cls(connection, connection.json("GET", f"/datasets/{id}"), path)
 
     @classmethod
     def open(cls, connection: Connection, path: str) -> SparseDataset:
         """Return the dataset at `path`, or of that id."""
         if path.startswith("d-"):
             return cls(connection, connection.json("GET", f"/datasets/{path}"))
-        return cls(connection, connection.json("GET", "/datasets/", h5path=path))
+        return cls(connection, connection.json("GET", "/datasets/", h5path=path), path)
 
-    def write(self, coords: ArrayLike, values: ArrayLike, *, drop_fill: bool = False) -> None:
-        """Define the elements at `coords`; of an element named twice the last value counts.
-
-        `drop_fill` leaves out elements that equal the fill value.
-        """
-        places = np.asarray(coords)
-        column = np.ascontiguousarray(values, self.dtype)
-
-        def send(extent: tuple[int, ...]) -> None:
-            body = encode_region(Points(extent, places), column)
-            self._put_value(body, sparse=1, drop_fill=drop_fill or None)
-
-        self._in_current_extent(send)
-
-    def write_region(self, select: Select, values: ArrayLike, *, drop_fill: bool = False) -> None:
-        """Define every selected element: `values` have the selection's shape, or are one for all.
-
-        With a key of numpy they are broadcast to its shape.
-        """
-        array = np.asarray(values, self.dtype)
-
-        def send(region: SelectedRegion) -> None:
-            column, options = region.flatten(array), {"drop_fill": drop_fill or None}
-            if region.is_long:
-                selection = region.selection
-                whole = np.broadcast_to(column, selection.size) if column.size == 1 else column
-                self._put_value(encode_region(selection, whole), sparse=1, **options)
-            else:
-                one = 1 if column.size == 1 else None
-                self._put_value(column.tobytes(), select=region.text, element_count=one, **options)
-
-        self._in_region(select, send)
-
-    def read(self, select: Select = None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        """Return the defined elements of the selection: coordinates and values.
-
-        The order is chunk after chunk, row-major inside each.
-        """
-        data = self._in_region(select, lambda region: self._get_value(region, sparse=True))
-        try:
-            selection, values = decode_region(data, self.dtype)
-        except Corrupt as error:
-            raise Corrupt(f"The answer about {self.id} is damaged: {error.message}") from error
-        return selection.coords(), values
-
-    def read_dense(self, select: Select = None) -> NDArray[Any]:
-        """Return every selected value, the fill value where undefined, in the selection's shape."""
-
-        def get(region: SelectedRegion) -> NDArray[Any]:
-            order = region.order
-            values: NDArray[Any] = np.frombuffer(self._get_value(region), self.dtype)
-            if values.size != prod(order.shape):
-                raise InvalidValue(
-                    f"The extent of {self.id} is not {list(region.extent)} any more; read again."
-                )
-            return order.arrange(values)
-
-        return self._in_region(select, get)
-
-    def read_points(self, coords: ArrayLike) -> NDArray[Any]:
-        """Return the values (n,) at `coords` in their order, the fill value where undefined."""
-        body = self._points(coords).astype("<u8").tobytes()
-        return np.frombuffer(self.connection.binary("POST", self._path("value"), body), self.dtype)
-
-    def defined(self, select: Select = None) -> NDArray[np.uint64]:
-        """Return the coordinates of the defined elements of the selection, in the order of `read`."""
-
-        def get(region: SelectedRegion) -> NDArray[np.uint64]:
-            if region.is_long:  # this request has no body
-                return self.read(region.text)[0]
-            return decode_selection(
-                self.connection.binary("GET", self._path("defined"), select=region.text)
-            ).coords()
-
-        return self._in_region(select, get)
-
-    def count(self, select: Select = None) -> int:
-        """Return how many of the selected elements are defined; coordinates are fetched only for long lists."""
-
-        def get(region: SelectedRegion) -> int:
-            if region.is_long:
-                return len(self.read(region.text)[0])
-            path = self._path("defined")
-            return int(self.connection.json("GET", path, select=region.text, count_only=1)["count"])
-
-        return self._in_region(select, get)
-
-    def erase(self, select: Select = None) -> None:
-        """Make the selected elements undefined."""
-
-        def send(region: SelectedRegion) -> None:
-            self.connection.json("POST", self._path("erase"), {"select": region.text or "[...]"})
-
-        self._in_region(select, send)
-
-    def erase_points(self, coords: ArrayLike) -> None:
-        """Make the elements at `coords` undefined."""
-        self.connection.json("POST", self._path("erase"), {"points": self._points(coords).tolist()})
-
-    def append(
-        self, coords: ArrayLike, values: ArrayLike, *, count: int, axis: int = 0, drop_fill: bool = False
-    ) -> slice:
-        """Grow a dimension by `count` and define elements there, as one change; return the slice of what is new.
-
-        `coords: (n, rank)` are places in the new elements alone: the first new row is row 0. Others see the old extent,
-        or the new one with the values. Any number of clients may append at the same time.
-        """
-        column = np.ascontiguousarray(values, self.dtype)
-
-        def send(extent: tuple[int, ...]) -> slice:
-            dim = self._axis(axis, extent)
-            slab = (*extent[:dim], count, *extent[dim + 1 :])
-            body = encode_region(Points(slab, np.asarray(coords)), column)
-            return self._append(body, dim, count, sparse=1, drop_fill=drop_fill or None)
-
-        return self._in_current_extent(send)
-
-    def append_region(self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False) -> slice:
-        """Append `values`, all of them defined: they have the shape of what is new. Else as `append`."""
-        array = np.ascontiguousarray(values, self.dtype)
-
-        def send(extent: tuple[int, ...]) -> slice:
-            dim = self._axis(axis, extent)
-            slab = (*extent[:dim], array.shape[dim] if array.ndim == len(extent) else 0, *extent[dim + 1 :])
-            if array.shape != slab:
-                raise InvalidValue(
-                    f"What is appended to {self.id} along dimension {dim} has its other lengths, those of "
-                    f"{list(extent)}; the values have the shape {list(array.shape)}."
-                )
-            return self._append(array.tobytes(), dim, slab[dim], drop_fill=drop_fill or None)
-
-        return self._in_current_extent(send)
-
-    def _append(self, body: bytes, dim: int, count: int, **params: object) -> slice:
-        path = self._path("value")
-        return self._grown(
-            self.connection.json("PUT", path, body, append=count, append_dim=dim, **params), dim
+    def __repr__(self) -> str:
+        return (
+            f"<SparseDataset {self.name or self.id}: shape {self.shape}, {self.dtype}, chunks {self.chunks}, "
+            f"fill value {self.fill_value!s}>"
         )
 
-    def _get_value(self, region: SelectedRegion, sparse: bool | None = None) -> bytes:
-        if region.is_long:
-            return self.connection.binary("POST", self._path("value"), {"select": region.text}, sparse=sparse)
-        return self.connection.binary("GET", self._path("value"), select=region.text, sparse=sparse)
+    @property
+    def nnz(self) -> int:
+        """The number of defined elements, zeros among them; one request."""
+        return int(self.count())
 
-    def _put_value(self, body: bytes, **params: object) -> None:
-        self.connection.json("PUT", self._path("value"), body, **params)
+    @property
+    def density(self) -> float:
+        """The part of the elements that is defined, 0 to 1; one request."""
+        return self.nnz / self.size if self.size else 0.0
 
-    def _points(self, coords: ArrayLike) -> NDArray[np.uint64]:
-        return self._in_current_extent(lambda extent: Points(extent, np.asarray(coords)).coords())
+    def __getitem__(self, key: Key) -> Any:
+        """Return the selected elements, as scipy's `csr_array` returns them: `x[3:7, [1, 5]]`.
+
+        Of rank 2 a `csr_array`; of rank 1 of a 2-D dataset a `coo_array`, or a numpy array for two paired lists; a
+        number for a single element. Of any other rank, and if the fill value is not 0, a `sparse.COO`. Defined zeros
+        are stored elements. One request, whatever the key spans.
+        """
+        return self.take(ArrayKey(key))
+
+    def take(self, select: Select) -> Any:
+        """Do as `x[key]` for any form of selection."""
+        return self._in_region(select, self._result)
+
+    @property
+    def oindex(self) -> OrthogonalIndex:
+        """Keys whose lists and masks are each for its own dimension: `x.oindex[[1, 3], [0, 5]]` has 2 rows.
+
+        Text stands for a label of the axis: `x.oindex[:, ["CD3E", "NKG7"]]`; `MissingKey` names one that is not there.
+        """
+        return OrthogonalIndex(self)
+
+    def iter_rows(self, count: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:
+        """Yield `x[start:stop]` in blocks of `count` rows, the last one shorter, each as `x[a:b]` returns it.
+
+        The next block is fetched while one is used: two are in memory at a time.
+        """
+        if count < 1 or not self.shape:
+            raise InvalidValue("Rows come in blocks of 1 or more, from a dataset that has dimensions.")
+        first, last, _ = slice(start, stop).indices(self.shape[0])
+        keys = [slice(row, min(row + count, last)) for row in range(first, last, count)]
+        return prefetched(self.__getitem__, keys)
+
+    def sum(self, axis: int | Sequence[int] | None = None) -> Any:
+        """Return the sum over an axis, several, or all, as numpy and scipy do; a dense array, or a number.
+
+        What is not defined counts as the fill value, in all reductions. They are computed here, of blocks of elements
+        that are fetched one after the other.
+        """
+        return self._reduce("sum", axis)
+
+    def mean(self, axis: int | Sequence[int] | None = None) -> Any:
+        """Return the mean over an axis, several, or all; see `sum`."""
+        return self._reduce("mean", axis)
+
+    def min(self, axis: int | Sequence[int] | None = None) -> Any:
+        """Return the smallest value over an axis, several, or all; see `sum`."""
+        return self._reduce("min", axis)
+
+    def max(self, axis: int | Sequence[int] | None = None) -> Any:
+        """Return the largest value over an axis, several, or all; see `sum`."""
+        return self._reduce("max", axis)
+
+    def count(self, select: Select = None, *, axis: int | Sequence[int] | None = None) -> Any:
+        """Return how many of the selected elements are defined, by one request; or, of all, how many along an axis."""
+        if axis is None:
+            return self._in_region(
+                select, lambda region: count_defined(self.connection, self.id, region.selection)
+            )
+        if select is not None:
+            raise InvalidValue("Count along an axis, or in a selection, not both.")
+        return self._reduce("count", axis)
+
+    def _reduce(self, kind: ReductionKind, axis: int | Sequence[int] | None) -> Any:
+        """Return a reduction, of blocks of at most about `BLOCK` elements each."""
+
+        def run(extent: tuple[int, ...]) -> Any:
+            reduction = Reduction.of(kind, axis, extent, self.dtype, self.fill_value)
+            check_size(bytes_of_dense(reduction.result_shape, 16), self.max_bytes, reduction.result_shape)
+            state = reduction.start()
+            for block in element_blocks(extent, self.chunks or extent, self._count, BLOCK):
+                found = self.source.defined_elements(block)
+                state.add(found.columns, found.values)
+            return state.result()
+
+        return self._in_current_extent(run)
+
+    def _count(self, selection: Selection) -> int:
+        return count_defined(self.connection, self.id, selection)
+
+
+class OrthogonalIndex:
+    """`x.oindex`: reads and writes by keys whose lists and masks are each for its own dimension."""
+
+    def __init__(self, dataset: SparseDataset) -> None:
+        self._dataset = dataset
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the product of the items, in the forms that `SparseDataset.__getitem__` names."""
+        return self._dataset.take(self.key(key))
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        """Assign to the product of the items; see `SparseDataset.__setitem__`."""
+        self._dataset.assign(self.key(key), values)
+
+    def key(self, key: Any) -> ArrayKey:
+        """Return the key for the methods of a dataset: `x.to_numpy(x.oindex.key((slice(None), ["CD3E"])))`."""
+        return ArrayKey(self._dataset.labels.resolve(key, self._dataset.ndim), orthogonal=True)

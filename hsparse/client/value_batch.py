@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import groupby
 from math import prod
 from struct import Struct
@@ -18,9 +19,11 @@ from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.elements import Elements
+from hsparse.client.errors import ResultTooLarge
 from hsparse.client.hdf5_type import Hdf5Type, shape_of
+from hsparse.client.memory_limit import default_limit
 from hsparse.errors import Conflict, Corrupt
-from hsparse.format.structured.region import decode_region
+from hsparse.format.arrow_stream import stream_batches
 
 LENGTH = Struct("<Q")
 BATCH_BYTES = 64 << 20
@@ -29,13 +32,17 @@ MOST_DATASETS = 5_000
 THREADS = 4
 TEXT_BYTES = 32
 """The guess for an element of variable length."""
+INDEX_BYTES = 8
+"""The coordinates of an element in memory."""
+SPARSE_DIVISOR = 8
+"""The guess for the part of a sparse dataset that is defined."""
 Axis: TypeAlias = "NDArray[np.intp] | None"
 """Ascending indices along a dimension without repeats; None for all."""
 
 
 @dataclass(frozen=True, eq=False)
 class DatasetRead:
-    """A read of the dataset of a `record`: of the product of indices along its first dimensions.
+    """A read of the dataset of a `record`: of the product of indices along its first dimensions, `axes`.
 
     With `sparse` only the defined elements are read.
     """
@@ -51,79 +58,46 @@ class DatasetRead:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of what is read."""
-        lengths = [None if axis is None else len(axis) for axis in self._axes()]
         return tuple(
-            whole if some is None else some for whole, some in zip(self.extent, lengths, strict=True)
+            length if axis is None else len(axis)
+            for length, axis in zip(self.extent, self._axes(), strict=True)
         )
 
     @property
-    def nbytes(self) -> int:
-        """About the bytes of the answer."""
-        kind = Hdf5Type.parse(self.record["type"])
-        size = TEXT_BYTES if kind.is_vlen else kind.dtype.itemsize
-        return prod(self.sent_shape) * size // (4 if self.sparse else 1)
+    def dtype(self) -> np.dtype[Any]:
+        return Hdf5Type.parse(self.record["type"]).dtype
 
     @property
-    def sent_shape(self) -> tuple[int, ...]:
-        """The shape of what the server sends: of several lists all but one are sent as the range they span."""
-        return tuple(len(range(*_span(one))) if isinstance(one, slice) else len(one) for one in self._sent())
+    def nbytes(self) -> int:
+        """The bytes of the values if they were dense; a guess for those of variable length."""
+        size = TEXT_BYTES if self.dtype.hasobject else self.dtype.itemsize
+        return prod(self.shape) * size
 
     @property
     def select(self) -> str | None:
         """The selection as the server takes it; None for all."""
-        parts = []
-        for one, length in zip(self._sent(), self.extent, strict=True):
-            if isinstance(one, slice):
-                first, last = _span(one)
-                parts.append(":" if (first, last) == (0, length) else f"{first}:{last}")
-            else:
-                parts.append(f"[{','.join(map(str, one.tolist()))}]")
-        return None if all(part == ":" for part in parts) else f"[{','.join(parts)}]"
-
-    def take(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return what is read of what was sent, of `sent_shape`."""
-        for dim, (sent, axis) in enumerate(zip(self._sent(), self._axes(), strict=True)):
-            if axis is not None and isinstance(sent, slice) and len(axis) != values.shape[dim]:
-                values = np.take(values, axis - sent.start, dim)
-        return values
+        if all(axis is None for axis in self._axes()):
+            return None
+        return f"[{','.join(map(_text_of, self._axes()))}]"
 
     def locate(self, elements: Elements) -> Elements:
-        """Return those of the sent elements that are read, at their places in the result."""
-        columns, values = list(elements.columns), elements.values
-        for dim, axis in enumerate(self._axes()):
-            if axis is None:
-                continue
-            places = np.searchsorted(axis, columns[dim])
-            inside = places < len(axis)
-            inside[inside] = axis[places[inside]] == columns[dim][inside]
-            columns[dim] = places
-            if not inside.all():
-                columns, values = [column[inside] for column in columns], values[inside]
-        return Elements(tuple(columns), values)
+        """Return the elements that were read at their places in the result."""
+        columns = (
+            column if axis is None else np.searchsorted(axis, column)
+            for column, axis in zip(elements.columns, self._axes(), strict=True)
+        )
+        return Elements(tuple(columns), elements.values)
 
     def _axes(self) -> tuple[Axis, ...]:
         return (*self.axes, *(None,) * len(self.extent))[: len(self.extent)]
 
-    def _sent(self) -> list[slice | NDArray[np.intp]]:
-        """Return what is sent of each dimension: a range, or for one of them a list, since lists are paired."""
-        spans = [
-            slice(0, length)
-            if axis is None
-            else slice(int(axis[0]), int(axis[-1]) + 1)
-            if len(axis)
-            else slice(0, 0)
-            for axis, length in zip(self._axes(), self.extent, strict=True)
-        ]
-        sent: list[slice | NDArray[np.intp]] = [*spans]
-        portions = [
-            1.0 if axis is None or not len(axis) else len(axis) / (span.stop - span.start)
-            for axis, span in zip(self._axes(), spans, strict=True)
-        ]
-        dim = int(np.argmin(portions)) if portions else 0
-        axis = self._axes()[dim] if portions else None
-        if axis is not None and portions[dim] < 1:
-            sent[dim] = axis
-        return sent
+
+def _text_of(axis: Axis) -> str:
+    """Return indices as a slice if they follow each other, else as a list."""
+    if axis is None:
+        return ":"
+    first, last = int(axis[0]), int(axis[-1]) + 1
+    return f"{first}:{last}" if last - first == len(axis) else f"[{','.join(map(str, axis.tolist()))}]"
 
 
 Found: TypeAlias = "NDArray[Any] | Elements"
@@ -132,9 +106,11 @@ Found: TypeAlias = "NDArray[Any] | Elements"
 def read_datasets(connection: Connection, reads: Sequence[DatasetRead]) -> list[Found]:
     """Return the values of each read, an array of its shape that may be written to; of sparse ones `Elements`.
 
-    `Conflict` if the extent of a dataset is not that of its record any more.
+    `Conflict` if the extent of a dataset is not that of its record any more. `ResultTooLarge` for what would take more
+    than a third of the memory; only a sparse dataset that could do so is asked for its number of elements.
     """
-    wanted = [read for read in reads if prod(read.sent_shape)]
+    wanted = [read for read in reads if prod(read.shape)]
+    _check_memory(connection, wanted)
     batches = list(_batches(wanted))
     found: dict[int, Found] = {}
     if len(batches) == 1:
@@ -146,15 +122,32 @@ def read_datasets(connection: Connection, reads: Sequence[DatasetRead]) -> list[
     return [found[id(read)] if id(read) in found else _nothing(read) for read in reads]
 
 
+def _check_memory(connection: Connection, reads: Sequence[DatasetRead]) -> None:
+    limit = default_limit()
+    total = sum(read.nbytes for read in reads if not read.sparse)
+    for read in reads:
+        each = read.dtype.itemsize + INDEX_BYTES
+        if read.sparse and prod(read.shape) * each > limit:
+            body = {"select": read.select or "[...]", "orthogonal": True}
+            path = f"/datasets/{read.record['id']}/defined"
+            total += int(connection.json("POST", path, body, count_only=1)["count"]) * each
+    if total > limit:
+        raise ResultTooLarge(
+            f"This would take {total / 1e9:.2f} GB of memory; the limit is {limit / 1e9:.2f} GB, a third of what there "
+            "is: choose rows and columns by query, take them in parts by its iter, or all by to_anndata(lazy=True)."
+        )
+
+
 def _batches(reads: Sequence[DatasetRead]) -> Iterator[list[DatasetRead]]:
     batch: list[DatasetRead] = []
     total = 0
     for read in reads:
-        if batch and (total + read.nbytes > BATCH_BYTES or len(batch) == MOST_DATASETS):
+        size = read.nbytes // SPARSE_DIVISOR if read.sparse else read.nbytes
+        if batch and (total + size > BATCH_BYTES or len(batch) == MOST_DATASETS):
             yield batch
             batch, total = [], 0
         batch.append(read)
-        total += read.nbytes
+        total += size
     if batch:
         yield batch
 
@@ -163,7 +156,8 @@ def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
     """Return the values of each read by its `id()`."""
     groups = []
     for (select, sparse), members in groupby(batch, lambda read: (read.select, read.sparse)):
-        groups.append({"ids": [read.record["id"] for read in members], "select": select, "sparse": sparse})
+        ids = [read.record["id"] for read in members]
+        groups.append({"ids": ids, "select": select, "orthogonal": True, "sparse": sparse})
     parts = _parts(connection.binary("POST", "/datasets/values", {"reads": groups}))
     return {
         id(read): _elements(read, part) if read.sparse else _values(read, part)
@@ -190,27 +184,27 @@ def _parts(data: bytes) -> Iterator[list[memoryview]]:
 def _values(read: DatasetRead, blocks: list[memoryview]) -> NDArray[Any]:
     kind = Hdf5Type.parse(read.record["type"])
     data = bytearray().join(blocks)
-    shape = read.sent_shape
-    if not kind.is_vlen and len(data) != prod(shape) * kind.dtype.itemsize:
+    if not kind.is_vlen and len(data) != read.nbytes:
         raise Conflict(f"The extent of {read.record['id']} is not {list(read.extent)} any more; read again.")
-    return read.take(kind.decode(data, shape))
+    return kind.decode(data, read.shape)
 
 
 def _elements(read: DatasetRead, blocks: list[memoryview]) -> Elements:
-    dtype = Hdf5Type.parse(read.record["type"]).dtype
+    stream = BytesIO(b"".join(blocks))
     parts = [_nothing(read)]
-    for block in blocks:
-        selection, values = decode_region(block, dtype)
-        parts.append(Elements(tuple(selection.coords().T), values))
+    for _, columns in stream_batches(stream.read):
+        places = [columns[f"dim_{dim}"].values for dim in range(len(read.extent))]
+        values = columns["value"].values
+        assert values is not None
+        if values.ndim == 2:  # the bytes of elements that are no numbers
+            values = values.reshape(-1).view(read.dtype)
+        parts.append(
+            Elements(tuple(place for place in places if place is not None), values.astype(read.dtype))
+        )
     return read.locate(Elements.concatenate(parts))
 
 
 def _nothing(read: DatasetRead) -> Any:
-    dtype = Hdf5Type.parse(read.record["type"]).dtype
     if read.sparse:
-        return Elements((np.zeros(0, np.uint64),) * len(read.extent), np.zeros(0, dtype))
-    return np.zeros(read.shape, dtype)
-
-
-def _span(one: slice) -> tuple[int, int]:
-    return one.start, one.stop
+        return Elements((np.zeros(0, np.uint32),) * len(read.extent), np.zeros(0, read.dtype))
+    return np.zeros(read.shape, read.dtype)

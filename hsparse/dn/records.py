@@ -119,10 +119,10 @@ class Records:
         )
 
     async def delete_tree(self, id: str) -> int:
-        """Answer `DeleteTree`."""
-        prefix = tree_prefix(id)
+        """Answer `DeleteTree`: the object `id` itself goes last, so that a stopped deletion leaves its name taken."""
+        prefix, last = tree_prefix(id), storage_key(id)
         self._cache.drop(prefix)
-        count = 0
+        count, is_there = 0, False
         gate = asyncio.Semaphore(DELETES_AT_ONCE)
 
         async def delete(key: str) -> None:
@@ -130,8 +130,12 @@ class Records:
                 await self._store.delete(key)
 
         async for page in self._store.list(prefix):
-            await asyncio.gather(*(delete(entry.key) for entry in page.entries))
-            count += len(page.entries)
+            keys = [entry.key for entry in page.entries]
+            count += len(keys)
+            is_there |= last in keys
+            await asyncio.gather(*(delete(key) for key in keys if key != last))
+        if is_there:
+            await self._store.delete(last)
         return count
 
     def _cached(self, id: str) -> Outcome | None:

@@ -11,12 +11,11 @@ from itertools import starmap
 from math import prod
 from typing import Any
 
-from hsparse.errors import Misconfigured
+from hsparse.optional_module import OptionalModule
 
-try:
-    from h5json.hdf5dtype import RegionReference
-except ModuleNotFoundError:  # the base install does without
-    RegionReference = None
+H5JSON = OptionalModule(
+    "h5json.hdf5dtype", "files"
+)  # it imports h5py, which takes as long as all of the client
 MAX_POINTS = 1 << 16
 """Elements of a selection in several pieces: h5json spells each of them out."""
 MAX_RANK = 32
@@ -56,9 +55,7 @@ def region_json(data: bytes) -> Any:
 
 def _h5json() -> Any:
     """Return h5json's class of region references; `Misconfigured` where it is not installed."""
-    if RegionReference is None:
-        raise Misconfigured('Region references need h5json: pip install "hsparse[files]"')
-    return RegionReference
+    return H5JSON.load().RegionReference
 
 
 def _check(value: Any) -> None:

@@ -15,6 +15,7 @@ from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
+from hsparse.sn.http.page_guard import PageGuard
 from hsparse.sn.http.request_log import TRACE_KEY
 from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.jobs.job_queue import JobQueue
@@ -40,15 +41,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     for kind in COMPONENTS:
         service.component(kind)
     cors = Cors(service.settings.cors_origins)
-    errors = ErrorMiddleware(service.authenticator.challenges)
-    app = web.Application(
-        middlewares=[
-            service.log.middleware,
-            service.metrics.middleware,
-            _compression(service),
-            errors.middleware,
-        ]
-    )
+    app = web.Application(middlewares=_middlewares(service))
 
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(FIXED_HEADERS)
@@ -75,6 +68,22 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         for method, handler in by_method.items():
             resource.add_route(method, handler, expect_handler=answer_expect)
     return app
+
+
+def _middlewares(service: Service) -> list[Middleware]:
+    """Return the middlewares, the outermost first."""
+    settings = service.settings
+    errors = ErrorMiddleware(service.authenticator.challenges)
+    guards: list[Middleware] = []
+    if settings.single_user is not None:
+        guards = [PageGuard(settings.allowed_hosts, settings.cors_origins).middleware]
+    return [
+        service.log.middleware,
+        service.metrics.middleware,
+        _compression(service),
+        errors.middleware,
+        *guards,
+    ]
 
 
 def bind_route(service: Service, route: Route) -> AioHandler:

@@ -74,6 +74,7 @@ from hsparse.sn.values.handlers import (
     delete_value,
     get_defined,
     get_value,
+    post_defined,
     post_erase,
     post_value,
     post_values,
@@ -165,6 +166,7 @@ VALUE_ROUTES = (
     Route("DELETE", "/datasets/{id}/value", delete_value, Right.UPDATE),
     Route("POST", "/datasets/values", post_values, Right.READ),
     Route("GET", "/datasets/{id}/defined", get_defined, Right.READ),
+    Route("POST", "/datasets/{id}/defined", post_defined, Right.READ),
     Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),
 )
 

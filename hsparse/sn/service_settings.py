@@ -25,7 +25,8 @@ class ServiceSettings:
     """Limits and choices of a service node; sizes are in bytes.
 
     `request_memory` bounds the bodies of all requests in flight, `answer_memory` the parts of answers that
-    are being made. `cors_origins` are the origins whose pages may ask, `*` for any. A user may send `rate_limit`
+    are being made. `cors_origins` are the origins whose pages may ask, `*` for any, but not
+    without users; `allowed_hosts` see `hsparse.sn.http.page_guard`. A user may send `rate_limit`
     requests a second (0: any number), and `rate_burst` at once (0: those of ten seconds).
     Files of jobs must be below one of `job_places`; at most `jobs_at_once` jobs run and `jobs_queued` wait.
 
@@ -38,7 +39,12 @@ class ServiceSettings:
 
     cors_origins: tuple[str, ...] = setting(
         ("*",),
-        "origins whose pages may ask from a browser, comma-separated; *: any; none: no page",
+        "origins whose pages may ask from a browser, comma-separated; *: any, if the server has users; none: no page",
+        group="Answers",
+    )
+    allowed_hosts: tuple[str, ...] = setting(
+        (),
+        "names besides localhost by which a server without users is asked, comma-separated",
         group="Answers",
     )
     compress: CompressionPolicy = setting(

@@ -10,6 +10,7 @@ import pytest
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.config import load_settings
+from tests.client.dataset_access import WAYS, DatasetAccess
 
 NUMBERS = itertools.count()
 
@@ -28,3 +29,9 @@ def connection(url: str) -> Iterator[Connection]:
     with Connection(url, f"/test-{next(NUMBERS)}.h5") as opened:
         opened.json("PUT", "/", {})
         yield opened
+
+
+@pytest.fixture(params=WAYS)
+def dataset_access(request: pytest.FixtureRequest, connection: Connection) -> DatasetAccess:
+    """A way to datasets; a test that takes it runs over each."""
+    return DatasetAccess(request.param, connection)

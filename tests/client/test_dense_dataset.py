@@ -70,3 +70,25 @@ def test_what_is_no_text_is_refused_before_it_is_sent(file: File) -> None:
     with pytest.raises(TypeError, match="text"):
         dataset[0] = 7
     assert dataset[...].tolist() == ["a", "b"]
+
+
+def test_lists_of_any_length_are_written(file: File) -> None:
+    rng = np.random.default_rng(0)
+    for data in (
+        np.arange(6000).reshape(20, 30, 10),
+        np.arange(6000).astype(str).astype(object).reshape(20, 30, 10),
+    ):
+        dataset = file.create_dataset(f"x-{data.dtype}", data=data)
+        wanted = data.copy()
+        many = rng.integers(0, 20, 900), rng.integers(0, 30, 900), rng.integers(0, 10, 900)
+        for key in (([3, 1, 3], slice(None), [2, 0, 2]), (slice(5), [4, 1], [0, 9]), many):
+            values = wanted[key][::-1].copy()
+            wanted[key] = values
+            dataset[key] = values
+            assert np.array_equal(dataset[...], wanted)
+            assert np.array_equal(dataset[key], wanted[key])
+    long = file.create_dataset("long", (100_000,), "i4")
+    rows = rng.permutation(100_000)[:5000]
+    long[rows] = rows
+    assert np.array_equal(long[rows], rows)
+    assert np.count_nonzero(long[...]) == np.count_nonzero(rows)

@@ -22,3 +22,8 @@ def test_parts_are_joined_in_their_order() -> None:
     assert joined.columns[0].tolist() == [1, 70_000]
     assert joined.values.tolist() == [3, 4]
     assert Elements.concatenate(parts[:1]) is parts[0]
+
+
+def test_joined_values_keep_their_byte_order() -> None:
+    part = Elements((np.array([1], np.uint16),), np.array([3], ">f8"))
+    assert Elements.concatenate([part, part]).values.dtype == np.dtype(">f8")

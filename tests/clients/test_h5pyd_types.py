@@ -54,6 +54,8 @@ def plain(value: Any) -> Any:
             _or_empty(value[name]) if value.dtype[name].kind == "O" else plain(value[name])
             for name in value.dtype.names
         ]
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufcSU":
+        return value.tolist()
     if isinstance(value, np.ndarray) and value.ndim:
         return [_or_empty(part) if value.dtype.kind == "O" else plain(part) for part in value]
     if isinstance(value, np.void | np.ndarray):

@@ -18,14 +18,17 @@ from hsparse.errors import Moved, StoreFailed, Unauthenticated
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
+from hsparse.model.ids import new_id, new_root_id, storage_key
 from hsparse.sn.data_nodes import BucketNode, RemoteNode
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.chunk_query_conformance import *  # noqa: F403
+from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.node_conformance import *  # noqa: F403
 from hsparse.testing.vlen_conformance import *  # noqa: F403
 from hsparse.wire.chunk_message import TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode, GetInfo
+from hsparse.wire.record_message import ChangeObjects, CreateObject, DeleteTree, ListKeys
 
 
 @pytest.fixture(params=["direct", "direct with a cache of one byte", "http", "another bucket over http"])
@@ -71,6 +74,24 @@ async def test_a_node_that_is_not_there_is_named() -> None:
     with pytest.raises(StoreFailed, match=r"127\.0\.0\.1:1"):
         await remote.send(GetInfo())
     await remote.close()
+
+
+async def test_a_deletion_that_stops_leaves_the_root_group() -> None:
+    """Whoever creates a domain with that root is refused as long as anything of the old one is there."""
+    store = FaultyStore(MemoryStore())
+    service = DataService(store, SystemClock())
+    root = new_root_id(SystemClock())
+    ids = [new_id("groups", root, SystemClock()) for _ in range(3)]
+    for id in (root, *ids):
+        [outcome] = await service.send(ChangeObjects((CreateObject(id, {"id": id}),)))
+        outcome.unwrap()
+    store.fail_before("delete")
+    with pytest.raises(StoreFailed):
+        await service.send(DeleteTree(root))
+    assert storage_key(root) in (await service.send(ListKeys("db/"))).keys
+    assert await service.send(DeleteTree(root)) >= 1
+    assert not (await service.send(ListKeys("db/"))).keys
+    await service.close()
 
 
 async def turns(count: int) -> None:

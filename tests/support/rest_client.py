@@ -71,7 +71,7 @@ def named_service(
     nodes = node if isinstance(node, dict) else {"dn-001": node}
     owners = Owners(Membership(1, tuple(nodes)), nodes)
     authenticator = NamedUser(*users)
-    chosen = settings or ServiceSettings()
+    chosen = settings or ServiceSettings(single_user=None)
     return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now(), log)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -11,11 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.anndata.axis_labels import places_of
 from hsparse.client.anndata.domain_tree import DomainTree
 from hsparse.client.anndata.element_reader import ANNDATA, PANDAS, ElementReader
 from hsparse.client.anndata.expression import INDEX, Expression
+from hsparse.client.anndata.frame_labels import places_of
 from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, WrongType
+from hsparse.client.prefetch import prefetched
 from hsparse.client.value_batch import Axis
 
 Choice: TypeAlias = "str | Sequence[str] | Sequence[int] | NDArray[Any] | slice | None"
@@ -118,16 +118,8 @@ class Query:
         """Yield AnnDatas of at most `size` rows each; the next is read while one is used."""
         if size < 1:
             raise InvalidValue(f"A part has at least one row, not {size}.")
-        starts = range(0, self.n_obs, size)
-        parts = (self.rows[start : start + size] for start in starts)
-        with ThreadPoolExecutor(1, "hsparse-query") as pool:
-            following = [pool.submit(self._anndata, part) for part in [next(parts, None)] if part is not None]
-            while following:
-                done = following.pop().result()
-                following = [
-                    pool.submit(self._anndata, part) for part in [next(parts, None)] if part is not None
-                ]
-                yield done
+        parts = (self.rows[start : start + size] for start in range(0, self.n_obs, size))
+        yield from prefetched(self._anndata, parts)
 
     # --- reading --------------------------------------------------------------------------------------
 

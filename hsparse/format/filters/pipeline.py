@@ -41,18 +41,24 @@ def apply_filters(pipeline: tuple[Filter, ...], data: Buffer) -> tuple[Buffer, i
     return data, mask
 
 
-def undo_filters(pipeline: tuple[Filter, ...], data: Buffer, mask: int, expected_size: int | None) -> Buffer:
+def undo_filters(
+    pipeline: tuple[Filter, ...],
+    data: Buffer,
+    mask: int,
+    expected_size: int | None,
+    most: int = UNKNOWN_LIMIT,
+) -> Buffer:
     """Reverse the pipeline; filters whose bit is set in `mask` are skipped.
 
     `expected_size` is the size of the unfiltered data in bytes; without it the result is limited to
-    `UNKNOWN_LIMIT`. `Corrupt`, naming the filter, when the data does not decode.
+    `most` bytes. `Corrupt`, naming the filter, when the data does not decode.
     """
     if mask >> len(pipeline):
         raise Corrupt(
             f"The filter mask {mask:#x} has bits beyond the {len(pipeline)} filters of the pipeline."
         )
     if len(data) or expected_size:
-        sizes = _sizes(pipeline, mask, UNKNOWN_LIMIT if expected_size is None else expected_size)
+        sizes = _sizes(pipeline, mask, most if expected_size is None else expected_size)
         for place in reversed(range(len(pipeline))):
             if not mask >> place & 1:
                 data = _decode_one(pipeline[place], data, sizes[place])

@@ -67,10 +67,15 @@ class DenseVlen:
         given: DirectWrite[VlenArray]
         if mask:
             given = DirectWrite(
-                split_elements(undo_filters(pipeline, data, mask, None), self._element, spec.dims), None
+                split_elements(
+                    undo_filters(pipeline, data, mask, None, MAX_CHUNK_BYTES), self._element, spec.dims
+                ),
+                None,
             )
         else:
-            given = DirectWrite(decode_bare_vlen(data, spec.dims, self._element, pipeline), data)
+            given = DirectWrite(
+                decode_bare_vlen(data, spec.dims, self._element, pipeline, MAX_CHUNK_BYTES), data
+            )
         if stop != spec.dims:
             trimmed, _ = self.trim(scaled, stop)(given.chunk)
             assert trimmed is not None
@@ -157,7 +162,7 @@ class DenseVlen:
         return chunk.nbytes + selection.size
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
-        return self._nbytes
+        return 2 * MAX_CHUNK_BYTES  # what the bytes decode to, twice while its buffer grows
 
 
 # --- shared with `sparse_vlen` ---------------------------------------------------------------------

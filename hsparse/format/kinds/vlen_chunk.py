@@ -26,7 +26,7 @@ from hsparse.errors import BadRequest, Corrupt, TooLarge
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.hsds import decode_hsds_frame
-from hsparse.format.filters.pipeline import apply_filters, undo_filters
+from hsparse.format.filters.pipeline import UNKNOWN_LIMIT, apply_filters, undo_filters
 from hsparse.format.kinds.sparse_chunk import IMAGE_LIMIT, RECORD_LIMIT, Offsets, SparseChunk
 from hsparse.format.selections.encoded_selection import decode_offsets, encode_offsets
 from hsparse.format.structured.container import (
@@ -106,12 +106,19 @@ def encode_bare_vlen(array: VlenArray, pipeline: tuple[Filter, ...]) -> Buffer:
 
 
 def decode_bare_vlen(
-    data: Buffer, dims: tuple[int, ...], element: Element, pipeline: tuple[Filter, ...]
+    data: Buffer,
+    dims: tuple[int, ...],
+    element: Element,
+    pipeline: tuple[Filter, ...],
+    most: int = UNKNOWN_LIMIT,
 ) -> VlenArray:
-    """Return a chunk's elements, shape `dims`; `Corrupt` when the object does not decode to exactly these."""
-    content = decode_hsds_frame(data, pipeline)
+    """Return a chunk's elements, shape `dims`; `Corrupt` when the object does not decode to exactly these.
+
+    Nor may it decode to more than `most` bytes.
+    """
+    content = decode_hsds_frame(data, pipeline, most)
     if content is None:
-        content = undo_filters(pipeline, data, 0, None)
+        content = undo_filters(pipeline, data, 0, None, most)
     try:
         return split_elements(content, element, dims)
     except BadRequest as error:

@@ -26,33 +26,38 @@ MAX_PAIRED = 1 << 26
 """The most elements that lists paired with each other may select together with slices."""
 
 
-def parse_select(text: str | None, extent: Sequence[int]) -> Selection:
+def parse_select(text: str | None, extent: Sequence[int], *, orthogonal: bool = False) -> Selection:
     """Return what a `select` string selects; None, the empty string and `[...]` select all.
 
     An item is an index (the dimension stays, with one element), a slice `start:stop:step` with any number
     left out, or a list of indices in any order. Two or more lists must be of one length and are paired,
-    as HSDS does: they give one dimension of the result, in the place of the first. `BadRequest` names the
-    item that is malformed, negative or beyond the extent; `TooLarge` when paired lists with slices
-    select more than `MAX_PAIRED` elements.
+    as HSDS does: they give one dimension of the result, in the place of the first. If `orthogonal`, each list is
+    for its own dimension instead. `BadRequest` names the item that is malformed, negative or beyond the extent;
+    `TooLarge` when paired lists with slices select more than `MAX_PAIRED` elements.
     """
     extent = check_extent(extent)
+    axes = parse_axes(text, extent)
+    lists = [dim for dim, axis in enumerate(axes) if not isinstance(axis, Span)]
+    if orthogonal or len(lists) < 2:
+        return Orthogonal(extent, tuple(axes))
+    return _paired(extent, axes, lists)
+
+
+def parse_axes(text: str | None, extent: Sequence[int]) -> list[Axis]:
+    """Return the item for each dimension of a `select` string, a list as an array; see `parse_select`."""
     body = re.sub(r"\s+", "", text or "")
     if body in ("", "[...]", "..."):
-        return Orthogonal.all(extent)
+        return [Span(0, 1, 1, length) for length in extent]
     if len(body) < 2 or body[0] != "[" or body[-1] != "]":
         raise BadRequest(f"The selection {_short(body)} must be enclosed in brackets, as in [0:10,5].")
     pieces = _pieces(body[1:-1])
     if not extent and pieces in ([""], ["0"], [":"], ["0:1"]):
-        return Orthogonal.all(extent)
+        return []
     if len(pieces) != len(extent):
         raise BadRequest(
             f"The selection {_short(body)} has {len(pieces)} dimensions, the dataset {len(extent)}."
         )
-    axes = [_axis(piece, dim, extent[dim]) for dim, piece in enumerate(pieces)]
-    lists = [dim for dim, axis in enumerate(axes) if not isinstance(axis, Span)]
-    if len(lists) < 2:
-        return Orthogonal(extent, tuple(axes))
-    return _paired(extent, axes, lists)
+    return [_axis(piece, dim, extent[dim]) for dim, piece in enumerate(pieces)]
 
 
 def _short(text: str) -> str:
@@ -124,10 +129,11 @@ def _paired(extent: tuple[int, ...], axes: Sequence[Axis], lists: Sequence[int])
     return Points(extent, coords.reshape(-1, len(extent)), shape)
 
 
-def format_select(selection: Selection) -> str:
+def format_select(selection: Selection, *, orthogonal: bool = False) -> str:
     """Return the `select` string of a selection; without the shape of points.
 
-    `Unsupported` for what the syntax cannot express: unions of boxes, and products of two index lists.
+    `Unsupported` for what the syntax cannot express: unions of boxes, and products of two index lists, unless
+    `orthogonal`, as `parse_select` has it.
     """
     if isinstance(selection, Points):
         if not selection.extent and selection.size == 1:
@@ -142,7 +148,7 @@ def format_select(selection: Selection) -> str:
     if not selection.extent:
         return "[...]"
     pieces = [_piece(axis) for axis in selection.axes]
-    if sum(piece.startswith("[") for piece in pieces) > 1:
+    if not orthogonal and sum(piece.startswith("[") for piece in pieces) > 1:
         raise Unsupported("A product of two index lists has no select string; send it as HDF5/JSON.")
     return f"[{','.join(pieces)}]"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseError, NotFound
 from hsparse.model.acl import DEFAULT, Right, full_rights, grants_any
-from hsparse.model.ids import check_id, is_root, new_root_id
+from hsparse.model.ids import check_id, domain_prefix, is_root, new_root_id
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.records.access import (
     TOP_FOLDER,
@@ -18,7 +18,7 @@ from hsparse.sn.records.access import (
     require_right,
 )
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import CreateObject, DeleteObject
+from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,8 @@ async def _shared_root(context: Context, path: str) -> str:
 
 async def _create_root(context: Context, requested: _DomainRequest) -> str:
     clock = context.service.clock
+    if requested.root is not None:
+        await _require_unused(context, requested.root)
     root, now = requested.root or new_root_id(clock), clock.now()
     record: Record = {
         "id": root,
@@ -167,6 +169,13 @@ async def _create_root(context: Context, requested: _DomainRequest) -> str:
         record["creationProperties"] = requested.properties
     await context.service.owners.apply(CreateObject(root, record))
     return root
+
+
+async def _require_unused(context: Context, root: str) -> None:
+    """Raise `Conflict` if objects are stored below a root: of a domain, or what a deletion has not reached yet."""
+    below = await context.service.owners.ask_any(ListKeys(domain_prefix(root), limit=1))
+    if below.keys:
+        raise Conflict(f"There are objects of {root} already: choose another root_id.")
 
 
 def _acls(parent: Domain, requested: _DomainRequest) -> dict[str, dict[str, bool]]:

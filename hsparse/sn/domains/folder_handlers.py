@@ -109,7 +109,8 @@ def _may_read(context: Context, domain: Domain) -> bool:
 
 async def _entry(context: Context, domain: Domain) -> Record:
     record = domain.record
-    entry: Record = {} if domain.root is None else {"root": domain.root}
+    # Whoever knows a root could name it as the root of another domain.
+    entry: Record = {"root": domain.root} if domain.root is not None and _may_read(context, domain) else {}
     entry["class"] = "folder" if domain.root is None else "domain"
     entry |= {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
     if domain.root is not None and context.flag("verbose") and _may_read(context, domain):

@@ -44,6 +44,13 @@ class BandCache:
         self._gone: WeakSet[MatrixBands] = WeakSet()
         self._locks = KeyedLock()
 
+    def find(self, bands: MatrixBands, number: int) -> SortedBand | None:
+        """Return a band from the cache, None if it is not there."""
+        band = self._cached.get((bands, number))
+        if band is not None:
+            self._cached.move_to_end((bands, number))
+        return band
+
     async def get(
         self, bands: MatrixBands, number: int, make: Callable[[], Awaitable[SortedBand]]
     ) -> SortedBand:
@@ -121,7 +128,11 @@ class MatrixPieces:
         return row_batches(bands.weights[some.start : some.stop], some, self._page)
 
     async def _bands(self, bands: MatrixBands, some: range) -> Sequence[SortedBand]:
-        return await gather_all([self._band(bands, band) for band in some])
+        # A task for each band costs more than the entries of a hollow one, so only missing bands have tasks.
+        found = [self._cache.find(bands, band) for band in some]
+        missing = [band for band, one in zip(some, found, strict=True) if one is None]
+        made = iter(await gather_all([self._band(bands, band) for band in missing]))
+        return [next(made) if one is None else one for one in found]
 
     async def _band(self, bands: MatrixBands, band: int) -> SortedBand:
         async def make() -> SortedBand:

@@ -14,7 +14,6 @@ from hsparse.format.kinds.chunk_kind import check_drop_fill
 from hsparse.format.selections.axis import as_span
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Orthogonal, Selection
-from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import BINARY_TYPE, read_json, read_json_object
@@ -31,9 +30,8 @@ from hsparse.sn.values.query_values import answer_query, change_by_query
 from hsparse.sn.values.request_selection import (
     ReadRequest,
     Resolve,
+    body_resolve,
     pack_points,
-    points_selection,
-    select_selection,
 )
 
 
@@ -141,9 +139,17 @@ async def get_defined(context: Context) -> web.StreamResponse:
 
     In a dense dataset all elements are, as for H5Dget_defined.
     """
+    return await _defined(context, lambda extent: parse_select(context.arg("select"), extent))
 
+
+async def post_defined(context: Context) -> web.StreamResponse:
+    """`POST /datasets/{id}/defined`: the same for points, a long `select` string or an HDF5/JSON selection."""
+    return await _defined(context, body_resolve(await read_json_object(context, pack_points)))
+
+
+async def _defined(context: Context, resolve: Resolve) -> web.StreamResponse:
     async def read(dataset: Dataset) -> web.StreamResponse:
-        selection = parse_select(context.arg("select"), dataset.extent)
+        selection = resolve(dataset.extent)
         sparse = dataset.spec.sparse
         if context.flag("count_only"):
             chunks = ChunkFanout(context.service.owners, dataset)
@@ -192,18 +198,7 @@ async def delete_value(context: Context) -> web.StreamResponse:
 
 async def post_erase(context: Context) -> web.StreamResponse:
     """`POST /datasets/{id}/erase`: the same by points, a select string or an HDF5/JSON selection."""
-    body = await read_json_object(context, pack_points)
-    if len(body) != 1 or not set(body) <= {"points", "select", "selection"}:
-        raise BadRequest("The body must have one of points, select and selection.")
-
-    def resolve(extent: tuple[int, ...]) -> Selection:
-        if "points" in body:
-            return points_selection(body["points"], extent)
-        if "select" in body:
-            return select_selection(body["select"], extent)
-        return parse_selection_json(body["selection"], extent)
-
-    return await _erase(context, resolve)
+    return await _erase(context, body_resolve(await read_json_object(context, pack_points)))
 
 
 async def _erase(context: Context, resolve: Resolve) -> web.StreamResponse:

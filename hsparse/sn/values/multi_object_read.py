@@ -2,8 +2,7 @@
 
 The answer has a part for each dataset, in the order in which they are named. A part is blocks, and a block of length 0
 ends it; a block is its length in bytes, u64 little-endian, then the bytes. The bytes of a dense part, joined, are all
-selected values in C order. Each block of a sparse part is a structured chunk over the extent
-(`hsparse.format.structured.region`) with some of the defined elements; no element is in two blocks.
+selected values in C order; those of a sparse part are an Arrow stream of the defined elements.
 
 Tests: tests/sn/values/test_multi_object_read.py.
 """
@@ -16,14 +15,13 @@ from struct import Struct
 from typing import Any
 
 from hsparse.concurrency.gather import gather_each
-from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Moved, TooLarge
-from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
 from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_datasets
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.defined_read import DefinedRead, coords_of
+from hsparse.sn.values.media.arrow import defined_batches
+from hsparse.sn.values.media.medium import ValueRead
 from hsparse.sn.values.request_selection import select_selection
 
 MAX_DATASETS = 10_000
@@ -40,10 +38,11 @@ END = LENGTH.pack(0)
 
 @dataclass(frozen=True, slots=True)
 class NamedRead:
-    """A read of one dataset of the request; `select` as in a body, `sparse` for the defined elements alone."""
+    """A read of one dataset: `select` and `orthogonal` as in a body, `sparse` for the defined elements alone."""
 
     id: str
     select: Any
+    orthogonal: Any
     sparse: bool
 
 
@@ -70,7 +69,8 @@ def parse_reads(body: dict[str, Any]) -> list[NamedRead]:
             raise BadRequest("ids of each of the reads must be a list of strings.")
         if not isinstance(sparse, bool):
             raise BadRequest("sparse must be true or false.")
-        found += [NamedRead(id, group.get("select"), sparse) for id in ids]
+        select, orthogonal = group.get("select"), group.get("orthogonal", False)
+        found += [NamedRead(id, select, orthogonal, sparse) for id in ids]
     if len(found) > MAX_DATASETS:
         raise TooLarge(f"The request names {len(found)} datasets; the limit is {MAX_DATASETS}.")
     return found
@@ -153,28 +153,27 @@ class MultiObjectRead:
                 (read,) = await _plan(self._context, [read.named])
 
     async def _pages(self, read: _PlannedRead) -> AsyncIterator[bytes | memoryview]:
-        dataset, arrays = read.dataset, read.dataset.arrays
-        chunks = ChunkFanout(self._context.service.owners, dataset)
-        if not read.named.sparse:
-            async for values in chunks.pages(read.selection, (), self._page_size):
-                yield arrays.to_bytes(values)
+        if read.named.sparse:
+            wanted = ValueRead(self._context, read.dataset, read.selection)
+            async for batch in defined_batches(wanted, self._page_size):
+                yield batch
             return
-        async for columns, values in DefinedRead(dataset, chunks, self._page_size).pieces(read.selection):
-            points = Points(dataset.extent, coords_of(columns))
-            yield await offload(arrays.work(values.size), arrays.to_region, points, values)
+        chunks = ChunkFanout(self._context.service.owners, read.dataset)
+        async for values in chunks.pages(read.selection, (), self._page_size):
+            yield read.dataset.arrays.to_bytes(values)
 
 
 async def _plan(context: Context, reads: Sequence[NamedRead]) -> list[_PlannedRead]:
     datasets = await load_datasets(context, list({read.id: None for read in reads}))
-    known: dict[tuple[int, tuple[int, ...]], Selection] = {}
+    known: dict[tuple[int, int, tuple[int, ...]], Selection] = {}
     planned = []
     for read in reads:
         dataset = datasets[read.id]
         if read.sparse:
             dataset.require_sparse()
-        place = id(read.select), dataset.extent  # one object for all ids of a group
+        place = id(read.select), id(read.orthogonal), dataset.extent  # one object for all ids of a group
         if place not in known:
-            known[place] = select_selection(read.select, dataset.extent)
+            known[place] = select_selection(read.select, dataset.extent, read.orthogonal)
         planned.append(_PlannedRead(read, dataset, known[place]))
     return planned
 

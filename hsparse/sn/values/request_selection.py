@@ -19,6 +19,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.sn.context import Context
 
 Resolve: TypeAlias = Callable[[tuple[int, ...]], Selection]
@@ -99,16 +100,43 @@ def body_shape(count: Any, selection: Selection) -> tuple[int, ...]:
     )
 
 
-def select_selection(select: Any, extent: tuple[int, ...]) -> Selection:
+def select_selection(select: Any, extent: tuple[int, ...], orthogonal: Any = False) -> Selection:
     """Return the selection of a `select` string, or of a list with an item for each dimension.
 
     An item is an index, a list of indices or a string as in a `select` string. Without one all elements are selected.
+    If `orthogonal`, each list is for its own dimension.
     """
+    if not isinstance(orthogonal, bool):
+        raise BadRequest("orthogonal must be true or false.")
     if isinstance(select, list):
-        return parse_select(f"[{','.join(map(_select_item, select))}]", extent)
+        select = f"[{','.join(map(_select_item, select))}]"
     if select is not None and not isinstance(select, str):
         raise BadRequest("select must be a string like '[0:10,5]', or a list like ['0:10', 5].")
-    return parse_select(select, extent)
+    return parse_select(select, extent, orthogonal=orthogonal)
+
+
+def body_resolve(body: dict[str, Any]) -> Resolve:
+    """Return what resolves a body's selection: one of `points`, `select` (with `orthogonal`) and `selection`."""
+    if len(set(body) - {"orthogonal"}) != 1 or not set(body) <= {
+        "points",
+        "select",
+        "selection",
+        "orthogonal",
+    }:
+        raise BadRequest(
+            "The body must have one of points, select and selection; with select also orthogonal."
+        )
+    if "orthogonal" in body and "select" not in body:
+        raise BadRequest("orthogonal is about the lists of select; leave it out.")
+
+    def resolve(extent: tuple[int, ...]) -> Selection:
+        if "points" in body:
+            return points_selection(body["points"], extent)
+        if "select" in body:
+            return select_selection(body["select"], extent, body.get("orthogonal", False))
+        return parse_selection_json(body["selection"], extent)
+
+    return resolve
 
 
 def _select_item(item: Any) -> str:

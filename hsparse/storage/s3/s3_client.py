@@ -100,6 +100,8 @@ class S3Client:
                 s3={"addressing_style": "path"} if endpoint else None,
                 request_checksum_calculation=checksums,
                 response_checksum_validation=checksums,
+                # botocore's own tells of the platform too, and is put together anew for each request: a tenth of it.
+                user_agent="hsparse",
             ),
         }
         self._slots = asyncio.Semaphore(connections)

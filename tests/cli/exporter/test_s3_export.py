@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import signal
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from tests.support.server_process import server_process
 
 DOMAIN = "/home/admin/export.h5"
 COUNT = 1_600_000
+HUNG = 60
+"""Seconds after which an export that Ctrl-C does not stop says why."""
 LAYOUTS = ("stock", "structured")
 NUMBERS = itertools.count()
 Range = tuple[int, int]
@@ -341,9 +344,12 @@ def test_ctrl_c(
     resume: bool,
 ) -> None:
     async def interrupted(self: S3Upload, *args: Any) -> Part:
+        handler = signal.getsignal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
-        await asyncio.Event().wait()
-        raise AssertionError
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), HUNG)
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        raise AssertionError(f"nothing was cancelled by {handler}; {blocked=}, {asyncio.all_tasks()}")
 
     monkeypatch.setattr(S3Upload, "put", interrupted)
     key = export(in_bucket, *(("--resume",) if resume else ()), status=130)

@@ -6,7 +6,6 @@ It knows as much of object headers as that takes: H5.format.html, IV.A.1, and "T
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -40,6 +39,11 @@ def fetch_from(data: bytes) -> Fetch:
         return [data[address : address + size] for address, size in wanted]
 
     return fetch
+
+
+def open_image(data: bytes) -> h5py.File:
+    """Open a file that is in memory, as libhdf5 reads one there: of a Python object each chunk is a call."""
+    return h5py.File(h5py.h5f.open_file_image(data))
 
 
 def make_file(
@@ -105,7 +109,7 @@ def header_end(data: bytes, header: int) -> int:
 
 def open_layout(data: bytes) -> tuple[IndexLayout, tuple[int, ...], int, int]:
     """Return the index layout and extent of dataset `d`, where its index's address is, and its object header."""
-    with h5py.File(io.BytesIO(data)) as file:
+    with open_image(data) as file:
         dset = file["d"]
         header = h5py.h5o.get_info(dset.id).addr
         filtered = dset.id.get_create_plist().get_nfilters() > 0
@@ -153,7 +157,7 @@ def assert_hdf5_finds(data: bytes, records: ChunkRecords) -> None:
     """
     columns = (records.address, records.size, records.mask)
     wanted = list(zip(*(column.tolist() for column in columns), strict=True))
-    with h5py.File(io.BytesIO(data)) as file:
+    with open_image(data) as file:
         dset, found = file["d"], list[Any]()
         dset.id.chunk_iter(found.append)
         coords = list(map(tuple, (records.scaled * np.array(dset.chunks, np.uint64)).tolist()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,16 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters import pipeline
 from hsparse.format.filters.definition import Filter
+from hsparse.format.kinds import dense_vlen, vlen_chunk
 from hsparse.format.kinds.chunk_kind import DirectWrite
 from hsparse.format.kinds.dense import encode_dense
 from hsparse.format.kinds.direct_chunk import MAX_UNFILTERED, open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
 from hsparse.format.structured.footer import unseal
+from tests.model.type_strategies import text
 
 DIMS = (6, 7)
 PIPELINES: list[tuple[tuple[Filter, ...], ...]] = [
@@ -91,3 +95,28 @@ def test_sizes_that_nobody_could_check_are_refused() -> None:
         check_direct(spec(True, PIPELINES[0]), b"xy", table, DIMS)
     with pytest.raises(BadRequest, match="sections"):
         check_direct(spec(True, PIPELINES[0]), b"xy", table[:1], DIMS)
+
+
+@pytest.mark.parametrize("mask", [0, 1])
+def test_text_that_inflates_beyond_the_limit_is_refused_before_it_is_whole(
+    monkeypatch: pytest.MonkeyPatch, mask: int
+) -> None:
+    """A body of 1 MB may claim one element of 1 GiB; a chunk of variable-length elements has at most 128 MiB."""
+    limit = 1 << 20
+    monkeypatch.setattr(dense_vlen, "MAX_CHUNK_BYTES", limit)
+    asked: list[int | None] = []
+    undo = pipeline.undo_filters
+
+    def noted(*arguments: Any) -> Any:
+        asked.append(arguments[4])
+        return undo(*arguments)
+
+    monkeypatch.setattr(dense_vlen, "undo_filters", noted)
+    monkeypatch.setattr(vlen_chunk, "undo_filters", noted)
+    filters = (Filter(2, (1,)), Filter(1, (1,)))
+    kind = kind_of(ChunkSpec("d-1", text("H5T_VARIABLE"), (1,), False, b"", (filters,)))
+    bomb = zlib.compress((2 * limit).to_bytes(4, "little") + bytes(2 * limit))
+    with pytest.raises(BadRequest, match=r"at most|decode"):
+        open_direct_chunk(kind, bomb, np.array([[0, 0, mask]], np.uint64), (0,), (1,))
+    assert asked == [limit]
+    assert kind.direct_bound(np.zeros((1, 3), np.uint64)) >= limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hsparse.wire.record_message import DeleteObject
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import RestClient
 
@@ -84,6 +85,19 @@ async def test_a_client_chooses_the_root(bare: RestClient) -> None:
     assert shown["creationProperties"] == {"CreateOrder": 1}
     assert (await bare("PUT", "/", body, domain=DOMAIN + "2")).status == 409
     assert (await bare("GET", "/", domain=DOMAIN + "2")).status == 404
+
+
+async def test_objects_that_a_deletion_has_left_are_nobodys(bare: RestClient) -> None:
+    """After a crash in a deletion the root group may be gone and datasets still there: nobody may adopt them."""
+    root = "g-00000000-00000002-8888-888888-88888a"
+    assert (await bare("PUT", "/", {"root_id": root}, domain=DOMAIN)).status == 201
+    body = {"type": "H5T_STD_I8LE", "shape": [2], "h5path": "private"}
+    assert (await bare("POST", "/datasets", body, domain=DOMAIN)).status == 201
+    assert (await bare("DELETE", "/", domain=DOMAIN, keep_root=1)).status == 200
+    await bare.service.owners.change(DeleteObject(root))
+    other = await bare("PUT", "/", {"root_id": root}, domain=DOMAIN + "2")
+    assert other.status == 409
+    assert "root_id" in other["error"]["message"]
 
 
 async def test_a_linked_domain_shares_its_objects(rest: RestClient, root: str) -> None:

@@ -99,3 +99,14 @@ async def test_a_query_tells_nothing_of_what_one_may_not_read(folder: RestClient
     shown = (await folder("GET", "/domains", domain=HOME + "/", verbose=1, user=None))["domains"]
     assert next(one["name"] for one in shown) == domain
     assert not any("num_groups" in one for one in shown)
+
+
+async def test_the_root_of_a_domain_is_shown_to_who_may_read_it(rest: RestClient) -> None:
+    path = f"{HOME}/shared"
+    assert (await rest("PUT", "/", {"folder": True}, domain=path)).status == 201
+    assert (await rest("PUT", "/acls/test_user2", {"read": True}, domain=path)).status == 201
+    for name, right in (("open.h5", True), ("closed.h5", False)):
+        assert (await rest("PUT", "/", {}, domain=f"{path}/{name}")).status == 201
+        assert (await rest("PUT", "/acls/test_user2", {"read": right}, domain=f"{path}/{name}")).status == 201
+    shown = (await rest("GET", "/domains", domain=f"{path}/", user="test_user2"))["domains"]
+    assert [("root" in one, one["class"]) for one in shown] == [(False, "domain"), (True, "domain")]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.format.structured.region import decode_region
+from hsparse.format.arrow_stream import read_batches
 from tests.sn.value_client import BINARY, create, sparse, value_client
 from tests.support.rest_client import RestClient
 
@@ -85,13 +85,13 @@ async def test_selections_are_for_all_ids_beside_them(client: RestClient) -> Non
         client,
         {"ids": ids, "select": "[[3,200]]"},
         {"ids": ids[:1], "select": "[5:8]"},
-        {"ids": ids, "select": [[9, 4]]},
+        {"ids": ids, "select": [[9, 4]], "orthogonal": True},
     )
     found = [np.frombuffer(b"".join(part)).tolist() for part in blocks(reply.body)]
     assert found == [[3, 200], [1003, 1200], [5, 6, 7], [9, 4], [1009, 1004]]
 
 
-async def test_defined_elements_are_structured_blocks(client: RestClient) -> None:
+async def test_defined_elements_are_an_arrow_stream(client: RestClient) -> None:
     path = await create(client, [400, 50], FLOAT, layout=sparse(16, 16))
     rng = np.random.default_rng(2)
     places = np.unique(rng.integers(0, [400, 50], (4000, 2)), axis=0)
@@ -105,9 +105,13 @@ async def test_defined_elements_are_structured_blocks(client: RestClient) -> Non
     part, dense = blocks(reply.body)
     assert len(part) > 1
     found: dict[tuple[int, ...], float] = {}
-    for block in part:
-        selection, some = decode_region(block, np.dtype(float))
-        found |= dict(zip(map(tuple, selection.coords().tolist()), some.tolist(), strict=True))
+    for length, columns in read_batches(b"".join(part)):
+        rows, cells, some = (columns[name].values for name in ("dim_0", "dim_1", "value"))
+        assert rows is not None
+        assert cells is not None
+        assert some is not None
+        found |= dict(zip(zip(rows.tolist(), cells.tolist(), strict=True), some.tolist(), strict=True))
+        assert len(rows) == length
     inside = places[:, 0] < 300
     assert found == dict(zip(map(tuple, places[inside].tolist()), values[inside].tolist(), strict=True))
     assert len(b"".join(dense)) == 8
@@ -122,6 +126,7 @@ async def test_what_is_wrong_is_refused_before_the_answer_begins(client: RestCli
         (400, [{"ids": [id], "select": 7}]),
         (400, [{"ids": [id], "sparse": True}]),
         (400, [{"ids": [id], "sparse": 1}]),
+        (400, [{"ids": [id], "select": "[0]", "orthogonal": 1}]),
         (400, [{"ids": id}]),
         (400, [{"ids": [foreign]}]),
         (400, [[id]]),

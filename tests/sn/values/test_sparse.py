@@ -115,6 +115,36 @@ async def test_defined(client: RestClient, path: str) -> None:
     assert {tuple(at) for at in decode_selection(binary.body).coords().tolist()} == set(expected)
 
 
+async def test_lists_of_a_body_may_be_orthogonal(client: RestClient, path: str) -> None:
+    model: Model = {}
+    await write(client, path, model, 5)
+    rows, columns = [39, 3, 3, 7], [0, 49, 12, 13, 14, 30]
+    select = {"select": [rows, columns], "orthogonal": True}
+    dense = np.full(SHAPE, -1.0)
+    dense[tuple(np.array(list(model)).T)] = list(model.values())
+    wanted = dense[np.ix_(rows, columns)]
+    for body in (select, {"select": f"[{rows},{columns}]", "orthogonal": True}):
+        assert (await client("POST", f"{path}/value", body))["value"] == wanted.tolist()
+    boxes = {"class": "H5S_SEL_HYPERSLABS", "coordinates": [[[3, 0], [3, 2]], [[7, 5], [8, 5]]]}
+    values = (await client("POST", f"{path}/value", {"selection": boxes}))["value"]
+    assert values == [*dense[3, 0:3], dense[7, 5], dense[8, 5]]
+    inside = {at: value for at, value in model.items() if at[0] in rows and at[1] in columns}
+    assert inside
+    found = await client("POST", f"{path}/value", select, sparse=1)
+    assert sorted(found["value"]) == sorted(inside.values())
+    assert (await client("POST", f"{path}/defined", select, count_only=1)).body == {"count": len(inside)}
+    places = (await client("POST", f"{path}/defined", select))["selection"]["coordinates"]
+    assert set(map(tuple, places)) == set(inside)
+    points = {"points": [list(at) for at in inside]}
+    assert (await client("POST", f"{path}/defined", points, count_only=1)).body == {"count": len(inside)}
+    await client("POST", f"{path}/erase", select)
+    left = (await client("GET", f"{path}/defined", count_only=1)).body
+    assert left == {"count": len(model) - len(inside)}
+    for wrong in ({"points": [[0, 0]], "orthogonal": True}, select | {"orthogonal": 1}, {"orthogonal": True}):
+        for where in ("value", "defined", "erase"):
+            assert (await client("POST", f"{path}/{where}", wrong)).status == 400
+
+
 async def test_all_of_a_dense_dataset_is_defined(client: RestClient) -> None:
     path = await create(client, [4, 4], "H5T_STD_U8LE")
     assert (await client("GET", f"{path}/defined"))["selection"] == {"class": "H5S_SEL_ALL"}

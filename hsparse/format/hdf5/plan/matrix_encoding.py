@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,7 @@ def declared_encoding(record: Json) -> MatrixEncoding | None:
     return MatrixEncoding(f"anndata-{kind}") if kind else None
 
 
+@lru_cache
 def index_type(shape: tuple[int, ...], count: int) -> np.dtype[Any]:
     """Return the type of indices and pointers: the one that scipy takes."""
     return np.dtype("<i4" if max(*shape, count) <= np.iinfo(np.int32).max else "<i8")

@@ -2,7 +2,7 @@
 
 The columns are `dim_0 ... dim_{n-1}` and `value`.
 
-Tests: tests/sn/values/media/test_arrow_reader.py, tests/sn/values/media/test_arrow_columns.py.
+Tests: tests/format/test_arrow_stream.py, tests/sn/values/media/test_arrow_columns.py.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest
+from hsparse.format.arrow_stream import Column, read_batches
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
 from hsparse.model.element import Element
@@ -40,7 +41,6 @@ from hsparse.sn.values.media.arrow_columns import (
     vlen_buffers,
     vlen_values,
 )
-from hsparse.sn.values.media.arrow_reader import Column, read_batches
 from hsparse.sn.values.media.binary import refuse_fields
 from hsparse.sn.values.media.json import JSON
 from hsparse.sn.values.media.medium import STREAM_PAGES, ValueRead
@@ -210,10 +210,11 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
     """Answer with the defined elements as a stream of any size."""
     context, page_size = read.context, read.context.service.settings.page_size
     async with context.service.answers.hold(STREAM_PAGES * page_size):
-        return await respond_stream(context.request, ARROW_TYPE, _batches(read, page_size))
+        return await respond_stream(context.request, ARROW_TYPE, defined_batches(read, page_size))
 
 
-async def _batches(read: ValueRead, page_size: int) -> AsyncGenerator[bytes, None]:
+async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[bytes, None]:
+    """Yield the stream of the defined elements, about a page at a time."""
     dataset, arrays = read.dataset, read.arrays
     element = None if arrays.is_exact else dataset.spec.datatype.element
     writer = ArrowWriter(dataset.extent, dataset.dtype, element)

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
+from hsparse.format.arrow_stream import Column
 from hsparse.model.element import Element, Fixed, VlenSequence, VlenString
 from hsparse.model.length_prefixed import add_prefixes, split_elements, strip_prefixes
 from hsparse.model.vlen_array import VlenArray
-from hsparse.sn.values.media.arrow_reader import Column
 
 NUMBERS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"})
 

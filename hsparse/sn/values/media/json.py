@@ -35,10 +35,9 @@ from hsparse.sn.values.media.medium import FoundRead, Medium, ValueRead
 from hsparse.sn.values.request_selection import (
     ReadRequest,
     WriteSelection,
+    body_resolve,
     body_shape,
     pack_points,
-    points_selection,
-    select_selection,
     stepped_selection,
 )
 
@@ -57,7 +56,8 @@ WRITE_KEYS = frozenset(
         "fields",
     }
 )
-SELECTION_KEYS = (frozenset({"points"}), frozenset({"select"}), frozenset({"start", "stop", "step"}))
+STEPPED_KEYS = frozenset({"start", "stop", "step"})
+SELECTION_KEYS = (*(frozenset({key}) for key in ("points", "select", "selection")), STEPPED_KEYS)
 """The keys of each way in which the body of a read names elements."""
 PARAMETER_KEYS = frozenset(
     {"fields", "query", "Limit", "nonstrict", "ignore_nan", "reduce_dim", "domain", "bucket"}
@@ -262,19 +262,15 @@ async def read_request(context: Context) -> ReadRequest:
     """Read the body of a read: points, a select string or a hyperslab, with parameters."""
     body = await read_json_object(context, pack_points)
     ways = [keys for keys in SELECTION_KEYS if keys & set(body)]
-    if set(body) - READ_KEYS or len(ways) != 1:
+    known = READ_KEYS | {"orthogonal"} if "select" in body else READ_KEYS
+    if set(body) - known or len(ways) != 1:
         raise BadRequest(
-            "The body must have one of points, select, and start with stop, and beside it at most step, fields, "
-            "query and Limit."
+            "The body must have one of points, select (with orthogonal), selection, and start with stop, and beside it "
+            "at most step, fields, query and Limit."
         )
-
-    def resolve(extent: tuple[int, ...]) -> Selection:
-        if "points" in body:
-            return points_selection(body["points"], extent)
-        if "select" in body:
-            return select_selection(body["select"], extent)
-        return stepped_selection(body, extent)
-
+    if ways == [STEPPED_KEYS]:
+        return ReadRequest.of(context, body, lambda extent: stepped_selection(body, extent))
+    resolve = body_resolve({key: value for key, value in body.items() if key not in PARAMETER_KEYS})
     return ReadRequest.of(context, body, resolve)
 
 

@@ -21,6 +21,7 @@ from tests.format.hdf5.host_file import (
     assert_same,
     fetch_from,
     make_file,
+    open_image,
     open_layout,
     read_records,
     replace_index,
@@ -94,7 +95,7 @@ def test_libhdf5_reads_ours(name: str, filters: dict[str, Any]) -> None:
     libver, _, arguments = CASES[name]
     data = written_again(make_file(libver, fill, dtype="<i4", **arguments, **filters))
     assert_hdf5_finds(data, read_records(data))
-    with h5py.File(io.BytesIO(data)) as file:
+    with open_image(data) as file:
         np.testing.assert_array_equal(file["d"], np.arange(file["d"].size).reshape(file["d"].shape))
 
 
@@ -199,7 +200,7 @@ def test_far_chunks_of_an_extensible_array_are_in_pages() -> None:
     again = written_again(data)
     assert_same(read_records(again), records)
     assert_hdf5_finds(again, records)
-    with h5py.File(io.BytesIO(again)) as file:
+    with open_image(again) as file:
         values = file["d"][...]
     assert np.flatnonzero(values).tolist() == places
     assert (values[places] == np.array(places) + 1).all()

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nanoarrow import ipc
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.arrow_stream import MAX_FIELDS, MAX_NAME, read_batches, stream_batches
 from hsparse.sn.values.media.arrow import ArrowWriter, read_arrow
-from hsparse.sn.values.media.arrow_reader import MAX_FIELDS, MAX_NAME, read_batches
 
 I4 = np.dtype("<i4")
 NASTY = [struct.pack("<q", number) for number in (-1, 0, 1, 2**28, 2**31 - 1, 2**33, 2**62, -(2**63))]
@@ -102,3 +102,22 @@ def test_any_bytes_are_read_or_refused(data: st.DataObject) -> None:
     except BadRequest:
         return
     assert len(coords) == len(values) <= len(body)
+
+
+def test_a_stream_is_read_while_it_arrives() -> None:
+    data = io.BytesIO(written())
+    batches = stream_batches(data.read)
+    length, columns = next(batches)
+    assert length == 5
+    assert columns["dim_1"].values is not None
+    assert columns["dim_1"].values.tolist() == [2**33 + one for one in range(5)]
+    assert data.tell() < len(data.getvalue())
+    assert [length for length, _ in batches] == [5]
+
+
+def test_a_stream_that_is_cut_anywhere_is_damaged() -> None:
+    whole = written()
+    for end in range(0, len(whole), 3):
+        with pytest.raises(Corrupt):
+            list(stream_batches(io.BytesIO(whole[:end]).read))
+    assert len(list(stream_batches(io.BytesIO(whole).read))) == 2

@@ -7,14 +7,15 @@ width, of strings and binary elements, and lists of numbers are read; other flat
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.buffer import Buffer
 
 CONTINUATION = 0xFFFFFFFF
 SCHEMA, RECORD_BATCH = 1, 3
@@ -33,6 +34,7 @@ MAX_FIELDS = 1024
 MAX_NAME = 1024
 """Offsets may coincide: without limits a small schema could have many fields with the same long name."""
 FLOATS = ("<f2", "<f4", "<f8")
+INVALID = (struct.error, IndexError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +64,45 @@ class _Field:
     """The items of a list."""
 
 
-def read_batches(data: bytes | bytearray) -> Iterator[tuple[int, dict[str, Column]]]:
+Batch: TypeAlias = tuple[int, dict[str, Column]]
+Take: TypeAlias = Callable[[int], Buffer]
+"""`take(n)` returns the next n bytes, fewer only at the end."""
+
+
+def read_batches(data: bytes | bytearray) -> Iterator[Batch]:
     """Yield the length and the columns, by name, of each record batch; `BadRequest` if the bytes are no stream."""
+    view = memoryview(data).cast("B")
+    at = 0
+
+    def take(size: int) -> memoryview:
+        nonlocal at
+        at += size
+        return view[at - size : at]
+
     try:
-        yield from _batches(memoryview(data).cast("B"))
-    except (struct.error, IndexError, ValueError, OverflowError) as error:
+        yield from _batches(take, ends_itself=False)
+    except INVALID as error:
         raise BadRequest(f"The body is not an Arrow stream: {error}.") from error
 
 
-def _batches(view: memoryview) -> Iterator[tuple[int, dict[str, Column]]]:
+def stream_batches(take: Take) -> Iterator[Batch]:
+    """Yield the batches of a stream while it arrives; `Corrupt` if it is none, or does not come to its end."""
+    try:
+        yield from _batches(take, ends_itself=True)
+    except INVALID as error:
+        raise Corrupt(f"The answer is not a complete Arrow stream: {error}.") from error
+
+
+def _batches(take: Take, *, ends_itself: bool) -> Iterator[Batch]:
+    """Yield the batches up to the end of the stream, whose mark may be missing unless it `ends_itself`."""
     fields: list[_Field] | None = None
-    at = 0
-    while at < len(view):
-        (size,) = _unpack("<I", view, at)
-        at += 4
-        if size == CONTINUATION:
-            (size,) = _unpack("<I", view, at)
-            at += 4
-        if size == 0:
+    while (size := _message_size(take)) != 0:
+        if size is None:
+            if ends_itself:
+                raise ValueError("its end is missing")
             break
-        message = _root(_part(view, at, size))
-        at += size
-        length = message.number(3, "<q", 0)
-        body = _part(view, at, length)
-        at += length
+        message = _root(_exactly(take, size))
+        body = _exactly(take, message.number(3, "<q", 0))
         kind, header = message.number(1, "<B", 0), message.table(2)
         if kind == SCHEMA and header is not None and fields is None:
             fields = _fields(header)
@@ -95,6 +112,24 @@ def _batches(view: memoryview) -> Iterator[tuple[int, dict[str, Column]]]:
             raise ValueError(f"a message of kind {kind} is not expected; dictionaries are not supported")
     if fields is None:
         raise ValueError("it has no schema")
+
+
+def _message_size(take: Take) -> int | None:
+    """Return the bytes of the next message, 0 for the mark of the end, None if nothing is left."""
+    head = take(4)
+    if not len(head):
+        return None
+    (size,) = _unpack("<I", memoryview(head), 0)
+    return int(_unpack("<I", _exactly(take, 4), 0)[0]) if size == CONTINUATION else int(size)
+
+
+def _exactly(take: Take, size: int) -> memoryview:
+    if size < 0:
+        raise ValueError(f"a length is {size}")
+    data = memoryview(take(size))
+    if len(data) != size:
+        raise ValueError(f"{size} bytes are not all there")
+    return data
 
 
 def _fields(schema: _Table) -> list[_Field]:

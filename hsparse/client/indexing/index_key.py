@@ -1,0 +1,58 @@
+"""Keys as numpy has them, `x[0:10, -1]`, and orthogonal ones, `x.oindex[[1, 3], [0, 5]]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hsparse.client.indexing.indexed_region import IndexedRegion, KeyAxis
+from hsparse.client.indexing.key_axes import ListedAxes, SlicedAxis
+from hsparse.client.indexing.key_items import AxisItem, Key, parse_items
+
+
+def parse_key(key: Key, extent: Sequence[int]) -> IndexedRegion:
+    """Return what a key selects in an array of the shape `extent`, as in numpy.
+
+    An index takes its dimension away; lists and masks are paired, and broadcast to one shape. `OutOfRange` for an index
+    beyond the extent, for a mask that does not fit it, and for what is no key.
+    """
+    extent = tuple(extent)
+    items = parse_items(key, extent, orthogonal=False)
+    lists = [dim for dim, item in enumerate(items.axes) if isinstance(item, np.ndarray)]
+    axes: list[KeyAxis] = []
+    for dim, item in enumerate(items.axes):
+        if not isinstance(item, np.ndarray):
+            axes.append(_sliced(dim, item))
+        elif dim == lists[0]:
+            found = [one for one in items.axes if isinstance(one, np.ndarray)]
+            axes.append(ListedAxes.of(lists, extent, found))
+    return IndexedRegion.of(
+        extent,
+        tuple(axes),
+        lists_first=bool(lists) and not items.is_adjacent,
+        has_ellipsis=items.has_ellipsis,
+        is_cut_off=items.is_cut_off,
+    )
+
+
+def parse_orthogonal_key(key: Key, extent: Sequence[int]) -> IndexedRegion:
+    """Return what a key selects in an array of the shape `extent` if each list or mask is for its own dimension.
+
+    The result is the product of the items, as of `oindex` in zarr: lists are flat and not paired. Errors are those of
+    `parse_key`.
+    """
+    extent = tuple(extent)
+    items = parse_items(key, extent, orthogonal=True)
+    axes = tuple(
+        ListedAxes.of([dim], extent, [item]) if isinstance(item, np.ndarray) else _sliced(dim, item)
+        for dim, item in enumerate(items.axes)
+    )
+    return IndexedRegion.of(
+        extent, axes, lists_first=False, has_ellipsis=items.has_ellipsis, is_cut_off=items.is_cut_off
+    )
+
+
+def _sliced(dim: int, item: AxisItem) -> SlicedAxis:
+    assert isinstance(item, int | range)
+    return SlicedAxis(dim, item) if isinstance(item, range) else SlicedAxis(dim, range(item, item + 1), True)

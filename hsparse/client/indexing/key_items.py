@@ -1,0 +1,135 @@
+"""What a key has for each dimension: an index, a slice or a list.
+
+https://numpy.org/doc/stable/user/basics.indexing.html, without new axes and field names.
+
+Tests: tests/client/indexing/test_index_key.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.errors import OutOfRange
+
+Indices: TypeAlias = Sequence[Any] | NDArray[Any]
+"""Integers, or a mask, nested to any depth."""
+Item: TypeAlias = int | slice | EllipsisType | Indices
+Key: TypeAlias = Item | tuple[Item, ...]
+AxisItem: TypeAlias = int | range | NDArray[np.int64]
+"""An index, a slice or a list of indices, all within the extent and counted from the start."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyItems:
+    """A key in an extent: `axes` has an item for each dimension."""
+
+    axes: tuple[AxisItem, ...]
+    is_adjacent: bool
+    """Whether lists and single indices stand side by side in the key."""
+    is_cut_off: bool
+    """Whether a slice goes beyond the extent."""
+    has_ellipsis: bool
+
+
+def parse_items(key: Key, extent: Sequence[int], *, orthogonal: bool) -> KeyItems:
+    """Return what a key has for each dimension of an extent; `OutOfRange` if it does not fit.
+
+    An orthogonal key has one dimension in each item, so its lists and masks are flat.
+    """
+    given = key if isinstance(key, tuple) else (key,)
+    items = tuple(_item(item) for item in given)
+    if orthogonal:
+        _require_flat(items)
+    named = sum(item.ndim if _is_mask(item) else 1 for item in items if item is not Ellipsis)
+    if named > len(extent):
+        raise OutOfRange(f"The key has {named} indices; the dataset has {len(extent)} dimensions.")
+    dots = [place for place, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise OutOfRange("The key has '...' twice; write ':' for the dimensions of one.")
+    place = dots[0] if dots else len(items)
+    rest = (slice(None),) * (len(extent) - named)
+    axes: list[AxisItem] = []
+    is_list: list[bool] = []
+    is_cut_off = False
+    for item in (*items[:place], *items[place : place + len(dots)], *rest, *items[place + 1 :]):
+        is_list.append(not isinstance(item, slice | EllipsisType))
+        if item is not Ellipsis:
+            is_cut_off |= isinstance(item, slice) and _ends_beyond(item, extent[len(axes)])
+            axes += _axes_of(item, len(axes), extent)
+    starts = sum(one and not before for before, one in zip([False, *is_list], is_list, strict=False))
+    return KeyItems(tuple(axes), starts < 2, is_cut_off, bool(dots))
+
+
+def _item(item: Any) -> Any:
+    """Return an item of a key with its lists as arrays; `OutOfRange` for what is no item."""
+    if item is Ellipsis or isinstance(item, slice):
+        return item
+    if item is None:
+        raise OutOfRange(
+            "The key has a new axis (None), which no item of a key adds here: add it to the result."
+        )
+    try:
+        found = np.asarray(item)
+    except ValueError as error:
+        raise OutOfRange("A list of a key must have numbers, or lists of one length.") from error
+    if not found.size and found.dtype.kind == "f":
+        return found.astype(np.int64)  # an empty list
+    if found.dtype.kind in "iu" or (found.dtype.kind == "b" and found.ndim):
+        return found if found.ndim else int(found)
+    raise OutOfRange(
+        f"{str(item)[:40]} is no item of a key: give integers, slices, '...', lists of integers, and masks; one "
+        "item for each dimension, in a tuple."
+    )
+
+
+def _require_flat(items: Sequence[Any]) -> None:
+    for item in items:
+        if isinstance(item, np.ndarray) and item.ndim > 1:
+            raise OutOfRange(
+                f"An orthogonal key has a flat list or mask for each dimension; one has the shape {list(item.shape)}."
+            )
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype.kind == "b"
+
+
+def _ends_beyond(item: slice, length: int) -> bool:
+    return any(isinstance(end, int | np.integer) and end > length for end in (item.start, item.stop))
+
+
+def _axes_of(item: Any, dim: int, extent: Sequence[int]) -> list[AxisItem]:
+    """Return what an item of a key selects in the dimensions from `dim`: in one, and a mask in as many as it has."""
+    length = extent[dim]
+    if isinstance(item, slice):
+        try:
+            return [range(length)[item]]
+        except (TypeError, ValueError) as error:
+            raise OutOfRange(f"The slice of dimension {dim}: {error}.") from error
+    if isinstance(item, int):
+        return [int(_from_start(np.array(item), dim, length))]
+    if not _is_mask(item):
+        return [_from_start(item, dim, length)]
+    if item.shape != tuple(extent[dim : dim + item.ndim]):
+        raise OutOfRange(
+            f"A mask of shape {list(item.shape)} does not fit dimensions {dim} to {dim + item.ndim - 1} of "
+            f"{list(extent)}."
+        )
+    return [column.astype(np.int64) for column in item.nonzero()]
+
+
+def _from_start(indices: NDArray[Any], dim: int, length: int) -> NDArray[np.int64]:
+    """Return indices counted from the start, of ones that may count from the end."""
+    wrong = (indices >= length) | (indices < -length)
+    if wrong.any():
+        raise OutOfRange(
+            f"Index {indices[wrong].flat[0]} of dimension {dim} is not within its extent {length}."
+        )
+    found: NDArray[np.int64] = indices.astype(np.int64)
+    return np.where(found < 0, found + length, found)

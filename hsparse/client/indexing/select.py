@@ -1,0 +1,113 @@
+"""What a method of a dataset is asked for, in any of its forms, as a region of the dataset.
+
+Tests: tests/client/indexing/test_select.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from hsparse.client.errors import InvalidValue
+from hsparse.client.indexing.index_key import parse_key, parse_orthogonal_key
+from hsparse.client.indexing.indexed_region import IndexedRegion, KeyAxis
+from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes, SlicedAxis, row_numbers
+from hsparse.client.indexing.key_items import Key
+from hsparse.format.selections.axis import Axis, Span, indices
+from hsparse.format.selections.select_syntax import parse_axes
+from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, coords_at
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayKey:
+    """A key of an array, and nothing else; if `orthogonal`, its lists and masks are each for its own dimension."""
+
+    key: Key
+    orthogonal: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoxRegion:
+    """A union of boxes, whose values have one dimension; a region as `IndexedRegion` is."""
+
+    selection: Boxes
+    is_cut_off = False
+    is_list = False
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        return self.selection.extent
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.selection.shape
+
+    @property
+    def size(self) -> int:
+        return self.selection.size
+
+    def place(self, columns: Columns, values: Array) -> tuple[tuple[Array, ...], Array]:
+        return (self.selection.order_of(row_numbers(columns, self.extent)),), values
+
+    def locate(self, columns: Columns, values: Array) -> tuple[tuple[Array, ...], Array]:
+        return tuple(coords_at(self.selection, columns[0]).T), values
+
+    def arrange(self, values: Array) -> Array:
+        return values.reshape(-1)
+
+    def collect(self, values: Array) -> Array:
+        if values.size not in (1, self.selection.size):
+            raise InvalidValue(f"There are {values.size} values for {self.selection.size} elements.")
+        return np.broadcast_to(values.reshape(-1), self.shape)
+
+
+Select: TypeAlias = str | Selection | Key | ArrayKey | None
+"""What is selected: a key of numpy, `"[0:100,5,[1,3]]"` in the REST API's syntax, a `Selection`, or None for all."""
+Region: TypeAlias = IndexedRegion | BoxRegion
+
+
+def select_region(select: Select, extent: Sequence[int]) -> Region:
+    """Return the region of a selection in an extent; `OutOfRange` or `BadRequest` if it does not fit.
+
+    In a `select` string an index keeps its dimension, and paired lists are in the place of the first one.
+    """
+    extent = tuple(extent)
+    if isinstance(select, ArrayKey):
+        return (parse_orthogonal_key if select.orthogonal else parse_key)(select.key, extent)
+    if select is None:
+        return parse_key(..., extent)
+    if isinstance(select, str):
+        return _region(extent, parse_axes(select, extent), paired=True)
+    if isinstance(select, Orthogonal):
+        return _region(extent, select.axes, paired=False)
+    if isinstance(select, Points) and len(extent):
+        dims = range(len(extent))
+        lists = [select.coordinates[:, dim].reshape(select.shape) for dim in dims]
+        return _of_axes(extent, (ListedAxes.of(dims, extent, lists),))
+    if isinstance(select, Boxes):
+        return BoxRegion(select)
+    return parse_key((), extent) if isinstance(select, Points) else parse_key(select, extent)
+
+
+def _region(extent: tuple[int, ...], axes: Sequence[Axis], *, paired: bool) -> IndexedRegion:
+    """Return the region of the axes of a selection, whose lists are paired or each for its own dimension."""
+    lists = {
+        dim: axis for dim, axis in enumerate(axes) if not isinstance(axis, Span) or axis.as_slice() is None
+    }
+    found: list[KeyAxis] = []
+    for dim, axis in enumerate(axes):
+        cut = axis.as_slice() if isinstance(axis, Span) else None
+        if cut is not None:
+            found.append(SlicedAxis(dim, range(cut.start, cut.stop, cut.step or 1)))
+        elif not paired:
+            found.append(ListedAxes.of([dim], extent, [indices(axis)]))
+        elif dim == min(lists):
+            found.append(ListedAxes.of(list(lists), extent, [indices(one) for one in lists.values()]))
+    return _of_axes(extent, tuple(found))
+
+
+def _of_axes(extent: tuple[int, ...], axes: tuple[KeyAxis, ...]) -> IndexedRegion:
+    return IndexedRegion.of(extent, axes, lists_first=False, has_ellipsis=True, is_cut_off=False)

@@ -1,0 +1,29 @@
+"""Results that are fetched one ahead of their use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+def prefetched(fetch: Callable[[K], T], keys: Iterable[K]) -> Iterator[T]:
+    """Yield `fetch(key)` for each key; the next one is fetched, in a thread, while one is used."""
+    rest = iter(keys)
+    with ThreadPoolExecutor(1, "prefetch") as thread:
+        waiting = [thread.submit(fetch, key) for key in _first(rest)]
+        while waiting:
+            found = waiting.pop().result()
+            waiting += [thread.submit(fetch, key) for key in _first(rest)]
+            yield found
+            del found
+
+
+def _first(rest: Iterator[K]) -> Iterator[K]:
+    """Yield the next key, if there is one."""
+    for key in rest:
+        yield key
+        return

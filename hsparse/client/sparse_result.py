@@ -1,0 +1,109 @@
+"""Defined elements as the arrays that people compute with: scipy's, sparse.COO, numpy's, a table of Arrow.
+
+Numbers come in the machine's byte order: scipy and numba take no other.
+
+Tests: tests/client/test_sparse_arrays.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.errors import WrongType
+from hsparse.client.indexing.key_axes import Columns
+from hsparse.optional_module import OptionalModule
+
+SCIPY = OptionalModule("scipy.sparse", "scipy")
+COO = OptionalModule("sparse", "scipy")
+ARROW = OptionalModule("pyarrow", "parquet")
+
+
+def scipy_takes(dtype: np.dtype[Any]) -> bool:
+    """Say whether scipy's sparse arrays can have a dtype: numbers and bool, but no float16."""
+    return dtype.kind in "biufc" and dtype != np.float16
+
+
+@dataclass(frozen=True, eq=False)
+class SparseResult:
+    """Defined elements of an array of the shape `shape`; the others are `fill_value`.
+
+    `columns` has (n,) coordinates for each dimension, `values` is (n,). Each place is there once, in any order.
+    """
+
+    shape: tuple[int, ...]
+    columns: Columns
+    values: NDArray[Any]
+    fill_value: Any
+
+    @cached_property
+    def fills_with_zero(self) -> bool:
+        return scipy_takes(self.values.dtype) and bool(self.fill_value == 0)
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Return all values, as a dense array."""
+        array = np.full(self.shape, self.fill_value, self.values.dtype)
+        if not self.shape:
+            return self.values.reshape(()).copy() if len(self.values) else array
+        array[tuple(self.columns)] = self.values
+        return array
+
+    def to_csr(self) -> Any:
+        """Return a `csr_array` with sorted indices; of rank 1 a `coo_array`. Defined zeros are stored."""
+        coo = SCIPY.load().coo_array((_native(self.values), self._index_columns()), shape=self.shape)
+        return coo.tocsr() if len(self.shape) == 2 else coo
+
+    def to_coo(self) -> Any:
+        """Return a `sparse.COO` with the fill value; `WrongType` for a type that it cannot have."""
+        module = COO.load()
+        coords = np.array([column.astype(np.int64) for column in self.columns], np.int64)
+        try:
+            return module.COO(
+                coords.reshape(len(self.shape), len(self.values)),
+                _native(self.values),
+                shape=self.shape,
+                has_duplicates=False,
+                fill_value=_native(np.asarray(self.fill_value))[()],
+            )
+        except (TypeError, ValueError) as error:
+            raise WrongType(
+                f"sparse.COO has no values of {self.values.dtype} ({error}): take to_numpy(), or places by defined()."
+            ) from error
+
+    def to_arrow(self) -> Any:
+        """Return a `pyarrow.Table` with the columns `dim_0`, `dim_1`, ... and `value`."""
+        module = ARROW.load()
+        columns = {f"dim_{dim}": module.array(column) for dim, column in enumerate(self.columns)}
+        try:
+            return module.table(columns | {"value": module.array(_native(self.values))})
+        except module.ArrowException as error:
+            raise WrongType(
+                f"Arrow has no values of {self.values.dtype} ({error}): take to_numpy(), or places by defined()."
+            ) from error
+
+    def _index_columns(self) -> tuple[NDArray[Any], ...]:
+        """Return the columns in the type that scipy has for this array: int32 where it fits."""
+        most = max(len(self.values), *self.shape)
+        index = np.int32 if most <= np.iinfo(np.int32).max else np.int64
+        return tuple(column.astype(index, copy=False) for column in self.columns)
+
+
+def bytes_of_result(shape: tuple[int, ...], count: int, itemsize: int) -> int:
+    """Return about how many bytes a sparse array of `count` elements has: values, coordinates, and pointers to rows."""
+    if len(shape) == 2:
+        index = 4 if max(count, *shape) < 2**31 else 8
+        return count * (itemsize + index) + shape[0] * index
+    return count * (itemsize + 8 * len(shape))
+
+
+def bytes_of_dense(shape: tuple[int, ...], itemsize: int) -> int:
+    return prod(shape) * itemsize
+
+
+def _native(values: NDArray[Any]) -> NDArray[Any]:
+    return values.astype(values.dtype.newbyteorder("="), copy=False)

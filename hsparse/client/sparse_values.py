@@ -1,0 +1,99 @@
+"""Values that are assigned or appended: scipy's sparse arrays and sparse.COO as elements, all others as dense ones.
+
+Tests: tests/client/test_sparse_assignment.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.errors import InvalidValue, WrongType
+from hsparse.client.indexing.key_axes import Columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseValues:
+    """The stored elements of a sparse array; the others are `fill_value`. `columns` has (n,) integers a dimension."""
+
+    shape: tuple[int, ...]
+    columns: Columns
+    values: NDArray[Any]
+    fill_value: Any
+
+    def broadcast_to(self, shape: Sequence[int]) -> SparseValues:
+        """Return the elements of the array that numpy would broadcast to `shape`; `InvalidValue` if it could not."""
+        own, columns = self.shape, list(self.columns)
+        while len(own) > len(shape) and own[0] == 1:
+            own, columns = own[1:], columns[1:]
+        if (
+            len(own) > len(shape)
+            or np.broadcast_shapes(own, (1,) * len(shape)) != (1,) * (len(shape) - len(own)) + own
+        ):
+            raise self._does_not_fit(shape)
+        missing = len(shape) - len(own)
+        own = (1,) * missing + own
+        columns = [np.zeros(len(self.values), np.int64)] * missing + columns
+        values = self.values
+        for dim, (have, want) in enumerate(zip(own, shape, strict=True)):
+            if have == want:
+                continue
+            if have != 1:
+                raise self._does_not_fit(shape)
+            columns = [np.repeat(column, want) for column in columns]
+            columns[dim] = np.tile(np.arange(want), len(values))
+            values = np.repeat(values, want)
+        return SparseValues(tuple(shape), columns, values, self.fill_value)
+
+    def _does_not_fit(self, shape: Sequence[int]) -> InvalidValue:
+        return InvalidValue(
+            f"Values of shape {list(self.shape)} do not fit a selection of shape {list(shape)}."
+        )
+
+
+def sparse_values(values: Any) -> SparseValues | None:
+    """Return the elements of a sparse array of scipy, in any format, or of the package sparse; None for anything else.
+
+    Elements that are stored twice are added, as these packages do.
+    """
+    module = type(values).__module__.partition(".")[0]
+    if module == "sparse" and hasattr(values, "fill_value"):
+        found = values if hasattr(values, "coords") else values.tocoo()
+        return SparseValues(found.shape, tuple(found.coords), found.data, found.fill_value)
+    if module != "scipy" or not hasattr(values, "tocoo"):
+        return None
+    if len(values.shape) == 2 and values.format not in ("csr", "csc"):
+        values = values.tocsr()
+    if not values.has_canonical_format:
+        values = values.copy()
+        values.sum_duplicates()
+    found = values.tocoo(copy=False)
+    return SparseValues(found.shape, tuple(found.coords), found.data, found.dtype.type(0))
+
+
+def cast_values(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return dense values in the dataset's type; `WrongType` unless numpy can cast them by its rule "same_kind".
+
+    Python's numbers have no type of their own: an integer that fits is one of any numeric type.
+    """
+    array = np.asarray(values)
+    if not array.size:
+        return array.astype(dtype, copy=False)
+    may_fit = not hasattr(values, "dtype") and array.dtype.kind in "biu" and dtype.kind in "iuf"
+    if dtype.kind not in "SV" and not may_fit and not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise WrongType(
+            f"Values of {array.dtype} do not fit a dataset of {dtype}: convert them with astype()."
+        )
+    try:
+        return np.asarray(values, dtype)
+    except OverflowError as error:
+        raise InvalidValue(f"The values do not fit a dataset of {dtype}: {error}.") from error
+
+
+def same_fill(one: Any, other: Any) -> bool:
+    """Say whether two fill values are one; NaN is NaN."""
+    return bool(np.array_equal(one, other)) or bool(one != one and other != other)

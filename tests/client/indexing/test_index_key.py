@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hsparse.client.errors import InvalidValue, OutOfRange
+from hsparse.client.indexing.index_key import parse_key, parse_orthogonal_key
+from hsparse.client.indexing.indexed_region import IndexedRegion
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.selections.boxes import Boxes
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.selection import Span, gather, scatter
+from tests.client.indexing.key_strategies import extents, keys, numpy_key, orthogonal_keys, take_orthogonal
+
+Take = Callable[[np.ndarray, Any], Any]
+
+
+@settings(max_examples=500)
+@example((3, 4, 5), (0, slice(None), [1, 2]))
+@example((3, 4, 5), ([[0], [1]], slice(None), [1, 2, 1]))
+@example((3, 4, 5), ([2, 0, 2], slice(None, None, -2), [1, 2, 1]))
+@example((3, 4, 5), (slice(None), [0], ..., [1, 2]))
+@example((3, 4, 5), (slice(None), [0], 3))
+@example((3, 4, 5), (..., np.ones((4, 5), bool)))
+@example((3, 4, 5), (2, slice(None), [3, 3, 0]))
+@example((), ())
+@example((), ...)
+@example((2, 3), (1, 2, ...))
+@given(extent=extents, key=keys)
+def test_a_key_selects_what_it_selects_in_numpy(extent: tuple[int, ...], key: Any) -> None:
+    check(extent, key, lambda array, one: array[numpy_key(one)], parse_key)
+
+
+@settings(max_examples=300)
+@example((3, 4, 5), ([2, 0, 2], slice(None, None, -2), [1, 1]))
+@example((3, 4, 5), (0, [1, 0], [1, 1, 2]))
+@given(extent=extents, key=orthogonal_keys)
+def test_an_orthogonal_key_selects_the_product(extent: tuple[int, ...], key: Any) -> None:
+    check(extent, key, take_orthogonal, parse_orthogonal_key)
+
+
+def check(extent: tuple[int, ...], key: Any, take: Take, parse: Callable[..., IndexedRegion]) -> None:
+    """Compare a key's region with what numpy selects, in all that a region does."""
+    array = np.arange(np.prod(extent, dtype=int)).reshape(extent)
+    try:
+        wanted = take(array, key)
+    except IndexError:
+        with pytest.raises(IndexError):
+            parse(key, extent)
+        return
+    try:
+        region = parse(key, extent)
+    except IndexError:
+        assert not wanted.size, "numpy lets an index pass that is beyond the extent, if nothing is selected"
+        return
+    assert region.shape == wanted.shape
+    if parse is parse_key and not any(
+        isinstance(one, np.ndarray) for one in (key if isinstance(key, tuple) else [key])
+    ):
+        assert region.is_scalar == (not isinstance(wanted, np.ndarray))
+    check_selection(region)
+    chosen = gather(array, region.selection)
+    assert np.array_equal(region.arrange(chosen), wanted)
+    check_places(region, array, wanted)
+    check_assignment(region, array, wanted)
+
+
+def check_selection(region: IndexedRegion) -> None:
+    """See that the selection is a valid one, ascending and without repeats."""
+    offsets = region.selection.offsets()
+    assert (offsets[1:] > offsets[:-1]).all()
+    match region.selection:
+        case Orthogonal(extent, axes):
+            Orthogonal(extent, axes)
+        case Points(extent, coords, shape):
+            Points(extent, coords, shape)
+        case Boxes(extent, starts, stops):
+            Boxes(extent, starts, stops)
+
+
+def check_places(region: IndexedRegion, array: np.ndarray, wanted: np.ndarray) -> None:
+    """Place every third element, out of order, in columns of a narrow type; and find their coordinates again."""
+    coords = region.selection.coords()
+    coords = np.random.default_rng(len(coords)).permutation(coords)[::3]
+    columns = [coords[:, dim].astype(np.uint8) for dim in range(coords.shape[1])]
+    values = array[tuple(columns)].reshape(len(coords))
+    placed, found = region.place(columns, values)
+    assert len(placed) == len(region.shape)
+    some = np.full(region.shape, -1)
+    some[tuple(placed)] = found if placed else found.reshape(-1)[0] if len(found) else -1
+    there = np.isin(wanted, values)
+    assert np.array_equal(some, np.where(there, wanted, -1))
+    if placed:
+        assert len(np.unique(np.ravel_multi_index([c.astype(int) for c in placed], region.shape))) == len(
+            found
+        )
+    back, again = region.locate(placed, found)
+    assert sorted(again.tolist()) == sorted(values.tolist())
+    assert np.array_equal(array[tuple(column.astype(int) for column in back)].reshape(len(again)), again)
+
+
+def check_assignment(region: IndexedRegion, array: np.ndarray, wanted: np.ndarray) -> None:
+    """Assign different values to all positions: of an element that is selected twice the last one counts."""
+    values = 1000 + np.arange(wanted.size).reshape(wanted.shape)
+    expected = array.copy().reshape(-1)
+    expected[wanted.reshape(-1)] = values.reshape(-1)
+    result = array.copy()
+    scatter(result, region.selection, region.collect(values))
+    assert np.array_equal(result.reshape(-1), expected)
+
+
+@pytest.mark.parametrize(
+    ("key", "axes", "shape"),
+    [
+        ((slice(0, 10), slice(None)), (Span.range(0, 6), Span.range(0, 5), Span.range(0, 4)), (6, 5, 4)),
+        (-1, (Span(5), Span.range(0, 5), Span.range(0, 4)), (5, 4)),
+        ((..., 2), (Span.range(0, 6), Span.range(0, 5), Span(2)), (6, 5)),
+        ((), (Span.range(0, 6), Span.range(0, 5), Span.range(0, 4)), (6, 5, 4)),
+        (np.s_[::-2, 0, 0], (Span(1, 2, 3), Span(0), Span(0)), (3,)),
+        (([3, 1, 3], 0, 0), (np.array([1, 3]), Span(0), Span(0)), (3,)),
+        (range(2), (np.array([0, 1]), Span.range(0, 5), Span.range(0, 4)), (2, 5, 4)),
+        (slice(4, 2), (Span(0, 1, 0), Span.range(0, 5), Span.range(0, 4)), (0, 5, 4)),
+    ],
+)
+def test_the_selection_of_a_key(key: Any, axes: tuple[Any, ...], shape: tuple[int, ...]) -> None:
+    region = parse_key(key, (6, 5, 4))
+    assert (region.selection, region.shape) == (Orthogonal((6, 5, 4), axes), shape)
+
+
+def test_a_slice_of_any_length_costs_nothing() -> None:
+    extent = (2**40, 2**20)
+    region = parse_key(np.s_[::-3], extent)
+    assert region.selection.size == -(-(2**40) // 3) * 2**20
+    placed, _ = region.place([np.array([0, 2**40 - 1]), np.array([5, 6])], np.zeros(2))
+    assert [column.tolist() for column in placed] == [[(2**40 - 1) // 3, 0], [5, 6]]
+    paired = parse_key(([3, 1], slice(None), [0, 1]), (4, 2**50, 2))
+    assert isinstance(paired.selection, Boxes)
+    assert (paired.shape, paired.selection.size) == ((2, 2**50), 2**51)
+    with pytest.raises(TooLarge, match="leave out the step"):
+        parse_key(([3, 1], slice(None, None, 2), [0, 1]), (4, 2**50, 2))
+
+
+@pytest.mark.parametrize("far", [2**30, 10])
+def test_lists_find_their_places_in_columns_of_any_type(far: int) -> None:
+    region = parse_orthogonal_key([far, 3, far], (2**31 - 1,))
+    for dtype in ("u4", "i4", "u8", "i8"):
+        (found,), values = region.place([np.array([3, far], dtype)], np.array([1, 2]))
+        assert dict(zip(found.tolist(), values.tolist(), strict=True)) == {0: 2, 1: 1, 2: 2}
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        (6, "Index 6 of dimension 0 is not within its extent 6"),
+        ((0, -6), "Index -6 of dimension 1"),
+        (np.array([2**63], np.uint64), "Index 9223372036854775808 of dimension 0"),
+        ((0, 0, 0, 0), "4 indices; the dataset has 3 dimensions"),
+        ((..., 0, ...), "'...' twice"),
+        (slice(0, 2.5), "The slice of dimension 0"),
+        (slice(None, None, 0), "The slice of dimension 0"),
+        (None, "a new axis"),
+        ((0, None), "a new axis"),
+        (True, "no item of a key"),
+        (2.0, "no item of a key"),
+        ((0, "[1]"), "no item of a key"),
+        ([slice(1), 2], "one item for each dimension, in a tuple"),
+        ([[1], [2, 3]], "lists of one length"),
+        (([0, 1], [0, 1, 2]), "use oindex, or numpy.ix_"),
+        (np.ones(5, bool), "mask of shape [5] does not fit dimensions 0 to 0 of [6, 5, 4]"),
+        ((0, np.ones((5, 5), bool)), "mask of shape [5, 5] does not fit dimensions 1 to 2"),
+    ],
+)
+def test_what_is_no_key_is_named_with_the_remedy(key: Any, sentence: str) -> None:
+    with pytest.raises(OutOfRange) as caught:
+        parse_key(key, (6, 5, 4))
+    assert sentence in caught.value.message
+    assert isinstance(caught.value, IndexError)
+    assert isinstance(caught.value, BadRequest)
+
+
+def test_orthogonal_keys_have_flat_lists() -> None:
+    for key in ([[1], [2]], np.ones((6, 5), bool)):
+        with pytest.raises(OutOfRange, match="a flat list or mask for each dimension"):
+            parse_orthogonal_key(key, (6, 5, 4))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (4,), (6, 1), (1, 1, 6, 4)])
+def test_values_are_broadcast(shape: tuple[int, ...]) -> None:
+    array = np.zeros((6, 4), int)
+    values = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    array[...] = values
+    assert np.array_equal(parse_key(..., (6, 4)).collect(values), array)
+
+
+def test_values_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(
+        InvalidValue, match=r"shape \[4, 6\] do not fit a selection of shape \[6, 4\]"
+    ) as caught:
+        parse_key(..., (6, 4)).collect(np.zeros((4, 6)))
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("key", "is_cut_off"),
+    [
+        (slice(0, 6), False),
+        (slice(6, 6), False),
+        (slice(0, 7), True),
+        ((0, slice(6, None)), True),
+        (-1, False),
+    ],
+)
+def test_slices_beyond_the_extent_are_cut_off(key: Any, is_cut_off: bool) -> None:
+    assert parse_key(key, (6, 5, 4)).is_cut_off == is_cut_off
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=6))
+def test_of_a_place_twice_the_last_value_counts(pairs: list[tuple[int, int]]) -> None:
+    rows, columns = ([pair[dim] for pair in pairs] for dim in range(2))
+    region = parse_key((rows, columns), (3, 4))
+    _, values = region.locate([np.arange(len(pairs))], np.arange(len(pairs)))
+    assert sorted(values.tolist()) == sorted({pair: number for number, pair in enumerate(pairs)}.values())

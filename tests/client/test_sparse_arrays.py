@@ -1,0 +1,346 @@
+"""Reads by keys as scipy's arrays, sparse.COO, numpy's and Arrow's, against numpy and scipy, over every way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hsparse.client.connection import Connection
+from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, ResultTooLarge, WrongType
+from hsparse.client.sparse_dataset import SparseDataset
+from tests.client.dataset_access import DatasetAccess, Model
+from tests.client.indexing.key_strategies import (
+    flat_items,
+    items,
+    keys,
+    numpy_key,
+    orthogonal_keys,
+    take_orthogonal,
+)
+
+SHAPES: dict[int, tuple[int, ...]] = {1: (11,), 2: (6, 5), 3: (3, 4, 5), 4: (3, 2, 4, 3)}
+CHUNKS: dict[int, tuple[int, ...]] = {1: (4,), 2: (4, 3), 3: (2, 4, 3), 4: (2, 2, 3, 3)}
+
+
+def check_equal(found: Any, wanted: Any, is_defined: Any, fill: Any = 0) -> None:
+    """See that what a key returned has the values, the shape, the dtype and the stored elements that it should."""
+    wanted = np.asarray(wanted)
+    assert found.dtype == wanted.dtype
+    assert found.shape == wanted.shape
+    if isinstance(found, np.generic | np.ndarray):
+        assert np.array_equal(found, wanted)
+        return
+    stored = np.zeros(wanted.shape, bool)
+    if isinstance(found, sparse.COO):
+        assert found.fill_value == fill
+        assert np.array_equal(found.todense(), wanted)
+        stored[tuple(found.coords)] = True
+    else:
+        assert np.array_equal(found.toarray(), wanted)
+        coo = found.tocoo()
+        stored[coo.coords] = True
+        index = found.indices if found.format == "csr" else found.coords[0]
+        assert index.dtype == np.int32
+        if found.format == "csr":
+            check = sp.csr_array((found.data, found.indices, found.indptr), shape=found.shape)
+            assert check.has_canonical_format
+    assert np.array_equal(stored, is_defined)
+    assert found.nnz == np.sum(is_defined)
+
+
+def scipy_result(model: Model, key: Any) -> Any:
+    """Return what scipy returns for a key, None for a key that it does not take."""
+    coords = np.nonzero(model.is_defined)
+    csr = sp.csr_array((model.values[coords], coords), shape=model.values.shape)
+    try:
+        return csr[numpy_key(key)]
+    except (IndexError, ValueError):  # more than 2 dimensions; a list beside a negative step
+        return None
+
+
+@pytest.mark.parametrize("rank", SHAPES)
+def test_keys_return_what_scipy_and_numpy_return(dataset_access: DatasetAccess, rank: int) -> None:
+    model = Model.random(SHAPES[rank], np.float32 if rank % 2 else np.int16, rank)
+    dataset = dataset_access.filled(model, CHUNKS[rank])
+
+    @settings(max_examples=70, deadline=None)
+    @given(key=keys | st.tuples(items, items))
+    def check(key: Any) -> None:
+        try:
+            wanted, is_defined = model.values[numpy_key(key)], model.is_defined[numpy_key(key)]
+        except IndexError:
+            with pytest.raises(IndexError):
+                dataset[key]
+            return
+        try:
+            found = dataset[key]
+        except IndexError:
+            assert not wanted.size, (
+                "numpy lets an index pass that is beyond the extent, if nothing is selected"
+            )
+            return
+        check_equal(found, wanted, is_defined)
+        assert np.array_equal(dataset.to_numpy(key), wanted)
+        if rank == 2 and (like := scipy_result(model, key)) is not None:
+            assert type(found) is type(like)
+            assert (found.shape, found.dtype) == (like.shape, like.dtype)
+        elif np.ndim(wanted):
+            assert isinstance(found, sp.csr_array if np.ndim(wanted) == 2 else sparse.COO)
+
+    check()
+
+
+@pytest.mark.parametrize("rank", SHAPES)
+def test_orthogonal_keys_return_products(dataset_access: DatasetAccess, rank: int) -> None:
+    model = Model.random(SHAPES[rank], np.uint8, rank, fill_value=0)
+    dataset = dataset_access.filled(model, CHUNKS[rank])
+
+    @settings(max_examples=50, deadline=None)
+    @given(key=orthogonal_keys | st.tuples(flat_items, flat_items))
+    def check(key: Any) -> None:
+        try:
+            wanted = take_orthogonal(model.values, key)
+        except IndexError:
+            with pytest.raises(IndexError):
+                dataset.oindex[key]
+            return
+        check_equal(dataset.oindex[key], wanted, take_orthogonal(model.is_defined, key))
+
+    check()
+
+
+@pytest.mark.parametrize("rank", SHAPES)
+def test_another_fill_value_gives_coo(dataset_access: DatasetAccess, rank: int) -> None:
+    model = Model.random(SHAPES[rank], np.int32, rank, fill_value=7)
+    dataset = dataset_access.filled(model, CHUNKS[rank])
+    for key in (..., slice(None, None, -2), [2, 0, 2], (-1, ...)):
+        found = dataset[key]
+        if model.values[key].ndim:
+            assert isinstance(found, sparse.COO)
+        check_equal(found, model.values[key], model.is_defined[key], 7)
+    with pytest.raises(InvalidValue, match=r"fill value 7: take to_coo\(\)"):
+        dataset.to_scipy()
+
+
+@pytest.mark.parametrize(
+    "dtype", ["?", "u1", "i8", "f2", "f4", ">f8", ">i2", "S3", [("a", "<i4"), ("b", "<f8")]]
+)
+def test_types_keep_their_values(dataset_access: DatasetAccess, dtype: Any) -> None:
+    dtype = np.dtype(dtype)
+    dataset = dataset_access.create((4, 3), dtype, (2, 2))
+    values = np.zeros((4, 3), dtype)
+    one = (3, 2.5) if dtype.names else b"xyz" if dtype.kind == "S" else 1
+    values[1, 2] = values[3, 0] = one
+    dataset.write([(1, 2), (3, 0)], values[[1, 3], [2, 0]])
+    found, native = dataset[1:], dtype.newbyteorder("=")
+    assert found.dtype == native
+    assert isinstance(found, sp.csr_array if native.kind in "biuf" and native != np.float16 else sparse.COO)
+    dense = found.toarray() if isinstance(found, sp.csr_array) else found.todense()
+    assert np.array_equal(dense, values[1:].astype(native))
+    assert np.array_equal(dataset.to_numpy(), values)
+    assert dataset.to_numpy().dtype == dtype
+    assert dataset[1, 2] == values[1, 2]
+    assert dataset[0, 0] == values[0, 0]
+    assert type(dataset[1, 2]) is type(values[1, 2])
+
+
+def test_conversions(dataset_access: DatasetAccess) -> None:
+    model = Model.random((9, 7), np.float64, 3)
+    dataset = dataset_access.filled(model, (4, 4))
+    for form in ("csr", "csc", "coo", "lil"):
+        found = dataset.to_scipy(form, np.s_[2:, ::-1])
+        assert found.format == form
+        assert np.array_equal(found.toarray(), model.values[2:, ::-1])
+    row = dataset.to_scipy("coo", 3)
+    assert np.array_equal(row.toarray(), model.values[3])
+    assert np.array_equal(dataset.to_coo().todense(), model.values)
+    assert np.array_equal(dataset.to_coo(3).todense(), model.values[3])
+    table = dataset.to_arrow(np.s_[2:, ::-1])
+    assert table.column_names == ["dim_0", "dim_1", "value"]
+    rows, columns, values = (table[name].to_numpy() for name in table.column_names)
+    assert np.array_equal(model.values[2:, ::-1][rows, columns], values)
+    assert len(values) == model.is_defined[2:].sum()
+    assert np.array_equal(np.asarray(dataset), model.values)
+    with pytest.raises(ValueError, match="numpy gets a copy"):
+        np.array(dataset, copy=False)
+    assert (dataset.nnz, dataset.density) == (model.is_defined.sum(), model.is_defined.mean())
+
+
+def test_a_dataset_says_what_it_is(dataset_access: DatasetAccess) -> None:
+    dataset = dataset_access.create((4, 30), "u2", (2, 10), fill_value=3)
+    assert (dataset.ndim, dataset.size, len(dataset), dataset.chunks) == (2, 120, 4, (2, 10))
+    assert dataset.fill_value == 3
+    assert (
+        repr(dataset)
+        == f"<SparseDataset {dataset.name}: shape (4, 30), uint16, chunks (2, 10), fill value 3>"
+    )
+
+
+@pytest.fixture
+def labelled(connection: Connection) -> SparseDataset:
+    dataset = DatasetAccess("http", connection).create((2, 4), "i4", (2, 4))
+    dataset[...] = np.arange(8).reshape(2, 4)
+    names = np.array(["CD3E", "NKG7", "MS4A1", "CD3E"])
+    return SparseDataset(connection, dataset.record, labels=lambda axis: names if axis else None)
+
+
+def test_labels_stand_for_indices(labelled: SparseDataset) -> None:
+    assert labelled.oindex[:, ["MS4A1", "NKG7"]].toarray().tolist() == [[2, 1], [6, 5]]
+    assert labelled.oindex[1, "NKG7"] == 5
+    assert labelled.oindex[..., np.array(["NKG7"])].toarray().tolist() == [[1], [5]]
+    key = labelled.oindex.key((slice(None), ["MS4A1"]))
+    assert labelled.to_numpy(key).tolist() == [[2], [6]]
+    labelled.oindex[0, ["MS4A1", "NKG7"]] = [20, 10]
+    assert labelled.to_numpy(0).tolist() == [0, 10, 20, 3]
+
+
+def test_labels_that_are_not_there_are_named(labelled: SparseDataset) -> None:
+    with pytest.raises(MissingKey, match="Axis 1 has no label 'CD4'") as caught:
+        labelled.oindex[:, ["NKG7", "CD4"]]
+    assert isinstance(caught.value, KeyError)
+    with pytest.raises(InvalidValue, match="'CD3E' more than once"):
+        labelled.oindex[:, "CD3E"]
+    with pytest.raises(MissingKey, match="Axis 0 has no labels"):
+        labelled.oindex["NKG7"]
+
+
+class Requests:
+    """What a connection is asked: the method of each request, and what follows the dataset's id."""
+
+    def __init__(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent: list[str] = []
+        for name in ("json", "binary", "stream"):
+            monkeypatch.setattr(connection, name, self._counted(getattr(connection, name)))
+
+    def _counted(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        def count(method: str, path: str, *args: Any, **params: Any) -> Any:
+            self.sent.append(f"{method} {path.rsplit('/', 1)[-1]}")
+            return send(method, path, *args, **params)
+
+        return count
+
+    def take(self) -> list[str]:
+        sent, self.sent = self.sent, []
+        return sent
+
+
+def test_a_selection_is_one_request(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = DatasetAccess("http", connection).create((5000, 300, 4), "f4", (100, 100, 4))
+    rows = np.random.default_rng(1).permutation(5000)[:3000]
+    dataset.write(np.stack([rows, rows % 300, rows % 4], 1), np.ones(3000))
+    requests = Requests(connection, monkeypatch)
+    for key, method in (
+        (np.s_[:, ::-1], "GET"),
+        (3, "GET"),
+        (rows, "POST"),
+        ((rows, rows % 300), "POST"),
+        ((rows, rows % 300, rows % 4), "POST"),
+        ((1, 2, 3), "GET"),
+    ):
+        dataset[key]
+        assert requests.take() == [f"{method} value"]
+    columns = np.unique(rows[:200] % 300)[::-1]
+    found = dataset.oindex[rows, columns, 0]
+    assert requests.take() == ["POST value"]
+    assert found.shape == (3000, len(columns))
+    assert dataset[rows, rows % 300, rows % 4].todense().tolist() == [1.0] * 3000
+    requests.take()
+    assert dataset.count(dataset.oindex.key((rows, columns, 0))) == found.nnz
+    assert requests.take() == ["POST defined"]
+
+
+def test_wrong_keys_fetch_nothing(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = DatasetAccess("http", connection).create((5, 4), "f4", (5, 4))
+    requests = Requests(connection, monkeypatch)
+    for key in (5, (0, -5), np.ones(4, bool), (0, 0, 0), None, "[0:1,:]"):
+        with pytest.raises(OutOfRange):
+            dataset[key]
+        assert set(requests.take()) == {"GET shape"}, "others may have extended the dataset"
+
+
+def test_a_result_that_is_too_large_is_refused(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = DatasetAccess("http", connection).create((1000, 100), "f8", (100, 100))
+    dataset.write([(n, n % 100) for n in range(1000)], np.ones(1000))
+    requests = Requests(connection, monkeypatch)
+    dataset.max_bytes = 20_000
+    assert dataset[...].nnz == 1000
+    assert requests.take() == ["GET defined", "GET value"]
+    dataset.max_bytes = 10_000
+    with pytest.raises(ResultTooLarge, match=r"\[1000, 100\].*iter_rows.*to_dask") as caught:
+        dataset[...]
+    assert isinstance(caught.value, MemoryError)
+    assert requests.take() == ["GET defined"]
+    with pytest.raises(MemoryError):
+        dataset.to_numpy()
+    with pytest.raises(MemoryError):
+        dataset.read_dense()
+    with pytest.raises(MemoryError):
+        dataset.sum(axis=0 if dataset.shape[0] > 1000 else 1)
+    assert requests.take() == []
+    assert dataset[:5].nnz == 5
+    assert dataset[[0] * 200, :].shape == (200, 100)
+    assert requests.take() == ["GET value", "GET defined", "GET value"]
+
+
+@pytest.mark.parametrize(("count", "start", "stop"), [(3, 0, None), (4, 2, 10), (20, 0, None), (5, 7, 3)])
+def test_rows_come_in_blocks(dataset_access: DatasetAccess, count: int, start: int, stop: int | None) -> None:
+    model = Model.random((11, 4), np.int64, 5)
+    dataset = dataset_access.filled(model, (4, 4))
+    blocks = list(dataset.iter_rows(count, start, stop))
+    assert all(block.shape[0] == count for block in blocks[:-1])
+    whole = [block.toarray() for block in blocks]
+    assert np.array_equal(np.concatenate([model.values[:0], *whole]), model.values[start:stop])
+
+
+def test_an_error_in_a_block_is_raised(dataset_access: DatasetAccess) -> None:
+    dataset = dataset_access.create((4, 4), "i4", (2, 2), max_shape=(None, 4))
+    rows = dataset.iter_rows(2)
+    assert next(rows).shape == (2, 4)
+    with pytest.raises(InvalidValue, match="blocks of 1 or more"):
+        dataset.iter_rows(0)
+
+
+@pytest.mark.parametrize("dtype", ["i2", "u8", "f4", "f8", "?", ">i4"])
+@pytest.mark.parametrize("fill", [0, 1])
+def test_reductions_are_numpys(
+    dataset_access: DatasetAccess, dtype: str, fill: int, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("hsparse.client.sparse_dataset.BLOCK", 40)
+    model = Model.random((9, 7, 3), dtype, 4, fill)
+    dataset = dataset_access.filled(model, (4, 3, 3))
+    values = model.values.astype(np.dtype(dtype).newbyteorder("="))
+    for axis in (None, 0, 1, -1, (0, 2), (2, 1, 0)):
+        for name in ("sum", "mean", "min", "max"):
+            found, wanted = getattr(dataset, name)(axis=axis), getattr(values, name)(axis=axis)
+            assert (np.shape(found), found.dtype) == (np.shape(wanted), wanted.dtype), (name, axis)
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        if axis is not None:
+            assert np.array_equal(dataset.count(axis=axis), model.is_defined.sum(axis=axis))
+    assert dataset.count() == model.is_defined.sum()
+
+
+def test_reductions_of_nothing(dataset_access: DatasetAccess) -> None:
+    dataset = dataset_access.create((0, 3), "f4", (2, 3), max_shape=(None, 3))
+    assert dataset.sum() == 0
+    assert dataset.sum(axis=0).tolist() == [0, 0, 0]
+    assert dataset.sum(axis=1).tolist() == []
+    assert np.isnan(dataset.mean())
+    with pytest.raises(ValueError, match="There is no max of no elements"):
+        dataset.max()
+    with pytest.raises(InvalidValue, match="There is no axis 2"):
+        dataset.sum(axis=2)
+    with pytest.raises(InvalidValue, match="not both"):
+        dataset.count("[0:1,:]", axis=1)
+    text = dataset_access.create((3, 3), "S2", (2, 3))
+    with pytest.raises(WrongType, match=r"have no sum; take them by to_numpy\(\)"):
+        text.sum()
+    assert text.count(axis=0).tolist() == [0, 0, 0]

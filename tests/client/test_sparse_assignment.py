@@ -1,0 +1,211 @@
+"""Assignment and appending of scipy's arrays, sparse.COO, numpy's arrays and numbers, against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hsparse.client.connection import Connection
+from hsparse.client.errors import InvalidValue, OutOfRange, WrongType
+from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.format.selections.selection import Boxes
+from tests.client.dataset_access import DatasetAccess, Model
+from tests.client.indexing.key_strategies import (
+    flat_items,
+    items,
+    keys,
+    numpy_key,
+    orthogonal_keys,
+    take_orthogonal,
+)
+
+SHAPE = (3, 4)
+
+
+def check_state(dataset: SparseDataset, values: np.ndarray, is_defined: np.ndarray) -> None:
+    coords, found = dataset.read()
+    there = np.zeros(values.shape, bool)
+    there[tuple(coords.T.astype(int))] = True
+    assert np.array_equal(there, is_defined)
+    assert np.array_equal(values[tuple(coords.T.astype(int))], found)
+
+
+@pytest.mark.parametrize("orthogonal", [False, True])
+@pytest.mark.parametrize("shape", [SHAPE, (3, 2, 4)])
+def test_assignment_makes_the_region_equal(
+    dataset_access: DatasetAccess, shape: tuple[int, ...], orthogonal: bool
+) -> None:
+    model = Model.random(shape, np.int32, 1)
+    dataset = dataset_access.filled(model, (2,) * len(shape))
+    array, is_defined = model.values.copy(), model.is_defined.copy()
+    wide = (
+        orthogonal_keys | st.tuples(flat_items, flat_items) if orthogonal else keys | st.tuples(items, items)
+    )
+    target = dataset.oindex if orthogonal else dataset
+
+    @settings(max_examples=50, deadline=None)
+    @given(key=wide, form=st.sampled_from(["dense", "csr", "csc", "coo", "COO"]), seed=st.integers(0, 99))
+    def check(key: Any, form: str, seed: int) -> None:
+        offsets = np.arange(array.size).reshape(shape)
+        try:
+            places = take_orthogonal(offsets, key) if orthogonal else offsets[numpy_key(key)]
+        except IndexError:
+            with pytest.raises(OutOfRange):
+                target[key] = 0
+            return
+        values, stored = values_of(form, np.shape(places), seed)
+        try:
+            target[key] = values
+        except OutOfRange:
+            assert not places.size, (
+                "numpy lets an index pass that is beyond the extent, if nothing is selected"
+            )
+            return
+        # A place that is named twice has the last value, or none if that is not stored.
+        dense = values if isinstance(values, np.ndarray) else np.asarray(values.todense())
+        array.reshape(-1)[places.reshape(-1)] = dense.reshape(-1)
+        is_defined.reshape(-1)[places.reshape(-1)] = stored.reshape(-1)
+        array[~is_defined] = 0
+        check_state(dataset, array, is_defined)
+
+    check()
+
+
+def values_of(form: str, shape: tuple[int, ...], seed: int) -> tuple[Any, np.ndarray]:
+    """Return values of a shape in a form, and which of them are stored; zeros may be."""
+    rng = np.random.default_rng(seed)
+    stored = rng.random(shape) < 0.5
+    dense = np.where(stored, rng.integers(0, 4, shape), 0).astype(np.int32)
+    if form == "dense" or not shape:
+        return dense, np.ones(shape, bool)
+    if form == "COO" or len(shape) != 2:
+        coords = np.array(np.nonzero(stored))
+        return sparse.COO(coords, dense[stored], shape=shape), stored
+    whole = sp.coo_array((dense[stored], np.nonzero(stored)), shape=shape)
+    return whole.asformat(form), stored
+
+
+def test_values_are_broadcast(dataset_access: DatasetAccess) -> None:
+    dataset = dataset_access.create(SHAPE, "f4", (2, 2))
+    row = sp.csr_array(np.array([[0, 2, 0, 4]], np.float32))
+    dataset[:] = row
+    assert dataset[...].toarray().tolist() == [[0, 2, 0, 4]] * 3
+    dataset[0:2] = sp.coo_array(np.array([1, 0, 0, 0], np.float32))
+    assert dataset[...].toarray().tolist() == [[1, 0, 0, 0]] * 2 + [[0, 2, 0, 4]]
+    assert dataset.nnz == 4
+    dataset[:, 1:3] = sparse.COO(np.array([[5], [0], [6]], np.float32))
+    assert dataset[...].toarray().tolist() == [[1, 5, 5, 0], [0 + 1, 0, 0, 0], [0, 6, 6, 4]]
+    dataset[2] = 9
+    assert dataset[2].toarray().tolist() == [9] * 4
+    dataset[0, 0] = 3
+    assert dataset[0, 0] == 3
+    for wrong in (
+        np.zeros((2, 4)),
+        sp.csr_array((2, 4)),
+        sparse.COO(np.zeros((1, 1, 3))),
+        sp.csr_array((3, 3)),
+    ):
+        with pytest.raises(InvalidValue, match=r"do not fit a selection of shape \[3, 4\]") as caught:
+            dataset[:] = wrong
+        assert isinstance(caught.value, ValueError)
+
+
+def test_what_is_stored_twice_is_added(dataset_access: DatasetAccess) -> None:
+    dataset = dataset_access.create(SHAPE, "i4", (2, 2))
+    twice = sp.coo_array(([1, 2, 5], ([0, 0, 2], [1, 1, 3])), shape=SHAPE)
+    loose = sp.csr_array((np.array([1, 2, 5]), np.array([1, 1, 3]), np.array([0, 2, 2, 3])), shape=SHAPE)
+    for values in (twice, loose):
+        dataset[...] = values
+        assert values.nnz == 3, "what is assigned is unchanged"
+        assert dataset[...].toarray().tolist() == twice.toarray().tolist()
+    for values in (twice.tolil(), twice.todok(), sp.csr_matrix(loose), sp.dia_array(twice)):
+        dataset[...] = 0
+        dataset[...] = values
+        assert dataset[...].toarray().tolist() == twice.toarray().tolist()
+
+
+def test_boxes_are_assigned(dataset_access: DatasetAccess) -> None:
+    dataset = dataset_access.create(SHAPE, "i4", (2, 2))
+    boxes = Boxes(SHAPE, np.array([[0, 0], [1, 2]]), np.array([[1, 2], [3, 4]]))
+    dataset[...] = 7
+    dataset.assign(boxes, sp.coo_array(np.array([0, 1, 2, 0, 0, 3])))
+    assert dataset[...].toarray().tolist() == [[0, 1, 7, 7], [7, 7, 2, 0], [7, 7, 0, 3]]
+    assert dataset.to_numpy(boxes).tolist() == [0, 1, 2, 0, 0, 3]
+    assert dataset.take(boxes).toarray().tolist() == [0, 1, 2, 0, 0, 3]
+    assert dataset.nnz == 9
+
+
+def test_types_are_cast_as_numpy_does_by_the_same_kind(connection: Connection) -> None:
+    access = DatasetAccess("http", connection)
+    whole, real = access.create(SHAPE, "u1", (2, 2)), access.create(SHAPE, "f4", (2, 2), max_shape=(None, 4))
+    whole[0] = [1, 2, 3, 255]
+    whole[1] = np.array([1, 2, 3, 4], np.uint64)
+    real[0] = np.arange(4)
+    real[1] = sp.coo_array(np.arange(4.0))
+    real.append(sp.csr_array(np.ones((2, 4), np.int64)))
+    assert real.to_numpy()[3:].tolist() == [[1] * 4] * 2
+    before = whole.to_numpy()
+    for values in (1.5, np.arange(4), np.float32(1), [0.5, 1, 2, 3], sp.csr_array(np.ones((1, 4))), "abcd"):
+        with pytest.raises(WrongType, match="do not fit a dataset of uint8") as caught:
+            whole[0] = values
+        assert isinstance(caught.value, TypeError)
+    with pytest.raises(InvalidValue, match="256 out of bounds"):
+        whole[0] = 256
+    assert np.array_equal(whole.to_numpy(), before)
+    with pytest.raises(WrongType, match="complex128 do not fit"):
+        real.append(np.ones((1, 4), complex))
+    assert real.shape == (5, 4)
+
+
+def test_another_fill_value_is_refused(dataset_access: DatasetAccess) -> None:
+    dataset = dataset_access.create(SHAPE, "f4", (2, 2), fill_value=np.nan)
+    with pytest.raises(InvalidValue, match=r"do not store is 0\.0, what the dataset does not store nan"):
+        dataset[...] = sp.csr_array(np.eye(3, 4))
+    values = sparse.COO(np.array([[0, 2], [1, 3]]), np.array([1.0, 2.0]), shape=SHAPE, fill_value=np.nan)
+    dataset[...] = values
+    assert dataset.nnz == 2
+    assert np.array_equal(dataset[...].todense(), values.todense(), equal_nan=True)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "COO", "dense"])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_arrays_are_appended(dataset_access: DatasetAccess, form: str, axis: int) -> None:
+    model = Model.random((3, 4), np.int32, 2)
+    dataset = dataset_access.filled(model, (2, 2), max_shape=(None, None))
+    values, stored = values_of(form, (2, 4) if axis == 0 else (3, 5), 7)
+    added = dataset.append(values, axis=axis)
+    assert added == (slice(3, 5) if axis == 0 else slice(4, 9))
+    dense = values if isinstance(values, np.ndarray) else np.asarray(values.todense())
+    whole = np.concatenate([model.values, dense], axis)
+    check_state(dataset, whole, np.concatenate([model.is_defined, stored], axis))
+    assert dataset.shape == whole.shape
+    rows, columns = whole.shape
+    nothing, _ = values_of(form, (0, columns) if axis == 0 else (rows, 0), 0)
+    assert dataset.append(nothing, axis=axis) == slice(added.stop, added.stop)
+    other, _ = values_of(form, (1, columns - 1) if axis == 0 else (rows - 1, 1), 0)
+    for wrong in (other, np.zeros(4, np.int32)):
+        with pytest.raises(InvalidValue, match="other lengths"):
+            dataset.append(wrong, axis=axis)
+    assert dataset.refresh() == whole.shape
+
+
+def test_a_large_assignment_is_sent_in_parts(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hsparse.client.sparse_writes.PIECE", 100)
+    dataset = DatasetAccess("http", connection).create((9, 9), "i4", (4, 4))
+    values = sp.csr_array(np.arange(81, dtype=np.int32).reshape(9, 9))
+    dataset[...] = values
+    assert np.array_equal(dataset[...].toarray(), values.toarray())
+
+
+def test_append_says_what_is_missing(dataset_access: DatasetAccess) -> None:
+    dataset = dataset_access.create(SHAPE, "i4", (2, 2), max_shape=(None, 4))
+    with pytest.raises(InvalidValue, match=r"append\(coords, values, count=...\)"):
+        dataset.append([[0, 0]], [1])
+    with pytest.raises(InvalidValue, match="an array says by its shape"):
+        dataset.append(np.zeros((1, 4), int), count=1)

@@ -1,0 +1,117 @@
+"""A server without users, and pages in a browser on its machine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from hsparse.clock import ManualClock
+from hsparse.dn.service import DataService
+from hsparse.errors import Forbidden
+from hsparse.model.acl import Principal
+from hsparse.sn.app import create_app
+from hsparse.sn.http.page_guard import PageGuard
+from hsparse.sn.service_settings import ServiceSettings
+from hsparse.storage.memory import MemoryStore
+from tests.support.rest_client import named_service
+
+EVIL = "http://evil.example.com"
+Client = TestClient[web.Request, web.Application]
+
+
+async def client_of(settings: ServiceSettings) -> AsyncIterator[Client]:
+    clock = ManualClock()
+    node = DataService(MemoryStore(clock=clock), clock)
+    service = named_service(node, clock, Principal("admin", admin=True), settings=settings)
+    async with Client(TestServer(create_app(service))) as client:
+        yield client
+    await node.close()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async for one in client_of(ServiceSettings(single_user="admin")):
+        yield one
+
+
+@pytest.fixture
+async def with_users() -> AsyncIterator[Client]:
+    async for one in client_of(ServiceSettings(single_user=None)):
+        yield one
+
+
+async def test_a_page_changes_nothing_without_a_preflight(client: Client) -> None:
+    headers = {"Origin": EVIL, "Content-Type": "text/plain", "Authorization": "admin"}
+    for method, path in (("PUT", "/?domain=/x.h5"), ("POST", "/datasets?domain=/x.h5"), ("GET", "/about")):
+        async with client.request(method, path, data=b"{}", headers=headers) as answer:
+            assert answer.status == 403
+            assert "--cors-origins" in (await answer.json())["error"]["message"]
+    async with client.get("/?domain=/x.h5", headers={"Authorization": "admin"}) as answer:
+        assert answer.status == 404
+
+
+async def test_a_name_that_was_bound_to_loopback_reads_nothing(client: Client) -> None:
+    for headers in ({"Host": "evil.example.com"}, {"Host": "evil.example.com", "Origin": EVIL}):
+        async with client.get("/about", headers=headers) as answer:
+            assert answer.status == 403
+            assert "--allowed-hosts" in (await answer.json())["error"]["message"]
+
+
+async def test_its_own_pages_and_preflights_are_answered(client: Client) -> None:
+    own = f"http://127.0.0.1:{client.port}"
+    for method, origin in (("GET", own), ("OPTIONS", EVIL)):
+        async with client.request(method, "/about", headers={"Origin": origin}) as answer:
+            assert answer.status == 200
+
+
+async def test_users_are_their_own_guard(with_users: Client) -> None:
+    async with with_users.get("/about", headers={"Host": "data.example.org", "Origin": EVIL}) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:5101",
+        "127.0.0.1",
+        "127.8.9.1:80",
+        "[::1]:5101",
+        "a.localhost",
+        "data.local:1",
+        None,
+    ],
+)
+def test_hosts_of_the_machine(host: str | None) -> None:
+    PageGuard(("Data.local",), ()).check(host, None, "GET")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example.com",
+        "127.0.0.1.evil.com",
+        "localhost.evil.com",
+        "192.168.1.5",
+        "[::2]",
+        "[",
+        "",
+        "a@b",
+        "1",
+    ],
+)
+def test_other_hosts(host: str) -> None:
+    with pytest.raises(Forbidden):
+        PageGuard(("data.local",), ("*",)).check(host, None, "GET")
+
+
+def test_origins() -> None:
+    guard = PageGuard((), ("https://viewer.example.org/", "*"))
+    guard.check("localhost:5101", "https://viewer.example.org", "PUT")
+    guard.check("localhost:5101", "http://localhost:5101", "PUT")
+    for origin in (EVIL, "null", "http://localhost:3000", "http://127.0.0.1:5101"):
+        with pytest.raises(Forbidden):
+            guard.check("localhost:5101", origin, "GET")
