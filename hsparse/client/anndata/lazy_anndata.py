@@ -18,6 +18,7 @@ from hsparse.client.value_batch import DatasetRead, read_datasets
 from hsparse.optional_module import OptionalModule
 
 DASK_ARRAY = OptionalModule("dask.array", "dask")
+DASK_BASE = OptionalModule("dask.base", "dask")
 ARRAYS = ("layers", "obsm", "varm", "obsp", "varp")
 """The parts whose elements are arrays."""
 BLOCK_ELEMENTS = 1 << 25
@@ -83,9 +84,9 @@ def _lazy_array(tree: DomainTree, path: str) -> Any:
         nothing = Elements((np.zeros(0, np.intp),) * 2, np.zeros(0, dtype))
         meta = compressed_matrix(nothing, (0, 0), kind)
     blocks = _block_lengths(shape, _chunk_of(record, shape), axis=int(kind == "csc"))
-    array = DASK_ARRAY.load()
     block = _BlockReader(tree.connection, record, kind)
-    return array.map_blocks(block, chunks=blocks, dtype=dtype, meta=meta)
+    name = f"{path.replace('/', '-')}-{DASK_BASE.load().tokenize(block, blocks)}"
+    return DASK_ARRAY.load().map_blocks(block, name=name, chunks=blocks, dtype=dtype, meta=meta)
 
 
 def _chunk_of(record: Json, shape: tuple[int, ...]) -> tuple[int, ...]:
