@@ -56,7 +56,7 @@ roundtrips: $(BIN)/.installed ## 1,000 random domains exported and imported agai
 mutations: $(BIN)/.installed ## 100,000 changed HDF5 files, read as an import reads them
 	$(BIN)/pytest -s tests/cli/importer/test_mutations.py --mutations 100000 --timeout 7200
 
-bench: $(BIN)/.installed ## the workloads against HSDS and TileDB; FLAGS are those of python -m benchmarks
+bench: $(BIN)/.installed ## the workloads against HSDS, TileDB and single-cell libraries; FLAGS are those of python -m benchmarks
 	$(BIN)/python -m benchmarks $(FLAGS)
 
 clean: ## remove what the targets made

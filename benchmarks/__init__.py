@@ -1,1 +1,1 @@
-"""The workloads against HSDS, TileDB and a bare handler: `python -m benchmarks --help`."""
+"""The workloads against HSDS, TileDB, single-cell libraries and a bare handler: `python -m benchmarks --help`."""

@@ -20,15 +20,17 @@ from rich.status import Status
 from benchmarks import machine, memory
 from benchmarks.bench import Bench
 from benchmarks.failure import Failed
-from benchmarks.peers import hsds, hsparse, tiledb
+from benchmarks.peers import cell_libraries, hsds, hsparse, tiledb
 from benchmarks.report import OLDER, Report
 from benchmarks.table import NOTES, markdown
 from benchmarks.trials.append import AppendTrial
+from benchmarks.trials.cells import CellsTrial
 from benchmarks.trials.dense import DenseTrial
 from benchmarks.trials.files import FilesTrial
 from benchmarks.trials.metadata import MetadataTrial
 from benchmarks.trials.sparse import SparseTrial
 from benchmarks.trials.stored import StoredTrial
+from benchmarks.workloads.cells import cells
 from benchmarks.workloads.dense import dense
 from benchmarks.workloads.files import files
 from benchmarks.workloads.lcls_points import lcls_points
@@ -37,6 +39,7 @@ from benchmarks.workloads.metadata import metadata
 from benchmarks.workloads.single_cell import single_cell
 from benchmarks.workloads.uniform import uniform
 
+PEERS = ("hsds", "tiledb", "cells")
 FOLDER = Path(__file__).resolve().parent.parent / ".bench"
 
 
@@ -72,6 +75,7 @@ WORKLOADS: dict[str, Callable[[Bench], Awaitable[None]]] = {
     "lcls-roi": run_lcls_roi,
     "uniform": run_uniform,
     "single-cell": run_single_cell,
+    "cells": lambda bench: CellsTrial(bench, cells(bench.quick)).run(),
     "rfc-table": lambda bench: StoredTrial(bench).run(),
     "dense": run_dense,
     "metadata": lambda bench: MetadataTrial(bench, metadata(bench.quick)).run(),
@@ -92,13 +96,15 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--quick", action="store_true", help="small sizes and one repeat: a smoke test, no figures"
     )
     parser.add_argument(
-        "--peers", default="hsds,tiledb", help="a comma-separated part of hsds,tiledb; '' for none"
+        "--peers",
+        default=",".join(PEERS),
+        help=f"a comma-separated part of {','.join(PEERS)}; '' for none. cells are the libraries of that workload",
     )
     parser.add_argument(
         "--against",
         default="",
         metavar="REVISION",
-        help="an older revision of this checkout, as a peer; not of the workloads files and memory",
+        help="an older revision of this checkout, as a peer; not of the workloads cells, files and memory",
     )
     parser.add_argument("--no-hsparse", action="store_true", help="run the peers alone")
     parser.add_argument(
@@ -110,7 +116,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     peers = [peer for peer in options.peers.split(",") if peer]
     for kind, given, known in (
         ("workload", options.workloads, WORKLOADS),
-        ("peer", peers, ("hsds", "tiledb")),
+        ("peer", peers, PEERS),
     ):
         if unknown := sorted(set(given) - set(known)):
             parser.error(f"there is no {kind} {unknown[0]!r}; there are {', '.join(known)}")
@@ -123,6 +129,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
             parser.error(str(error))
         peers.append("older")
     options.workloads = options.workloads or list(WORKLOADS)
+    if "cells" not in options.workloads:
+        peers = [peer for peer in peers if peer != "cells"]  # two gigabytes to install
     options.repeats = options.repeats or (1 if options.quick else 3)
     options.peers = frozenset({*peers, "bare"} | (set() if options.no_hsparse else {"hsparse"}))
     return options
@@ -137,14 +145,15 @@ def install(options: argparse.Namespace, tell: Callable[[str], None]) -> dict[st
         older = hsparse.older_environment(FOLDER, options.against)
         older.install()
         versions[OLDER] = f"{older.version('hsparse')} of {options.against[:12]}"
-    for peer, environment, package in (
-        ("hsds", hsds.environment(FOLDER), "hsds"),
-        ("tiledb", tiledb.environment(FOLDER), "tiledb"),
+    for peer, environment, packages in (
+        ("hsds", hsds.environment(FOLDER), ("hsds",)),
+        ("tiledb", tiledb.environment(FOLDER), ("tiledb",)),
+        ("cells", cell_libraries.environment(FOLDER), cell_libraries.VERSIONED),
     ):
         if peer in peers:
             tell(f"installing {peer}")
             environment.install()
-            versions[peer] = environment.version(package)
+            versions |= {package: environment.version(package) for package in packages}
     return versions
 
 

@@ -1,6 +1,7 @@
 """`python -m benchmarks.publish`: publish the last run.
 
-The full report becomes `docs/benchmarks.md`. Five of its rows go into the README's table and into the chart, losses
+A report of every workload becomes `docs/benchmarks.md`; one of some workloads takes the place of their sections in it,
+each with the conditions of its own run. Five of its rows go into the README's table and into the chart, losses
 as well as wins. A test holds both to the page.
 """
 
@@ -19,11 +20,12 @@ PROJECT = Path(__file__).resolve().parent.parent
 FOLDER = PROJECT / ".bench"
 PAGE = PROJECT / "docs" / "benchmarks.md"
 CHART = PROJECT / "docs" / "benchmarks.svg"
+LOAD = "load when started"
 BEGIN, END = "<!-- benchmark table -->", "<!-- end of benchmark table -->"
 TITLE = "# Benchmarks\n"
 INTRODUCTION = """
-`make bench` runs these workloads against HSDS, TileDB and a bare HTTP server. The chart shows five of the rows
-below; the README has the same.
+`make bench` runs these workloads against HSDS, TileDB, the libraries of single-cell analysis and a bare HTTP server.
+The chart shows five of the rows below; the README has the same.
 
 ![How many times better hsparse is than HSDS and TileDB, in five rows.](benchmarks.svg)
 
@@ -114,12 +116,44 @@ def introduced(report: str) -> str:
     return report.replace(TITLE, TITLE + INTRODUCTION, 1)
 
 
+def sections(text: str) -> dict[str, str]:
+    """Return the text under each heading of the second level, by heading; what comes before has none, ''."""
+    head, *rest = re.split(r"^## ", text, flags=re.MULTILINE)
+    return {"": head} | {title: body for title, _, body in (part.partition("\n") for part in rest)}
+
+
+def merge(page: str, report: str) -> str:
+    """Return the page with the sections of a report of some workloads in place of its own.
+
+    Each one ends with its run's command, versions and remarks.
+    """
+    known, measured = sections(page), sections(report)
+    remarks = measured.pop("Remarks", "").strip().splitlines()
+    last = known.pop("Remarks", "").strip().splitlines()
+    conditions = "; ".join(f"{name}: {fact(report, name)}" for name in ("versions", "repeats", LOAD))
+    for title in [title for title in measured if title]:
+        about = f"- `{title}`"
+        own = [f"- Measured apart from the rest by `{fact(report, 'command')}`; {conditions}."]
+        own += [remark for remark in remarks if remark.startswith(about)]
+        known[title] = "\n".join(["", measured[title].strip(), "", *own, "", ""])
+        last = [remark for remark in last if not remark.startswith(about)]
+    if last:
+        known["Remarks"] = "\n".join(["", *last, ""])
+    return known.pop("") + "".join(f"## {title}\n{body}" for title, body in known.items())
+
+
+def page_of(report: str, page: str) -> str:
+    """Return the page to publish after a run, given the one that is published."""
+    workloads = sections(page).keys() - {"", "Conditions", "Remarks"}
+    return introduced(report) if workloads <= sections(report).keys() else merge(page, report)
+
+
 def main() -> None:
     """Publish the last run."""
     data = json.loads((FOLDER / "last.json").read_text())
     if data["failures"]:
         sys.exit("The last run has failures; run `make bench` again.")
-    page = introduced((FOLDER / "last.md").read_text())
+    page = page_of((FOLDER / "last.md").read_text(), PAGE.read_text())
     readme = PROJECT / "README.md"
     readme.write_text(insert(readme.read_text(), summary(page)))
     CHART.write_text(picture(page))

@@ -8,7 +8,9 @@ from typing import Any
 
 OURS, OLDER = "hsparse", "older hsparse"
 """This revision, and the one that `--against` names."""
-SIDES = (OURS, OLDER, "HSDS", "HSDS flushed", "TileDB", "bare", "copy")
+CELL_LIBRARIES = ("TileDB-SOMA", "AnnData h5ad", "AnnData h5ad gzip", "AnnData zarr", "scDataset")
+"""Those of the workload `cells`."""
+SIDES = (OURS, OLDER, "HSDS", "HSDS flushed", "TileDB", *CELL_LIBRARIES, "bare", "copy")
 
 
 def number(value: float) -> str:

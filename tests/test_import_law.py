@@ -31,7 +31,15 @@ ROOMS: dict[str, set[str]] = {
     "wire": {"errors", "model", "format"},
     "dn": {"wire", "storage", "format", "model", "cluster", "concurrency", "errors", "clock", "setting"},
     "sn": {"wire", "format", "model", "cluster", "concurrency", "errors", "clock", "setting"},
-    "client": {"format", "model", "errors", "clock", "optional_module"},
+    "client": {
+        "format",
+        "model",
+        "errors",
+        "clock",
+        "optional_module",
+        "storage.filesystem.object_file",
+        "cli.embedded_store",
+    },
     "config": {
         "errors",
         "setting",
@@ -65,6 +73,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "sn.auth.password_file": {"argon2"},
     "sn.auth.signed_token": {"joserfc"},
     "client": {"numpy"},
+    "client.direct.bucket_objects": {"obstore"},
     "config": {"pydantic", "pydantic_settings"},
 }
 FREE = {"cli", "testing", ""}

@@ -56,10 +56,10 @@ async def serve(
     python: Path = Path(sys.executable),
     name: str = OURS,
 ) -> AsyncIterator[Server]:
-    """Start the `hsparse serve` beside `python` over a directory of `work`; stop it at the end."""
+    """Start the `hsparse serve` beside `python` over a directory of `work`, which may be there; stop it at the end."""
     folder = name.replace(" ", "-")
     store = work / folder
-    store.mkdir(parents=True)
+    store.mkdir(parents=True, exist_ok=True)
     port = free_port()
     command = python.with_name("hsparse")
     argv: list[str | Path] = [command, "serve", "--root", store, "--port", str(port), *arguments]

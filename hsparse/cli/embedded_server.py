@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from typing import TypeVar
 
 import uvloop
+from aiohttp import web
 
 from hsparse.cli.data_node import open_data_node
 from hsparse.cli.node_process import listening
@@ -17,6 +19,8 @@ from hsparse.cli.stores import serving_store
 from hsparse.config import Settings
 from hsparse.sn.app import create_app
 
+T = TypeVar("T")
+
 
 @contextmanager
 def embedded_server(settings: Settings) -> Iterator[str]:
@@ -24,22 +28,40 @@ def embedded_server(settings: Settings) -> Iterator[str]:
 
     Raise the error that prevents the start or, on leaving, the one that stopped the server.
     """
-    ready: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+    with in_thread(lambda: _serve(settings)) as (url, _):
+        yield url
+
+
+@contextmanager
+def in_thread(
+    serve: Callable[[], AbstractAsyncContextManager[T]],
+) -> Iterator[tuple[T, asyncio.AbstractEventLoop]]:
+    """Hold what `serve` returns in a thread with an event loop; yield its value and the loop.
+
+    Raise the error that prevents the start or, on leaving, the one that ended it.
+    """
+    ready: Future[tuple[T, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     ended: Future[None] = Future()
+
+    async def hold() -> None:
+        stop = asyncio.Event()
+        async with serve() as value:
+            ready.set_result((value, asyncio.get_running_loop(), stop))
+            await stop.wait()
 
     def run() -> None:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(_serve(settings, ready))
+                runner.run(hold())
             ended.set_result(None)
         except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
             (ended if ready.done() else ready).set_exception(error)
 
     thread = threading.Thread(target=run, name="embedded-server", daemon=True)
     thread.start()
-    url, loop, stop = ready.result()
+    value, loop, stop = ready.result()
     try:
-        yield url
+        yield value, loop
     finally:
         with suppress(RuntimeError):  # its loop is closed after a failure, which is raised below
             loop.call_soon_threadsafe(stop.set)
@@ -47,16 +69,21 @@ def embedded_server(settings: Settings) -> Iterator[str]:
     ended.result()
 
 
-async def _serve(
-    settings: Settings, ready: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]]
-) -> None:
-    stop = asyncio.Event()
-    with serving_store(settings.store, "an embedded server"):
+@asynccontextmanager
+async def embedded_app(settings: Settings, command: str) -> AsyncIterator[web.Application]:
+    """Hold the application of a server, and its data node, while the context lasts; it may raise `Misconfigured`."""
+    with serving_store(settings.store, command):
         node = await open_data_node(settings)
         try:
-            app = create_app(await make_service(settings, local_owners(node)))
-            async with listening(app, settings) as url:
-                ready.set_result((url, asyncio.get_running_loop(), stop))
-                await stop.wait()
+            yield create_app(await make_service(settings, local_owners(node)))
         finally:
             await node.close()
+
+
+@asynccontextmanager
+async def _serve(settings: Settings) -> AsyncIterator[str]:
+    async with (
+        embedded_app(settings, "an embedded server") as app,
+        listening(app, settings) as url,
+    ):
+        yield url

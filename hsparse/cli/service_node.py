@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from hsparse.cli.node_log import write_line
 from hsparse.cli.sign_in import make_authenticator
+from hsparse.cli.stores import root_of
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.config import Settings, job_environment
@@ -50,12 +51,19 @@ async def make_service(settings: Settings, owners: Owners, clock: Clock | None =
         settings.service,
         bucket=first[0],
         other_buckets=first[1:],
+        directory=_directory(settings),
         single_user=None if settings.sign_in.signs_in else settings.sign_in.user,
         cors_origins=() if origins == ("none",) else origins,
     )
     authenticator = make_authenticator(settings.sign_in, clock)
     log = make_request_log(settings.server, clock)
     return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now(), log)
+
+
+def _directory(settings: Settings) -> str:
+    """Return the path of the first store's directory, nothing for a bucket and for data nodes of other machines."""
+    is_bucket = settings.store.root is None and settings.store.bucket
+    return "" if is_bucket or settings.cluster.nodes else str(root_of(settings.store))
 
 
 def make_request_log(settings: ServerSettings, clock: Clock) -> RequestLog:

@@ -124,6 +124,29 @@ class Connection:
         """Send a request, see `json`, and return the bytes it is answered with."""
         return self._request(method, path, body, BINARY, params)
 
+    def json_if_changed(
+        self, path: str, etag: str | None, **params: object
+    ) -> tuple[Json | None, str | None]:
+        """Get a JSON object and its etag, as the header has it; None for the object if it still has the given `etag`.
+
+        None for the etag if the server has none.
+        """
+        headers = self._headers | ({} if etag is None else {"If-None-Match": etag})
+        response, data = self._exchange("GET", self._target(path, params), None, headers)
+        if response.status == 304 and etag is not None:
+            return None, etag
+        if response.status >= 300:
+            raise _error(f"GET {path}", response, data)
+        try:
+            value = json.loads(data)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise HsparseError(
+                f"{self.url} answered GET {path} with no JSON object; see that it is an HDF REST server."
+            )
+        return value, response.headers.get("ETag")
+
     @contextmanager
     def stream(
         self, method: str, path: str, accept: str, body: Body | None = None, **params: object

@@ -18,11 +18,9 @@ from hsparse.client.errors import InvalidValue
 from hsparse.client.progress import Advance
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
-from hsparse.model.matrix_chunk import chunk_of
+from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of
 
 THREADS = 4
-BAND_ELEMENTS = 1 << 21
-"""The most defined elements of a request, unless a line has more."""
 FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
 """Shuffle and deflate, for places and for values."""
 
@@ -62,9 +60,9 @@ class MatrixWriter:
                 list(pool.map(lambda part: self._send(matrix.shape, axis, *part), some))
 
     def _parts(self, matrix: Any, axis: int, first: int, last: int) -> Iterator[tuple[int, Any]]:
-        """Yield pieces of a band, of at most `BAND_ELEMENTS` if they have more than a line: place and matrix."""
+        """Yield pieces of a band, of at most `LARGEST_BATCH` if they have more than a line: place and matrix."""
         band = _slice(matrix, axis, first, last)
-        if band.nnz <= BAND_ELEMENTS or last - first == 1:
+        if band.nnz <= LARGEST_BATCH or last - first == 1:
             yield first, band
             return
         middle = (last - first) // 2

@@ -12,6 +12,7 @@ from hsparse.dn.backing_files import BackingFiles
 from hsparse.dn.cache import BucketCache, Cache
 from hsparse.dn.chunk_index import ChunkIndex
 from hsparse.dn.chunk_objects import ChunkObjects
+from hsparse.dn.chunk_versions import ChunkVersions, VersionedStore
 from hsparse.dn.chunks import Chunks
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.direct_chunks import DirectChunks
@@ -26,6 +27,7 @@ from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.chunk_info_message import (
     CountChunks,
     FindChunk,
+    GetChunkVersion,
     ListChunks,
     ReadDirect,
     SignKeys,
@@ -99,6 +101,8 @@ class DataService:
         resources = resources or NodeResources.of(settings or DataSettings())
         self.id = id
         self.bucket = store.name
+        self._versions = ChunkVersions(clock)
+        chunk_store = VersionedStore(store, self._versions)
         store = self._store = TracedStore(store)
         self._cache = resources.cache
         self._workers = resources.workers
@@ -106,7 +110,7 @@ class DataService:
         self._records = Records(store, self._cache, self._workers, summaries, clock)
         fences = Fences(self._records.generation)
         pending = resources.pending
-        objects = ChunkObjects(store, self._cache, self._workers, fences, summaries)
+        objects = ChunkObjects(chunk_store, self._cache, self._workers, fences, summaries)
         self._chunks = Chunks(objects, self._workers, pending)
         self._index = ChunkIndex(store, self._cache, self._workers, fences)
         self._direct = DirectChunks(store, objects, self._workers, pending)
@@ -153,6 +157,8 @@ class DataService:
                 return await self._index.count(message)
             case FindChunk():
                 return await self._index.find(message)
+            case GetChunkVersion(dataset):
+                return self._versions.of(dataset)
             case ReadDirect():
                 return await self._direct.read(message)
             case WriteDirect():

@@ -6,13 +6,31 @@ from math import isqrt, prod
 
 from hsparse.model.layout import MAX_CHUNK_ELEMENTS
 
-IN_CHUNK = 1 << 17
-"""The average number of elements in a chunk."""
+IN_CHUNK = 1 << 15
+"""The average number of elements in a chunk: half of what coordinates of two bytes allow, for chunks above average."""
+BAND = 4096
+"""Rows of a chunk of a matrix, unless they have too many elements for a request."""
+LARGEST_BATCH = 1 << 21
+"""The most elements of a request that has all elements of its chunks: each write of a part encodes a chunk again."""
 
 
 def chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Return equal chunk dimensions, so that a chunk has `IN_CHUNK` of `count` elements on average."""
+    """Return chunk dimensions, so that a chunk has `IN_CHUNK` of `count` elements on average.
+
+    A chunk of a matrix is tall: rows are read many at a time, columns a few. Others have equal dimensions.
+    """
     wanted = min(MAX_CHUNK_ELEMENTS, max(IN_CHUNK, prod(shape) * IN_CHUNK // max(1, count)))
+    if len(shape) != 2:
+        return _equal_sides(shape, wanted)
+    band = min(BAND, LARGEST_BATCH * 7 // 8 * shape[0] // max(1, count))  # rows differ by an eighth, and more
+    rows = min(shape[0], max(1, band, isqrt(wanted)))
+    if wanted // rows < shape[1]:
+        return rows, wanted // rows
+    return min(shape[0], wanted // shape[1]), shape[1]
+
+
+def _equal_sides(shape: tuple[int, ...], wanted: int) -> tuple[int, ...]:
+    """Return chunk dimensions of `wanted` elements that are equal, except where the shape ends before."""
     chunk = [0] * len(shape)
     left = wanted
     for place, dim in enumerate(sorted(range(len(shape)), key=lambda dim: shape[dim])):

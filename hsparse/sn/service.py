@@ -80,7 +80,7 @@ class Service:
         other = first._others.get(bucket)
         if other is None:
             other = first._others[bucket] = copy(first)
-            other.settings = replace(first.settings, bucket=bucket)
+            other.settings = replace(first.settings, bucket=bucket, directory="")
             other.owners = first.owners.of_bucket(bucket)
             other.named_bucket = bucket
             other._components, other._others = {}, {}

@@ -30,9 +30,10 @@ class ServiceSettings:
     requests a second (0: any number), and `rate_burst` at once (0: those of ten seconds).
     Files of jobs must be below one of `job_places`; at most `jobs_at_once` jobs run and `jobs_queued` wait.
 
-    Five fields are not configurable here. `single_user` is the name every request acts as when authentication is
+    Six fields are not configurable here. `single_user` is the name every request acts as when authentication is
     off; None requires credentials. `bucket` is the name of the store as reported to clients, `other_buckets`
-    are those that requests may name.
+    are those that requests may name. `directory` is the path of the first if that is a directory, which maps tell
+    clients on this machine.
     """
 
     GROUP: ClassVar[str] = "Memory and limits"
@@ -78,3 +79,4 @@ class ServiceSettings:
     single_user: str | None = "admin"
     bucket: str = "hsparse"
     other_buckets: tuple[str, ...] = ()
+    directory: str = ""

@@ -63,6 +63,17 @@ class FindChunk(Message[ChunkRows]):
 
 
 @dataclass(frozen=True, slots=True)
+class GetChunkVersion(Message[str]):
+    """Return the version of a dataset's chunks at this node: another one after each change that the node has made.
+
+    No two nodes, and no two runs of a node, have the same version. The versions of all nodes together tell whether any
+    chunk has changed.
+    """
+
+    dataset: str
+
+
+@dataclass(frozen=True, slots=True)
 class SignKeys(Message[tuple[str, ...]]):
     """Return a presigned URL of each object, valid for `seconds`; any data node answers.
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.aims import Aim, aims, slower
+from benchmarks.aims import BEST, Aim, aims, slower
 from benchmarks.report import OLDER, OURS, MeasuredMetric, Report
 from benchmarks.trials.dense import MANY
 
@@ -80,3 +80,29 @@ def test_slower_than_an_older_revision_is_what_is_worse_beyond_the_spread(
         for sample in samples:
             report.add(metric, side, sample)
     assert slower(metric, report) == verdict
+
+
+def test_a_library_is_beaten_when_the_best_of_them_is() -> None:
+    rate = MeasuredMetric("cells", "random batches of 4,096 rows, direct", "cells/s", higher=True)
+    seconds = MeasuredMetric("cells", "20 whole genes, over HTTP", "s", higher=False)
+    assert aims(rate) == (Aim(BEST, 2),)
+    assert aims(MeasuredMetric("cells", "random batches of 4,096 rows, over HTTP", "cells/s", True)) == (
+        Aim(BEST, 1),
+    )
+    assert aims(MeasuredMetric("cells", "import", "s", higher=False)) == ()
+    assert aims(MeasuredMetric("cells", "memory of the batches, direct", "MiB", False)) == (Aim(None, 512),)
+    report = Report()
+    for side, cells, time in (
+        ("hsparse", 30.0, 1.0),
+        ("TileDB-SOMA", 5.0, 6.0),
+        ("scDataset", 20.0, 8.0),
+    ):
+        report.add(rate, side, cells)
+        report.add(seconds, side, time)
+    assert [aim.verdict(rate, report) for aim in aims(rate)] == [
+        "2 x the best of them, scDataset: MISSED (1.5)"
+    ]
+    assert [aim.verdict(seconds, report) for aim in aims(seconds)] == [
+        "5 x the best of them, TileDB-SOMA: met (6)"
+    ]
+    assert verdicts(rate, hsparse=30.0) == []

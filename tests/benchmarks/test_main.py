@@ -15,8 +15,14 @@ from benchmarks.report import MeasuredMetric, Report
 def test_all_workloads_and_peers_by_default() -> None:
     options = main.arguments([])
     assert options.workloads == list(main.WORKLOADS)
-    assert options.peers == {"hsparse", "hsds", "tiledb", "bare"}
+    assert options.peers == {"hsparse", "hsds", "tiledb", "cells", "bare"}
     assert options.repeats == 3
+
+
+def test_the_libraries_of_cells_are_no_peers_of_other_workloads() -> None:
+    assert "cells" in main.arguments(["dense", "cells"]).peers
+    assert "cells" not in main.arguments(["dense"]).peers
+    assert "cells" not in main.arguments(["cells", "--peers", "tiledb"]).peers
 
 
 def test_quick_takes_one_turn_and_peers_can_be_left_out() -> None:
@@ -37,7 +43,7 @@ def test_an_older_revision_is_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     ("argv", "remedy"),
     [
         (["densest"], "there is no workload 'densest'; there are lcls-points"),
-        (["--peers", "zarr"], "there is no peer 'zarr'; there are hsds, tiledb"),
+        (["--peers", "zarr"], "there is no peer 'zarr'; there are hsds, tiledb, cells"),
         (["--repeats", "0"], "at least 1"),
         (["--against", "no-such-tag"], "has no revision 'no-such-tag'"),
     ],

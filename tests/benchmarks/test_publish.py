@@ -12,9 +12,12 @@ from benchmarks.publish import (
     Row,
     insert,
     introduced,
+    merge,
+    page_of,
     picture,
     row,
     rows,
+    sections,
     summary,
 )
 from benchmarks.report import MeasuredMetric, Report
@@ -65,3 +68,40 @@ def test_the_page_begins_with_the_chart() -> None:
     assert page.startswith(f"# Benchmarks\n{INTRODUCTION}\n- versions: hsparse 1\n")
     assert page.partition(INTRODUCTION)[2] == reported().removeprefix("# Benchmarks\n")
     assert introduced(PAGE.read_text().replace(INTRODUCTION, "", 1)) == PAGE.read_text()
+
+
+def run_of(workload: str, value: float) -> str:
+    report = Report()
+    report.add(MeasuredMetric(workload, "write", "s", higher=False), "hsparse", value)
+    report.remark(f"`{workload}`: a remark on {value:g}.")
+    facts = {
+        "versions": "hsparse 1",
+        "load when started": "0.1",
+        "command": f"python -m benchmarks {workload}",
+    }
+    return markdown(report, facts | {"repeats": "5"})
+
+
+def test_a_run_of_one_workload_takes_the_place_of_its_section() -> None:
+    page = introduced(reported())
+    once = merge(page, run_of("cells", 1))
+    assert list(sections(once)) == ["", "Conditions", "dense", "cells"]
+    assert once.startswith(page.rstrip("\n"))
+    assert (
+        "Measured apart from the rest by `python -m benchmarks cells`; versions: hsparse 1; repeats: 5"
+        in once
+    )
+    assert "- `cells`: a remark on 1." in sections(once)["cells"]
+    again = merge(once, run_of("cells", 2))
+    assert "remark on 1" not in again
+    assert again.replace("remark on 2", "remark on 1").replace("| 2 |", "| 1 |") == once
+    other = merge(again, run_of("dense", 3))
+    assert list(sections(other)) == list(sections(once))
+    assert sections(other)["cells"] == sections(again)["cells"]
+
+
+def test_a_run_of_every_workload_takes_the_place_of_the_page() -> None:
+    page = introduced(reported())
+    assert page_of(reported(), page) == page
+    assert page_of(run_of("dense", 3), page) == introduced(run_of("dense", 3))
+    assert page_of(run_of("cells", 3), page) == merge(page, run_of("cells", 3))

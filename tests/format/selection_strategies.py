@@ -1,8 +1,12 @@
-"""Hypothesis strategies: extents, chunks and selections over them, small enough to enumerate."""
+"""Hypothesis strategies: extents, chunks and selections over them, small enough to enumerate.
+
+They are cached: Hypothesis validates and labels each new strategy, which takes as long as to draw from it.
+"""
 
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 from hypothesis import strategies as st
@@ -16,11 +20,13 @@ from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
 
 
+@cache
 def extents(min_rank: int = 1, max_rank: int = 3, least: int = 1) -> st.SearchStrategy[tuple[int, ...]]:
     lengths = st.integers(least, 9)
     return st.lists(lengths, min_size=min_rank, max_size=max_rank).map(tuple)
 
 
+@cache
 @st.composite
 def spans(draw: st.DrawFn, length: int) -> Span:
     if length == 0 or draw(st.integers(0, 9)) == 0:
@@ -32,6 +38,7 @@ def spans(draw: st.DrawFn, length: int) -> Span:
     return Span(start, stride, count, block)
 
 
+@cache
 @st.composite
 def index_lists(draw: st.DrawFn, length: int, unique: bool = False) -> NDArray[np.uint64]:
     if length == 0:
@@ -40,15 +47,18 @@ def index_lists(draw: st.DrawFn, length: int, unique: bool = False) -> NDArray[n
     return np.array(draw(values), np.uint64)
 
 
+@cache
 def axes(length: int, unique: bool = False) -> st.SearchStrategy[Axis]:
     return st.one_of(spans(length), index_lists(length, unique), st.just(Span.range(0, length)))
 
 
+@cache
 @st.composite
 def orthogonals(draw: st.DrawFn, extent: tuple[int, ...], unique: bool = False) -> Orthogonal:
     return Orthogonal(extent, tuple(draw(axes(length, unique)) for length in extent))
 
 
+@cache
 @st.composite
 def points(draw: st.DrawFn, extent: tuple[int, ...]) -> Points:
     if math.prod(extent) == 0:
@@ -58,6 +68,7 @@ def points(draw: st.DrawFn, extent: tuple[int, ...]) -> Points:
     return Points(extent, np.array(found, np.uint64).reshape(len(found), len(extent)))
 
 
+@cache
 @st.composite
 def boxes(draw: st.DrawFn, extent: tuple[int, ...]) -> Boxes:
     """Disjoint boxes in any order: drawn one by one, those that meet an earlier one left out."""
@@ -77,6 +88,7 @@ def boxes(draw: st.DrawFn, extent: tuple[int, ...]) -> Boxes:
     )
 
 
+@cache
 def selections(extent: tuple[int, ...]) -> st.SearchStrategy[Selection]:
     return st.one_of(orthogonals(extent), points(extent), boxes(extent))
 
@@ -86,11 +98,13 @@ def any_selections(draw: st.DrawFn, least: int = 0) -> Selection:
     return draw(selections(draw(extents(least=least))))
 
 
+@cache
 @st.composite
 def grids(draw: st.DrawFn, extent: tuple[int, ...]) -> Grid:
     return Grid(extent, tuple(draw(st.integers(1, length + 2)) for length in extent))
 
 
+@cache
 @st.composite
 def offset_sets(draw: st.DrawFn, extent: tuple[int, ...]) -> NDArray[np.uint32]:
     """Ascending offsets in `extent`, uint32: any set, or a structured one with some elements flipped."""

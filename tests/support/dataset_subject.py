@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import TypeAlias
 
@@ -192,6 +193,7 @@ class DatasetSubject:
 # --- draws ----------------------------------------------------------------------------------------
 
 
+@cache  # Hypothesis validates and labels each new strategy
 def boxes(extent: Coord) -> st.SearchStrategy[Place]:
     """Boxes with steps in the extent, empty ones too."""
 
@@ -202,6 +204,7 @@ def boxes(extent: Coord) -> st.SearchStrategy[Place]:
     return st.tuples(*map(edges, extent)).map(lambda box: Place(box=box))
 
 
+@cache
 def places(extent: Coord) -> st.SearchStrategy[Place]:
     """Boxes, and points in any order with repeats."""
     if not all(extent):

@@ -17,15 +17,13 @@ from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
-from hsparse.model.matrix_chunk import chunk_of
+from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of
 
 MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
 """Coordinates, (n, rank), and values, (n,)."""
 Json = dict[str, Any]
 BATCH = 1 << 19
 """Elements of a request, unless its chunks have more."""
-LARGEST_BATCH = 1 << 21
-"""The most elements of a request that has all elements of its chunks: each write of a part encodes a chunk again."""
 LARGEST_BODY = 64 * 1024 * 1024
 FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
 """Shuffle and deflate, for places and for values."""

@@ -14,6 +14,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.selections import axis as ax
 from hsparse.format.selections.axis import EMPTY_SPAN, Axis, Span
 from hsparse.format.selections.extent import check_countable, check_extent, coordinate_columns, strides, widen
+from hsparse.format.selections.runs import expand
 
 RUN_COST = 16
 """About how many elements can be tested one by one in the time of one binary search."""
@@ -130,36 +131,46 @@ class Orthogonal:
 
     def contains(self, offsets: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which of `offsets`, ascending unsigned linear offsets in the extent, are selected."""
-        offsets = widen(offsets, self.extent)
         mask = np.zeros(len(offsets), np.bool_)
+        mask[self.places(offsets)] = True
+        return mask
+
+    def places(self, offsets: NDArray[Any]) -> slice | NDArray[np.intp]:
+        """Return where in `offsets`, ascending unsigned linear offsets in the extent, the selected ones are.
+
+        An index of `offsets`: a slice where they are adjacent, else ascending places.
+        """
+        offsets = widen(offsets, self.extent)
         corners = self.bounds()
         if corners is None or not len(offsets):
-            return mask
+            return slice(0, 0)
         steps = strides(self.extent)
         low = sum(a * b for a, b in zip(corners[0], steps, strict=True))
         high = sum((a - 1) * b for a, b in zip(corners[1], steps, strict=True))
         first = int(np.searchsorted(offsets, offsets.dtype.type(low), "left"))
         last = int(np.searchsorted(offsets, offsets.dtype.type(high), "right"))
-        if last > first:
-            mask[first:last] = self._contains_between(offsets[first:last])
-        return mask
-
-    def _contains_between(self, offsets: NDArray[Any]) -> NDArray[np.bool_]:
-        """`contains` for offsets from the first selected one to the last."""
         todo = self._open_axes()
-        if not todo:
-            return np.ones(len(offsets), np.bool_)
-        last = self.axes[todo[-1]]
-        pieces = (1 if last.contiguous else last.count) if isinstance(last, Span) else last.size
-        if math.prod(self.shape[: todo[-1]]) * pieces * RUN_COST < len(offsets):
-            return self._contains_by_runs(offsets, todo[-1])
+        if not todo or first >= last:
+            return slice(first, max(first, last))
+        between = offsets[first:last]
+        axis = self.axes[todo[-1]]
+        pieces = (1 if axis.contiguous else axis.count) if isinstance(axis, Span) else axis.size
+        if math.prod(self.shape[: todo[-1]]) * pieces * RUN_COST < len(between):
+            found = self._places_by_runs(between, todo[-1])
+        else:
+            found = np.flatnonzero(self._contains_each(between, todo))
+        found += first
+        return found
+
+    def _contains_each(self, offsets: NDArray[Any], todo: list[int]) -> NDArray[np.bool_]:
+        """`contains` by the coordinates in the dimensions `todo`."""
         mask: NDArray[np.bool_] | None = None
         steps = strides(self.extent)
         kind = offsets.dtype.type
         for dim in todo:
             column = offsets // kind(steps[dim])
-            if dim:
-                column %= kind(self.extent[dim])
+            if dim:  # the remainder; numpy divides several times as fast
+                column -= column // kind(self.extent[dim]) * kind(self.extent[dim])
             inside = ax.contains(self.axes[dim], column)
             mask = inside if mask is None else mask & inside
         assert mask is not None
@@ -176,8 +187,8 @@ class Orthogonal:
                 todo.append(dim)
         return todo
 
-    def _contains_by_runs(self, offsets: NDArray[Any], dim: int) -> NDArray[np.bool_]:
-        """`contains` by binary search of each run; the dimensions after `dim` are whole."""
+    def _places_by_runs(self, offsets: NDArray[Any], dim: int) -> NDArray[np.intp]:
+        """`places` by binary search of each run; the dimensions after `dim` are whole."""
         unit = strides(self.extent)[dim]
         rows = Orthogonal.trusted(self.extent[:dim], self.axes[:dim]).offsets() * np.uint64(self.extent[dim])
         axis = self.axes[dim]
@@ -185,15 +196,11 @@ class Orthogonal:
         if isinstance(axis, Span):
             length = axis.size if axis.contiguous else axis.block
             axis = Span(axis.start, axis.stride, 1 if axis.contiguous else axis.count, 1)
-        begins = (rows[:, None] + ax.indices(axis)).ravel() * np.uint64(unit)
+        begins = np.unique((rows[:, None] + ax.indices(axis)).ravel()) * np.uint64(unit)
         kind = offsets.dtype
         starts = np.searchsorted(offsets, begins.astype(kind), "left")
         stops = np.searchsorted(offsets, (begins + np.uint64(length * unit - 1)).astype(kind), "right")
-        change = np.bincount(starts, minlength=len(offsets) + 1) - np.bincount(
-            stops, minlength=len(offsets) + 1
-        )
-        result: NDArray[np.bool_] = np.cumsum(change)[: len(offsets)] > 0
-        return result
+        return expand(starts.astype(np.uint64), stops.astype(np.uint64)).astype(np.intp)
 
     def order_of(self, offsets: NDArray[Any]) -> NDArray[np.intp]:
         """Return the place of each of `offsets`, all selected, in the iteration; the axes have no repeats."""

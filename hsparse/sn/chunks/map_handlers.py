@@ -19,6 +19,8 @@ from hsparse.errors import BadRequest, HsparseError
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.filters.table import codec_of
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.selection import Selection
 from hsparse.model.dataspace import shape_json
 from hsparse.model.datatype import type_json
 from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
@@ -26,6 +28,7 @@ from hsparse.sn.chunks import dmrpp
 from hsparse.sn.chunks.dmrpp import Dmrpp
 from hsparse.sn.chunks.handlers import listed_chunks, url_seconds
 from hsparse.sn.chunks.kerchunk import KerchunkReferences, OpenDataset
+from hsparse.sn.chunks.map_etag import etag_headers, map_etag, not_modified
 from hsparse.sn.chunks.mapped_object import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_addresses import FileAddresses
@@ -39,6 +42,9 @@ from hsparse.wire.message import Record
 MAP_VERSION = 1
 FORMATS = ("json", "kerchunk", "dmrpp")
 ADDRESSES = ("objects", "file")
+LOOPBACK = ("127.0.0.1", "::1")
+FORWARDED = ("Forwarded", "Via", "X-Forwarded-For", "X-Real-IP")
+"""Headers of requests that a proxy passes on: the client may be on another machine."""
 
 
 async def get_dataset_map(context: Context) -> web.StreamResponse:
@@ -55,10 +61,31 @@ async def get_dataset_map(context: Context) -> web.StreamResponse:
         if references is not None:
             members = references.array("", dataset, chunks)
             return await respond_parts(context, wrap_items("refs", members, references.head()))
-        around = {} if file is None else {"file": file.to_json()}
-        return await respond_parts(context, _map(dataset, chunks, await chunks.page(map_query()), around))
+        if file is not None:
+            page = await chunks.page(map_query())
+            return await respond_parts(context, _map(dataset, chunks, page, {"file": file.to_json()}))
+        return await _object_map(context, dataset, chunks)
 
     return await until_current(context, read)
+
+
+async def _object_map(context: Context, dataset: Dataset, chunks: ChunkPages) -> web.StreamResponse:
+    """Answer with the map of a dataset's objects, whole or of a selection; 304 if the client has this state of it."""
+    etag = await map_etag(context, dataset)
+    if (known := not_modified(context, etag)) is not None:
+        return known
+    select, around = context.arg("select"), _directory(context)
+    selection = None if not select else parse_select(select, dataset.extent)
+    parts = _map(dataset, chunks, await chunks.page(map_query((), selection)), around, selection)
+    return await respond_parts(context, parts, headers=etag_headers(etag))
+
+
+def _directory(context: Context) -> Json:
+    """Return the path of the store's directory, for a client on this machine that no proxy stands in front of."""
+    headers, peer = context.request.headers, context.request.remote or ""
+    directory = context.service.settings.directory
+    forwarded = any(name in headers for name in FORWARDED)
+    return {"directory": directory} if directory and peer in LOOPBACK and not forwarded else {}
 
 
 async def get_map(context: Context) -> web.StreamResponse:
@@ -111,23 +138,28 @@ def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
 
 
 async def _map(
-    dataset: Dataset, chunks: ChunkPages, page: tuple[list[Json], Scaled], around: Json | None = None
+    dataset: Dataset,
+    chunks: ChunkPages,
+    page: tuple[list[Json], Scaled],
+    around: Json | None = None,
+    selection: Selection | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Yield a dataset's map; `page` is the first page of its chunks, `around` has other members."""
-    parts = wrap_items(
-        "chunks", _rows(chunks, page), dataset_description(dataset, chunks) | (around or {}), b"[]"
-    )
+    about = dataset_description(dataset, chunks) | (around or {})
+    parts = wrap_items("chunks", _rows(chunks, page, selection), about, b"[]")
     async with aclosing(parts):
         async for part in parts:
             yield part
 
 
-async def _rows(chunks: ChunkPages, page: tuple[list[Json], Scaled]) -> AsyncGenerator[bytes, None]:
+async def _rows(
+    chunks: ChunkPages, page: tuple[list[Json], Scaled], selection: Selection | None
+) -> AsyncGenerator[bytes, None]:
     rows, marker = page
     while rows or marker:
         if rows:
             yield orjson.dumps(rows)[1:-1]
-        rows, marker = await chunks.page(map_query(marker)) if marker else ([], ())
+        rows, marker = await chunks.page(map_query(marker, selection)) if marker else ([], ())
 
 
 async def _domain(
@@ -214,6 +246,8 @@ def _check_request(context: Context) -> None:
     for name in ("layout", "revision", "matrices"):
         if addresses == "objects" and context.arg(name):
             raise BadRequest(f"{name} is of the domain's file: ask for addresses=file too.")
+    if context.arg("select") and (format != "json" or addresses == "file"):
+        raise BadRequest("select is for maps of objects in JSON: leave out format and addresses.")
     if url_seconds(context) is not None and format != "json" and addresses == "file":
         raise BadRequest(
             "urls are of objects, and these references are to the file: leave out one of the two."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from aiohttp import hdrs, web
@@ -13,6 +14,7 @@ from hsparse.sn.http.request import JSON_TYPE
 from hsparse.sn.http.response import JSON_HEADER
 
 BodyPart = Any
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 PART = 1 << 20
 MAX_WHOLE_BODY = 1 << 20
 """Bytes of the largest body that is sent in one piece; aiohttp warns of a larger one, which blocks the event loop."""
@@ -21,7 +23,11 @@ PATIENCE = 60.0
 
 
 async def respond_stream(
-    request: web.Request, media: str, pieces: AsyncGenerator[BodyPart, None], length: int | None = None
+    request: web.Request,
+    media: str,
+    pieces: AsyncGenerator[BodyPart, None],
+    length: int | None = None,
+    headers: Mapping[str, str] = NO_HEADERS,
 ) -> web.StreamResponse:
     """Send pieces of bytes of a media type; the next piece is generated while the last one is sent.
 
@@ -32,7 +38,9 @@ async def respond_stream(
     if coding is not None:
         pieces, length = compressed(pieces, coding), None
     kind = JSON_HEADER if media == JSON_TYPE else media
-    response = web.StreamResponse(headers={"Content-Type": kind, **coding_headers(request, media, coding)})
+    response = web.StreamResponse(
+        headers={**headers, "Content-Type": kind, **coding_headers(request, media, coding)}
+    )
     response.content_length = length
     return await send_stream(request, response, pieces)
 

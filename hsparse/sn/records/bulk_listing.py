@@ -5,7 +5,7 @@ Small answers are sent whole, larger ones are streamed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -14,7 +14,7 @@ from aiohttp import web
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import JSON_TYPE
 from hsparse.sn.http.response import JSON_HEADER, encode_json, encode_json_members
-from hsparse.sn.http.stream import respond_stream
+from hsparse.sn.http.stream import NO_HEADERS, respond_stream
 from hsparse.sn.records.crawl import RecordSource
 from hsparse.wire.message import Record
 
@@ -24,7 +24,10 @@ ENCODED_AT_ONCE = 64
 
 
 async def respond_parts(
-    context: Context, parts: AsyncGenerator[bytes, None], media: str = JSON_TYPE
+    context: Context,
+    parts: AsyncGenerator[bytes, None],
+    media: str = JSON_TYPE,
+    headers: Mapping[str, str] = NO_HEADERS,
 ) -> web.StreamResponse:
     """Answer with the concatenation of `parts`; one of more than `PIECE` bytes is streamed."""
     async with context.service.answers.hold(4 * PIECE):
@@ -33,8 +36,8 @@ async def respond_parts(
             first = await anext(pieces, b"")
             if len(first) < PIECE:
                 kind = JSON_HEADER if media == JSON_TYPE else media
-                return web.Response(body=first, headers={"Content-Type": kind})
-            return await respond_stream(context.request, media, _continued(first, pieces))
+                return web.Response(body=first, headers={**headers, "Content-Type": kind})
+            return await respond_stream(context.request, media, _continued(first, pieces), headers=headers)
 
 
 async def _continued(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

@@ -54,9 +54,9 @@ class ChunkQuery:
     limit: int = 1000
 
 
-def map_query(after: Scaled = ()) -> ChunkQuery:
-    """Return the query for a page of all chunks: those after one, in the cheapest order."""
-    return ChunkQuery(None, ChunkOrder.NATIVE, after, 0, MAP_PAGE)
+def map_query(after: Scaled = (), selection: Selection | None = None) -> ChunkQuery:
+    """Return the query for a page of all chunks, or those of a selection: after one, in the cheapest order."""
+    return ChunkQuery(selection, ChunkOrder.NATIVE, after, 0, MAP_PAGE)
 
 
 class ChunkPages(Protocol):

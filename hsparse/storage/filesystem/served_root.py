@@ -21,11 +21,24 @@ from hsparse.storage.filesystem.process_file import create_process_file, open_fi
 from hsparse.storage.filesystem.root_directory import RootDirectory, unusable_directory
 
 
+class ServedAlready(Misconfigured):
+    """Another process serves the directory; `command`, `pid` and `host` are those of its entry."""
+
+    def __init__(self, path: str, about: dict[str, Any]) -> None:
+        self.pid = about.get("pid", "?")
+        self.host = about.get("host", "an unknown host")
+        self.command = about.get("command", "of another version")
+        super().__init__(
+            f"The directory {path!r} is served already, by process {self.pid} on {self.host} ({self.command}); stop "
+            "that one or name another --root: only data nodes with the same --nodes share a directory."
+        )
+
+
 @contextmanager
 def serving_root(root: RootDirectory, command: str, nodes: tuple[str, ...] = ()) -> Iterator[None]:
     """Serve a root directory, which is created if need be, while the context lasts; blocks.
 
-    `Misconfigured` names the process that serves it already, unless both have the same `nodes`, one at least.
+    `ServedAlready` names the process that serves it already, unless both have the same `nodes`, one at least.
     """
     try:
         root.make()
@@ -69,11 +82,7 @@ def _check_entry(root: RootDirectory, path: Path, nodes: tuple[str, ...]) -> Non
         return  # that server has stopped
     if nodes and about.get("nodes") == list(nodes):
         return
-    raise Misconfigured(
-        f"The directory {root.path!r} is served already, by process {about.get('pid', '?')} on "
-        f"{about.get('host', 'an unknown host')} ({about.get('command', 'of another version')}); stop that one or "
-        "name another --root: only data nodes with the same --nodes share a directory."
-    )
+    raise ServedAlready(root.path, about)
 
 
 def _parse(data: bytes) -> dict[str, Any]:

@@ -105,7 +105,8 @@ def test_layers(imported: Import, tmp_path: Path, kind: str) -> None:
 def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not_too_large(
     imported: Import, tmp_path: Path, kind: str, largest: int, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.model.matrix_chunk.IN_CHUNK", 100)
+    for name, value in (("LARGEST_BATCH", largest), ("IN_CHUNK", 100), ("BAND", 40)):
+        monkeypatch.setattr(f"hsparse.model.matrix_chunk.{name}", value)
     for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest)):
         monkeypatch.setattr(f"hsparse.cli.importer.sparse_matrix.{name}", value)
         monkeypatch.setattr(f"hsparse.cli.importer.hdf5_matrix.{name}", value)

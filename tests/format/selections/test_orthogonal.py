@@ -51,6 +51,7 @@ def test_contains(data: st.DataObject) -> None:
     expected = np.isin(offsets, selection.offsets())
     assert selection.contains(offsets).tolist() == expected.tolist()
     assert selection.contains(offsets.astype(np.uint64)).tolist() == expected.tolist()
+    assert offsets[selection.places(offsets)].tolist() == offsets[expected].tolist()
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,7 @@ async def test_waiting_for_a_connection_does_not_count(
 async def test_a_silent_server_is_given_up(bucket: str, proxy: FaultyProxy, pauses: Pauses) -> None:
     for _ in range(100):
         proxy.lose(Loss("GET", hang=True))
-    async with s3(bucket, proxy.url, pauses, deadline=0.15) as store:
+    async with s3(bucket, proxy.url, pauses, deadline=0.6) as store:
         with pytest.raises(StoreFailed, match="no answer"):
             await store.get("a")
     assert len(proxy.requests) > 1

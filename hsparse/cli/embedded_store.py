@@ -1,0 +1,82 @@
+"""A store that this process reads and writes by a server of its own, reached by pairs of sockets, without a port.
+
+The server is that of `hsparse serve`: one implementation of reads, writes and what makes them durable. The client
+loads this module by its name when it opens a directory (`hsparse.client.embedded`).
+
+Tests: tests/client/test_embedded.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from aiohttp import web
+
+from hsparse.cli.embedded_server import embedded_app, in_thread
+from hsparse.cli.node_process import DRAIN_SECONDS
+from hsparse.config import SECTIONS, Settings
+from hsparse.errors import Misconfigured
+from hsparse.sn.server import ServerRunner
+from hsparse.storage.filesystem.served_root import ServedAlready
+from hsparse.storage.store_settings import StoreSettings
+
+COMMAND = "an embedded store"
+
+
+class EmbeddedStore:
+    """The store in the directory `root`, which is created if need be; for any thread, until it is closed.
+
+    `Misconfigured` names the process that serves the directory already. The environment does not configure it: writes
+    are durable, and every request acts as the user `admin`.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._stack = ExitStack()
+        settings = replace(_default_settings(), store=StoreSettings(root=root))
+        try:
+            self._server, self._loop = self._stack.enter_context(in_thread(lambda: _serve(settings)))
+        except ServedAlready as error:
+            raise Misconfigured(
+                f"The directory {str(root)!r} is in use by process {error.pid} on {error.host} ({error.command}). "
+                "One process at a time has a directory: run `hsparse serve --root` on it, and open the server's URL "
+                "in all of them."
+            ) from error
+
+    def connect(self) -> socket.socket:
+        """Return one end of a new connection, whose other end the server has."""
+        mine, theirs = socket.socketpair()
+        try:
+            theirs.setblocking(False)
+            accept = self._loop.connect_accepted_socket(self._server, theirs)
+            asyncio.run_coroutine_threadsafe(accept, self._loop).result()
+        except BaseException:
+            mine.close()
+            theirs.close()
+            raise
+        return mine
+
+    def close(self) -> None:
+        """Finish the requests in flight, and stop."""
+        self._stack.close()
+
+
+@asynccontextmanager
+async def _serve(settings: Settings) -> AsyncIterator[web.Server]:
+    async with embedded_app(settings, COMMAND) as app:
+        runner = ServerRunner(app, shutdown_timeout=DRAIN_SECONDS, auto_decompress=False)
+        await runner.setup()
+        try:
+            assert runner.server is not None
+            yield runner.server
+        finally:
+            await runner.cleanup()
+
+
+def _default_settings() -> Settings:
+    """Return the defaults, whatever the environment says: it is that of servers."""
+    return Settings(**{name: section() for name, section in SECTIONS.items()})

@@ -1,0 +1,89 @@
+"""Objects of a bucket, read with the user's own credentials by obstore (the extra `direct`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+from hsparse.client.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
+from hsparse.client.errors import InvalidValue
+from hsparse.optional_module import OptionalModule
+
+OBSTORE = OptionalModule("obstore", "direct")
+STORES = OptionalModule("obstore.store", "direct")
+AT_ONCE = 16
+RETRIES = 3
+RETRY_TIME = timedelta(seconds=10)
+"""How often, and for how long, a request is repeated before the server is asked; obstore's own limit is 3 minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket of S3 and how to reach it. What is None is read from AWS's environment variables, as obstore does.
+
+    `endpoint` is the URL of a service other than AWS. A pickle has the secret.
+    """
+
+    name: str
+    endpoint: str | None = None
+    region: str | None = None
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.endpoint is not None and urlsplit(self.endpoint).scheme not in ("http", "https"):
+            raise InvalidValue(
+                f"{self.endpoint!r} is not the URL of an S3 service; it is like https://s3.example.org."
+            )
+
+    def options(self) -> dict[str, Any]:
+        """Return obstore's options."""
+        given = {
+            "endpoint": self.endpoint,
+            "region": self.region,
+            "access_key_id": self.access_key,
+            "secret_access_key": self.secret_key,
+            "session_token": self.session_token,
+        }
+        options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        options["retry_config"] = {"max_retries": RETRIES, "retry_timeout": RETRY_TIME}
+        if self.endpoint is not None and self.endpoint.startswith("http://"):
+            options["client_options"] = {"allow_http": True}
+        return options
+
+
+class BucketObjects:
+    """Reads the objects of a bucket. A forked process makes a client of its own, and so does one that unpickles it."""
+
+    def __init__(self, bucket: Bucket, at_once: int = AT_ONCE) -> None:
+        self.bucket = bucket
+        self.at_once = at_once
+        OBSTORE.load()  # names the extra if it is missing, before anything is read
+
+    def read(self, place: ObjectPlace) -> bytes:
+        obstore = OBSTORE.load()
+        errors = obstore.exceptions
+        try:
+            found = obstore.get(self._store, place.key, options={"if_match": f'"{place.etag}"'})
+            data: bytes = found.bytes().to_bytes()
+        except (errors.PreconditionError, errors.NotFoundError, FileNotFoundError):
+            raise ObjectChanged(place.key) from None
+        except (errors.BaseError, OSError) as error:
+            raise ObjectUnavailable(f"{place.key}: {type(error).__name__}") from error
+        if str(found.meta["e_tag"]).strip('"') != place.etag:  # a service that ignores If-Match
+            raise ObjectChanged(place.key)
+        return data
+
+    def close(self) -> None:
+        self.__dict__.pop("_store", None)
+
+    @cached_property
+    def _store(self) -> Any:
+        return STORES.load().S3Store(self.bucket.name, **self.bucket.options())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_store"}

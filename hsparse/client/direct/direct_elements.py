@@ -1,0 +1,289 @@
+"""Values straight from the store: the server gives the map, this process fetches and decodes the chunks.
+
+What is unusual about a chunk is left to the server: one that has changed again, is being written, does not decode, or
+has a filter that is not installed here. So the answers, and the errors, are those of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.direct.chunk_elements import (
+    allocate_elements,
+    cut_elements,
+    narrow_elements,
+    select_elements,
+    write_elements,
+)
+from hsparse.client.direct.dataset_map import DatasetMap
+from hsparse.client.direct.kept_map import KeptMap
+from hsparse.client.direct.object_reader import ObjectChanged, ObjectReader, ObjectUnavailable
+from hsparse.client.direct.read_statistics import ReadStatistics
+from hsparse.client.direct.reader_choice import ReaderChoice
+from hsparse.client.elements import Elements, ElementSource
+from hsparse.client.errors import Unreachable
+from hsparse.errors import Corrupt, HsparseError, Unsupported
+from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.selection import Selection
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+MAX_SINGLE = 16
+"""Chunks that the server is asked for one by one; for more it is asked for the whole selection."""
+NO_LIMIT = 2**62
+
+
+class NotDirect(Exception):
+    """A whole read is left to the server, for the reason that the message names."""
+
+
+@dataclass(slots=True)
+class _Failed:
+    """Chunks that could not be read: whose objects are in another state than the map's, and others."""
+
+    changed: list[PlannedChunk] = field(default_factory=list)
+    others: list[PlannedChunk] = field(default_factory=list)
+
+
+class DirectElements:
+    """An `ElementSource` over the objects of a store; `server` is asked where these do not serve.
+
+    Values have the type `dtype`, the client's view of the stored one. Threads may share one. `statistics` counts what
+    was read how. Reads of less than `least_part` of the elements of the chunks that they meet are the server's: it has
+    decoded chunks in its cache, which for a row of a chunk is ten times as fast.
+    """
+
+    def __init__(
+        self,
+        server: ElementSource,
+        kept: KeptMap,
+        choice: ReaderChoice,
+        dtype: np.dtype[Any],
+        statistics: ReadStatistics,
+        least_part: float = 0.0,
+    ) -> None:
+        self.statistics = statistics
+        self._server = server
+        self._kept = kept
+        self._choice = choice
+        self._dtype = dtype
+        self._least_part = least_part
+        self._reader: ObjectReader | None = None
+        self._closed = ""
+        """Why all is read by the server from now on."""
+
+    def defined_elements(self, selection: Selection) -> Elements:
+        """See `ElementSource`."""
+        if self._is_small(selection):
+            return self._server.defined_elements(selection)
+        try:
+            return self._defined(selection)
+        except NotDirect as error:
+            self.statistics.add(fallbacks=1, reason=str(error))
+            return self._server.defined_elements(selection)
+
+    def dense_values(self, selection: Selection) -> NDArray[Any]:
+        """See `ElementSource`."""
+        if self._is_small(selection):
+            return self._server.dense_values(selection)
+        try:
+            return self._dense(selection)
+        except NotDirect as error:
+            self.statistics.add(fallbacks=1, reason=str(error))
+            return self._server.dense_values(selection)
+
+    # --- defined elements ---------------------------------------------------------------------------
+
+    def _defined(self, selection: Selection) -> Elements:
+        def read(found: DatasetMap, planned: Sequence[PlannedChunk]) -> tuple[list[Elements], _Failed]:
+            return self._read_elements(found, planned, selection.extent)
+
+        def ask(at: Selection) -> list[Elements]:
+            return [narrow_elements(self._server.defined_elements(at), selection.extent)]
+
+        pieces = self._read(selection, read, ask)
+        return Elements.concatenate(pieces)
+
+    def _read_elements(
+        self, found: DatasetMap, planned: Sequence[PlannedChunk], extent: tuple[int, ...]
+    ) -> tuple[list[Elements], _Failed]:
+        """Return the elements of some chunks, in as few pieces as possible.
+
+        The number of elements of a whole chunk is known from the map, so threads write them where they stay. Those of
+        partly selected chunks, which come first, are copied there.
+        """
+        failed, grid = _Failed(), Grid(extent, found.spec.dims)
+        whole = [one for one in planned if one.selection.is_all]
+        partly = [one for one in planned if not one.selection.is_all]
+
+        def select(one: PlannedChunk) -> Elements:
+            part = select_elements(self._load(found, one), one.selection, grid.origin(one.scaled), extent)
+            return Elements(part.columns, part.values.view(self._dtype))
+
+        parts = [part for part in self._each(select, partly, failed) if part is not None]
+        counts = [int(found.defined[found.rows[one.scaled]]) for one in whole]
+        ends = np.cumsum([*counts, *map(len, parts)], dtype=np.int64).tolist()
+        stored = allocate_elements(ends[-1] if ends else 0, extent, found.spec.dtype)
+        room = Elements(stored.columns, stored.values.view(self._dtype))
+        slots = [cut_elements(room, end - count, end) for end, count in zip(ends, counts, strict=False)]
+        for part, end in zip(parts, ends[len(counts) :], strict=True):
+            slot = cut_elements(room, end - len(part), end)
+            for target, column in zip(
+                (*slot.columns, slot.values), (*part.columns, part.values), strict=True
+            ):
+                target[...] = column
+
+        def fill(item: tuple[PlannedChunk, Elements]) -> Elements:
+            chunk, slot = self._load(found, item[0]), item[1]
+            if len(chunk.offsets) != len(slot):
+                raise Corrupt("The chunk has another number of elements than its map says.")
+            write_elements(chunk, grid.origin(item[0].scaled), slot)
+            return slot
+
+        filled = self._each(fill, list(zip(whole, slots, strict=True)), failed, lambda item: item[0])
+        if None not in filled:
+            return [room], failed
+        behind = ends[len(counts) - 1]
+        good = [slot for slot in filled if slot is not None]
+        return [*good, cut_elements(room, behind, ends[-1])], failed
+
+    # --- dense values -------------------------------------------------------------------------------
+
+    def _dense(self, selection: Selection) -> NDArray[Any]:
+        result: list[NDArray[Any]] = []
+
+        def read(found: DatasetMap, planned: Sequence[PlannedChunk]) -> tuple[list[None], _Failed]:
+            if not result:
+                unwritten = np.full(selection.shape, found.spec.fill_value, found.spec.dtype)
+                result.append(unwritten.view(self._dtype))
+            failed = _Failed()
+
+            def fill(one: PlannedChunk) -> None:
+                values: Any = found.kind.read(self._load(found, one), one.selection, (), NO_LIMIT)
+                if values is not None:
+                    result[0][one.place] = values.view(self._dtype)
+
+            self._each(fill, planned, failed)
+            return [], failed
+
+        def ask(at: Selection) -> list[NDArray[Any]]:
+            return [self._server.dense_values(at)]
+
+        for place, values in self._read(selection, read, ask, places=True):
+            result[0][place] = values
+        return result[0]
+
+    # --- both ---------------------------------------------------------------------------------------
+
+    def _is_small(self, selection: Selection) -> bool:
+        chunk = self._kept.chunks
+        if not self._least_part or len(chunk) != len(selection.extent):
+            return False
+        met = count_chunks(selection, Grid(selection.extent, chunk)) * prod(chunk)
+        is_small = selection.size < met * self._least_part
+        self.statistics.add(small=int(is_small))
+        return is_small
+
+    def _read(
+        self,
+        selection: Selection,
+        read: Callable[[DatasetMap, Sequence[PlannedChunk]], tuple[list[Any], _Failed]],
+        ask: Callable[[Selection], list[Any]],
+        places: bool = False,
+    ) -> list[Any]:
+        """Return what `read` does of the chunks of a selection and, of those that it could not read, what `ask` does.
+
+        Chunks that have changed are looked up in the map once more. With `places`, `ask`'s answers come with the places
+        of the chunks in the selection.
+        """
+        found = self._map(selection)
+        pieces, failed = read(found, self._planned(found, selection))
+        left = failed.others
+        if failed.changed:
+            found = self._map(selection)
+            names = {one.scaled for one in failed.changed}
+            again = [one for one in self._planned(found, selection) if one.scaled in names]
+            more, failed = read(found, again)
+            pieces += more
+            left = [*left, *failed.changed, *failed.others]
+        if len(left) > MAX_SINGLE:
+            raise NotDirect(self.statistics.reason or "many chunks have changed")
+        if left:
+            self.statistics.add(fallbacks=len(left))
+        grid = Grid(selection.extent, found.spec.dims)
+        for one in left:
+            (answer,) = ask(one.selection.translate(grid.origin(one.scaled), selection.extent))
+            pieces.append((one.place, answer.reshape(one.selection.shape)) if places else answer)
+        return pieces
+
+    def _map(self, selection: Selection) -> DatasetMap:
+        if self._closed:
+            raise NotDirect(self._closed)
+        try:
+            found = self._kept.current(selection)
+        except Unreachable:
+            raise
+        except HsparseError as error:  # such as a corrupt chunk, which this read may not need
+            if isinstance(error, Unsupported):
+                self._closed = error.message
+            raise NotDirect(error.message) from error
+        if self._reader is None:
+            self._reader = self._choice.choose(found)
+            if self._reader is None and len(found.scaled):
+                self._closed = "the store is not on this machine"
+                raise NotDirect(self._closed)
+        same_rank = len(found.extent) == len(selection.extent)
+        if not same_rank or any(
+            now < known for now, known in zip(found.extent, selection.extent, strict=True)
+        ):
+            raise NotDirect("the dataset was shrunk")
+        return found
+
+    def _planned(self, found: DatasetMap, selection: Selection) -> Sequence[PlannedChunk]:
+        grid = Grid(selection.extent, found.spec.dims)
+        inside = (found.scaled < np.array(grid.counts, np.uint64)).all(axis=1)
+        if found.spec.sparse:
+            inside &= found.defined > 0
+        return plan(selection, grid, found.scaled[inside])
+
+    def _load(self, found: DatasetMap, one: PlannedChunk) -> Any:
+        place = found.place(found.rows[one.scaled])
+        assert self._reader is not None
+        data = self._reader.read(place)
+        self.statistics.add(objects=1, bytes=len(data))
+        return found.kind.decode(data)
+
+    def _each(
+        self,
+        work: Callable[[U], T],
+        items: Sequence[U],
+        failed: _Failed,
+        chunk: Callable[[U], Any] = lambda item: item,
+    ) -> list[T | None]:
+        """Return `work` of each item, in threads; None where it failed, whose chunk is noted in `failed`."""
+
+        def run(item: U) -> T | None:
+            try:
+                return work(item)
+            except ObjectChanged:
+                failed.changed.append(chunk(item))
+            except (ObjectUnavailable, HsparseError) as error:
+                reason = error.message if isinstance(error, HsparseError) else str(error)
+                self.statistics.add(reason=reason)
+                failed.others.append(chunk(item))
+            return None
+
+        threads = min(self._reader.at_once if self._reader else 1, len(items))
+        if threads < 2:
+            return [run(item) for item in items]
+        with ThreadPoolExecutor(threads, thread_name_prefix="direct-read") as pool:
+            return list(pool.map(run, items))

@@ -1,0 +1,83 @@
+"""Which way a dataset is read past the server: a directory, a bucket, presigned URLs, or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from hsparse.client.connection import Connection, Json
+from hsparse.client.direct.bucket_objects import Bucket, BucketObjects
+from hsparse.client.direct.direct_elements import DirectElements
+from hsparse.client.direct.directory_objects import DirectoryObjects, is_store
+from hsparse.client.direct.kept_map import KeptMap
+from hsparse.client.direct.read_statistics import ReadStatistics
+from hsparse.client.direct.reader_choice import GivenReader, OfferedReader, ReaderChoice
+from hsparse.client.elements import ElementSource
+from hsparse.client.embedded import EmbeddedConnection
+from hsparse.client.hdf5_type import Hdf5Type, shape_of
+from hsparse.errors import BadRequest
+from hsparse.model.layout import CHUNKED, STRUCTURED
+
+Direct: TypeAlias = bool | str | Path | Bucket | None
+"""How datasets are read past the server.
+
+True: as the server offers it. A path: the store's directory. `s3://bucket`, or a `Bucket`: the store's bucket, with the
+user's own credentials. None: from the directory, where it is on this machine and much of each chunk is read. False:
+all is read by the server.
+"""
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+SCHEME = "s3://"
+LEAST_PART = 1 / 8
+"""The least part of chunks' elements that is read directly if the caller leaves the way open. Measured on chunks of
+2000 x 2000 elements in a directory: the server was faster for 1/20 of them, half as fast for 2/3.
+"""
+
+
+def direct_source(
+    connection: Connection, record: Json, direct: Direct, server: ElementSource
+) -> DirectElements | None:
+    """Return a source of a dataset's values past the server; None if it is to be read by the server.
+
+    `record` is the dataset's, `server` the source that is asked for what cannot be read directly. No request is sent.
+    `BadRequest` for a directory without a store, `Misconfigured` if an extra is missing.
+    """
+    choice = _choice(connection, direct)
+    extent = shape_of(record["shape"])
+    kind = Hdf5Type.parse(record["type"])
+    if choice is None or extent is None or kind.is_vlen or not _has_objects(record):
+        return None
+    statistics = ReadStatistics()
+    dims = record["layout"]["dims"] if extent else ()  # a scalar's one chunk has no dimensions
+    kept = KeptMap(connection, record["id"], dims, statistics, signed=direct is True)
+    least = LEAST_PART if direct is None else 0.0
+    return DirectElements(server, kept, choice, kind.dtype, statistics, least)
+
+
+def _has_objects(record: Json) -> bool:
+    """Say whether the values are in chunk objects, and are the fill value elsewhere."""
+    properties = record.get("creationProperties") or {}
+    asked = (properties.get("layout") or {}).get("class", "")
+    stored = (record.get("layout") or {}).get("class")
+    return stored in (CHUNKED, STRUCTURED) and "_REF" not in asked and not properties.get("initializer")
+
+
+def _choice(connection: Connection, direct: Direct) -> ReaderChoice | None:
+    if direct is False:
+        return None
+    if isinstance(connection, EmbeddedConnection) and (direct is None or direct is True):
+        return GivenReader(DirectoryObjects(connection.root))
+    if direct is True:
+        return OfferedReader(required=True)
+    if direct is None:
+        return OfferedReader() if urlsplit(connection.url).hostname in LOOPBACK else None
+    if isinstance(direct, str) and direct.startswith(SCHEME):
+        direct = Bucket(direct.removeprefix(SCHEME).strip("/"))
+    if isinstance(direct, Bucket):
+        return GivenReader(BucketObjects(direct))
+    root = Path(direct).absolute()
+    if not is_store(root):
+        raise BadRequest(
+            f"{str(root)!r} is no directory of a store on this machine; name the one that the server has as --root."
+        )
+    return GivenReader(DirectoryObjects(root))

@@ -1,0 +1,65 @@
+"""Objects of a store in a directory that this process can read (docs/storage.md, "Directory")."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from hsparse.client.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
+from hsparse.storage.filesystem.object_file import file_etag, is_half_written, open_file, read_at
+
+MARK = ".hsparse"
+"""The directory that a store has at its root."""
+
+
+class DirectoryObjects:
+    """Reads the files of a store. A file that is being written in place, or was left so, is left to the server.
+
+    The etag of a file is its modification time, size and inode, so a file of another directory never has that of the
+    map: it is `ObjectChanged`.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.at_once = os.cpu_count() or 1
+
+    def read(self, place: ObjectPlace) -> bytes:
+        try:
+            file = open_file(f"{self.root}/{place.key}")
+        except (FileNotFoundError, NotADirectoryError):
+            raise ObjectChanged(place.key) from None
+        except OSError as error:
+            raise ObjectUnavailable(f"{place.key}: {error.strerror}") from error
+        try:
+            before = os.fstat(file)
+            _check(before, place)
+            data = read_at(file, 0, before.st_size)
+            _check(os.fstat(file), place)  # it may have been written in place meanwhile
+        except OSError as error:
+            raise ObjectUnavailable(f"{place.key}: {error.strerror}") from error
+        finally:
+            os.close(file)
+        if len(data) != before.st_size:
+            raise ObjectUnavailable(f"{place.key} was cut short while it was read")
+        return data
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+def is_store(root: Path) -> bool:
+    """Say whether a directory is that of a store, as far as this process can see."""
+    try:
+        return (root / MARK).is_dir()
+    except OSError:
+        return False
+
+
+def _check(status: os.stat_result, place: ObjectPlace) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise ObjectChanged(place.key)
+    if is_half_written(status):
+        raise ObjectUnavailable(f"{place.key} is being written")
+    if file_etag(status) != place.etag:
+        raise ObjectChanged(place.key)

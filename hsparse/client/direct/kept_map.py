@@ -1,0 +1,121 @@
+"""A dataset's map that is asked for once, and revalidated by its etag at each read: 304 if nothing has changed.
+
+Tests: tests/client/direct/test_direct_elements.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from hsparse.client.connection import Connection
+from hsparse.client.direct.dataset_map import DatasetMap, parse_map
+from hsparse.client.direct.read_statistics import ReadStatistics
+from hsparse.clock import Clock, SystemClock
+from hsparse.errors import HsparseError, Unsupported
+from hsparse.format.selections.select_syntax import format_select
+from hsparse.format.selections.selection import Selection
+
+WHOLE = 10_000
+"""Chunks of the largest grid whose map is asked for whole at once. Of a larger one a read asks for what it meets."""
+WHOLE_SIGNED = 1000
+"""The same of maps with URLs: signing takes the server half a millisecond a chunk."""
+PARTS = 3
+"""How many parts of the map of a large grid are asked for before all of it is: each part lists all keys."""
+MOST = 200_000
+"""Chunks of the largest grid whose map is ever kept: some 100 MB."""
+URL_SECONDS = 3600
+LONG_SELECT = 2048
+"""Characters of the longest `select` that is sent in a URL; for more the box around the selection is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    map: DatasetMap
+    etag: str
+    until: float
+
+
+class KeptMap:
+    """The map of the dataset `id`, with presigned URLs if `signed` and the store has them; for any thread.
+
+    A read that begins after a write was acknowledged gets a map that has it: each call of `current` is one request.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        id: str,
+        chunks: Sequence[int],
+        statistics: ReadStatistics,
+        *,
+        signed: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._connection = connection
+        self._path = f"/datasets/{id}/map"
+        self.chunks = tuple(chunks)
+        self._statistics = statistics
+        self._signed = signed
+        self._clock = clock or SystemClock()
+        self._kept: _Kept | None = None
+        self._parts = 0
+
+    def current(self, selection: Selection) -> DatasetMap:
+        """Return the map as it is now, or the part that the selection meets."""
+        if self._is_asked_in_parts(selection.extent):
+            self._parts += 1
+            return self._ask(None, select=_select(selection))[0]
+        kept = self._kept
+        if kept is not None and kept.until < self._clock.now():
+            kept = None
+        found, etag = self._ask(kept)
+        if etag is not None and (kept is None or found is not kept.map):
+            self._kept = _Kept(
+                found, etag, self._clock.now() + URL_SECONDS / 2 if self._signed else float("inf")
+            )
+        return found
+
+    def _is_asked_in_parts(self, extent: Sequence[int]) -> bool:
+        count = prod(-(-length // step) for length, step in zip(extent, self.chunks, strict=True))
+        if self._signed:
+            return count > WHOLE_SIGNED
+        return count > MOST or (count > WHOLE and self._parts < PARTS)
+
+    def _ask(self, kept: _Kept | None, **params: object) -> tuple[DatasetMap, str | None]:
+        urls = URL_SECONDS if self._signed else None
+        known = None if kept is None else kept.etag
+        try:
+            answer, etag = self._connection.json_if_changed(self._path, known, urls=urls, **params)
+        except Unsupported:  # a store without URLs
+            if not self._signed:
+                raise
+            self._signed = False
+            return self._ask(kept, **params)
+        self._statistics.add(maps=1, unchanged_maps=int(answer is None))
+        if answer is None:
+            assert kept is not None
+            return kept.map, kept.etag
+        try:
+            return parse_map(answer), etag
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise HsparseError(f"{self._connection.url} answered {self._path} with no map.") from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_kept": None}
+
+
+def _select(selection: Selection) -> str | None:
+    """Return the `select` string of a selection or, if that is long, of the box around it."""
+    try:
+        text = format_select(selection)
+        if len(text) <= LONG_SELECT:
+            return text
+    except HsparseError:
+        pass
+    bounds = selection.bounds()
+    if bounds is None or not selection.extent:
+        return None
+    return f"[{','.join(f'{low}:{high}' for low, high in zip(*bounds, strict=True))}]"

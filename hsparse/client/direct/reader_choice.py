@@ -1,0 +1,56 @@
+"""How objects are read: in a way that is given, or in one that the server offers in the dataset's map.
+
+Tests: tests/client/direct/test_direct_source.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from hsparse.client.direct.dataset_map import DatasetMap
+from hsparse.client.direct.directory_objects import DirectoryObjects, is_store
+from hsparse.client.direct.object_reader import ObjectReader
+from hsparse.client.direct.presigned_objects import PresignedObjects
+from hsparse.errors import Unsupported
+
+
+class ReaderChoice(Protocol):
+    """Chooses the reader of a dataset's objects once, by its first map."""
+
+    def choose(self, found: DatasetMap) -> ObjectReader | None:
+        """Return the reader, None if everything is read by the server."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GivenReader:
+    """The reader that the caller has given."""
+
+    reader: ObjectReader
+
+    def choose(self, found: DatasetMap) -> ObjectReader | None:
+        return self.reader
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedReader:
+    """Presigned URLs, if the map has them, or the store's directory, if it is on this machine.
+
+    Without either the server reads or, if direct reads are `required`, `Unsupported` is raised.
+    """
+
+    required: bool = False
+
+    def choose(self, found: DatasetMap) -> ObjectReader | None:
+        if found.urls:
+            return PresignedObjects()
+        if found.directory is not None and is_store(Path(found.directory)):
+            return DirectoryObjects(Path(found.directory))
+        if self.required and len(found.scaled):
+            raise Unsupported(
+                "The server offers no direct reads: its store has no presigned URLs, and is no directory on this "
+                "machine. Name the store's directory or bucket as direct=, or leave it out."
+            )
+        return None

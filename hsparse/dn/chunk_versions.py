@@ -1,0 +1,74 @@
+"""The versions of datasets' chunks: a client that has the map of an unchanged dataset need not be sent it again.
+
+Tests: tests/dn/test_chunk_versions.py, tests/sn/chunks/test_map_etag.py.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from hsparse.clock import Clock
+from hsparse.dn.traced_store import TracedStore
+from hsparse.model.ids import chunk_prefix
+from hsparse.storage.object_store import Buffer, ObjectStore
+
+MAX_DATASETS = 100_000
+"""The most datasets whose last change is remembered, those that changed last."""
+
+
+class ChunkVersions:
+    """Numbers the changes of chunks that this node makes. A version is of one run of the node."""
+
+    def __init__(self, clock: Clock, limit: int = MAX_DATASETS) -> None:
+        self._run = clock.token(8).hex()
+        self._limit = limit
+        self._count = 0
+        self._forgotten = 0
+        """The newest change of the datasets that are not remembered: it stands for all of them, so none is missed."""
+        self._last: OrderedDict[str, int] = OrderedDict()
+
+    def note(self, key: str) -> None:
+        """Note that the chunk object of a key was changed; to be called before that is acknowledged."""
+        folder = key.rpartition("/")[0]
+        self._count += 1
+        self._last[folder] = self._count
+        self._last.move_to_end(folder)
+        if len(self._last) > self._limit:
+            _, self._forgotten = self._last.popitem(last=False)
+
+    def of(self, dataset: str) -> str:
+        """Answer `GetChunkVersion`."""
+        folder = chunk_prefix(dataset).rstrip("/")
+        return f"{self._run}-{self._last.get(folder, self._forgotten)}"
+
+
+class VersionedStore(TracedStore):
+    """A traced store that notes each put and delete, also one that failed: it may have been carried out."""
+
+    def __init__(self, store: ObjectStore, versions: ChunkVersions) -> None:
+        super().__init__(store)
+        self._versions = versions
+
+    async def put(self, key: str, data: Buffer) -> str:
+        try:
+            return await super().put(key, data)
+        finally:
+            self._versions.note(key)
+
+    async def put_if_absent(self, key: str, data: Buffer) -> str:
+        try:
+            return await super().put_if_absent(key, data)
+        finally:
+            self._versions.note(key)
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        try:
+            return await super().put_if_match(key, data, etag)
+        finally:
+            self._versions.note(key)
+
+    async def delete(self, key: str) -> None:
+        try:
+            await super().delete(key)
+        finally:
+            self._versions.note(key)

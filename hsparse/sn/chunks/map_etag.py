@@ -1,0 +1,50 @@
+"""The etag of a dataset's map: another one after any change of its chunks or its extent.
+
+It is made of versions that the data nodes keep in memory, so that a client which has the map is told so without a
+request to the store.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+
+from aiohttp import hdrs, web
+
+from hsparse.errors import StoreFailed
+from hsparse.model.file_backed import is_file_backed
+from hsparse.sn.context import Context
+from hsparse.sn.http.byte_range import matches_etag
+from hsparse.sn.records.dataset import Dataset
+from hsparse.wire.chunk_info_message import GetChunkVersion
+
+WEAK = "W/"
+"""Maps with one etag mean the same, but may differ in their bytes: presigned URLs do."""
+
+
+async def map_etag(context: Context, dataset: Dataset) -> str | None:
+    """Return the etag, without quotes; None if there is none: data in files, or a data node that does not answer.
+
+    It has to be asked for before the chunks are listed: then the map is of that state or a newer one.
+    """
+    if is_file_backed(dataset.record):
+        return None
+    try:
+        versions = await context.service.owners.ask_all(GetChunkVersion(dataset.id))
+    except StoreFailed:
+        return None
+    state = [versions, dataset.id, dataset.extent, dataset.spec.generation]
+    return blake2b(json.dumps(state).encode(), digest_size=16).hexdigest()
+
+
+def etag_headers(etag: str | None) -> dict[str, str]:
+    """Return the headers of an answer with this etag."""
+    return {} if etag is None else {hdrs.ETAG: f'{WEAK}"{etag}"', hdrs.CACHE_CONTROL: "no-cache"}
+
+
+def not_modified(context: Context, etag: str | None) -> web.Response | None:
+    """Return a 304 if the client has the map of this etag already."""
+    known = context.request.headers.get(hdrs.IF_NONE_MATCH)
+    if etag is None or known is None or not matches_etag(known.replace(WEAK, ""), etag):
+        return None
+    return web.Response(status=304, headers=etag_headers(etag))

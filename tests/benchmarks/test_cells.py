@@ -1,0 +1,148 @@
+"""The workload `cells`, small: what is made, how a turn measures, and every figure of hsparse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anndata
+import numpy as np
+import pytest
+
+from benchmarks.aims import aims
+from benchmarks.bench import Bench
+from benchmarks.peers.cells import turn
+from benchmarks.report import OURS, Report
+from benchmarks.trials.cells import WAYS, CellsTrial
+from benchmarks.trials.check import WrongAnswer
+from benchmarks.workloads.cells import CHOSEN_TYPE, DENSITY, CellsCase, Truth, make
+
+CASE = CellsCase(2_000, 400, batch=256, whole_genes=5)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
+    folder = tmp_path_factory.mktemp("cells")
+    return folder, make(CASE, folder / CASE.name)
+
+
+def test_the_file_is_as_dense_as_said_and_the_truth_is_its_own(made: tuple[Path, Truth]) -> None:
+    folder, truth = made
+    data = anndata.read_h5ad(folder / CASE.name / "cells.h5ad")
+    assert data.shape == (CASE.cells, CASE.genes)
+    assert data.X.nnz == truth.elements == pytest.approx(DENSITY * CASE.cells * CASE.genes, rel=0.1)
+    assert data.X.has_sorted_indices
+    assert data.X.data.min() >= 1
+    chosen = data[(data.obs.cell_type == CHOSEN_TYPE) & (data.obs.n_genes > truth.above)]
+    assert (chosen.n_obs, chosen.X.nnz) == (truth.chosen, truth.chosen_elements)
+    assert data[:, truth.genes].X.sum() == truth.gene_total
+    assert data.var_names[0] == "GENE00001"
+    assert np.array_equal(np.load(folder / CASE.name / "n_genes.npy"), data.obs.n_genes)
+
+
+def test_a_seed_makes_one_matrix_and_it_is_made_once(made: tuple[Path, Truth], tmp_path: Path) -> None:
+    folder, truth = made
+    assert make(CASE, tmp_path) == truth
+    (folder / CASE.name / "cells.h5ad").touch()
+    before = (folder / CASE.name / "cells.h5ad").stat().st_mtime_ns
+    assert make(CASE, folder / CASE.name) == truth
+    assert (folder / CASE.name / "cells.h5ad").stat().st_mtime_ns == before
+
+
+def test_the_quality_of_a_shuffle_is_one_for_random_rows_and_less_for_blocks() -> None:
+    rows = np.random.default_rng(1).permutation(10_000)
+    at_random = [rows[:500], rows[500:1000]]
+    in_order = [np.arange(500), np.arange(500, 1000)]
+    in_blocks = [np.concatenate([np.arange(start, start + 50) for start in range(0, 10_000, 1000)])]
+    assert turn.shuffle_quality(at_random, 10_000) == pytest.approx(1, abs=0.01)
+    assert turn.shuffle_quality(in_order, 10_000) == pytest.approx(np.log2(5) / np.log2(100), abs=0.02)
+    assert 0.4 < turn.shuffle_quality(in_blocks, 10_000) < 0.6
+
+
+async def test_every_way_of_hsparse_gives_every_figure(made: tuple[Path, Truth]) -> None:
+    folder, _ = made
+    bench = Bench(folder, folder / "work", frozenset({"hsparse"}), 1, True, Report(), lambda text: None)
+    bench.work.mkdir()
+    await CellsTrial(bench, CASE).run()
+    reads = (
+        "random batches of 256 rows",
+        "entropy of a batch",
+        "memory of the batches",
+        "5 whole genes",
+        "everything into a CSR",
+        "1 % of the cells by a predicate",
+    )
+    expected = {"import", "stored", *(f"{what}, {way}" for what in reads for way in WAYS)}
+    assert {metric.name for metric in bench.report.samples} == expected
+    assert all(set(sides) == {OURS} for sides in bench.report.samples.values())
+    for metric in bench.report.samples.keys() - {
+        metric for metric in bench.report.samples if metric.unit in ("MiB", "of random")
+    }:
+        assert bool(aims(metric)) == (metric.name not in ("import", "stored"))
+
+
+def answers(truth: Truth) -> dict[str, Any]:
+    def one(shape: list[int], elements: int, total: float) -> dict[str, Any]:
+        return {"shape": shape, "elements": elements, "total": total, "seconds": 1.0}
+
+    return {
+        "batches": {"right": True, "cells": CASE.cells, "distinct": CASE.cells},
+        "genes": one([CASE.cells, 5], truth.gene_elements, truth.gene_total),
+        "chosen": one([truth.chosen, CASE.genes], truth.chosen_elements, truth.chosen_total),
+        "everything": one([CASE.cells, CASE.genes], truth.elements, truth.total),
+    }
+
+
+@pytest.mark.parametrize(
+    ("read", "key", "wrong"),
+    [
+        ("batches", "right", False),
+        ("batches", "distinct", CASE.cells - 1),
+        ("genes", "shape", [CASE.cells, 4]),
+        ("chosen", "elements", 0),
+        ("everything", "total", 1.5),
+    ],
+)
+def test_a_wrong_answer_is_no_figure(made: tuple[Path, Truth], read: str, key: str, wrong: object) -> None:
+    folder, truth = made
+    bench = Bench(folder, folder, frozenset(), 1, True, Report(), lambda text: None)
+    trial, found = CellsTrial(bench, CASE), answers(truth)
+    trial.check("some", found, truth)
+    found[read] = found[read] | {key: wrong}
+    with pytest.raises(WrongAnswer, match="some returned"):
+        trial.check("some", found, truth)
+
+
+def test_a_library_without_a_way_gives_batches_alone(
+    made: tuple[Path, Truth], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = made
+
+    class Batches:
+        genes = None
+
+        def __init__(self, path: str) -> None:
+            self._data = anndata.read_h5ad(path)
+
+        def batches(self, size: int, seed: int) -> Any:
+            yield np.arange(size), self._data[:size].X
+
+    monkeypatch.setitem(turn.READERS, "some", (turn.__name__.rpartition(".")[2], "Batches"))
+    monkeypatch.setattr(turn, "Batches", Batches, raising=False)
+    path = str(folder / CASE.name / "cells.h5ad")
+    n_genes = str(folder / CASE.name / "n_genes.npy")
+    job = {
+        "reader": "some",
+        "path": path,
+        "files": [path],
+        "size": 256,
+        "seed": 1,
+        "seconds": 1,
+        "n_genes": n_genes,
+    }
+    found = json.loads(json.dumps(turn.turn(job)))
+    assert found.keys() == {"batches"}
+    assert found["batches"]["right"]
+    assert found["batches"]["cells"] == 256
+    assert found["batches"]["memory"] > 2**20

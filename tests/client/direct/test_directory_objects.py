@@ -1,0 +1,60 @@
+"""Files of a store's directory: only in the state that the map names."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from hsparse.client.direct.directory_objects import DirectoryObjects, is_store
+from hsparse.client.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
+from hsparse.storage.filesystem.object_file import file_etag
+
+KEY = "db/a/d/b/0_0"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / KEY
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"data")
+    return path
+
+
+def test_a_file_in_the_state_of_its_etag(tmp_path: Path, file: Path) -> None:
+    reader, etag = DirectoryObjects(tmp_path), file_etag(file.stat())
+    assert reader.read(ObjectPlace(KEY, etag)) == b"data"
+    file.write_bytes(b"more data")
+    for key, wanted in ((KEY, etag), ("db/a/d/b/0_1", etag), (f"{KEY}/1", etag), ("db/a", etag)):
+        with pytest.raises(ObjectChanged):
+            reader.read(ObjectPlace(key, wanted))
+
+
+def test_a_file_with_the_sticky_bit_is_being_written(tmp_path: Path, file: Path) -> None:
+    etag = file_etag(file.stat())
+    file.chmod(file.stat().st_mode | stat.S_ISVTX)
+    with pytest.raises(ObjectUnavailable, match="is being written"):
+        DirectoryObjects(tmp_path).read(ObjectPlace(KEY, etag))
+
+
+def test_a_file_that_is_written_in_place_while_it_is_read(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    etag, real = file_etag(file.stat()), os.pread
+
+    def write_first(*args: int) -> bytes:
+        file.write_bytes(b"DATA")
+        return real(*args)
+
+    monkeypatch.setattr(os, "pread", write_first)
+    with pytest.raises(ObjectChanged):
+        DirectoryObjects(tmp_path).read(ObjectPlace(KEY, etag))
+
+
+def test_a_store_is_known_by_its_mark(tmp_path: Path) -> None:
+    assert not is_store(tmp_path)
+    assert not is_store(tmp_path / "none")
+    (tmp_path / ".hsparse").mkdir()
+    assert is_store(tmp_path)

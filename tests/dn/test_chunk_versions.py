@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from hsparse.clock import ManualClock, SystemClock
+from hsparse.dn.chunk_versions import ChunkVersions, VersionedStore
+from hsparse.errors import PreconditionFailed
+from hsparse.model.ids import chunk_key
+from hsparse.storage.memory import MemoryStore
+
+ONE, OTHER, THIRD = (f"d-0123456{i}-89abcdef-0123-456789-abcdef" for i in range(3))
+
+
+def test_a_change_is_one_of_its_dataset_alone() -> None:
+    versions = ChunkVersions(SystemClock())
+    one, other = versions.of(ONE), versions.of(OTHER)
+    versions.note(chunk_key(ONE, (3, 4)))
+    assert versions.of(ONE) != one
+    assert versions.of(OTHER) == other
+
+
+def test_runs_have_no_version_in_common() -> None:
+    assert ChunkVersions(SystemClock()).of(ONE) != ChunkVersions(SystemClock()).of(ONE)
+
+
+def test_no_change_of_a_forgotten_dataset_is_missed() -> None:
+    versions = ChunkVersions(ManualClock(), limit=2)
+    versions.note(chunk_key(ONE, (0,)))
+    seen = {versions.of(ONE)}
+    for dataset in (OTHER, THIRD, ONE, OTHER, THIRD):
+        versions.note(chunk_key(dataset, (0,)))
+        if dataset == ONE:
+            assert versions.of(ONE) not in seen
+        seen.add(versions.of(ONE))
+    assert versions.of(ONE) == versions.of("d-99999999-89abcdef-0123-456789-abcdef")
+
+
+async def test_a_store_notes_what_may_have_changed() -> None:
+    versions = ChunkVersions(SystemClock())
+    store = VersionedStore(MemoryStore(), versions)
+    key = chunk_key(ONE, (0, 0))
+    seen = [versions.of(ONE)]
+    etag = await store.put_if_absent(key, b"1")
+    seen.append(versions.of(ONE))
+    etag = await store.put_if_match(key, b"2", etag)
+    seen.append(versions.of(ONE))
+    with pytest.raises(PreconditionFailed):
+        await store.put_if_absent(key, b"3")
+    seen.append(versions.of(ONE))
+    await store.put(key, b"4")
+    seen.append(versions.of(ONE))
+    await store.delete(key)
+    seen.append(versions.of(ONE))
+    assert len(set(seen)) == len(seen)
+    assert not [page async for page in store.list("")]
+    assert versions.of(ONE) == seen[-1]
