@@ -53,6 +53,9 @@ class Connection:
     connections: keep it as safe as the password.
     """
 
+    direct: Any = False
+    """How datasets are read past the server (`hsparse.client.direct.direct_source.Direct`); False: not at all."""
+
     def __init__(
         self,
         url: str,

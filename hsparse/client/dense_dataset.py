@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.dataset import Dataset
+from hsparse.client.direct.direct_source import open_source
+from hsparse.client.elements import ElementSource
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region
@@ -20,6 +23,11 @@ class DenseDataset(Dataset):
 
     A write is durable when it returns.
     """
+
+    @cached_property
+    def source(self) -> ElementSource:
+        """What values of a fixed size are read from."""
+        return open_source(self.connection, self.record, self.dtype)
 
     def __repr__(self) -> str:
         return (
@@ -62,9 +70,7 @@ class DenseDataset(Dataset):
 
     def _read(self, region: Region) -> NDArray[Any]:
         selection = region.selection
+        if not self.type.is_vlen:
+            return region.arrange(self.source.dense_values(selection))
         data = read_values(self.connection, self.id, selection)
-        if not self.type.is_vlen and len(data) != selection.size * self.dtype.itemsize:
-            raise InvalidValue(
-                f"The extent of {self.id} is not {list(selection.extent)} any more; read again."
-            )
         return region.arrange(self.type.decode(data, (selection.size,)))

@@ -17,6 +17,8 @@ from hsparse.client.anndata.frame_labels import FrameLabels
 from hsparse.client.anndata.lazy_anndata import read_lazy
 from hsparse.client.anndata.query import Choice, Query, Wanted
 from hsparse.client.connection import Connection, Json
+from hsparse.client.direct.direct_source import Direct
+from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.group import Group
 from hsparse.client.progress import Progress
@@ -174,6 +176,7 @@ def open(
     password: str | None = None,
     token: str | None = None,
     timeout: float = 60.0,
+    direct: Direct = None,
 ) -> File | Folder:
     """Open a domain or a folder: of a server, or of a store in a directory of this machine.
 
@@ -181,7 +184,11 @@ def open(
     directory (`data/home/ann/x.h5`, or the domain's path with `root`), which is then read and written in this process.
     `mode` is "r+" for what exists, "a" to create the domain if it is missing, "w" to replace it, "x" to create it.
     Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at (`hsparse.client.sign_in`).
-    `timeout` is in seconds without a byte. Raises `MissingKey` for a domain that is not there.
+    `timeout` is in seconds without a byte.
+
+    `direct` says how values are read past the server: None where it is free and safe (the store is a directory of this
+    machine), True as the server offers it, the store's directory or bucket (`s3://name`) with the user's own
+    credentials, False not at all. Raises `MissingKey` for a domain that is not there.
     """
     if mode not in ("r+", "a", "w", "x"):
         raise InvalidValue(f"There is no mode {mode!r}: give 'r+', 'a', 'w' or 'x'.")
@@ -191,6 +198,7 @@ def open(
     else:
         found = parse_address(address, endpoint, configured.endpoint)
     connection = _connect(found, configured, SignIn(endpoint, user, password, token), timeout)
+    connection.direct = direct
     try:
         if mode != "r+":
             return _create_file(connection, mode)
@@ -201,6 +209,8 @@ def open(
 
 
 def _connect(address: Address, configured: SignIn, given: SignIn, timeout: float) -> Connection:
+    if address.root is not None:
+        return EmbeddedConnection(address.root, address.path, timeout)
     assert address.endpoint is not None
     if given.user is None and given.token is None:
         given = configured.for_server(address.endpoint)

@@ -20,10 +20,10 @@ import numpy as np
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.datatype import dtype_of, type_item
+from hsparse.client.direct.direct_source import open_source
 from hsparse.client.element_blocks import element_blocks
 from hsparse.client.elements import ElementSource
 from hsparse.client.errors import InvalidValue
-from hsparse.client.http_elements import HttpElements
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.labels import AxisLabels, Labels
 from hsparse.client.indexing.select import ArrayKey, Select
@@ -78,7 +78,7 @@ class SparseDataset(SparseReads, SparseWrites):
             raise InvalidValue(f"{record['id']} is not a sparse dataset; read it with a dense client.")
         super().__init__(connection, record, name)
         dtype_of(record["type"])  # refuses elements of variable length
-        self.source = source if source is not None else HttpElements(connection, self.id, self.dtype)
+        self.source = source if source is not None else open_source(connection, record, self.dtype)
         self.labels = AxisLabels(labels)
         self.max_bytes = default_limit()
 
