@@ -1,4 +1,4 @@
-"""The values of many datasets by few requests: small ones together, large ones side by side.
+"""The values of many datasets by few requests: small ones together, large ones side by side, directly where possible.
 
 The requests are `POST /datasets/values`.
 """
@@ -18,17 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
+from hsparse.client.direct.direct_source import open_source
 from hsparse.client.elements import Elements
 from hsparse.client.errors import ResultTooLarge
 from hsparse.client.hdf5_type import Hdf5Type, shape_of
 from hsparse.client.memory_limit import default_limit
 from hsparse.errors import Conflict, Corrupt
 from hsparse.format.arrow_stream import stream_batches
+from hsparse.format.selections.select_syntax import parse_select
 
 LENGTH = Struct("<Q")
 BATCH_BYTES = 64 << 20
 """About how much one answer has, unless it is of a single dataset."""
 MOST_DATASETS = 5_000
+LARGE_BYTES = 32 << 20
+"""Values of so many bytes, if they were dense, are read past the server where the way is open."""
 THREADS = 4
 TEXT_BYTES = 32
 """The guess for an element of variable length."""
@@ -111,7 +115,7 @@ def read_datasets(connection: Connection, reads: Sequence[DatasetRead]) -> list[
     """
     wanted = [read for read in reads if prod(read.shape)]
     _check_memory(connection, wanted)
-    batches = list(_batches(wanted))
+    batches = list(_batches(connection, wanted))
     found: dict[int, Found] = {}
     if len(batches) == 1:
         found |= _read(connection, batches[0])
@@ -138,11 +142,14 @@ def _check_memory(connection: Connection, reads: Sequence[DatasetRead]) -> None:
         )
 
 
-def _batches(reads: Sequence[DatasetRead]) -> Iterator[list[DatasetRead]]:
+def _batches(connection: Connection, reads: Sequence[DatasetRead]) -> Iterator[list[DatasetRead]]:
     batch: list[DatasetRead] = []
     total = 0
     for read in reads:
         size = read.nbytes // SPARSE_DIVISOR if read.sparse else read.nbytes
+        if _is_direct(connection, read):
+            yield [read]
+            continue
         if batch and (total + size > BATCH_BYTES or len(batch) == MOST_DATASETS):
             yield batch
             batch, total = [], 0
@@ -154,6 +161,8 @@ def _batches(reads: Sequence[DatasetRead]) -> Iterator[list[DatasetRead]]:
 
 def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
     """Return the values of each read by its `id()`."""
+    if _is_direct(connection, batch[0]):
+        return {id(batch[0]): _read_directly(connection, batch[0])}
     groups = []
     for (select, sparse), members in groupby(batch, lambda read: (read.select, read.sparse)):
         ids = [read.record["id"] for read in members]
@@ -163,6 +172,19 @@ def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
         id(read): _elements(read, part) if read.sparse else _values(read, part)
         for read, part in zip(batch, parts, strict=True)
     }
+
+
+def _is_direct(connection: Connection, read: DatasetRead) -> bool:
+    """Say whether a read asks the dataset's own source, which may be the store."""
+    return connection.direct is not False and read.nbytes >= LARGE_BYTES and not read.dtype.hasobject
+
+
+def _read_directly(connection: Connection, read: DatasetRead) -> Found:
+    source = open_source(connection, read.record, read.dtype)
+    selection = parse_select(read.select, read.extent, orthogonal=True)
+    if read.sparse:
+        return read.locate(source.defined_elements(selection))
+    return np.require(source.dense_values(selection), requirements="W")
 
 
 def _parts(data: bytes) -> Iterator[list[memoryview]]:

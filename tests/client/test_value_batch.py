@@ -127,3 +127,34 @@ def test_an_answer_that_is_cut_short_is_refused(
     monkeypatch.setattr(Connection, "binary", lambda *args, **params: binary(*args, **params)[:-12])
     with pytest.raises(Corrupt, match="ends too early"):
         read_datasets(group.connection, [DatasetRead(records["flags"]), DatasetRead(records["cube"])])
+
+
+def test_large_values_are_read_past_the_server(
+    stored: tuple[Group, dict[str, np.ndarray[Any, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The map and the chunks of each large one, if the way is open; the others by one request."""
+    group, arrays = stored
+    monkeypatch.setattr("hsparse.client.value_batch.LARGE_BYTES", 100)
+    records = group.records()
+    sent: list[str] = []
+    binary = Connection.binary
+
+    def watched(self: Connection, method: str, path: str, *args: Any, **params: Any) -> bytes:
+        sent.append(path)
+        return binary(self, method, path, *args, **params)
+
+    monkeypatch.setattr(Connection, "binary", watched)
+    axes = (np.array([0, 2, 6]), None)
+    reads = [DatasetRead(records[name]) for name in ("cube", "flags", "texts")]
+    reads.append(DatasetRead(records["sparse"], axes, sparse=True))
+    monkeypatch.setattr(group.connection, "direct", True)
+    cube, flags, texts, elements = read_datasets(group.connection, reads)
+    assert sent.count("/datasets/values") == 1
+    for found, name in ((cube, "cube"), (flags, "flags"), (texts, "texts")):
+        assert isinstance(found, np.ndarray)
+        assert found.flags.writeable
+        assert found.tolist() == arrays[name].tolist()
+    assert isinstance(elements, Elements)
+    dense = np.zeros((3, 5), "f4")
+    dense[elements.columns] = elements.values
+    assert dense.tolist() == arrays["sparse"][[0, 2, 6]].tolist()
