@@ -148,3 +148,15 @@ def test_what_has_no_form_is_named(
     with pytest.raises(error, match=words):
         new_file.write_anndata(data)
     assert list(new_file) == []
+
+
+def test_an_embedded_store(tmp_path: Path) -> None:
+    """The same without a server: in a directory that this process reads and writes."""
+    data = EXAMPLES["column_kinds"]()
+    file = hsparse.open("/cells.h5ad", "w", root=tmp_path / "store")
+    assert isinstance(file, hsparse.File)
+    with file:
+        file.write_anndata(data)
+        assert_same(file.to_anndata(), data)
+        found = file.query(obs="n_genes > 500", var=["gene3"]).to_anndata()
+        assert found.X.toarray().tolist() == data[data.obs["n_genes"] > 500, ["gene3"]].X.toarray().tolist()

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aiohttp import ClientPayloadError
 
+from hsparse.errors import Corrupt, Moved
 from hsparse.format.arrow_stream import read_batches
+from hsparse.sn.values.chunk_fanout import ChunkFanout
 from tests.sn.value_client import BINARY, create, sparse, value_client
 from tests.support.rest_client import RestClient
 
@@ -69,7 +72,8 @@ async def test_parts_are_what_each_dataset_answers(client: RestClient) -> None:
     """Small ones, ones of many pages, empty ones, texts, one dataset twice."""
     rng = np.random.default_rng(1)
     ids = [await numbers(client, count, rng.random(count)) for count in (3, 2000, 5, 0, 7)]
-    ids += [await texts(client, ["a", "", "é" * 3000]), await texts(client, ["x" * 40] * 400), ids[0]]
+    ids += [await texts(client, ["a", "", "é" * 3000]), await texts(client, ["x" * 40] * 400)]
+    ids += [await texts(client, ["z" * 60_000, "y"]), ids[0]]
     reply = await ask(client, {"ids": ids[:3]}, {"ids": ids[3:], "select": None})
     assert reply.status == 200, reply.body
     parts = blocks(reply.body)
@@ -138,3 +142,42 @@ async def test_what_is_wrong_is_refused_before_the_answer_begins(client: RestCli
         assert set(reply.body) == {"error"}
     assert (await client("POST", "/datasets/values", {})).status == 400
     assert (await ask(client)).body == b""
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_stale_plan_is_made_again(
+    client: RestClient, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a shrink: also of a dataset that is read among others."""
+    ids = [await numbers(client, 5, np.arange(5.0) + number) for number in range(count)]
+    read_within = ChunkFanout.read_within
+    stale = iter([True, True])
+
+    async def read(self: ChunkFanout, *args: Any) -> Any:
+        if next(stale, False):
+            raise Moved("The extent was changed.")
+        return await read_within(self, *args)
+
+    monkeypatch.setattr(ChunkFanout, "read_within", read)
+    reply = await ask(client, {"ids": ids})
+    assert [np.frombuffer(b"".join(part))[0] for part in blocks(reply.body)] == list(range(count))
+
+
+async def test_a_failure_after_the_answer_began_aborts_it(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [await numbers(client, 2000, np.arange(2000.0)) for _ in range(2)]
+    pages = ChunkFanout.pages
+    begun = 0
+
+    async def failing(self: ChunkFanout, *args: Any) -> AsyncIterator[Any]:
+        nonlocal begun
+        begun += 1
+        if begun == 2:
+            raise Corrupt("A chunk is damaged.")
+        async for page in pages(self, *args):
+            yield page
+
+    monkeypatch.setattr(ChunkFanout, "pages", failing)
+    with pytest.raises(ClientPayloadError):
+        await ask(client, {"ids": ids})
