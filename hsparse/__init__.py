@@ -9,12 +9,15 @@ from typing import Any
 __version__ = "0.1.0"
 
 _NAMES = {
+    "hsparse.client.batches": ("Batches",),
     "hsparse.client.connection": ("Connection",),
+    "hsparse.client.dask_writer": ("from_dask",),
     "hsparse.client.dense_dataset": ("DenseDataset",),
     "hsparse.client.errors": ("AlreadyExists", "Unreachable"),
     "hsparse.client.file": ("File", "Folder", "open"),
     "hsparse.client.from_scipy": ("from_scipy",),
     "hsparse.client.group": ("ExternalLink", "Group", "SoftLink"),
+    "hsparse.client.polars_source": ("scan",),
     "hsparse.client.sparse_dataset": ("SparseDataset",),
     "hsparse.errors": (
         "BadRequest",
@@ -33,11 +36,16 @@ _NAMES = {
         "Unsupported",
     ),
 }
+_SUBMODULES = {"aio": None, "torch": "torch"}
+"""Modules of the client that are imported when they are used, and the extras that they need."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(["__version__", *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        optional = import_module("hsparse.optional_module")
+        return optional.OptionalModule(f"hsparse.{name}", _SUBMODULES[name]).load()
     if name not in _MODULES:
         raise AttributeError(f"module 'hsparse' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_MODULES[name]), name)

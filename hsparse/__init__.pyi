@@ -1,4 +1,8 @@
+from hsparse import aio as aio
+from hsparse import torch as torch
+from hsparse.client.batches import Batches as Batches
 from hsparse.client.connection import Connection as Connection
+from hsparse.client.dask_writer import from_dask as from_dask
 from hsparse.client.dense_dataset import DenseDataset as DenseDataset
 from hsparse.client.errors import AlreadyExists as AlreadyExists
 from hsparse.client.errors import Unreachable as Unreachable
@@ -9,6 +13,7 @@ from hsparse.client.from_scipy import from_scipy as from_scipy
 from hsparse.client.group import ExternalLink as ExternalLink
 from hsparse.client.group import Group as Group
 from hsparse.client.group import SoftLink as SoftLink
+from hsparse.client.polars_source import scan as scan
 from hsparse.client.sparse_dataset import SparseDataset as SparseDataset
 from hsparse.errors import BadRequest as BadRequest
 from hsparse.errors import Busy as Busy

@@ -98,7 +98,10 @@ class Busy(HsparseError):
     """A memory budget is full; the same request may succeed after `retry_after` seconds."""
 
     kind = ErrorKind.BUSY
-    retry_after: ClassVar[int] = 1
+
+    def __init__(self, message: str, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class Moved(HsparseError):

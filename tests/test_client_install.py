@@ -57,6 +57,16 @@ with hsparse.Connection(sys.argv[1], "/arrays.h5") as connection:
     except hsparse.NotFound:
         print("done")
 """
+NEEDING = """
+import hsparse
+
+with hsparse.open(sys.argv[1] + "/needing.h5", "w") as file:
+    data = file.create_sparse("x", (100, 100), "f4", (10, 10))
+    try:
+        CODE
+    except hsparse.HsparseError as error:
+        print(error)
+"""
 MAIN = "from hsparse.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -122,11 +132,32 @@ def test_names_of_the_package() -> None:
     )
     assert done.returncode == 0, done.stderr
     stub = (PROJECT / "hsparse" / "__init__.pyi").read_text()
-    assert {*re.findall(r"import (\w+) as \1", stub), "__version__"} == set(hsparse.__all__)
+    submodules = {"aio", "torch"}
+    assert {*re.findall(r"import (\w+) as \1", stub), "__version__"} == {*hsparse.__all__, *submodules}
+    assert hsparse.aio.open
     assert all(getattr(hsparse, name) is not None for name in hsparse.__all__)
     assert "SparseDataset" in dir(hsparse)
     with pytest.raises(AttributeError, match="no attribute 'open_sesame'"):
         _ = hsparse.open_sesame  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("code", "extra"),
+    [
+        ("hsparse.torch", "torch"),
+        ("hsparse.scan(data)", "polars"),
+        ("data.to_dask()", "dask"),
+        ("data.to_scipy()", "scipy"),
+        ("list(hsparse.Batches(data))", "scipy"),
+    ],
+)
+def test_arrays_of_others_name_their_extra(url: str, code: str, extra: str) -> None:
+    done = run(NEEDING.replace("CODE", code), url)
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        rf'This needs \w+, which is not installed here: pip install "hsparse\[{extra}\]"', done.stdout
+    )
+    assert extra in EXTRAS
 
 
 def test_import_export_map_and_jobs(url: str, file: Path, tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ ROOMS: dict[str, set[str]] = {
         "storage.filesystem.object_file",
         "cli.embedded_store",
     },
+    "aio": {"client"},
+    "torch": {"client"},
     "config": {
         "errors",
         "setting",
@@ -74,6 +76,10 @@ THIRD_PARTY: dict[str, set[str]] = {
     "sn.auth.signed_token": {"joserfc"},
     "client": {"numpy"},
     "client.direct.bucket_objects": {"obstore"},
+    "client.fsspec_filesystem": {"fsspec"},
+    "client.xarray_backend": {"xarray"},
+    "aio": {"numpy"},
+    "torch": {"torch", "numpy"},
     "config": {"pydantic", "pydantic_settings"},
 }
 FREE = {"cli", "testing", ""}

@@ -6,15 +6,16 @@ import base64
 import http.client
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from hsparse.client.connection_pool import ConnectionPool
 from hsparse.client.errors import BY_KIND, InvalidValue, Unreachable
-from hsparse.errors import ErrorKind, HsparseError, RateLimited
+from hsparse.client.retry import Repeatable, Retry
+from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.format.buffer import Buffer
 
 JSON = "application/json"
@@ -35,7 +36,10 @@ BY_STATUS: dict[int, ErrorKind] = {
 Json: TypeAlias = dict[str, Any]
 Body: TypeAlias = Json | list[Json] | Buffer
 Headers: TypeAlias = dict[str, str]
+T = TypeVar("T")
 BROKEN = (OSError, http.client.HTTPException)
+GROWING = ("append", "extend")
+"""Parameters, or members of a body, of requests that have another effect each time."""
 
 
 class Connection:
@@ -47,7 +51,8 @@ class Connection:
 
     Each request has an HTTP connection for itself until its answer is read; up to `MAX_IDLE` are kept open for the next
     ones. When a kept one turns out to be closed, a GET is sent again over a new one, once; any other request may have
-    been carried out, so it raises `Unreachable` instead.
+    been carried out, so it raises `Unreachable` instead. `retry` says for how long a busy server is asked again, and
+    how often one that does not answer, if the request only reads.
 
     A forked process opens connections of its own. A pickle has the URL, the domain **and the credentials**, no
     connections: keep it as safe as the password.
@@ -65,6 +70,7 @@ class Connection:
         password: str | None = None,
         token: str | None = None,
         timeout: float = 60.0,
+        retry: Retry | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -76,6 +82,7 @@ class Connection:
         self._prefix = parts.path.rstrip("/")
         self._headers = {"Accept": JSON} | _credentials(user, password, token)
         self._timeout = timeout
+        self._retry = retry or Retry()
         self._pool = ConnectionPool(parts.scheme, parts.hostname, parts.port, timeout)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -135,11 +142,17 @@ class Connection:
         None for the etag if the server has none.
         """
         headers = self._headers | ({} if etag is None else {"If-None-Match": etag})
-        response, data = self._exchange("GET", self._target(path, params), None, headers)
-        if response.status == 304 and etag is not None:
+        target = self._target(path, params)
+
+        def send() -> tuple[http.client.HTTPResponse, bytes]:
+            response, data = self._exchange("GET", target, None, headers)
+            if response.status >= 300 and not (response.status == 304 and etag is not None):
+                raise _error(f"GET {path}", response, data)
+            return response, data
+
+        response, data = self.repeated(send)
+        if response.status == 304:
             return None, etag
-        if response.status >= 300:
-            raise _error(f"GET {path}", response, data)
         try:
             value = json.loads(data)
         except ValueError:
@@ -149,6 +162,10 @@ class Connection:
                 f"{self.url} answered GET {path} with no JSON object; see that it is an HDF REST server."
             )
         return value, response.headers.get("ETag")
+
+    def repeated(self, read: Callable[[], T]) -> T:
+        """Return `read()`, which changes nothing, repeated as `retry` says: for answers that are read as `stream`."""
+        return self._retry.run(read, Repeatable())
 
     @contextmanager
     def stream(
@@ -225,9 +242,16 @@ class Connection:
         self, method: str, path: str, body: Body | None, accept: str, params: Mapping[str, object]
     ) -> bytes:
         target, data, headers = self._parts(path, body, accept, params)
-        response, answer = self._exchange(method, target, data, headers)
-        if response.status >= 300:
-            raise _error(f"{method} {path}", response, answer)
+        named = {*params, *(body if isinstance(body, dict) else ())}
+
+        def send() -> tuple[http.client.HTTPResponse, bytes]:
+            response, answer = self._exchange(method, target, data, headers)
+            if response.status >= 300:
+                raise _error(f"{method} {path}", response, answer)
+            return response, answer
+
+        repeatable = Repeatable.request(method, reads=accept == BINARY, grows=not named.isdisjoint(GROWING))
+        response, answer = self._retry.run(send, repeatable)
         if accept == BINARY and response.headers.get_content_type() != BINARY:
             raise HsparseError(
                 f"{self.url} answered {method} {path} as {response.headers.get_content_type()}, not {BINARY}; "
@@ -352,6 +376,6 @@ def _error(request: str, response: http.client.HTTPResponse, body: bytes) -> Hsp
         error = BY_KIND[kind](f"{request} was answered with {response.status} {response.reason}.")
     error.request_id = response.headers.get("X-Request-ID")
     wait = response.headers.get("Retry-After", "")
-    if isinstance(error, RateLimited) and wait.isascii() and wait.isdigit():
+    if isinstance(error, RateLimited | Busy) and wait.isascii() and wait.isdigit():
         error.retry_after = float(wait[:9])
     return error

@@ -14,7 +14,7 @@ import ssl
 import sys
 import threading
 from contextlib import suppress
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 MAX_IDLE = 16
 """Idle connections that are kept; more are open only while as many threads have exchanges under way."""
@@ -51,6 +51,9 @@ class ConnectionPool:
         self._epoch = 0
         """How often the pool was closed."""
         _POOLS.add(self)
+        # A client that nobody closed: sockets last no longer than what uses them. Not `__del__`: in a cycle of
+        # references those of the sockets may be called first.
+        finalize(self, _close_all, self._idle).atexit = False
 
     def take(self) -> tuple[http.client.HTTPConnection, bool]:
         """Return a connection for one exchange, and whether it was kept: the server may close that at any time.
@@ -102,21 +105,17 @@ class ConnectionPool:
     def close(self) -> None:
         """Close the idle connections now, and those under way when their exchange ends."""
         with self._lock:
-            idle, self._idle = self._idle, []
+            idle = self._idle.copy()
+            self._idle.clear()
             self._epoch += 1
-        for connection in idle:
-            connection.close()
-
-    def __del__(self) -> None:
-        """Close the idle connections of a client that nobody closed: sockets last no longer than what uses them."""
-        for connection in getattr(self, "_idle", ()):
-            connection.close()
+        _close_all(idle)
 
     def forget_parent(self) -> None:
         """Close this process's copies of the sockets of the process it was forked from; its exchanges go on there."""
         self._lock = threading.Lock()  # another thread of the parent may have locked it
         copies = [*(connection.sock for connection in self._idle), *(sock for sock, _ in self._busy.values())]
-        self._idle, self._busy = [], {}
+        self._idle.clear()
+        self._busy = {}
         for copy in copies:
             with suppress(OSError):
                 # Not `copy.close()`: that waits for readers, and takes locks of threads that are only in the parent.
@@ -131,6 +130,11 @@ class ConnectionPool:
         )
         connection.response_class = OwnAnswer
         return connection
+
+
+def _close_all(connections: list[http.client.HTTPConnection]) -> None:
+    for connection in connections:
+        connection.close()
 
 
 _POOLS: WeakSet[ConnectionPool] = WeakSet()

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hsparse.client.dask_array import dense_to_dask
 from hsparse.client.dataset import Dataset
 from hsparse.client.direct.direct_source import open_source
 from hsparse.client.elements import ElementSource
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
-from hsparse.client.indexing.select import ArrayKey, Region
+from hsparse.client.indexing.select import ArrayKey, Region, Select
 from hsparse.client.selection_request import SelectionRequest, read_values
 
 
@@ -38,8 +39,12 @@ class DenseDataset(Dataset):
         """Return the selected values: an array, or a scalar where numpy returns one."""
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
-        values = self._in_region(ArrayKey(key), self._read)
+        values = self.take(ArrayKey(key))
         return values[()] if values.shape == () else values
+
+    def take(self, select: Select) -> NDArray[Any]:
+        """Return the selected values as an array, for any form of selection."""
+        return self._in_region(select, self._read)
 
     def __setitem__(self, key: Key, values: ArrayLike) -> None:
         """Set the selected elements to values, which are broadcast as numpy does."""
@@ -67,6 +72,12 @@ class DenseDataset(Dataset):
     def to_numpy(self, key: Key = ...) -> NDArray[Any]:
         """Return the selected values as an array."""
         return np.asarray(self[key])
+
+    def to_dask(self, chunks: Any = None) -> Any:
+        """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which."""
+        if self.is_null:
+            raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
+        return dense_to_dask(self, chunks)
 
     def _read(self, region: Region) -> NDArray[Any]:
         selection = region.selection

@@ -15,7 +15,7 @@ def element_blocks(
 ) -> Iterator[Orthogonal]:
     """Yield disjoint boxes, in row-major order of their corners, with all defined elements: in each at most `most`.
 
-    `count` says how many elements of a box are defined; it is asked once for a box that is yielded, besides the first.
+    `count` says how many elements of a box are defined; it is asked about once for each box that is yielded.
     Boxes end where chunks do, unless a chunk has too many elements itself.
     """
     whole = Orthogonal.all(extent)
@@ -32,7 +32,10 @@ def element_blocks(
         dim, middle = cut
         end = (*stop[:dim], middle, *stop[dim + 1 :])
         left = count(Orthogonal.box(extent, start, end))
-        waiting.append(((*start[:dim], middle, *start[dim + 1 :]), stop, max(0, have - left)))
+        begin = (*start[:dim], middle, *start[dim + 1 :])
+        # Others may write meanwhile: what a difference says to be empty is asked for.
+        right = have - left if have > left else count(Orthogonal.box(extent, begin, stop))
+        waiting.append((begin, stop, right))
         waiting.append((start, end, left))
 
 

@@ -22,6 +22,7 @@ from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.group import Group
 from hsparse.client.progress import Progress
+from hsparse.client.retry import Retry
 from hsparse.client.sign_in import SignIn, read_sign_in
 from hsparse.errors import Conflict, NotFound
 
@@ -176,6 +177,8 @@ def open(
     password: str | None = None,
     token: str | None = None,
     timeout: float = 60.0,
+    retries: int = 2,
+    patience: float = 60.0,
     direct: Direct = None,
 ) -> File | Folder:
     """Open a domain or a folder: of a server, or of a store in a directory of this machine.
@@ -184,7 +187,8 @@ def open(
     directory (`data/home/ann/x.h5`, or the domain's path with `root`), which is then read and written in this process.
     `mode` is "r+" for what exists, "a" to create the domain if it is missing, "w" to replace it, "x" to create it.
     Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at (`hsparse.client.sign_in`).
-    `timeout` is in seconds without a byte.
+    `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
+    `Retry-After`; one that does not answer `retries` times, if the request only reads.
 
     `direct` says how values are read past the server: None where it is free and safe (the store is a directory of this
     machine), True as the server offers it, the store's directory or bucket (`s3://name`) with the user's own
@@ -197,7 +201,8 @@ def open(
         found = Address("/" + str(address).strip("/"), root=Path(root))
     else:
         found = parse_address(address, endpoint, configured.endpoint)
-    connection = _connect(found, configured, SignIn(endpoint, user, password, token), timeout)
+    retry = Retry(retries + 1, patience)
+    connection = connect(found, configured, SignIn(endpoint, user, password, token), timeout, retry)
     connection.direct = direct
     try:
         if mode != "r+":
@@ -208,7 +213,8 @@ def open(
         raise
 
 
-def _connect(address: Address, configured: SignIn, given: SignIn, timeout: float) -> Connection:
+def connect(address: Address, configured: SignIn, given: SignIn, timeout: float, retry: Retry) -> Connection:
+    """Return a connection to an address of a server; the credential is `given`, else the `configured` one."""
     if address.root is not None:
         return EmbeddedConnection(address.root, address.path, timeout)
     assert address.endpoint is not None
@@ -221,6 +227,7 @@ def _connect(address: Address, configured: SignIn, given: SignIn, timeout: float
         password=given.password,
         token=given.token,
         timeout=timeout,
+        retry=retry,
     )
 
 

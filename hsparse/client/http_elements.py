@@ -35,7 +35,11 @@ class HttpElements:
     def defined_elements(self, selection: Selection) -> Elements:
         """See `ElementSource`. `InvalidValue` if elements beyond the extent are found: others have extended it."""
         try:
-            found = self._few(selection) if selection.size <= SMALL else self._many(selection)
+            found = (
+                self._few(selection)
+                if selection.size <= SMALL
+                else self._connection.repeated(lambda: self._many(selection))
+            )
         except Corrupt as error:
             raise Corrupt(f"The answer about {self._id} is damaged: {error.message}") from error
         for column, length in zip(found.columns, selection.extent, strict=True):

@@ -11,7 +11,10 @@ K = TypeVar("K")
 
 
 def prefetched(fetch: Callable[[K], T], keys: Iterable[K]) -> Iterator[T]:
-    """Yield `fetch(key)` for each key; the next one is fetched, in a thread, while one is used."""
+    """Yield `fetch(key)` for each key; the next one is fetched, in a thread, while one is used.
+
+    A key is taken when the one before it has been fetched.
+    """
     rest = iter(keys)
     with ThreadPoolExecutor(1, "prefetch") as thread:
         waiting = [thread.submit(fetch, key) for key in _first(rest)]

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hsparse.client.connection import Body, Connection, Json
-from hsparse.client.errors import Unreachable
+from hsparse.client.retry import REPEATED, Repeatable, Retry
 from hsparse.clock import Clock, SystemClock
-from hsparse.errors import Busy, HsparseError, RateLimited
+from hsparse.errors import HsparseError
 
 TRIES = 6
 """Attempts of a request if the server is unreachable."""
 PATIENCE = 300.0
 """Seconds from the first answer of a busy server to the last attempt."""
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 30.0
-"""Seconds between two attempts."""
 Result = TypeVar("Result")
 
 
@@ -36,8 +32,7 @@ class RetryingClient:
     ) -> None:
         self._connect = connect
         self._stopped = threading.Event()
-        self._sleep = sleep or self._stopped.wait
-        self._clock = clock or SystemClock()
+        self._retry = Retry(TRIES, PATIENCE, sleep or self._stopped.wait, clock or SystemClock())
         self._local = threading.local()
         self._opened: list[Connection] = []
 
@@ -51,24 +46,13 @@ class RetryingClient:
         While the server is unreachable it is called `TRIES` times, or once if it is not `idempotent`. Raises its
         errors, and `HsparseError` after `stop`.
         """
-        refused = away = 0
-        until = math.inf
+        attempts = self._retry.begin(Repeatable(lost=idempotent))
         while not self._stopped.is_set():
             try:
                 return send(self._connection())
-            except (Busy, RateLimited) as error:
-                now = self._clock.monotonic()
-                until = min(until, now + PATIENCE)
-                pause = self._spread(max(error.retry_after, _backoff(refused)))
-                if now + pause > until:
-                    raise
-                refused += 1
-            except Unreachable:
-                pause = _backoff(away)
-                away += 1
-                if away == TRIES or not idempotent:
-                    raise
-            self._sleep(pause)
+            except REPEATED as error:
+                pause = attempts.pause_after(error)
+            self._retry.sleep(pause)
         raise HsparseError("The command was stopped.")
 
     def stop(self) -> None:
@@ -80,18 +64,9 @@ class RetryingClient:
         for connection in self._opened:
             connection.close()
 
-    def _spread(self, pause: float) -> float:
-        """Return `pause` with jitter of up to a half, so that threads do not repeat at the same time."""
-        return min(pause, LONGEST_PAUSE) * (1 + int.from_bytes(self._clock.token(4), "big") / 2**33)
-
     def _connection(self) -> Connection:
         found: Connection | None = getattr(self._local, "connection", None)
         if found is None:
             found = self._local.connection = self._connect()
             self._opened.append(found)
         return found
-
-
-def _backoff(tries: int) -> float:
-    """Return the seconds to wait after a number of attempts."""
-    return min(FIRST_PAUSE * 2.0 ** min(tries, 10), LONGEST_PAUSE)

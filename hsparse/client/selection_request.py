@@ -65,8 +65,12 @@ def open_values(
 
 def read_values(connection: Connection, id: str, selection: Selection, **params: object) -> bytes:
     """Return what `/value` answers about a selection, in bytes, by one request."""
-    with open_values(connection, id, selection, BINARY, **params) as answer:
-        return answer.read()
+
+    def read() -> bytes:
+        with open_values(connection, id, selection, BINARY, **params) as answer:
+            return answer.read()
+
+    return connection.repeated(read)
 
 
 def count_defined(connection: Connection, id: str, selection: Selection) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hsparse.client.connection import Connection, Json
+from hsparse.client.dask_array import Format, sparse_to_dask
 from hsparse.client.datatype import dtype_of, type_item
 from hsparse.client.direct.direct_source import open_source
 from hsparse.client.element_blocks import element_blocks
@@ -171,6 +172,10 @@ class SparseDataset(SparseReads, SparseWrites):
         first, last, _ = slice(start, stop).indices(self.shape[0])
         keys = [slice(row, min(row + count, last)) for row in range(first, last, count)]
         return prefetched(self.__getitem__, keys)
+
+    def to_dask(self, chunks: Any = None, format: Format = "coo") -> Any:
+        """Return a `dask.array.Array` of the dataset, see `hsparse.client.dask_array.sparse_to_dask`."""
+        return sparse_to_dask(self, chunks, format)
 
     def sum(self, axis: int | Sequence[int] | None = None) -> Any:
         """Return the sum over an axis, several, or all, as numpy and scipy do; a dense array, or a number.

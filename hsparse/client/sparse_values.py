@@ -30,10 +30,7 @@ class SparseValues:
         own, columns = self.shape, list(self.columns)
         while len(own) > len(shape) and own[0] == 1:
             own, columns = own[1:], columns[1:]
-        if (
-            len(own) > len(shape)
-            or np.broadcast_shapes(own, (1,) * len(shape)) != (1,) * (len(shape) - len(own)) + own
-        ):
+        if len(own) > len(shape):
             raise self._does_not_fit(shape)
         missing = len(shape) - len(own)
         own = (1,) * missing + own
@@ -60,13 +57,13 @@ def sparse_values(values: Any) -> SparseValues | None:
 
     Elements that are stored twice are added, as these packages do.
     """
-    module = type(values).__module__.partition(".")[0]
-    if module == "sparse" and hasattr(values, "fill_value"):
-        found = values if hasattr(values, "coords") else values.tocoo()
+    packages = {one.__module__.partition(".")[0] for one in type(values).__mro__}
+    if "sparse" in packages and hasattr(values, "fill_value"):
+        found = values if hasattr(values, "coords") else values.asformat("coo")
         return SparseValues(found.shape, tuple(found.coords), found.data, found.fill_value)
-    if module != "scipy" or not hasattr(values, "tocoo"):
+    if "scipy" not in packages or not hasattr(values, "tocoo"):
         return None
-    if len(values.shape) == 2 and values.format not in ("csr", "csc"):
+    if values.format not in ("csr", "csc", "coo") or (values.format == "coo" and len(values.shape) == 2):
         values = values.tocsr()
     if not values.has_canonical_format:
         values = values.copy()

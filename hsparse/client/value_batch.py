@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.connection import Connection, Json
+from hsparse.client.connection import BINARY, Connection, Json
 from hsparse.client.direct.direct_source import open_source
 from hsparse.client.elements import Elements
 from hsparse.client.errors import ResultTooLarge
@@ -167,11 +167,16 @@ def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
     for (select, sparse), members in groupby(batch, lambda read: (read.select, read.sparse)):
         ids = [read.record["id"] for read in members]
         groups.append({"ids": ids, "select": select, "orthogonal": True, "sparse": sparse})
-    parts = _parts(connection.binary("POST", "/datasets/values", {"reads": groups}))
+    parts = _parts(connection.repeated(lambda: _ask(connection, groups)))
     return {
         id(read): _elements(read, part) if read.sparse else _values(read, part)
         for read, part in zip(batch, parts, strict=True)
     }
+
+
+def _ask(connection: Connection, groups: list[Json]) -> bytes:
+    with connection.stream("POST", "/datasets/values", BINARY, {"reads": groups}) as answer:
+        return answer.read()
 
 
 def _is_direct(connection: Connection, read: DatasetRead) -> bool:

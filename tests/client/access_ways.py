@@ -19,11 +19,12 @@ from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.client.direct.bucket_objects import Bucket
 from hsparse.client.direct.direct_source import Direct, direct_source
-from hsparse.client.elements import Elements, ElementSource
+from hsparse.client.elements import ElementSource
 from hsparse.client.embedded import embedded_connection
+from hsparse.client.hdf5_type import Hdf5Type
+from hsparse.client.http_elements import HttpElements
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.config import SECTIONS, Settings
-from hsparse.format.selections.selection import Selection
 from hsparse.sections import ServerSettings
 from hsparse.storage.store_settings import StoreSettings
 from tests.support.s3_servers import make_bucket
@@ -32,21 +33,9 @@ WAYS = ("http", "directory", "s3", "presigned", "embedded")
 NUMBERS = itertools.count()
 
 
-@dataclass
-class ServedElements:
-    """What a server answers, as an `ElementSource`; `asked` counts its requests."""
-
-    dataset: SparseDataset
-    asked: int = 0
-
-    def defined_elements(self, selection: Selection) -> Elements:
-        self.asked += 1
-        coords, values = self.dataset.read(selection)
-        return Elements(tuple(np.ascontiguousarray(column) for column in coords.T), values)
-
-    def dense_values(self, selection: Selection) -> np.ndarray:
-        self.asked += 1
-        return self.dataset.read_dense(selection)
+def served(connection: Connection, record: Any) -> ElementSource:
+    """Return what reads a dataset over HTTP."""
+    return HttpElements(connection, record["id"], Hdf5Type.parse(record["type"]).dtype)
 
 
 @dataclass
@@ -67,8 +56,8 @@ class Access:
 
     def source(self, dataset: SparseDataset, direct: Direct = None) -> ElementSource:
         """Return what reads the dataset in this way, or in that of `direct`."""
-        server = ServedElements(dataset)
         record = self.connection.json("GET", f"/datasets/{dataset.id}")
+        server = served(self.connection, record)
         wanted = self.direct if direct is None else direct
         return direct_source(self.connection, record, wanted, server) or server
 

@@ -10,7 +10,26 @@ import pytest
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.config import load_settings
-from tests.client.dataset_access import WAYS, DatasetAccess
+from tests.client.access_ways import (
+    WAYS,
+    access,
+    bucket_server,
+    direct_access,
+    directory_access,
+    directory_server,
+    embedded_root,
+    open_access,
+)
+from tests.client.dataset_access import DatasetAccess
+
+__all__ = [
+    "access",
+    "bucket_server",
+    "direct_access",
+    "directory_access",
+    "directory_server",
+    "embedded_root",
+]
 
 NUMBERS = itertools.count()
 
@@ -31,7 +50,14 @@ def connection(url: str) -> Iterator[Connection]:
         yield opened
 
 
+@pytest.fixture
+def http_access(connection: Connection) -> DatasetAccess:
+    """Datasets over HTTP."""
+    return DatasetAccess("http", connection)
+
+
 @pytest.fixture(params=WAYS)
-def dataset_access(request: pytest.FixtureRequest, connection: Connection) -> DatasetAccess:
+def dataset_access(request: pytest.FixtureRequest) -> Iterator[DatasetAccess]:
     """A way to datasets; a test that takes it runs over each."""
-    return DatasetAccess(request.param, connection)
+    with open_access(request.param, request) as access:
+        yield DatasetAccess(access.way, access.connection, access.direct)

@@ -1,4 +1,4 @@
-"""Ways to a sparse dataset: tests that take `dataset_access` run over each of them."""
+"""Ways to a sparse dataset: a test that takes `dataset_access` runs over each, one with `http_access` over HTTP."""
 
 from __future__ import annotations
 
@@ -9,26 +9,42 @@ from typing import Any
 import numpy as np
 
 from hsparse.client.connection import Connection
+from hsparse.client.direct.direct_elements import DirectElements
+from hsparse.client.direct.direct_source import Direct, direct_source
 from hsparse.client.sparse_dataset import SparseDataset
 
-WAYS = ("http",)
 NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetAccess:
-    """One way to datasets: `way` says how their elements are read."""
+    """One way to datasets: `direct` says how their elements are read past the server."""
 
     way: str
     connection: Connection
+    direct: Direct = False
+
+    def examples(self, count: int) -> int:
+        """Return how many examples of `count` a property is tested with: all over HTTP, fewer over the other ways."""
+        return count if self.way == "http" else max(1, count // 5)
 
     def create(
         self, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...], **options: Any
     ) -> SparseDataset:
         """Create a dataset and return it as this way reads it."""
-        assert self.way == "http"
         path = f"/way/{next(NUMBERS)}"
-        return SparseDataset.create(self.connection, path, shape, dtype, chunks, **options)
+        dataset = SparseDataset.create(self.connection, path, shape, dtype, chunks, **options)
+        past = direct_source(self.connection, dataset.record, self.direct, dataset.source)
+        assert (past is None) == (self.way == "http")
+        dataset.source = past or dataset.source
+        return dataset
+
+    def check_way(self, dataset: SparseDataset) -> None:
+        """See that all that was read of a dataset was read in this way."""
+        if isinstance(dataset.source, DirectElements):
+            statistics = dataset.source.statistics
+            assert statistics.objects > 0
+            assert statistics.fallbacks == statistics.small == 0
 
     def filled(self, model: Model, chunks: tuple[int, ...], **options: Any) -> SparseDataset:
         """Create a dataset with a model's elements."""

@@ -46,3 +46,13 @@ def test_blocks_are_of_whole_chunks_if_chunks_are_small(most: int) -> None:
 
 def test_nothing_is_no_block() -> None:
     assert list(element_blocks((10, 10), (3, 4), lambda selection: 0, 1)) == []
+
+
+def test_what_others_write_meanwhile_hides_nothing() -> None:
+    growing = iter([10, 30])
+
+    def count(selection: Orthogonal) -> int:
+        return next(growing, 5)
+
+    blocks = list(element_blocks((8,), (4,), count, 5))
+    assert sum(block.size for block in blocks) == 8

@@ -8,7 +8,8 @@ import pytest
 
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
-from hsparse.client.retrying_client import LONGEST_PAUSE, PATIENCE, TRIES, RetryingClient
+from hsparse.client.retry import LONGEST_PAUSE
+from hsparse.client.retrying_client import PATIENCE, TRIES, RetryingClient
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Conflict, HsparseError, RateLimited
 
@@ -94,7 +95,7 @@ def test_other_errors_are_raised_at_once() -> None:
 
 
 def test_what_waits_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.client.retrying_client.LONGEST_PAUSE", 100.0)
+    monkeypatch.setattr("hsparse.client.retry.LONGEST_PAUSE", 100.0)
     refused = threading.Event()
 
     def busy(connection: Connection) -> None:

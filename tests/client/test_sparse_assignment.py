@@ -49,7 +49,7 @@ def test_assignment_makes_the_region_equal(
     )
     target = dataset.oindex if orthogonal else dataset
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=dataset_access.examples(50), deadline=None)
     @given(key=wide, form=st.sampled_from(["dense", "csr", "csc", "coo", "COO"]), seed=st.integers(0, 99))
     def check(key: Any, form: str, seed: int) -> None:
         offsets = np.arange(array.size).reshape(shape)
@@ -91,8 +91,8 @@ def values_of(form: str, shape: tuple[int, ...], seed: int) -> tuple[Any, np.nda
     return whole.asformat(form), stored
 
 
-def test_values_are_broadcast(dataset_access: DatasetAccess) -> None:
-    dataset = dataset_access.create(SHAPE, "f4", (2, 2))
+def test_values_are_broadcast(http_access: DatasetAccess) -> None:
+    dataset = http_access.create(SHAPE, "f4", (2, 2))
     row = sp.csr_array(np.array([[0, 2, 0, 4]], np.float32))
     dataset[:] = row
     assert dataset[...].toarray().tolist() == [[0, 2, 0, 4]] * 3
@@ -116,8 +116,8 @@ def test_values_are_broadcast(dataset_access: DatasetAccess) -> None:
         assert isinstance(caught.value, ValueError)
 
 
-def test_what_is_stored_twice_is_added(dataset_access: DatasetAccess) -> None:
-    dataset = dataset_access.create(SHAPE, "i4", (2, 2))
+def test_what_is_stored_twice_is_added(http_access: DatasetAccess) -> None:
+    dataset = http_access.create(SHAPE, "i4", (2, 2))
     twice = sp.coo_array(([1, 2, 5], ([0, 0, 2], [1, 1, 3])), shape=SHAPE)
     loose = sp.csr_array((np.array([1, 2, 5]), np.array([1, 1, 3]), np.array([0, 2, 2, 3])), shape=SHAPE)
     for values in (twice, loose):
@@ -130,8 +130,28 @@ def test_what_is_stored_twice_is_added(dataset_access: DatasetAccess) -> None:
         assert dataset[...].toarray().tolist() == twice.toarray().tolist()
 
 
-def test_boxes_are_assigned(dataset_access: DatasetAccess) -> None:
-    dataset = dataset_access.create(SHAPE, "i4", (2, 2))
+class Counts(sp.csr_array):
+    """A class of somebody else."""
+
+
+def test_sparse_arrays_of_any_class_are_taken(http_access: DatasetAccess) -> None:
+    dataset = http_access.create(SHAPE, "i4", (2, 2))
+    dense = np.array([[0, 2, 0, 4], [0, 0, 0, 0], [7, 0, 0, 0]], np.int32)
+    coo = sparse.COO(dense)
+    for values in (Counts(dense), sp.bsr_array(dense), coo.asformat("gcxs"), sparse.DOK(coo), coo):
+        dataset[...] = 9
+        dataset[...] = values
+        assert np.array_equal(dataset.to_numpy(), dense)
+        assert dataset.nnz < 12
+    for row in (sp.csr_array(dense[0]), sp.dok_array(dense[0]), sp.coo_array(dense[0])):
+        dataset[1] = 9
+        dataset[1] = row
+        assert dataset[1].toarray().tolist() == [0, 2, 0, 4]
+        assert dataset[1].nnz == 2
+
+
+def test_boxes_are_assigned(http_access: DatasetAccess) -> None:
+    dataset = http_access.create(SHAPE, "i4", (2, 2))
     boxes = Boxes(SHAPE, np.array([[0, 0], [1, 2]]), np.array([[1, 2], [3, 4]]))
     dataset[...] = 7
     dataset.assign(boxes, sp.coo_array(np.array([0, 1, 2, 0, 0, 3])))
@@ -163,8 +183,8 @@ def test_types_are_cast_as_numpy_does_by_the_same_kind(connection: Connection) -
     assert real.shape == (5, 4)
 
 
-def test_another_fill_value_is_refused(dataset_access: DatasetAccess) -> None:
-    dataset = dataset_access.create(SHAPE, "f4", (2, 2), fill_value=np.nan)
+def test_another_fill_value_is_refused(http_access: DatasetAccess) -> None:
+    dataset = http_access.create(SHAPE, "f4", (2, 2), fill_value=np.nan)
     with pytest.raises(InvalidValue, match=r"do not store is 0\.0, what the dataset does not store nan"):
         dataset[...] = sp.csr_array(np.eye(3, 4))
     values = sparse.COO(np.array([[0, 2], [1, 3]]), np.array([1.0, 2.0]), shape=SHAPE, fill_value=np.nan)
@@ -203,8 +223,8 @@ def test_a_large_assignment_is_sent_in_parts(connection: Connection, monkeypatch
     assert np.array_equal(dataset[...].toarray(), values.toarray())
 
 
-def test_append_says_what_is_missing(dataset_access: DatasetAccess) -> None:
-    dataset = dataset_access.create(SHAPE, "i4", (2, 2), max_shape=(None, 4))
+def test_append_says_what_is_missing(http_access: DatasetAccess) -> None:
+    dataset = http_access.create(SHAPE, "i4", (2, 2), max_shape=(None, 4))
     with pytest.raises(InvalidValue, match=r"append\(coords, values, count=...\)"):
         dataset.append([[0, 0]], [1])
     with pytest.raises(InvalidValue, match="an array says by its shape"):

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hsparse
+from hsparse.client import value_batch
 from hsparse.client.connection import Connection
 from hsparse.client.elements import Elements
 from hsparse.client.group import Group
@@ -93,15 +94,15 @@ def test_large_datasets_have_requests_of_their_own(
     records = group.records()
     names = ["cube", "flags", "scalar", "texts", "matrix"]
     sent: list[int] = []
-    binary = Connection.binary
+    ask = value_batch._ask
     barrier = threading.Barrier(4, timeout=30)
 
-    def watched(self: Connection, method: str, path: str, body: Any = None, **params: Any) -> bytes:
-        sent.append(sum(len(one["ids"]) for one in body["reads"]))
+    def watched(connection: Connection, groups: Any) -> bytes:
+        sent.append(sum(len(one["ids"]) for one in groups))
         barrier.wait()
-        return binary(self, method, path, body, **params)
+        return ask(connection, groups)
 
-    monkeypatch.setattr(Connection, "binary", watched)
+    monkeypatch.setattr(value_batch, "_ask", watched)
     found = read_datasets(group.connection, [DatasetRead(records[name]) for name in names])
     assert sorted(sent) == [1, 1, 1, 2]
     for name, values in zip(names, found, strict=True):
@@ -123,8 +124,8 @@ def test_an_answer_that_is_cut_short_is_refused(
 ) -> None:
     group, _ = stored
     records = group.records()
-    binary = Connection.binary
-    monkeypatch.setattr(Connection, "binary", lambda *args, **params: binary(*args, **params)[:-12])
+    ask = value_batch._ask
+    monkeypatch.setattr(value_batch, "_ask", lambda *args: ask(*args)[:-12])
     with pytest.raises(Corrupt, match="ends too early"):
         read_datasets(group.connection, [DatasetRead(records["flags"]), DatasetRead(records["cube"])])
 
@@ -134,22 +135,22 @@ def test_large_values_are_read_past_the_server(
 ) -> None:
     """The map and the chunks of each large one, if the way is open; the others by one request."""
     group, arrays = stored
-    monkeypatch.setattr("hsparse.client.value_batch.LARGE_BYTES", 100)
+    monkeypatch.setattr("hsparse.client.value_batch.LARGE_BYTES", 50)
     records = group.records()
-    sent: list[str] = []
-    binary = Connection.binary
+    sent: list[int] = []
+    ask = value_batch._ask
 
-    def watched(self: Connection, method: str, path: str, *args: Any, **params: Any) -> bytes:
-        sent.append(path)
-        return binary(self, method, path, *args, **params)
+    def watched(connection: Connection, groups: Any) -> bytes:
+        sent.append(sum(len(one["ids"]) for one in groups))
+        return ask(connection, groups)
 
-    monkeypatch.setattr(Connection, "binary", watched)
+    monkeypatch.setattr(value_batch, "_ask", watched)
     axes = (np.array([0, 2, 6]), None)
     reads = [DatasetRead(records[name]) for name in ("cube", "flags", "texts")]
     reads.append(DatasetRead(records["sparse"], axes, sparse=True))
     monkeypatch.setattr(group.connection, "direct", True)
     cube, flags, texts, elements = read_datasets(group.connection, reads)
-    assert sent.count("/datasets/values") == 1
+    assert sent == [2], "the flags and texts"
     for found, name in ((cube, "cube"), (flags, "flags"), (texts, "texts")):
         assert isinstance(found, np.ndarray)
         assert found.flags.writeable

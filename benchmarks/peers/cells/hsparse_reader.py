@@ -9,14 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
 
 import hsparse
 from benchmarks.peers.cells.reader import Rows
-
-BLOCK = 4096
-"""Rows of a request, whose answer is limited."""
 
 
 class HsparseReader:
@@ -34,25 +29,16 @@ class HsparseReader:
         order = np.random.default_rng(seed).permutation(self._matrix.shape[0])
         for start in range(0, len(order), size):
             rows = np.sort(order[start : start + size])
-            yield rows, self._rows(rows)
+            yield rows, self._matrix[rows]
 
     def genes(self, genes: Sequence[int]) -> Any:
-        coords, values = self._matrix.read((slice(None), list(genes)))
-        columns = np.searchsorted(np.array(genes), coords[:, 1])
-        return csr_array((values, (coords[:, 0], columns)), (self._matrix.shape[0], len(genes)))
+        return self._matrix.oindex[:, list(genes)]
 
     def everything(self) -> Any:
-        count = self._matrix.shape[0]
-        blocks = [np.arange(start, min(count, start + BLOCK)) for start in range(0, count, BLOCK)]
-        return vstack([self._rows(block) for block in blocks], "csr")
+        return self._matrix.to_scipy("csr")
 
     def chosen(self, cell_type: str, above: int) -> Any:
         names = self._file["obs/cell_type/categories"][:]
         codes = self._file["obs/cell_type/codes"][:]
         code = [str(name) for name in names].index(cell_type)
-        return self._rows(np.flatnonzero((codes == code) & (self._file["obs/n_genes"][:] > above)))
-
-    def _rows(self, rows: NDArray[np.int64]) -> Any:
-        coords, values = self._matrix.read((rows.tolist(), slice(None)))
-        places = (np.searchsorted(rows, coords[:, 0]), coords[:, 1])
-        return csr_array((values, places), (len(rows), self._matrix.shape[1]))
+        return self._matrix[np.flatnonzero((codes == code) & (self._file["obs/n_genes"][:] > above))]

@@ -16,10 +16,11 @@ from hsparse.client.direct.directory_objects import DirectoryObjects
 from hsparse.client.direct.presigned_objects import PresignedObjects
 from hsparse.client.direct.reader_choice import GivenReader
 from hsparse.client.hdf5_type import TEXT_TYPE
+from hsparse.client.http_elements import HttpElements
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.selections.selection import Orthogonal
-from tests.client.access_ways import Access, ServedElements
+from tests.client.access_ways import Access, served
 
 WHOLE = Orthogonal.all((8, 8))
 
@@ -33,7 +34,7 @@ def dataset(direct_access: Access) -> SparseDataset:
 
 def opened(access: Access, dataset: SparseDataset, direct: Any) -> DirectElements | None:
     record = access.connection.json("GET", f"/datasets/{dataset.id}")
-    return direct_source(access.connection, record, direct, ServedElements(dataset))
+    return direct_source(access.connection, record, direct, served(access.connection, record))
 
 
 def test_false_is_the_server(direct_access: Access, dataset: SparseDataset) -> None:
@@ -94,7 +95,7 @@ def test_another_host_is_not_asked(directory_access: Access) -> None:
     dataset = directory_access.create((8, 8))
     record = directory_access.connection.json("GET", f"/datasets/{dataset.id}")
     directory_access.connection.url = "http://data.example.org:5101"
-    assert direct_source(directory_access.connection, record, None, ServedElements(dataset)) is None
+    assert direct_source(directory_access.connection, record, None, dataset.source) is None
 
 
 def test_a_directory_that_is_no_store(directory_access: Access, tmp_path: Path) -> None:
@@ -120,7 +121,8 @@ def test_what_is_not_in_chunk_objects_of_a_fixed_size_is_left_to_the_server(dire
         {"type": "H5T_STD_I32LE", "shape": [8], "creationProperties": arange},
     ):
         record = connection.json("GET", f"/datasets/{connection.json('POST', '/datasets', body)['id']}")
-        assert direct_source(connection, record, directory_access.direct, ServedElements(None)) is None  # type: ignore[arg-type]
+        server = HttpElements(connection, record["id"], np.dtype(int))
+        assert direct_source(connection, record, directory_access.direct, server) is None
 
 
 def test_a_scalar(directory_access: Access) -> None:
@@ -128,7 +130,9 @@ def test_a_scalar(directory_access: Access) -> None:
     id = connection.json("POST", "/datasets", {"type": "H5T_STD_I32LE"})["id"]
     connection.json("PUT", f"/datasets/{id}/value", {"value": 5})
     record = connection.json("GET", f"/datasets/{id}")
-    source = direct_source(connection, record, directory_access.direct, ServedElements(None))  # type: ignore[arg-type]
+    source = direct_source(
+        connection, record, directory_access.direct, HttpElements(connection, "", np.dtype(int))
+    )
     assert source is not None
     assert source.dense_values(Orthogonal.all(())) == np.int32(5)
     assert source.statistics.objects == 1

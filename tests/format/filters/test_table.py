@@ -114,9 +114,12 @@ def named_filters(path: Path) -> set[str]:
     """Return the names of filters in the names and strings of a module's code, but for its docstrings."""
     words = {name.lower() for definition in DEFINITIONS for name in definition.names} - NOT_FILTERS
     pattern = re.compile("|".join(sorted(map(re.escape, words), key=len, reverse=True)))
+    text = path.read_text()
     found: set[str] = set()
+    if not pattern.search(text.lower()):
+        return found  # as most files do; tokens take long
     before = tokenize.NEWLINE
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
         docstring = token.type == tokenize.STRING and before in (tokenize.NEWLINE, tokenize.INDENT)
         if token.type in (tokenize.NAME, tokenize.STRING) and not docstring:
             found.update(pattern.findall(token.string.lower()))

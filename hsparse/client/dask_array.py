@@ -1,0 +1,155 @@
+"""Datasets as arrays of dask, block by block.
+
+Needs the extra `dask`. A task carries its dataset, so it runs in threads, processes and on other machines that
+reach the server; its pickle has the credentials of the connection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from hsparse.client.connection import Connection
+from hsparse.client.errors import InvalidValue
+from hsparse.optional_module import OptionalModule
+
+Format: TypeAlias = Literal["coo", "csr"]
+DASK = OptionalModule("dask.array", "dask")
+DASK_BASE = OptionalModule("dask.base", "dask")
+SPARSE = OptionalModule("sparse", "dask")
+SCIPY = OptionalModule("scipy.sparse", "dask")
+BLOCK_BYTES = 100_000_000
+"""What a block has in memory, if the dataset is as dense everywhere."""
+
+
+class ArraySource(Protocol):
+    """A dataset as blocks of it need it."""
+
+    connection: Connection
+    id: str
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def chunks(self) -> tuple[int, ...] | None: ...
+
+
+class SparseSource(ArraySource, Protocol):
+    """A sparse dataset as blocks of it need it."""
+
+    @property
+    def fill_value(self) -> Any: ...
+    @property
+    def density(self) -> float: ...
+    def to_coo(self, key: Any = ...) -> Any: ...
+    def to_scipy(self, format: str = "csr", key: Any = ...) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CooBlocks:
+    """A sparse dataset as dask slices it: `sparse.COO` of what is asked for."""
+
+    dataset: SparseSource
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.dataset.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.dataset.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.dataset.ndim
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.dataset.to_coo(key)
+
+
+def dense_to_dask(dataset: ArraySource, chunks: Any = None) -> Any:
+    """Return a `dask.array.Array` of a dense dataset, see `sparse_to_dask`."""
+    blocks = _blocks(dataset, chunks, BLOCK_BYTES // dataset.dtype.itemsize)
+    meta = np.empty((0,) * dataset.ndim, dataset.dtype)
+    return DASK.load().from_array(
+        dataset, blocks, name=_name(dataset, blocks, "dense"), meta=meta, inline_array=True
+    )
+
+
+def sparse_to_dask(dataset: SparseSource, chunks: Any = None, format: Format = "coo") -> Any:
+    """Return a `dask.array.Array` of a sparse dataset in its extent as it is now.
+
+    `chunks` are as in `dask.array.from_array`; None for blocks of about 100 MB that are made of stored chunks. Blocks
+    are `sparse.COO`, with which dask's functions work in any number of dimensions and which are read only as far as
+    slices of the array need it, or `scipy.sparse.csr_array`, which AnnData takes.
+    """
+    dask = DASK.load()
+    if format not in ("coo", "csr"):
+        raise InvalidValue(f"There is no format {format!r}: give 'coo' or 'csr'.")
+    blocks = _blocks(dataset, chunks, 0 if chunks is not None else _block_elements(dataset))
+    name = _name(dataset, blocks, format)
+    if format == "coo":
+        fill = dataset.fill_value
+        meta = SPARSE.load().COO(np.empty((0,) * dataset.ndim, dataset.dtype), fill_value=fill)
+        return dask.from_array(
+            CooBlocks(dataset), blocks, name=name, asarray=False, meta=meta, inline_array=True
+        )
+    if dataset.ndim != 2 or dataset.fill_value != 0:
+        raise InvalidValue("A csr_array has 2 dimensions and the fill value 0: give format='coo'.")
+    spans = [_spans(lengths) for lengths in blocks]
+    graph = {
+        (name, *place): (
+            dataset.to_scipy,
+            "csr",
+            tuple(axis[at] for axis, at in zip(spans, place, strict=True)),
+        )
+        for place in product(*(range(len(axis)) for axis in spans))
+    }
+    return dask.Array(graph, name, blocks, meta=SCIPY.load().csr_array((0, 0), dtype=dataset.dtype))
+
+
+def _blocks(dataset: ArraySource, chunks: Any, limit: int) -> tuple[tuple[int, ...], ...]:
+    """Return the lengths of blocks: as given, or made of stored chunks, with about `limit` elements."""
+    normalize = OptionalModule("dask.array.core", "dask").load().normalize_chunks
+    stored = dataset.chunks or dataset.shape
+    found: tuple[tuple[int, ...], ...] = normalize(
+        _enlarged(stored, dataset.shape, limit) if chunks is None else chunks,
+        shape=dataset.shape,
+        dtype=dataset.dtype,
+        previous_chunks=stored,
+    )
+    return found
+
+
+def _enlarged(chunk: tuple[int, ...], shape: tuple[int, ...], limit: int) -> tuple[int, ...]:
+    """Return a multiple of a chunk of at most `limit` elements, or the chunk; the last dimensions grow first."""
+    block = list(chunk[: len(shape)])  # a scalar may have a chunk
+    for dim in reversed(range(len(block))):
+        block[dim] *= max(1, min(limit // max(1, prod(block)), -(-shape[dim] // max(1, block[dim]))))
+    return tuple(block)
+
+
+def _block_elements(dataset: SparseSource) -> int:
+    """Return how many elements, defined or not, a block of `BLOCK_BYTES` has."""
+    density = max(dataset.density, 1 / max(dataset.size, 1))
+    return int(BLOCK_BYTES / (dataset.dtype.itemsize + 8 * dataset.ndim) / density)
+
+
+def _name(dataset: ArraySource, blocks: Any, format: str) -> str:
+    """Return a name that equal arrays have, and no others: dask takes blocks of one name for equal."""
+    place = dataset.connection.url, dataset.connection.domain, dataset.id, dataset.shape
+    return f"hsparse-{DASK_BASE.load().tokenize(place, blocks, format)}"
+
+
+def _spans(lengths: tuple[int, ...]) -> list[slice]:
+    stops = np.cumsum(lengths).tolist()
+    return [slice(stop - length, stop) for length, stop in zip(lengths, stops, strict=True)]

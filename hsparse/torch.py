@@ -1,0 +1,106 @@
+"""`hsparse.torch.Batches`: the rows of a sparse matrix as an `IterableDataset` of torch.
+
+    batches = hsparse.torch.Batches(f["X"], obs=["cell_type"], size=4096, seed=1)
+    for x, obs, rows in DataLoader(batches, batch_size=None, num_workers=4):
+        ...
+
+Needs the extra `torch`; `hsparse.Batches` yields the same batches without torch.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from hsparse.client.batches import Batch
+from hsparse.client.batches import Batches as NumpyBatches
+from hsparse.client.sparse_dataset import SparseDataset
+
+Format: TypeAlias = Literal["torch", "torch_csr", "csr", "numpy"]
+
+
+class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent where types are checked
+    """The batches of `hsparse.Batches`, by its options, divided among the workers of a `DataLoader`.
+
+    Each row is in one batch an epoch, over all workers and ranks; the order follows from the seed, the epoch and the
+    number of workers. Give the `DataLoader` `batch_size=None`: batches are made here. Each worker has `memory` bytes. A
+    `rank` and a `world` that are not given are those of `torch.distributed`, if that is in use.
+    """
+
+    def __init__(
+        self,
+        dataset: SparseDataset,
+        obs: Sequence[str] | Mapping[str, Any] = (),
+        *,
+        format: Format = "torch",
+        rank: int | None = None,
+        world: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Take what `hsparse.Batches` takes; `format` of `x` is a dense tensor, one in CSR, or an array.
+
+        Columns of `obs` are tensors, but for text.
+        """
+        super().__init__()
+        if rank is None or world is None:
+            rank, world = _place(rank, world)
+        inner: Any = {"torch": "numpy", "torch_csr": "csr"}.get(format, format)
+        self._batches = NumpyBatches(dataset, obs, format=inner, rank=rank, world=world, **options)
+        self._format = format
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # workers may outlive an epoch
+
+    @property
+    def categories(self) -> dict[str, Any]:
+        """The categories of the columns that are categorical."""
+        return self._batches.categories
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order, also for workers that go on: call it before each epoch."""
+        self._epoch.fill_(epoch)
+
+    def __iter__(self) -> Iterator[Batch]:
+        self._batches.set_epoch(int(self._epoch))
+        worker = get_worker_info()
+        found = iter(self._batches) if worker is None else self._batches.part(worker.id, worker.num_workers)
+        return map(self._converted, found)
+
+    def _converted(self, batch: Batch) -> Batch:
+        if self._format in ("csr", "numpy"):
+            return batch
+        obs = {
+            name: values if values.dtype.kind in "OSUT" else torch.from_numpy(_native(values))
+            for name, values in batch.obs.items()
+        }
+        x = _csr_tensor(batch.x) if self._format == "torch_csr" else torch.from_numpy(_native(batch.x))
+        return Batch(x, obs, torch.from_numpy(batch.rows))
+
+
+def _csr_tensor(matrix: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(matrix.indptr),
+            torch.from_numpy(matrix.indices),
+            torch.from_numpy(_native(matrix.data)),
+            matrix.shape,
+            check_invariants=False,  # scipy's hold
+        )
+
+
+def _native(values: Any) -> Any:
+    """Return an array that torch takes: in the machine's byte order, writable."""
+    return np.require(values, values.dtype.newbyteorder("="), ["C", "W"])
+
+
+def _place(rank: int | None, world: int | None) -> tuple[int, int]:
+    distributed = torch.distributed
+    is_used = distributed.is_available() and distributed.is_initialized()
+    return (
+        (distributed.get_rank() if is_used else 0) if rank is None else rank,
+        (distributed.get_world_size() if is_used else 1) if world is None else world,
+    )

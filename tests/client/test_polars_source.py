@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars import col
+from polars.testing import assert_frame_equal
+
+import hsparse
+from hsparse.client.connection import Connection
+from hsparse.client.sparse_dataset import SparseDataset
+
+SHAPE = (60, 9, 40)
+CHUNKS = (7, 9, 16)
+
+
+@pytest.fixture(scope="module")
+def dataset(url: str) -> SparseDataset:
+    file = hsparse.open(f"{url}/polars.h5", "x")
+    assert isinstance(file, hsparse.File)
+    made = file.create_sparse("run/x", SHAPE, "i4", CHUNKS)
+    rng = np.random.default_rng(1)
+    places = np.unique(rng.integers(0, SHAPE, (700, 3)), axis=0)
+    places = places[(places[:, 0] < 20) | (places[:, 0] > 45)]
+    made.write(places, rng.integers(-50, 50, len(places)))
+    return made
+
+
+@pytest.fixture(scope="module")
+def frame(dataset: SparseDataset) -> pd.DataFrame:
+    coords, values = dataset.read()
+    return pd.DataFrame({**{f"dim_{dim}": coords[:, dim] for dim in range(3)}, "value": values})
+
+
+@pytest.fixture
+def asked(dataset: SparseDataset, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """What is read of the dataset from now on."""
+    found: list[tuple[str, Any]] = []
+
+    def note(name: str) -> Any:
+        whole = getattr(dataset, name)
+
+        def read(key: Any) -> Any:
+            found.append((name, key))
+            return whole(key)
+
+        return read
+
+    for name in ("read", "defined"):
+        monkeypatch.setattr(dataset, name, note(name))
+    return found
+
+
+Condition = tuple[polars.Expr, Callable[[pd.DataFrame], Any]]
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> Condition:
+    name = draw(st.sampled_from(["dim_0", "dim_1", "dim_2", "value"]))
+    limit = draw(st.integers(0, 60))
+    kind = draw(st.sampled_from(["<", ">=", "==", "in", "modulo"]))
+    several = [limit, limit // 2, 7]
+    found: dict[str, Condition] = {
+        "<": (col(name) < limit, lambda rows: rows[name] < limit),
+        ">=": (col(name) >= limit, lambda rows: rows[name] >= limit),
+        "==": (col(name) == limit, lambda rows: rows[name] == limit),
+        "in": (col(name).is_in(several), lambda rows: rows[name].isin(several)),
+        "modulo": (col(name) % 3 == 1, lambda rows: rows[name] % 3 == 1),
+    }
+    return found[kind]
+
+
+def joined(conditions: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
+    return st.one_of(
+        st.tuples(conditions, conditions).map(
+            lambda two: (two[0][0] & two[1][0], lambda rows: two[0][1](rows) & two[1][1](rows))
+        ),
+        st.tuples(conditions, conditions).map(
+            lambda two: (two[0][0] | two[1][0], lambda rows: two[0][1](rows) | two[1][1](rows))
+        ),
+        conditions.map(lambda one: (~one[0], lambda rows: ~one[1](rows))),
+    )
+
+
+@settings(max_examples=40)
+@given(condition=st.recursive(comparisons(), joined, max_leaves=5))
+def test_conditions_are_those_of_pandas(
+    condition: Condition, dataset: SparseDataset, frame: pd.DataFrame
+) -> None:
+    expression, of_pandas = condition
+    found = hsparse.scan(dataset).filter(expression).collect()
+    names = list(frame.columns)
+    wanted = frame[of_pandas(frame)].sort_values(names).to_numpy(np.int64)
+    assert np.array_equal(found.sort(names).to_numpy().astype(np.int64), wanted)
+
+
+def test_columns_and_types(dataset: SparseDataset, url: str) -> None:
+    lazy = hsparse.scan(f"{url}/polars.h5", "run/x")
+    assert lazy.collect_schema() == {f"dim_{dim}": polars.UInt32 for dim in range(3)} | {
+        "value": polars.Int32
+    }
+    assert_frame_equal(lazy.collect(), hsparse.scan(dataset).collect())
+
+
+def test_values_are_read_only_if_they_are_wanted(
+    dataset: SparseDataset, frame: pd.DataFrame, asked: list[tuple[str, Any]]
+) -> None:
+    counts = hsparse.scan(dataset).group_by("dim_1").len().sort("dim_1").collect()
+    assert counts["len"].to_list() == frame.groupby("dim_1").size().to_list()
+    assert hsparse.scan(dataset).select(polars.len()).collect().item() == len(frame)
+    assert {name for name, _ in asked} == {"defined"}
+    asked.clear()
+    assert hsparse.scan(dataset).select(col("value").sum()).collect().item() == frame.value.sum()
+    assert {name for name, _ in asked} == {"read"}
+
+
+def test_conditions_choose_what_is_read(dataset: SparseDataset, asked: list[tuple[str, Any]]) -> None:
+    lazy = hsparse.scan(dataset)
+    lazy.filter((col("dim_0") >= 8) & (col("dim_0") < 13), col("dim_2") == 3).collect()
+    assert asked == [("read", (slice(8, 13), slice(0, 9), slice(3, 4)))]
+    asked.clear()
+    lazy.filter(col("dim_0").is_in([2, 50])).collect()
+    assert [key[0] for _, key in asked] == [slice(2, 3), slice(50, 51)]
+    asked.clear()
+    assert lazy.filter(col("dim_0") > 1000).collect().shape == (0, 4)
+    assert asked == []
+
+
+def test_scattered_rows_are_a_list(dataset: SparseDataset, asked: list[tuple[str, Any]]) -> None:
+    hsparse.scan(dataset).filter(col("dim_0").is_in([0, 14, 27])).collect()
+    assert [key[0] if isinstance(key[0], slice) else key[0].tolist() for _, key in asked] == [
+        slice(0, 1),
+        [14, 27],
+    ]
+
+
+def test_conditions_on_all_rows_are_polars_own(dataset: SparseDataset, frame: pd.DataFrame) -> None:
+    lazy = hsparse.scan(dataset)
+    assert len(lazy.filter(col("dim_0") > col("dim_0").mean()).collect()) == sum(
+        frame.dim_0 > frame.dim_0.mean()
+    )
+    assert len(lazy.filter(col("dim_0").rank("dense") <= 2).collect()) == sum(frame.dim_0 < 2)
+
+
+def test_a_limit_ends_the_reading(
+    dataset: SparseDataset, frame: pd.DataFrame, asked: list[tuple[str, Any]]
+) -> None:
+    found = hsparse.scan(dataset).head(5).collect()
+    assert found.to_numpy().tolist() == frame[:5].to_numpy().tolist()
+    assert len(asked) == 1
+    few = hsparse.scan(dataset).head(30).filter(col("dim_2") > 8).collect()
+    assert few.to_numpy().tolist() == frame[:30][frame.dim_2[:30] > 8].to_numpy().tolist()
+    assert hsparse.scan(dataset).filter(col("dim_2") > 8).head(3).collect().shape == (3, 4)
+
+
+def test_other_types(connection: Connection) -> None:
+    fields = np.dtype([("energy", ">f4"), ("count", "u2")])
+    pairs = SparseDataset.create(connection, "/pairs", (4, 4), fields, (2, 2))
+    pairs.write([[0, 1], [3, 2]], np.array([(0.5, 1), (1.5, 2)], fields))
+    rows = hsparse.scan(pairs).filter(col("value").struct.field("count") > 1).collect()
+    assert rows.to_dicts() == [{"dim_0": 3, "dim_1": 2, "value": {"energy": 1.5, "count": 2}}]
+    for dtype in ("S3", "?", ">i8", "f2"):
+        made = SparseDataset.create(connection, f"/{dtype}", (4,), dtype, (4,))
+        made.write([[1], [2]], np.array([1, 0]).astype(dtype))
+        assert hsparse.scan(made).collect()["value"].to_list() == np.array([1, 0]).astype(dtype).tolist()
+    assert hsparse.scan(made, None).filter(col("value") > 0).collect().height == 1
+
+
+def test_what_is_not_sparse_is_refused(connection: Connection) -> None:
+    file = hsparse.open(f"{connection.url}{connection.domain}")
+    assert isinstance(file, hsparse.File)
+    file["dense"] = np.arange(3)
+    with pytest.raises(TypeError, match="not a sparse dataset"):
+        hsparse.scan(file, "dense")
+    with pytest.raises(ValueError, match="Name a dataset"):
+        hsparse.scan(file)
+    with pytest.raises(TypeError, match="options"):
+        hsparse.scan(file, "dense", token="x")

@@ -1,0 +1,90 @@
+"""`hsparse.torch.Batches` in a `DataLoader`, with workers that are forked and spawned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import hsparse
+from hsparse.client.sparse_dataset import SparseDataset
+
+torch = pytest.importorskip("torch", reason='torch is not installed: pip install "hsparse[torch]"')
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")
+ROWS = 400
+SIZE = 32
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Any:
+    return scipy.sparse.random_array((ROWS, 20), density=0.2, rng=1, dtype="f4", format="csr")
+
+
+@pytest.fixture(scope="module")
+def dataset(embedded_url: str, matrix: Any) -> Iterator[SparseDataset]:
+    with hsparse.open(f"{embedded_url}/torch.h5", "w") as file:
+        assert isinstance(file, hsparse.File)
+        made = file.create_sparse("X", matrix.shape, "f4", (32, 20))
+        made[:] = matrix
+        yield made
+
+
+def batches(dataset: SparseDataset, **options: Any) -> Any:
+    labels = {"label": np.arange(ROWS) % 7, "name": np.array([f"row {row}" for row in range(ROWS)])}
+    return hsparse.torch.Batches(dataset, labels, **{"size": SIZE, "seed": 4, "memory": 40_000} | options)
+
+
+def loader(dataset: SparseDataset, start: str, **options: Any) -> Any:
+    return torch.utils.data.DataLoader(
+        batches(dataset), batch_size=None, num_workers=4, multiprocessing_context=start, **options
+    )
+
+
+def rows_of(found: list[Any]) -> list[int]:
+    return [row for batch in found for row in batch.rows.tolist()]
+
+
+@pytest.mark.parametrize("format", ["torch", "torch_csr"])
+def test_batches_are_tensors(dataset: SparseDataset, matrix: Any, format: str) -> None:
+    found = list(batches(dataset, format=format))
+    assert sorted(rows_of(found)) == list(range(ROWS))
+    for x, obs, rows in found:
+        assert x.layout == (torch.sparse_csr if format == "torch_csr" else torch.strided)
+        assert np.array_equal(x.to_dense().numpy(), matrix[rows.numpy()].toarray())
+        assert obs["label"].tolist() == (rows % 7).tolist()
+        assert obs["name"].tolist() == [f"row {row}" for row in rows.tolist()]
+
+
+def test_arrays_are_passed_on(dataset: SparseDataset) -> None:
+    first = next(iter(batches(dataset, format="csr")))
+    assert isinstance(first.x, scipy.sparse.csr_array)
+    assert isinstance(first.obs["label"], np.ndarray)
+
+
+def test_four_forked_workers_have_each_row_once_and_other_orders_in_other_epochs(
+    dataset: SparseDataset, matrix: Any
+) -> None:
+    loading = loader(dataset, "fork", persistent_workers=True)
+    orders = []
+    for epoch in (0, 1, 0):
+        loading.dataset.set_epoch(epoch)
+        found = list(loading)
+        orders.append(rows_of(found))
+        assert sorted(orders[-1]) == list(range(ROWS))
+    assert orders[0] == orders[2] != orders[1]
+    assert np.array_equal(found[0].x.numpy(), matrix[found[0].rows.numpy()].toarray())
+
+
+def test_four_spawned_workers_have_the_order_of_forked_ones(dataset: SparseDataset) -> None:
+    rows = rows_of(list(loader(dataset, "spawn")))
+    assert sorted(rows) == list(range(ROWS))
+    assert rows == rows_of(list(loader(dataset, "fork")))
+
+
+def test_ranks_are_given_or_those_of_torch(dataset: SparseDataset) -> None:
+    rows = [row for rank in range(3) for row in rows_of(list(batches(dataset, rank=rank, world=3)))]
+    assert sorted(rows) == list(range(ROWS))
+    assert batches(dataset)._batches.plan.world == 1
