@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.dataset import Dataset
-from hsparse.client.elements import ElementSource
+from hsparse.client.elements import Elements, ElementSource
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.select import Region, Select
 from hsparse.client.memory_limit import check_size
 from hsparse.client.selection_request import count_defined, read_defined
-from hsparse.client.sparse_result import SparseResult, bytes_of_dense, bytes_of_result
+from hsparse.client.sparse_result import SparseResult, bytes_of_dense, bytes_of_result, fills_with_zero
 from hsparse.format.selections.encoded_selection import decode_selection
 
 
@@ -31,7 +31,12 @@ class SparseReads(Dataset):
 
         From a server the order is chunk after chunk, row-major inside each.
         """
-        found = self._in_region(select, lambda region: self.source.defined_elements(region.selection))
+
+        def get(region: Region) -> Elements:
+            self._check_elements(region)
+            return self.source.defined_elements(region.selection)
+
+        found = self._in_region(select, get)
         return found.coords(), found.values
 
     def read_dense(self, select: Select = None) -> NDArray[Any]:
@@ -66,13 +71,16 @@ class SparseReads(Dataset):
 
         `InvalidValue` for another rank, or if the fill value is not 0.
         """
-        found = self._sparse(key)
-        if len(found.shape) not in (1, 2) or not found.fills_with_zero:
-            raise InvalidValue(
-                f"scipy has no sparse array of the shape {list(found.shape)} of {self.dtype} with the fill value "
-                f"{self.fill_value!s}: take to_coo()."
-            )
-        return found.to_csr().asformat(format)
+
+        def get(region: Region) -> SparseResult:
+            if len(region.shape) not in (1, 2) or not fills_with_zero(self.dtype, self.fill_value):
+                raise InvalidValue(
+                    f"scipy has no sparse array of the shape {list(region.shape)} of {self.dtype} with the fill value "
+                    f"{self.fill_value!s}: take to_coo()."
+                )
+            return self._elements(region)
+
+        return self._in_region(key, get).to_csr().asformat(format)
 
     def to_coo(self, key: Select = ...) -> Any:
         """Return the selected elements as a `sparse.COO`, of any rank, with the fill value."""
@@ -97,7 +105,9 @@ class SparseReads(Dataset):
             return region.arrange(self.source.dense_values(region.selection))[()]
         found = self._elements(region)
         rank = len(found.shape)
-        if not found.fills_with_zero or not (rank == 2 or (rank == 1 and self.ndim == 2)):
+        if not fills_with_zero(self.dtype, self.fill_value) or not (
+            rank == 2 or (rank == 1 and self.ndim == 2)
+        ):
             return found.to_coo()
         return found.to_numpy() if rank == 1 and region.is_list and region.size else found.to_csr()
 

@@ -8,7 +8,6 @@ Tests: tests/client/test_sparse_arrays.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -24,12 +23,12 @@ COO = OptionalModule("sparse", "scipy")
 ARROW = OptionalModule("pyarrow", "parquet")
 
 
-def scipy_takes(dtype: np.dtype[Any]) -> bool:
-    """Say whether scipy's sparse arrays can have a dtype: numbers and bool, but no float16."""
-    return dtype.kind in "biufc" and dtype != np.float16
+def fills_with_zero(dtype: np.dtype[Any], fill_value: Any) -> bool:
+    """Say whether scipy has sparse arrays of a dtype, numbers and bool but no float16, and of the fill value: 0."""
+    return dtype.kind in "biufc" and dtype != np.float16 and bool(fill_value == 0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class SparseResult:
     """Defined elements of an array of the shape `shape`; the others are `fill_value`.
 
@@ -40,10 +39,6 @@ class SparseResult:
     columns: Columns
     values: NDArray[Any]
     fill_value: Any
-
-    @cached_property
-    def fills_with_zero(self) -> bool:
-        return scipy_takes(self.values.dtype) and bool(self.fill_value == 0)
 
     def to_numpy(self) -> NDArray[Any]:
         """Return all values, as a dense array."""
@@ -102,6 +97,7 @@ def bytes_of_result(shape: tuple[int, ...], count: int, itemsize: int) -> int:
 
 
 def bytes_of_dense(shape: tuple[int, ...], itemsize: int) -> int:
+    """Return how many bytes a dense array has."""
     return prod(shape) * itemsize
 
 

@@ -286,6 +286,9 @@ def test_a_result_that_is_too_large_is_refused(
     assert isinstance(caught.value, MemoryError)
     assert requests.take() == ["GET defined"]
     with pytest.raises(MemoryError):
+        dataset.read()
+    assert requests.take() == ["GET defined"]
+    with pytest.raises(MemoryError):
         dataset.to_numpy()
     with pytest.raises(MemoryError):
         dataset.read_dense()

@@ -12,7 +12,7 @@ from tests.examples.notebook import code_cells, read_notebook, stored_output
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PNG = b"\x89PNG\r\n\x1a\n"
-PICTURES = {"anndata.ipynb": 3}
+PICTURES = {"anndata.ipynb": 3, "detector.ipynb": 2}
 
 
 @pytest.mark.slow
