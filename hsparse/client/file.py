@@ -16,8 +16,8 @@ from hsparse.client.anndata.element_writer import ElementWriter
 from hsparse.client.anndata.frame_labels import FrameLabels
 from hsparse.client.anndata.lazy_anndata import read_lazy
 from hsparse.client.anndata.query import Choice, Query, Wanted
+from hsparse.client.chosen_elements import Direct
 from hsparse.client.connection import Connection, Json
-from hsparse.client.direct.direct_source import Direct
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.group import Group

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.client.chosen_elements import ChosenElements
 from hsparse.client.connection import BINARY, Connection, Json
-from hsparse.client.direct.direct_source import open_source
 from hsparse.client.elements import Elements
 from hsparse.client.errors import ResultTooLarge
 from hsparse.client.hdf5_type import Hdf5Type, shape_of
@@ -185,7 +185,7 @@ def _is_direct(connection: Connection, read: DatasetRead) -> bool:
 
 
 def _read_directly(connection: Connection, read: DatasetRead) -> Found:
-    source = open_source(connection, read.record, read.dtype)
+    source = ChosenElements(connection, read.record, read.dtype)
     selection = parse_select(read.select, read.extent, orthogonal=True)
     if read.sparse:
         return read.locate(source.defined_elements(selection))
