@@ -15,6 +15,7 @@ _NAMES = {
     "hsparse.client.dense_dataset": ("DenseDataset",),
     "hsparse.client.errors": ("AlreadyExists", "Unreachable"),
     "hsparse.client.file": ("File", "Folder", "open"),
+    "hsparse.client.from_scipy": ("from_scipy",),
     "hsparse.client.group": ("ExternalLink", "Group", "SoftLink"),
     "hsparse.client.polars_source": ("scan",),
     "hsparse.client.sparse_dataset": ("SparseDataset",),

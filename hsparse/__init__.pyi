@@ -9,6 +9,7 @@ from hsparse.client.errors import Unreachable as Unreachable
 from hsparse.client.file import File as File
 from hsparse.client.file import Folder as Folder
 from hsparse.client.file import open as open
+from hsparse.client.from_scipy import from_scipy as from_scipy
 from hsparse.client.group import ExternalLink as ExternalLink
 from hsparse.client.group import Group as Group
 from hsparse.client.group import SoftLink as SoftLink

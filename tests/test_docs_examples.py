@@ -78,6 +78,8 @@ PYTHON = [
     for name in ("README.md", "docs/clients.md", "docs/rest.md")
     for number, code in enumerate(blocks(name, "python"))
 ]
+PYTHON += [pytest.param("".join(blocks(name, "python")), id=name) for name in ("docs/anndata.md",)]
+"""On a page for one kind of users each example goes on with what the one before has stored."""
 
 PYTHON += [pytest.param("".join(blocks(name, "python")), id=name) for name in ("docs/detector.md",)]
 """On a page for one kind of users each example goes on with what the one before has stored."""

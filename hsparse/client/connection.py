@@ -59,7 +59,7 @@ class Connection:
     """
 
     direct: Any = False
-    """How datasets are read past the server (`hsparse.client.direct.direct_source.Direct`); False: not at all."""
+    """How datasets are read past the server (`hsparse.client.elements.Direct`); False: not at all."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Connection:
         self.close()
 
     def for_domain(self, domain: str | None) -> Connection:
-        """Return a connection about another domain of the server that shares this one's HTTP connections."""
+        """Return a connection about another domain of the server, or none, that shares this one's HTTP connections."""
         other = object.__new__(Connection)
         other.__dict__.update(self.__dict__, domain=domain)
         return other

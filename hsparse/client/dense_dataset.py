@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hsparse.client.chosen_elements import ChosenElements
 from hsparse.client.dask_array import dense_to_dask
 from hsparse.client.dataset import Dataset
-from hsparse.client.direct.direct_source import open_source
 from hsparse.client.elements import ElementSource
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
@@ -28,7 +28,7 @@ class DenseDataset(Dataset):
     @cached_property
     def source(self) -> ElementSource:
         """What values of a fixed size are read from."""
-        return open_source(self.connection, self.record, self.dtype)
+        return ChosenElements(self.connection, self.record, self.dtype)
 
     def __repr__(self) -> str:
         return (

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from hsparse.client.address import Address, parse_address
+from hsparse.client.anndata.anndata_reader import read_anndata
+from hsparse.client.anndata.domain_tree import DomainTree
+from hsparse.client.anndata.element_encoder import EncodedElements
+from hsparse.client.anndata.element_writer import ElementWriter
+from hsparse.client.anndata.frame_labels import FrameLabels
+from hsparse.client.anndata.lazy_anndata import read_lazy
+from hsparse.client.anndata.query import Choice, Query, Wanted
 from hsparse.client.connection import Connection, Json
-from hsparse.client.direct.direct_source import Direct
+from hsparse.client.elements import Direct
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.group import Group
+from hsparse.client.progress import Progress
 from hsparse.client.retry import Retry
 from hsparse.client.sign_in import SignIn, read_sign_in
 from hsparse.errors import Conflict, NotFound
@@ -26,7 +34,8 @@ class File(Group):
     """A domain: its root group. Closing it closes its connections; every write was durable before."""
 
     def __init__(self, connection: Connection, record: Json) -> None:
-        super().__init__(connection, {"id": record["root"]}, "/")
+        self._names = FrameLabels(connection, record["root"])
+        super().__init__(connection, {"id": record["root"]}, "/", self._names.of)
         self.filename = connection.domain or "/"
         self.owner: str = record.get("owner", "")
 
@@ -43,6 +52,73 @@ class File(Group):
 
     def close(self) -> None:
         self.connection.close()
+
+    def refresh(self) -> None:
+        """Forget what `query` and labels keep: the objects of the domain, and the names of rows and columns."""
+        self._names.forget()
+
+    def to_anndata(self, path: str = "/", *, lazy: bool = False) -> Any:
+        """Return the AnnData at a path, equal to `anndata.read_h5ad` of the domain's file.
+
+        It takes two requests, or some more for large values. With `lazy`, X, layers, obsm, varm, obsp, varp and raw
+        are dask arrays, whose blocks are read when they are computed. Needs the extra `anndata`, lazy ones dask too.
+        """
+        tree = DomainTree(self.connection, self.records(), path)
+        return read_lazy(tree) if lazy else read_anndata(tree)
+
+    def write_anndata(
+        self,
+        data: Any,
+        path: str = "/",
+        *,
+        chunks: Sequence[int] | None = None,
+        filters: Sequence[Any] | None = None,
+        progress: Progress = None,
+    ) -> None:
+        """Store an AnnData, so that `to_anndata` returns it, and `anndata.read_h5ad` reads the domain's file.
+
+        Others see nothing of it before all is stored. Sparse matrices become sparse datasets, written in bands; X and
+        layers may be dask arrays or backed. `chunks` are those of X and layers, `filters` those of matrices and large
+        arrays. `AlreadyExists` if the group has such elements; `WrongType` for what AnnData's files have no form for.
+        """
+        elements = EncodedElements()
+        elements.add_anndata(data)
+        group = self.require_group(path) if path.strip("/") else self
+        writer = ElementWriter(self.connection, main=data.shape, chunks=chunks, filters=filters)
+        writer.write(elements, group.id, progress)
+        self.refresh()
+
+    def query(
+        self,
+        obs: Choice = None,
+        var: Choice = None,
+        *,
+        layer: str | None = None,
+        columns: Sequence[str] | None = None,
+        var_columns: Sequence[str] | None = None,
+        layers: Sequence[str] = (),
+        obsm: Sequence[str] = (),
+        varm: Sequence[str] = (),
+        obsp: Sequence[str] = (),
+        varp: Sequence[str] = (),
+        path: str = "/",
+    ) -> Query:
+        """Choose rows and columns of the AnnData at a path; only what is needed is read, by one or two requests.
+
+        `obs` and `var` are a condition (`"cell_type == 'B cell' and n_genes > 500"`), names, indices or a mask.
+        `layer` becomes X: its name, or `"raw"`. `columns` are those of obs, all unless they are named; the elements of
+        `layers`, `obsm` and so on only if they are. The objects of the domain are asked for at the first query, and
+        kept until `refresh`.
+
+            f.query(obs="cell_type == 'B cell'", var=["CD3E", "NKG7"]).to_anndata()
+        """
+        wanted = Wanted(
+            layer,
+            None if columns is None else tuple(columns),
+            None if var_columns is None else tuple(var_columns),
+            *map(tuple, (layers, obsm, varm, obsp, varp)),
+        )
+        return Query(self._names.tree(path), obs, var, wanted)
 
 
 class Folder(Mapping[str, "File | Folder"]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,10 +14,12 @@ from hsparse.client.connection import Connection, Json
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.hdf5_type import Hdf5Type
+from hsparse.client.indexing.labels import Labels
 from hsparse.client.sparse_dataset import SparseDataset, is_sparse
 from hsparse.errors import Conflict, NotFound
 
 Member: TypeAlias = "Group | DenseDataset | SparseDataset | NamedType"
+LabelsOf: TypeAlias = Callable[[str], Labels]
 UNLIMITED = "H5S_UNLIMITED"
 
 
@@ -52,11 +54,17 @@ class NamedType:
 class Group(Mapping[str, Member]):
     """A group on a server: a mapping from paths to groups and datasets, asked for when they are needed."""
 
-    def __init__(self, connection: Connection, record: Json, name: str) -> None:
-        """Take a group's record, as `GET /groups/{id}` answers, and its path in the domain."""
+    def __init__(
+        self, connection: Connection, record: Json, name: str, labels_of: LabelsOf | None = None
+    ) -> None:
+        """Take a group's record, as `GET /groups/{id}` answers, and its path in the domain.
+
+        `labels_of` returns the labels of the sparse dataset at a path.
+        """
         self.connection = connection
         self.id: str = record["id"]
         self.name = name
+        self._labels_of = labels_of
         self.attrs = Attributes(connection, f"/groups/{self.id}", record.get("attributes"))
 
     def __repr__(self) -> str:
@@ -71,7 +79,7 @@ class Group(Mapping[str, Member]):
             record = self.connection.json("GET", "/", h5path=whole, include_attrs=1, follow_soft_links=1)
         except NotFound as error:
             raise MissingKey(f"There is no object {whole} in {self.connection.domain}.") from error
-        return make_member(self.connection, record, whole)
+        return make_member(self.connection, record, whole, self._labels_of)
 
     def __contains__(self, path: object) -> bool:
         if not isinstance(path, str):
@@ -252,15 +260,14 @@ class Group(Mapping[str, Member]):
             raise AlreadyExists(f"There is an object at {path} already: {error.message}") from error
 
 
-def make_member(connection: Connection, record: Json, path: str) -> Member:
+def make_member(connection: Connection, record: Json, path: str, labels_of: LabelsOf | None = None) -> Member:
     """Return the object of a record: a group, a dataset or a committed type, by its id."""
     kind = record["id"][0]
     if kind == "g":
-        return Group(connection, record, path)
+        return Group(connection, record, path, labels_of)
     if kind == "t":
         return NamedType(connection, record, path)
-    return (
-        SparseDataset(connection, record, path)
-        if is_sparse(record)
-        else DenseDataset(connection, record, path)
-    )
+    if not is_sparse(record):
+        return DenseDataset(connection, record, path)
+    labels = None if labels_of is None else labels_of(path)
+    return SparseDataset(connection, record, path, labels=labels)

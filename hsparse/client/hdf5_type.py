@@ -1,7 +1,8 @@
 """Values of any HDF5 type that numpy can hold, from the bytes and JSON of the REST API, and back.
 
-Variable-length text is an object array of `str`, a variable-length sequence an object array of arrays. What numpy has
-no form for here (compounds with variable-length fields, region references) is refused by name.
+Variable-length text is an object array of `str`, a variable-length sequence an object array of arrays; in a compound
+text is a field of `str` objects. What numpy has no form for here (compounds with sequences, region references) is
+refused by name.
 
 Tests: tests/client/test_dense_dataset.py, tests/client/test_group.py.
 """
@@ -16,20 +17,20 @@ from numpy.typing import NDArray
 
 from hsparse.client.datatype import dtype_of, type_item
 from hsparse.client.errors import NotImplementedHere, WrongType
+from hsparse.client.text_compound import (
+    TEXT_TYPE,
+    decode_text_compounds,
+    encode_text_compounds,
+    text_compound_dtype,
+    text_compound_item,
+)
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import Buffer
-from hsparse.model.element import Element, Fixed, VlenSequence, VlenString, element_of
+from hsparse.model.element import Compound, Element, Fixed, VlenSequence, VlenString, element_of
 from hsparse.model.json_values import from_json
 from hsparse.model.length_prefixed import add_prefixes, split_elements, strip_prefixes
 from hsparse.model.vlen_array import VlenArray
 
-TEXT_TYPE = {
-    "class": "H5T_STRING",
-    "charSet": "H5T_CSET_UTF8",
-    "strPad": "H5T_STR_NULLTERM",
-    "length": "H5T_VARIABLE",
-}
-"""Text of variable length in UTF-8, as h5py writes `str`."""
 OBJECT = np.dtype(object)
 
 
@@ -51,6 +52,10 @@ class Hdf5Type:
             isinstance(element, VlenSequence) and isinstance(element.base, Fixed)
         ):
             return cls(item, OBJECT, element)
+        if isinstance(element, Compound) and all(
+            isinstance(one, Fixed | VlenString) for one in element.parts
+        ):
+            return cls(item, text_compound_dtype(element), element)
         raise NotImplementedHere(
             f"Elements of {_class_of(item)} have variable-length parts, which only h5pyd reads: use it for this object."
         )
@@ -62,6 +67,8 @@ class Hdf5Type:
             values.dtype == OBJECT and all(isinstance(one, str) for one in values.reshape(-1))
         ):
             return cls.parse(TEXT_TYPE)
+        if values.dtype.names is not None and values.dtype.hasobject:
+            return cls.parse(text_compound_item(values.dtype))
         if values.dtype == OBJECT:
             raise WrongType(
                 "Objects other than str have no HDF5 type: give arrays of numbers, text or compounds."
@@ -82,6 +89,8 @@ class Hdf5Type:
         """Return values as the bytes of a request; `WrongType` for what is no text or number."""
         if not self.is_vlen:
             return np.ascontiguousarray(values, self.dtype).tobytes()
+        if isinstance(self.element, Compound):
+            return encode_text_compounds(values, self.element)
         pieces = [self._piece(one) for one in values.reshape(-1)]
         sizes = np.fromiter(map(len, pieces), np.int64, len(pieces))
         return add_prefixes(np.frombuffer(b"".join(pieces), np.uint8), sizes).heap.tobytes()
@@ -94,7 +103,9 @@ class Hdf5Type:
         return values.view(self.dtype)
 
     def _objects(self, values: VlenArray) -> NDArray[Any]:
-        """Return an object array: `str`, or arrays of the sequence's elements."""
+        """Return an object array: `str`, or arrays of the sequence's elements; of a compound its fields."""
+        if isinstance(self.element, Compound):
+            return decode_text_compounds(values, self.element)
         data, sizes = strip_prefixes(values)
         whole = data.tobytes()
         result = np.empty(len(sizes), object)

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from hsparse.client.chosen_elements import ChosenElements
 from hsparse.client.connection import Connection, Json
 from hsparse.client.dask_array import Format, sparse_to_dask
 from hsparse.client.datatype import dtype_of, type_item
-from hsparse.client.direct.direct_source import open_source
 from hsparse.client.element_blocks import element_blocks
 from hsparse.client.elements import ElementSource
 from hsparse.client.errors import InvalidValue
@@ -79,7 +79,7 @@ class SparseDataset(SparseReads, SparseWrites):
             raise InvalidValue(f"{record['id']} is not a sparse dataset; read it with a dense client.")
         super().__init__(connection, record, name)
         dtype_of(record["type"])  # refuses elements of variable length
-        self.source = source if source is not None else open_source(connection, record, self.dtype)
+        self.source = source if source is not None else ChosenElements(connection, record, self.dtype)
         self.labels = AxisLabels(labels)
         self.max_bytes = default_limit()
 

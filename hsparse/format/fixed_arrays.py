@@ -17,10 +17,7 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.selections.selection import Selection
-from hsparse.format.structured.region import (
-    decode_region,
-    encode_region,
-)
+from hsparse.format.structured.region import decode_region, encode_region
 from hsparse.format.value_arrays import elements_from_json
 from hsparse.model.element import Element, Fixed
 from hsparse.model.json_values import Values

@@ -14,10 +14,7 @@ import numpy as np
 from hsparse.format.buffer import Buffer
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.selections.selection import Selection
-from hsparse.format.structured.region import (
-    decode_vlen_region,
-    encode_vlen_region,
-)
+from hsparse.format.structured.vlen_region import decode_vlen_region, encode_vlen_region
 from hsparse.format.value_arrays import elements_from_json
 from hsparse.model.element import Compound, Element
 from hsparse.model.json_values import Values, to_json

@@ -77,6 +77,7 @@ from hsparse.sn.values.handlers import (
     post_defined,
     post_erase,
     post_value,
+    post_values,
     put_value,
 )
 
@@ -163,6 +164,7 @@ VALUE_ROUTES = (
     Route("PUT", "/datasets/{id}/value", put_value, Right.UPDATE),
     Route("POST", "/datasets/{id}/value", post_value, Right.READ),
     Route("DELETE", "/datasets/{id}/value", delete_value, Right.UPDATE),
+    Route("POST", "/datasets/values", post_values, Right.READ),
     Route("GET", "/datasets/{id}/defined", get_defined, Right.READ),
     Route("POST", "/datasets/{id}/defined", post_defined, Right.READ),
     Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),

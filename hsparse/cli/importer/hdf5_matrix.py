@@ -16,11 +16,9 @@ from hsparse.cli.importer.file_objects import FileObjects, MatrixForm
 from hsparse.cli.importer.object_body import fill_body, type_body
 from hsparse.cli.importer.sparse_matrix import (
     BATCH,
-    LARGEST_BATCH,
     Matrix,
     MatrixElements,
     check_pointers,
-    chunk_of,
     matrix_coordinates,
     row_of,
 )
@@ -30,6 +28,7 @@ from hsparse.format.hdf5.messages.fill_value_message import FillValue
 from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
 from hsparse.format.hdf5.parse.parsed_elements import check_readable
 from hsparse.format.hdf5.parse.parsed_object import parse_object
+from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of
 
 Json = dict[str, Any]
 Column = FileData | VirtualData

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,14 @@ from hsparse.client.retrying_client import RetryingClient
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
+from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of
 
 MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
 """Coordinates, (n, rank), and values, (n,)."""
 Json = dict[str, Any]
 BATCH = 1 << 19
 """Elements of a request, unless its chunks have more."""
-LARGEST_BATCH = 1 << 21
-"""The most elements of a request that has all elements of its chunks: each write of a part encodes a chunk again."""
 LARGEST_BODY = 64 * 1024 * 1024
-IN_CHUNK = 1 << 15
-"""The average number of elements in a chunk: half of what coordinates of two bytes allow, for chunks above average."""
-BAND = 4096
-"""Rows of a chunk of a matrix, unless they have too many elements for a request."""
-MAX_CHUNK_ELEMENTS = 2**32 - 1
 FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
 """Shuffle and deflate, for places and for values."""
 
@@ -52,39 +45,6 @@ class Matrix:
     fill: Any = None
     most: int = BATCH
     chunk: tuple[int, ...] = ()
-
-
-def chunk_of(shape: tuple[int, ...], count: int, chunk: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """Return chunk dimensions, so that a chunk has `IN_CHUNK` of `count` elements on average.
-
-    A chunk of a matrix is tall: rows are read many at a time, columns a few. Its number of rows is a power of two, so
-    that a block of that many rows, or of a part of them, is in one chunk. Others have equal dimensions. A wanted
-    `chunk` is cut to the shape; `Unsupported` if it has another rank.
-    """
-    if chunk:
-        if len(chunk) != len(shape):
-            raise Unsupported(f"--chunk has {len(chunk)} dimensions, a sparse array {len(shape)}.")
-        return tuple(map(min, chunk, shape))
-    wanted = min(MAX_CHUNK_ELEMENTS, max(IN_CHUNK, prod(shape) * IN_CHUNK // max(1, count)))
-    if len(shape) != 2:
-        return _equal_sides(shape, wanted)
-    band = min(BAND, LARGEST_BATCH * 7 // 8 * shape[0] // max(1, count))  # rows differ by an eighth, and more
-    rows = min(shape[0], 1 << max(1, band, isqrt(wanted)).bit_length() - 1)
-    if wanted // rows < shape[1]:
-        return rows, wanted // rows
-    return min(shape[0], wanted // shape[1]), shape[1]
-
-
-def _equal_sides(shape: tuple[int, ...], wanted: int) -> tuple[int, ...]:
-    """Return chunk dimensions of `wanted` elements that are equal, except where the shape ends before."""
-    chunk = [0] * len(shape)
-    left = wanted
-    for place, dim in enumerate(sorted(range(len(shape)), key=lambda dim: shape[dim])):
-        remaining = len(shape) - place
-        side = left if remaining == 1 else isqrt(left) if remaining == 2 else int(left ** (1 / remaining))
-        chunk[dim] = max(1, min(shape[dim], side))
-        left = max(1, left // chunk[dim])
-    return tuple(chunk)
 
 
 def matrix_body(matrix: Matrix) -> Json:

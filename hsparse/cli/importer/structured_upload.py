@@ -44,7 +44,8 @@ from hsparse.format.structured.container import (
     build,
     open_chunk,
 )
-from hsparse.format.structured.region import encode_region, encode_vlen_region
+from hsparse.format.structured.region import encode_region
+from hsparse.format.structured.vlen_region import encode_vlen_region
 from hsparse.format.structured.vlen_sections import decode_elements, revision_of_heap
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.element import Fixed, element_of

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeAlias
 from urllib.parse import urlsplit
-
-import numpy as np
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.direct.bucket_objects import Bucket, BucketObjects
@@ -15,32 +12,18 @@ from hsparse.client.direct.directory_objects import DirectoryObjects, is_store
 from hsparse.client.direct.kept_map import KeptMap
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import GivenReader, OfferedReader, ReaderChoice
-from hsparse.client.elements import ElementSource
+from hsparse.client.elements import Direct, ElementSource
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.hdf5_type import Hdf5Type, shape_of
-from hsparse.client.http_elements import HttpElements
 from hsparse.errors import BadRequest
 from hsparse.model.layout import CHUNKED, STRUCTURED
 
-Direct: TypeAlias = bool | str | Path | Bucket | None
-"""How datasets are read past the server.
-
-True: as the server offers it. A path: the store's directory. `s3://bucket`, or a `Bucket`: the store's bucket, with the
-user's own credentials. None: from the directory, where it is on this machine and much of each chunk is read. False:
-all is read by the server.
-"""
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SCHEME = "s3://"
 LEAST_PART = 1 / 8
 """The least part of chunks' elements that is read directly if the caller leaves the way open. Measured on chunks of
 2000 x 2000 elements in a directory: the server was faster for 1/20 of them, half as fast for 2/3.
 """
-
-
-def open_source(connection: Connection, record: Json, dtype: np.dtype[Any]) -> ElementSource:
-    """Return the source of a dataset's values as its connection says: direct, or the server."""
-    server = HttpElements(connection, record["id"], dtype)
-    return direct_source(connection, record, connection.direct, server) or server
 
 
 def direct_source(

@@ -21,11 +21,14 @@ TWICE = -1
 
 
 class AxisLabels:
-    """The labels of a dataset's axes, indexed when they are first used."""
+    """The labels of a dataset's axes, indexed when they are first used; a pickle is without that index."""
 
     def __init__(self, labels: Labels | None = None) -> None:
         self._labels = labels
         self._known: dict[int, tuple[NDArray[Any], dict[str, int]]] = {}
+
+    def __reduce__(self) -> tuple[type[AxisLabels], tuple[Labels | None]]:
+        return AxisLabels, (self._labels,)
 
     def __call__(self, axis: int) -> NDArray[Any] | None:
         """Return the labels along an axis, None if it has none."""

@@ -5,7 +5,7 @@ Tests: tests/sn/objects/test_dataset_handlers.py, tests/test_shrink_race.py.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -82,12 +82,25 @@ class Dataset:
 
 async def load_dataset(context: Context) -> Dataset:
     """Load the dataset that the request's path names, in the request's domain."""
-    id = check_id(context.request.match_info["id"], "datasets")
+    id = _in_domain(context, context.request.match_info["id"])
+    owners = context.service.owners
+    return Dataset.of(await owners.record(id), FileRights.of(context))
+
+
+async def load_datasets(context: Context, ids: Sequence[str]) -> dict[str, Dataset]:
+    """Load the datasets of these ids, all in the request's domain."""
+    outcomes = await context.service.owners.read(*(_in_domain(context, id) for id in ids))
+    rights = FileRights.of(context)
+    return {id: Dataset.of(one.unwrap(), rights) for id, one in zip(ids, outcomes, strict=True)}
+
+
+def _in_domain(context: Context, text: str) -> str:
+    """Return the id of a dataset; `BadRequest` if it is malformed or of another domain."""
+    id = check_id(text, "datasets")
     root = context.domain.root
     if root is None or domain_hex(id) != domain_hex(root):
         raise BadRequest(f"{id} is not in the domain {context.domain.path}.")
-    owners = context.service.owners
-    return Dataset.of(await owners.record(id), FileRights.of(context))
+    return id
 
 
 async def until_current(context: Context, work: Callable[[Dataset], Awaitable[T]]) -> T:

@@ -16,14 +16,16 @@ from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
-from hsparse.sn.http.request import read_json, read_json_object
+from hsparse.sn.http.request import BINARY_TYPE, read_json, read_json_object
 from hsparse.sn.http.response import respond
+from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead, places_too_large
 from hsparse.sn.values.media.json import JSON
 from hsparse.sn.values.media.medium import ValueRead, WriteBody
 from hsparse.sn.values.media.registry import accepted_medium, body_medium
+from hsparse.sn.values.multi_object_read import MultiObjectRead, parse_reads
 from hsparse.sn.values.query_values import answer_query, change_by_query
 from hsparse.sn.values.request_selection import (
     ReadRequest,
@@ -42,6 +44,14 @@ async def get_value(context: Context) -> web.StreamResponse:
 async def post_value(context: Context) -> web.StreamResponse:
     """`POST /datasets/{id}/value`: read values by points, or by a selection too long for a URL."""
     return await _read(context, await body_medium(context.request).read_request(context))
+
+
+async def post_values(context: Context) -> web.StreamResponse:
+    """`POST /datasets/values`: the values of many datasets as one stream of bytes."""
+    reads = parse_reads(await read_json_object(context))
+    read = await MultiObjectRead.plan(context, reads)
+    async with context.service.answers.hold(read.memory):
+        return await respond_stream(context.request, BINARY_TYPE, read.parts())
 
 
 async def _read(context: Context, request: ReadRequest) -> web.StreamResponse:

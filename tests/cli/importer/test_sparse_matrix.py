@@ -17,20 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.cli.importer.command import add_arguments
-from hsparse.cli.importer.sparse_matrix import (
-    BAND,
-    IN_CHUNK,
-    LARGEST_BATCH,
-    MAX_CHUNK_ELEMENTS,
-    chunk_of,
-    row_of,
-)
+from hsparse.cli.importer.sparse_matrix import row_of
 from hsparse.client.connection import Connection
 from hsparse.client.retrying_client import RetryingClient
 from hsparse.client.sparse_dataset import SparseDataset
-from hsparse.errors import Unsupported
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import decode_region
+from hsparse.model.matrix_chunk import chunk_of
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 
@@ -114,10 +107,11 @@ def test_layers(imported: Import, tmp_path: Path, kind: str) -> None:
 def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not_too_large(
     imported: Import, tmp_path: Path, kind: str, largest: int, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest), ("IN_CHUNK", 200), ("BAND", 40)):
+    for name, value in (("LARGEST_BATCH", largest), ("IN_CHUNK", 200), ("BAND", 40)):
+        monkeypatch.setattr(f"hsparse.model.matrix_chunk.{name}", value)
+    for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest)):
         monkeypatch.setattr(f"hsparse.cli.importer.sparse_matrix.{name}", value)
-        if name.endswith("BATCH"):
-            monkeypatch.setattr(f"hsparse.cli.importer.hdf5_matrix.{name}", value)
+        monkeypatch.setattr(f"hsparse.cli.importer.hdf5_matrix.{name}", value)
     sent: list[set[tuple[int, ...]]] = []
 
     class Watched(RetryingClient):
@@ -330,35 +324,6 @@ def test_lines_of_compressed_elements(counts: list[int], data: st.DataObject) ->
     assert row_of(pointers, begin, end).tolist() == expected.tolist()
 
 
-@given(st.lists(st.integers(1, 2**40), min_size=1, max_size=4), st.integers(0, 2**40))
-def test_chunks_are_within_the_shape(shape: list[int], count: int) -> None:
-    chunk = chunk_of(tuple(shape), count)
-    assert all(1 <= side <= length for side, length in zip(chunk, shape, strict=True))
-    assert np.prod(chunk, dtype=object) <= MAX_CHUNK_ELEMENTS
-
-
-@given(st.integers(5_000, 10**7), st.integers(2_000, 10**6), st.floats(0.005, 0.5))
-def test_chunks_of_a_matrix_are_tall_and_a_band_of_them_is_one_request(
-    rows: int, columns: int, density: float
-) -> None:
-    count = int(rows * columns * density)
-    height, width = chunk_of((rows, columns), count)
-    assert 0.9 * IN_CHUNK <= height * width * density <= 1.1 * IN_CHUNK
-    assert height.bit_count() == 1 or height == rows or width == columns
-    if height > width:
-        assert height <= BAND
-        assert height * columns * density <= LARGEST_BATCH
-    elif width < columns:
-        assert width <= 4 * height + 4  # about a square
-        assert 2 * height > BAND or 2 * height * columns * density > 0.8 * LARGEST_BATCH
-
-
-def test_wanted_chunks_are_cut_to_the_shape() -> None:
-    assert chunk_of((100, 50), 500, (64, 1000)) == (64, 50)
-    with pytest.raises(Unsupported, match="--chunk has 2 dimensions, a sparse array 3"):
-        chunk_of((100, 50, 3), 500, (64, 1000))
-
-
 @pytest.mark.parametrize("ending", ["h5ad", "npz"])
 def test_the_user_chooses_the_chunks_of_matrices(imported: Import, tmp_path: Path, ending: str) -> None:
     matrix = random_matrix(8)
@@ -382,9 +347,3 @@ def test_chunks_that_are_none_are_refused(text: str, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit):
         parser.parse_args(["a.h5", "/home/a.h5", f"--chunk={text}"])
     assert "such as 4096x256" in capsys.readouterr().err
-
-
-def test_chunks_of_other_ranks_have_equal_sides() -> None:
-    assert chunk_of((1000, 1000, 1000), 10**7) == (148, 148, 149)
-    assert chunk_of((10, 1000, 1000), 10**7) == (10, 57, 57)
-    assert chunk_of((10**6,), 10**5) == (327680,)

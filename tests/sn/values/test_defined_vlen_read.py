@@ -13,7 +13,7 @@ from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
 from hsparse.format.selections.encoded_selection import decode_selection
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
-from hsparse.format.structured.region import decode_vlen_region, encode_vlen_region
+from hsparse.format.structured.vlen_region import decode_vlen_region, encode_vlen_region
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import to_json
 from hsparse.model.vlen_array import VlenArray

@@ -210,10 +210,11 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
     """Answer with the defined elements as a stream of any size."""
     context, page_size = read.context, read.context.service.settings.page_size
     async with context.service.answers.hold(STREAM_PAGES * page_size):
-        return await respond_stream(context.request, ARROW_TYPE, _batches(read, page_size))
+        return await respond_stream(context.request, ARROW_TYPE, defined_batches(read, page_size))
 
 
-async def _batches(read: ValueRead, page_size: int) -> AsyncGenerator[bytes, None]:
+async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[bytes, None]:
+    """Yield the stream of the defined elements, about a page at a time."""
     dataset, arrays = read.dataset, read.arrays
     element = None if arrays.is_exact else dataset.spec.datatype.element
     writer = ArrowWriter(dataset.extent, dataset.dtype, element)

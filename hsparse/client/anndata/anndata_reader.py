@@ -1,0 +1,42 @@
+"""AnnData objects of domains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hsparse.client.anndata.domain_tree import DomainTree
+from hsparse.client.anndata.element_reader import ANNDATA, ElementReader
+from hsparse.client.domain_file import DomainFile
+from hsparse.client.errors import InvalidValue
+from hsparse.format.hdf5.plan.file_form import FileForm
+
+PARTS = ("X", "layers", "obs", "var", "obsm", "varm", "obsp", "varp", "uns", "raw")
+
+
+def read_anndata(tree: DomainTree) -> Any:
+    """Return the AnnData of a domain, equal to what `anndata.read_h5ad` returns of its file."""
+    tree.require_anndata()
+    if tree.is_legacy:
+        return read_by_file(tree)
+    reader = ElementReader(tree)
+    parts = [part for part in PARTS if part in tree]
+    for part in parts:
+        reader.want(part)
+    reader.fetch()
+    return ANNDATA.load().AnnData(**{part: reader.element(part) for part in parts})
+
+
+def read_by_file(tree: DomainTree) -> Any:
+    """Return the AnnData of a domain by its file, which AnnData reads itself: it knows all its older forms."""
+    connection = tree.connection
+    if connection.domain is None or not tree.name.endswith(connection.domain):
+        raise InvalidValue(
+            f"{tree.name} has an AnnData of before 0.7, which is read only at the root of a domain."
+        )
+    server = connection.for_domain(None)
+    with TemporaryDirectory(prefix="hsparse-") as directory:
+        target = Path(directory) / "domain.h5ad"
+        DomainFile(server, connection.domain, FileForm.parse()).fetch(target, lambda done, total: None)
+        return ANNDATA.load().read_h5ad(target)

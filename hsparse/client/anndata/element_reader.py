@@ -1,0 +1,224 @@
+"""Elements of AnnData's on-disk specification: what has to be read of a domain, and the objects made of it.
+
+An element is a group or a dataset with the attribute `encoding-type`; what a type means is said at
+https://anndata.readthedocs.io/en/stable/fileformat-prose.html. A matrix is a sparse dataset or, without elements, the
+group of its arrays.
+
+Tests: tests/client/anndata/test_anndata_reader.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.anndata.compressed_matrix import compressed_matrix
+from hsparse.client.anndata.domain_tree import DomainTree
+from hsparse.client.anndata.legacy_frame import categories_path, legacy_fields, legacy_frame, legacy_index
+from hsparse.client.elements import Elements
+from hsparse.client.errors import NotImplementedHere
+from hsparse.client.hdf5_type import Hdf5Type
+from hsparse.client.value_batch import Axis, DatasetRead, read_datasets
+from hsparse.optional_module import OptionalModule
+
+PANDAS = OptionalModule("pandas", "anndata")
+ANNDATA = OptionalModule("anndata", "anndata")
+AWKWARD = OptionalModule("awkward", "anndata")
+MATRICES = ("csr_matrix", "csc_matrix")
+NULLABLE = ("nullable-integer", "nullable-boolean", "nullable-string-array")
+CATEGORIES = "categories"
+"""The part of a categorical that has nothing to do with its rows; in AnnData 0.7 an attribute that refers to them."""
+
+
+class ElementReader:
+    """Reads elements of a domain: name them all with `want`, then `fetch`, then take each by `element`."""
+
+    def __init__(self, tree: DomainTree) -> None:
+        self._tree = tree
+        self._reads: dict[str, DatasetRead] = {}
+        self._axes: dict[str, tuple[Axis, ...]] = {}
+        self._values: dict[str, Any] = {}
+
+    def want(self, path: str, *axes: Axis) -> None:
+        """Note an element to read: of its first dimensions the given indices, ascending and without repeats."""
+        tree, encoding = self._tree, self._tree.encoding(path)
+        self._axes[path] = axes
+        if tree.is_dataset(path):
+            if tree.record(path)["shape"] != {"class": "H5S_NULL"}:
+                self._reads[path] = DatasetRead(tree.record(path), axes, tree.is_sparse(path))
+            if CATEGORIES in tree.record(path).get("attributes", {}):
+                self.want(tree.referred(path, CATEGORIES))
+            return
+        rows_alone = encoding in ("dataframe", "categorical", *NULLABLE)
+        for name in self._members(path):
+            cut = axes[:1] if rows_alone and name != CATEGORIES else ()
+            self.want(f"{path}/{name}", *cut)
+
+    def want_frame(self, path: str, columns: list[str], rows: Axis = None, *, index: bool = True) -> None:
+        """Note some columns of a data frame, and its index unless it is left out."""
+        if self._tree.is_dataset(path):
+            self.want(path, rows)
+            for found in map(categories_path, columns):
+                if found in self._tree:
+                    self.want(found)
+            return
+        for name in columns:
+            self.want(f"{path}/{name}", rows)
+        if index:
+            self.want(self._tree.index_path(path), rows)
+
+    def fetch(self) -> None:
+        """Read all that is noted, by as few requests as its size allows."""
+        paths = [path for path in self._reads if path not in self._values]
+        found = read_datasets(self._tree.connection, [self._reads[path] for path in paths])
+        self._values |= dict(zip(paths, found, strict=True))
+
+    def element(self, path: str) -> Any:
+        """Return an element as `anndata.read_h5ad` does: it was noted and fetched."""
+        tree, encoding = self._tree, self._tree.encoding(path)
+        if tree.is_dataset(path):
+            return self._dataset(path, encoding)
+        if encoding in _GROUPS:
+            return _GROUPS[encoding](self, path)
+        raise NotImplementedHere(
+            f"{path} of {tree.name} has the encoding {encoding!r}, which hsparse does not know; download the file, "
+            "and read it with a version of AnnData that does."
+        )
+
+    def frame(self, path: str, columns: list[str] | None = None) -> Any:
+        """Return a data frame of these columns, or of all; they were noted and fetched."""
+        names = self.columns(path) if columns is None else columns
+        if self._tree.is_dataset(path):
+            found = {name: self._values.get(categories_path(name)) for name in names}
+            return legacy_frame(self._values[path], names, {k: v for k, v in found.items() if v is not None})
+        index = self._tree.index_path(path)
+        frame = PANDAS.load().DataFrame(
+            {name: self.element(f"{path}/{name}") for name in names},
+            index=self.element(index),
+            columns=names or None,
+        )
+        name = index.rpartition("/")[2]
+        if name != "_index":
+            frame.index.name = name
+        return frame
+
+    def series(self, path: str, name: str) -> Any:
+        """Return a column of a data frame without the frame's index."""
+        if self._tree.is_dataset(path):
+            return self.frame(path, [name])[name].reset_index(drop=True)
+        return PANDAS.load().Series(self.element(f"{path}/{name}"))
+
+    def index(self, path: str) -> NDArray[Any]:
+        """Return the index of a data frame."""
+        if self._tree.is_dataset(path):
+            return legacy_index(self._values[path])
+        return np.asarray(self.element(self._tree.index_path(path)))
+
+    def columns(self, path: str) -> list[str]:
+        """Return the names of the columns of a data frame, in their order."""
+        if self._tree.is_dataset(path):
+            return legacy_fields(self._tree, path)[1:]
+        return [str(name) for name in np.atleast_1d(self._tree.attribute(path, "column-order"))]
+
+    def _members(self, path: str) -> Iterator[str]:
+        """Yield the parts of a group that belong to its element."""
+        if self._tree.encoding(path) == "dataframe":
+            yield from dict.fromkeys([*self.columns(path), self._tree.index_path(path)[len(path) + 1 :]])
+        else:
+            yield from self._tree.children(path)
+
+    # --- datasets -------------------------------------------------------------------------------------
+
+    def _dataset(self, path: str, encoding: str) -> Any:
+        if path not in self._reads:
+            return None  # a null dataspace
+        read, values = self._reads[path], self._values[path]
+        if isinstance(values, Elements):
+            return compressed_matrix(values, read.shape, "csc" if encoding == "csc_matrix" else "csr")
+        kind = Hdf5Type.parse(read.record["type"])
+        if encoding in ("string", "numeric-scalar", "bytes"):
+            return _plain(values, is_text=encoding == "string").item()
+        values = _plain(
+            values, is_text=encoding == "string-array" or (kind.is_vlen and not values.dtype.names)
+        )
+        if CATEGORIES in read.record.get("attributes", {}):
+            return self._old_categorical(path, values)
+        return values[()] if values.shape == () else values
+
+    def _old_categorical(self, path: str, codes: NDArray[Any]) -> Any:
+        categories = self._tree.referred(path, CATEGORIES)
+        ordered = "ordered" in self._tree.record(categories).get("attributes", {}) and bool(
+            self._tree.attribute(categories, "ordered")
+        )
+        return PANDAS.load().Categorical.from_codes(codes, self.element(categories), ordered=ordered)
+
+    # --- groups ---------------------------------------------------------------------------------------
+
+    def _mapping(self, path: str) -> dict[str, Any]:
+        return {name: self.element(f"{path}/{name}") for name in self._tree.children(path)}
+
+    def _categorical(self, path: str) -> Any:
+        return PANDAS.load().Categorical.from_codes(
+            codes=self.element(f"{path}/codes"),
+            categories=self.element(f"{path}/categories"),
+            ordered=bool(self._tree.attribute(path, "ordered")),
+        )
+
+    def _nullable(self, path: str) -> Any:
+        pandas, encoding = PANDAS.load(), self._tree.encoding(path)
+        values, mask = self.element(f"{path}/values"), self.element(f"{path}/mask")
+        if encoding == "nullable-integer":
+            return pandas.arrays.IntegerArray(values, mask=mask)
+        if encoding == "nullable-boolean":
+            return pandas.arrays.BooleanArray(values, mask=mask)
+        texts = pandas.array(values, dtype=pandas.StringDtype())
+        texts[mask] = pandas.NA
+        return texts
+
+    def _matrix(self, path: str) -> Any:
+        """Return a matrix that is a group of its arrays: small, most often without elements, so cut here."""
+        kind = self._tree.encoding(path)[:3]
+        parts = tuple(self.element(f"{path}/{name}") for name in ("data", "indices", "indptr"))
+        matrix = compressed_matrix(parts, self._tree.shape(path), kind)
+        for dim, axis in enumerate(self._axes[path]):
+            if axis is not None:
+                matrix = matrix[axis] if dim == 0 else matrix[:, axis]
+        return matrix
+
+    def _awkward(self, path: str) -> Any:
+        buffers = {name: self.element(f"{path}/{name}") for name in self._tree.children(path)}
+        form, length = self._tree.attribute(path, "form"), int(self._tree.attribute(path, "length"))
+        array = AWKWARD.load().from_buffers(form, length, buffers)
+        rows = self._axes[path][0] if self._axes[path] else None
+        return array if rows is None else array[rows]
+
+    def _nested(self, path: str) -> Any:
+        return ANNDATA.load().AnnData(**self._mapping(path))
+
+
+_GROUPS: dict[str, Callable[[ElementReader, str], Any]] = {
+    "": ElementReader._mapping,
+    "dict": ElementReader._mapping,
+    "raw": ElementReader._mapping,
+    "anndata": ElementReader._nested,
+    "dataframe": ElementReader.frame,
+    "categorical": ElementReader._categorical,
+    "awkward-array": ElementReader._awkward,
+    **dict.fromkeys(MATRICES, ElementReader._matrix),
+    **dict.fromkeys(NULLABLE, ElementReader._nullable),
+}
+
+
+def _plain(values: NDArray[Any], *, is_text: bool) -> NDArray[Any]:
+    """Return values as h5py has them: complex numbers of their two parts, text of fixed size as `str`."""
+    if values.dtype.names == ("r", "i") and values.dtype["r"] == values.dtype["i"]:
+        return values.view(np.result_type(values.dtype["r"], np.complex64)).reshape(values.shape)
+    if is_text and values.dtype.kind == "S":
+        decoded = np.empty(values.shape, object)
+        flat = [one.decode(errors="surrogateescape") for one in values.reshape(-1).tolist()]
+        decoded.reshape(-1)[:] = flat
+        return decoded
+    return values

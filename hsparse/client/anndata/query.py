@@ -1,0 +1,259 @@
+"""Questions to an AnnData in a domain: rows and columns by conditions, and only what they need is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.anndata.domain_tree import DomainTree
+from hsparse.client.anndata.element_reader import ANNDATA, PANDAS, ElementReader
+from hsparse.client.anndata.expression import INDEX, Expression
+from hsparse.client.anndata.frame_labels import places_of
+from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, WrongType
+from hsparse.client.prefetch import prefetched
+from hsparse.client.value_batch import Axis
+
+Choice: TypeAlias = "str | Sequence[str] | Sequence[int] | NDArray[Any] | slice | None"
+"""What is chosen of obs or var: a condition, names, indices, a mask, or None for all."""
+PARTS = {"layers": (0, 1), "obsm": (0,), "varm": (1,), "obsp": (0, 0), "varp": (1, 1)}
+"""For each dimension of what is in them whether it is that of obs (0) or of var (1)."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a query reads: `columns` of obs and `var_columns`, None for all, and the names of other elements."""
+
+    layer: str | None = None
+    columns: tuple[str, ...] | None = None
+    var_columns: tuple[str, ...] | None = None
+    layers: tuple[str, ...] = ()
+    obsm: tuple[str, ...] = ()
+    varm: tuple[str, ...] = ()
+    obsp: tuple[str, ...] = ()
+    varp: tuple[str, ...] = ()
+
+
+class Query:
+    """Rows and columns of an AnnData, as `data[rows, columns]` has them. Nothing is read before it is needed.
+
+    The conditions take one request for the columns that they name; `to_anndata`, `to_scipy`, `obs` and `var` one more
+    for all that they return, unless that is large.
+    """
+
+    def __init__(self, tree: DomainTree, obs: Choice, var: Choice, wanted: Wanted) -> None:
+        """`MissingKey` for a name that is not there, `InvalidValue` for a condition that cannot be read."""
+        tree.require_anndata()
+        self._tree = tree
+        self._frames = ("obs", "raw/var" if wanted.layer == "raw" else "var")
+        self._choices = tuple(
+            Expression(choice) if isinstance(choice, str) else choice for choice in (obs, var)
+        )
+        self._wanted = wanted
+        self._matrix = _matrix_path(tree, wanted.layer)
+        for part in PARTS:
+            for name in getattr(wanted, part):
+                tree.record(f"{part}/{name}")
+        reader = ElementReader(tree)
+        for frame, columns in zip(self._frames, (wanted.columns, wanted.var_columns), strict=True):
+            known = reader.columns(frame)
+            for name in (*(columns or ()), *self._named(frame)):
+                if name not in known and name != INDEX:
+                    raise MissingKey(f"{frame} of {tree.name} has no column {name!r}; there are {known}.")
+
+    def __repr__(self) -> str:
+        asked = [
+            f"{name}={choice.text if isinstance(choice, Expression) else choice!r:.60}"
+            for name, choice in zip(("obs", "var"), self._choices, strict=True)
+            if choice is not None
+        ]
+        return f"<Query of {self._tree.name}{': ' if asked else ''}{', '.join(asked)}>"
+
+    @property
+    def n_obs(self) -> int:
+        return len(self.rows)
+
+    @property
+    def n_vars(self) -> int:
+        return len(self.variables)
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """The indices of the rows, (n_obs,)."""
+        return self._places[0]
+
+    @property
+    def variables(self) -> NDArray[np.intp]:
+        """The indices of the columns, (n_vars,)."""
+        return self._places[1]
+
+    @cached_property
+    def obs(self) -> Any:
+        """The data frame of the rows."""
+        return self._frame(0)
+
+    @cached_property
+    def var(self) -> Any:
+        """The data frame of the columns."""
+        return self._frame(1)
+
+    def to_anndata(self) -> Any:
+        """Return an AnnData of the rows and columns: the frames, X, and the elements that the query names."""
+        return self._anndata(self.rows)
+
+    def to_scipy(self) -> Any:
+        """Return X of the rows and columns: csr or csc, as it is stored, or an array if it is dense."""
+        if self._matrix is None:
+            raise InvalidValue(f"{self._tree.name} has no X; name a layer.")
+        reader = ElementReader(self._tree)
+        reader.want(self._matrix, *map(_ascending, self._places, self._lengths))
+        reader.fetch()
+        return _arranged(reader.element(self._matrix), self._places)
+
+    def iter(self, size: int) -> Iterator[Any]:
+        """Yield AnnDatas of at most `size` rows each; the next is read while one is used."""
+        if size < 1:
+            raise InvalidValue(f"A part has at least one row, not {size}.")
+        parts = (self.rows[start : start + size] for start in range(0, self.n_obs, size))
+        yield from prefetched(self._anndata, parts)
+
+    # --- reading --------------------------------------------------------------------------------------
+
+    def _anndata(self, rows: NDArray[np.intp]) -> Any:
+        wanted, places = self._wanted, (rows, self.variables)
+        axes = tuple(map(_ascending, places, self._lengths))
+        reader = ElementReader(self._tree)
+        columns = [self._columns(reader, axis) for axis in (0, 1)]
+        for axis in (0, 1):
+            reader.want_frame(self._frames[axis], columns[axis], axes[axis])
+        if self._matrix is not None:
+            reader.want(self._matrix, *axes)
+        names = [(part, name) for part in PARTS for name in getattr(wanted, part)]
+        for part, name in names:
+            reader.want(f"{part}/{name}", *(axes[axis] for axis in PARTS[part]))
+        reader.fetch()
+        found: dict[str, Any] = {part: {} for part in PARTS}
+        for part, name in names:
+            chosen = tuple(places[axis] for axis in PARTS[part])
+            found[part][name] = _arranged(reader.element(f"{part}/{name}"), chosen)
+        frames = [
+            _arranged(reader.frame(self._frames[axis], columns[axis]), (places[axis],)) for axis in (0, 1)
+        ]
+        if ANNDATA.load().settings.remove_unused_categories:
+            frames = [_without_unused_categories(frame) for frame in frames]
+        matrix = None if self._matrix is None else _arranged(reader.element(self._matrix), places)
+        return ANNDATA.load().AnnData(X=matrix, obs=frames[0], var=frames[1], **found)
+
+    def _frame(self, axis: int) -> Any:
+        reader = ElementReader(self._tree)
+        columns, places = self._columns(reader, axis), self._places[axis]
+        reader.want_frame(self._frames[axis], columns, _ascending(places, self._lengths[axis]))
+        reader.fetch()
+        return _arranged(reader.frame(self._frames[axis], columns), (places,))
+
+    def _columns(self, reader: ElementReader, axis: int) -> list[str]:
+        given = (self._wanted.columns, self._wanted.var_columns)[axis]
+        return reader.columns(self._frames[axis]) if given is None else list(given)
+
+    # --- choosing -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _lengths(self) -> tuple[int, int]:
+        obs, var = (self._tree.frame_length(frame) for frame in self._frames)
+        return obs, var
+
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the indices that are chosen of obs and var; what the conditions name is read by one request."""
+        reader = ElementReader(self._tree)
+        for frame, choice in zip(self._frames, self._choices, strict=True):
+            named = self._named(frame)
+            with_index = _has_names(choice) or (INDEX in named and INDEX not in reader.columns(frame))
+            columns = [name for name in sorted(named) if name in reader.columns(frame)]
+            if columns or with_index:
+                reader.want_frame(frame, columns, index=with_index)
+        reader.fetch()
+        return self._chosen(reader, 0), self._chosen(reader, 1)
+
+    def _chosen(self, reader: ElementReader, axis: int) -> NDArray[np.intp]:
+        frame, choice, length = self._frames[axis], self._choices[axis], self._lengths[axis]
+        if isinstance(choice, Expression):
+            columns = {}
+            for name in choice.names:
+                if name in reader.columns(frame):
+                    columns[name] = reader.series(frame, name)
+                else:
+                    columns[name] = PANDAS.load().Series(reader.index(frame))
+            return np.flatnonzero(choice.evaluate(columns, length))
+        if _has_names(choice):
+            return places_of(
+                [str(one) for one in np.asarray(choice).tolist()],
+                reader.index(frame),
+                f"{frame} of {self._tree.name}",
+            )
+        return _positions(choice, length, frame)
+
+    def _named(self, frame: str) -> set[str]:
+        choice = self._choices[self._frames.index(frame)]
+        return choice.names if isinstance(choice, Expression) else set()
+
+
+def _without_unused_categories(frame: Any) -> Any:
+    """Return a frame as AnnData has it of some rows of another one."""
+    unused = {
+        name: column.cat.remove_unused_categories()
+        for name, column in frame.items()
+        if str(column.dtype) == "category"
+    }
+    return frame.assign(**unused) if unused else frame
+
+
+def _matrix_path(tree: DomainTree, layer: str | None) -> str | None:
+    path = {None: "X", "X": "X", "raw": "raw/X"}.get(layer, f"layers/{layer}")
+    if path not in tree and path == "X":
+        return None
+    tree.record(path)
+    return path
+
+
+def _has_names(choice: Any) -> bool:
+    if choice is None or isinstance(choice, slice | Expression):
+        return False
+    array = np.asarray(choice)
+    return bool(array.size) and (array.dtype.kind in "UT" or isinstance(array.reshape(-1)[0], str))
+
+
+def _positions(choice: Any, length: int, frame: str) -> NDArray[np.intp]:
+    """Return indices from None, a slice, indices or a mask, as numpy understands them."""
+    if choice is None or isinstance(choice, slice):
+        return np.arange(length)[choice or slice(None)]
+    array = np.asarray(choice)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "biu"):
+        raise WrongType(f"Choose of {frame} by a condition, a list of names or of indices, or a mask.")
+    if not array.size and array.dtype.kind != "b":
+        return np.zeros(0, np.intp)
+    try:
+        return np.asarray(np.arange(length)[array])
+    except IndexError as error:
+        raise OutOfRange(f"{frame} has {length} rows: {error}.") from error
+
+
+def _ascending(places: NDArray[np.intp], length: int) -> Axis:
+    """Return indices in ascending order without repeats; None for all."""
+    found = np.unique(places)
+    return None if len(found) == length else found
+
+
+def _arranged(value: Any, places: tuple[NDArray[np.intp], ...]) -> Any:
+    """Return what was read in ascending order as it was asked for: in any order, with repeats."""
+    for dim, chosen in enumerate(places):
+        found, order = np.unique(chosen, return_inverse=True)
+        if len(found) == len(chosen) and np.array_equal(order, np.arange(len(chosen))):
+            continue
+        at = order if dim == 0 else (slice(None), order)
+        value = value.iloc[at] if hasattr(value, "iloc") else value[at]
+    return value

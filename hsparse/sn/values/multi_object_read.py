@@ -1,0 +1,189 @@
+"""The values of many datasets in one answer: a multi-object request, for files that have many small ones.
+
+The answer has a part for each dataset, in the order in which they are named. A part is blocks, and a block of length 0
+ends it; a block is its length in bytes, u64 little-endian, then the bytes. The bytes of a dense part, joined, are all
+selected values in C order; those of a sparse part are an Arrow stream of the defined elements.
+
+Tests: tests/sn/values/test_multi_object_read.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+from hsparse.concurrency.gather import gather_each
+from hsparse.errors import BadRequest, Moved, TooLarge
+from hsparse.format.selections.selection import Selection
+from hsparse.sn.context import Context
+from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_datasets
+from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.sn.values.media.arrow import defined_batches
+from hsparse.sn.values.media.medium import ValueRead
+from hsparse.sn.values.request_selection import select_selection
+
+MAX_DATASETS = 10_000
+AT_ONCE = 32
+"""Small datasets that are read at the same time."""
+STREAM_PAGES = 4
+"""Pages in memory: one is sent while the next is read, and texts may be twice as long as expected."""
+SLACK = 1 << 20
+"""Bytes that variable-length elements may take beyond that."""
+LENGTH = Struct("<Q")
+END = LENGTH.pack(0)
+"""The end of a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRead:
+    """A read of one dataset: `select` and `orthogonal` as in a body, `sparse` for the defined elements alone."""
+
+    id: str
+    select: Any
+    orthogonal: Any
+    sparse: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedRead:
+    """A read whose selection fits the dataset's extent."""
+
+    named: NamedRead
+    dataset: Dataset
+    selection: Selection
+
+
+def parse_reads(body: dict[str, Any]) -> list[NamedRead]:
+    """Return the reads of `{"reads": [{"ids": [...], "select": ..., "sparse": ...}]}`; else `BadRequest`."""
+    groups = body.get("reads")
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        raise BadRequest(
+            'The body must have reads, a list of objects like {"ids": [...], "select": "[0:10]"}.'
+        )
+    found: list[NamedRead] = []
+    for group in groups:
+        ids, sparse = group.get("ids"), group.get("sparse", False)
+        if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
+            raise BadRequest("ids of each of the reads must be a list of strings.")
+        if not isinstance(sparse, bool):
+            raise BadRequest("sparse must be true or false.")
+        select, orthogonal = group.get("select"), group.get("orthogonal", False)
+        found += [NamedRead(id, select, orthogonal, sparse) for id in ids]
+    if len(found) > MAX_DATASETS:
+        raise TooLarge(f"The request names {len(found)} datasets; the limit is {MAX_DATASETS}.")
+    return found
+
+
+class MultiObjectRead:
+    """Reads the datasets of a request: small ones side by side, large ones page by page."""
+
+    def __init__(self, context: Context, planned: Sequence[_PlannedRead]) -> None:
+        self._context = context
+        self._planned = planned
+        self._page_size = context.service.settings.page_size
+
+    @classmethod
+    async def plan(cls, context: Context, reads: Sequence[NamedRead]) -> MultiObjectRead:
+        """Check every dataset and selection."""
+        return cls(context, await _plan(context, reads))
+
+    @property
+    def memory(self) -> int:
+        """About the most bytes of the answer that are in memory at a time."""
+        total = sum(_expected(read) for read in self._planned)
+        return min(STREAM_PAGES * self._page_size, total) + SLACK
+
+    async def parts(self) -> AsyncGenerator[bytes | memoryview, None]:
+        """Yield the answer, in pieces of about a page at most."""
+        for run in self._runs(self._planned):
+            wholes = await gather_each(self._small, run, AT_ONCE) if len(run) > 1 else [None]
+            piece = bytearray()
+            for read, whole in zip(run, wholes, strict=True):
+                if whole is not None:
+                    piece += whole
+                    continue
+                if piece:
+                    yield bytes(piece)
+                    piece.clear()
+                async for block in self._large(read):
+                    yield block
+            if piece:
+                yield bytes(piece)
+
+    def _runs(self, planned: Sequence[_PlannedRead]) -> Iterator[list[_PlannedRead]]:
+        """Yield reads in runs of dense ones whose values take about a page together; others alone."""
+        run: list[_PlannedRead] = []
+        room = self._page_size
+        for read in planned:
+            size = self._page_size if read.named.sparse else _expected(read)
+            if run and size > room:
+                yield run
+                run, room = [], self._page_size
+            run.append(read)
+            room -= size
+        if run:
+            yield run
+
+    async def _small(self, read: _PlannedRead) -> bytes | None:
+        """Return the part of a dense read; None if it is much larger than expected, or its plan is stale."""
+        arrays = read.dataset.arrays
+        chunks = ChunkFanout(self._context.service.owners, read.dataset)
+        try:
+            values = await chunks.read_within(read.selection, (), 2 * _expected(read) + SLACK // AT_ONCE)
+        except Moved:
+            return None
+        return None if isinstance(values, int) else b"".join(_blocks(arrays.to_bytes(values))) + END
+
+    async def _large(self, read: _PlannedRead) -> AsyncIterator[bytes | memoryview]:
+        """Yield the blocks of any read; a stale plan is made again while nothing of it was yielded."""
+        for attempt in range(1, ATTEMPTS + 1):
+            started = False
+            try:
+                async for data in self._pages(read):
+                    for block in _blocks(data):
+                        started = True
+                        yield block
+                yield END
+                return
+            except Moved:
+                if started or attempt == ATTEMPTS:
+                    raise
+                (read,) = await _plan(self._context, [read.named])
+
+    async def _pages(self, read: _PlannedRead) -> AsyncIterator[bytes | memoryview]:
+        if read.named.sparse:
+            wanted = ValueRead(self._context, read.dataset, read.selection)
+            async for batch in defined_batches(wanted, self._page_size):
+                yield batch
+            return
+        chunks = ChunkFanout(self._context.service.owners, read.dataset)
+        async for values in chunks.pages(read.selection, (), self._page_size):
+            yield read.dataset.arrays.to_bytes(values)
+
+
+async def _plan(context: Context, reads: Sequence[NamedRead]) -> list[_PlannedRead]:
+    datasets = await load_datasets(context, list({read.id: None for read in reads}))
+    known: dict[tuple[int, int, tuple[int, ...]], Selection] = {}
+    planned = []
+    for read in reads:
+        dataset = datasets[read.id]
+        if read.sparse:
+            dataset.require_sparse()
+        place = id(read.select), id(read.orthogonal), dataset.extent  # one object for all ids of a group
+        if place not in known:
+            known[place] = select_selection(read.select, dataset.extent, read.orthogonal)
+        planned.append(_PlannedRead(read, dataset, known[place]))
+    return planned
+
+
+def _expected(read: _PlannedRead) -> int:
+    return read.dataset.arrays.expected(read.selection.size)
+
+
+def _blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
+    """Yield the bytes as a block, nothing if there are none."""
+    if len(data):
+        yield LENGTH.pack(len(data))
+        yield data

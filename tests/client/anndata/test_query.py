@@ -1,0 +1,192 @@
+"""Queries beside the same rows and columns of the AnnData in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anndata
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hsparse
+from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, WrongType
+from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS
+from tests.client.anndata.conftest import assert_same, import_file, open_file
+
+PBMC = Path(__file__).parents[3] / "demo" / "data" / "pbmc68k_reduced.h5ad"
+
+
+@pytest.fixture
+def cells(new_file: hsparse.File) -> tuple[hsparse.File, anndata.AnnData]:
+    data = EXAMPLES["column_kinds"]()
+    data.layers["by gene"] = EXAMPLES["layers"]().layers["by gene"]
+    extra = EXAMPLES["dimensions"]()
+    for part in ("obsm", "varm", "obsp", "varp"):
+        for name, value in getattr(extra, part).items():
+            getattr(data, part)[name] = value
+    del data.obsm["table"]
+    data.raw = data.copy()
+    new_file.write_anndata(data)
+    return new_file, data
+
+
+def test_one_or_two_requests(cells: tuple[hsparse.File, anndata.AnnData], requests: list[str]) -> None:
+    file, data = cells
+    file.query().n_obs  # noqa: B018 - the objects are asked for once
+    mask = data.obs["cell type"].isin(["B cell"]) & (data.obs["n_genes"] > 300)
+    for options, wanted in (
+        ({"obs": "`cell type` == 'B cell' and n_genes > 300"}, data[mask]),
+        (
+            {"obs": "`cell type` == 'B cell' and n_genes > 300", "var": ["gene7", "gene2"]},
+            data[mask, ["gene7", "gene2"]],
+        ),
+        ({"obs": slice(10, 20), "var": "a in ['x1', 'x9']"}, data[10:20, [1, 9]]),
+    ):
+        requests.clear()
+        query = file.query(**options)  # type: ignore[arg-type]
+        assert requests == []
+        found = query.to_anndata()
+        assert requests == ["POST /datasets/values"] * 2
+        assert_same(found, anndata.AnnData(wanted.X.copy(), obs=wanted.obs.copy(), var=wanted.var.copy()))
+    requests.clear()
+    file.query(obs=[3, 1]).to_scipy()
+    assert len(requests) == 1
+
+
+def test_named_elements_come_along(cells: tuple[hsparse.File, anndata.AnnData]) -> None:
+    file, data = cells
+    found = file.query(
+        obs="n_genes > 500",
+        var=np.arange(COLUMNS) % 2 == 0,
+        layer="by gene",
+        columns=["score", "cell type"],
+        var_columns=[],
+        layers=["by gene"],
+        obsm=["cube", "sparse"],
+        varm=["PCs"],
+        obsp=["distances", "dense"],
+        varp=["by gene"],
+    ).to_anndata()
+    wanted = data[data.obs["n_genes"] > 500].copy()[:, data.var_names[::2]].copy()
+    wanted.X = wanted.layers["by gene"]
+    wanted.obs = wanted.obs[["score", "cell type"]]
+    wanted.var = wanted.var[[]]
+    for part, names in (("obsm", ("X_pca",)), ("obsp", ()), ("varm", ())):
+        for name in names:
+            del getattr(wanted, part)[name]
+    wanted.raw = None
+    assert_same(found, wanted)
+
+
+def test_raw_has_its_own_columns(new_file: hsparse.File) -> None:
+    data = EXAMPLES["with_raw"]()
+    new_file.write_anndata(data)
+    found = new_file.query(var="n >= 20", layer="raw")
+    assert found.n_vars == 3
+    assert found.var["n"].tolist() == [20, 21, 22]
+    np.testing.assert_array_equal(found.to_scipy().toarray(), data.raw.X[:, 20:].toarray())
+
+
+CHOICES: dict[str, st.SearchStrategy[Any]] = {
+    axis: st.one_of(
+        st.none(),
+        st.lists(st.integers(-length, length - 1), max_size=8),
+        st.lists(st.integers(0, length - 1).map(lambda n, prefix=prefix: f"{prefix}{n}"), max_size=8),
+        st.lists(st.booleans(), min_size=length, max_size=length).map(np.array),
+        st.slices(length),
+    )
+    for axis, length, prefix in (("obs", ROWS, "cell"), ("var", COLUMNS, "gene"))
+}
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(CHOICES["obs"], CHOICES["var"])
+def test_rows_and_columns_by_names_indices_masks_and_slices(
+    imported: Callable[[str], hsparse.File], obs: Any, var: Any
+) -> None:
+    """In any order, also repeated: as AnnData takes them, except that names and indices may repeat."""
+    file = imported("plain")
+    whole = EXAMPLES["plain"]()
+    rows, columns = (
+        np.arange(length)[
+            slice(None)
+            if choice is None
+            else [int(one.removeprefix(prefix)) for one in choice]
+            if isinstance(choice, list) and choice and isinstance(choice[0], str)
+            else np.array(choice, int)
+            if isinstance(choice, list)
+            else choice
+        ]
+        for choice, length, prefix in ((obs, ROWS, "cell"), (var, COLUMNS, "gene"))
+    )
+    query = file.query(obs, var)
+    assert (query.n_obs, query.n_vars) == (len(rows), len(columns))
+    np.testing.assert_array_equal(query.to_scipy().toarray(), whole.X.toarray()[rows][:, columns])
+    assert query.obs.index.tolist() == whole.obs_names[rows].tolist()
+    assert query.var.index.tolist() == whole.var_names[columns].tolist()
+
+
+def test_parts_are_read_in_order(cells: tuple[hsparse.File, anndata.AnnData]) -> None:
+    file, data = cells
+    parts = list(file.query(obs="n_genes > 200").iter(7))
+    wanted = data[data.obs["n_genes"] > 200]
+    assert [len(part) for part in parts][:-1] == [7] * (len(parts) - 1)
+    assert [name for part in parts for name in part.obs_names] == wanted.obs_names.tolist()
+    np.testing.assert_array_equal(np.concatenate([part.X.toarray() for part in parts]), wanted.X.toarray())
+    assert list(file.query(obs=[]).iter(3)) == []
+    with pytest.raises(InvalidValue, match="at least one row"):
+        next(file.query().iter(0))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_file_of_before_0_7(url: str) -> None:
+    data = anndata.read_h5ad(PBMC)
+    with open_file(url + import_file(url, PBMC)) as file:
+        found = file.query(
+            obs="bulk_labels in ['CD19+ B', 'Dendritic'] and n_genes > 800",
+            var=["CD3E", "NKG7"],
+            columns=["phase", "n_genes"],
+        ).to_anndata()
+    mask = data.obs["bulk_labels"].isin(["CD19+ B", "Dendritic"]) & (data.obs["n_genes"] > 800)
+    wanted = data[mask, ["CD3E", "NKG7"]]
+    np.testing.assert_array_equal(found.X, wanted.X)
+    assert found.obs["phase"].tolist() == wanted.obs["phase"].tolist()
+    assert found.obs_names.tolist() == wanted.obs_names.tolist()
+
+
+def test_what_is_wrong_is_refused_before_anything_is_read(
+    cells: tuple[hsparse.File, anndata.AnnData], requests: list[str]
+) -> None:
+    file, _ = cells
+    file.query()
+    requests.clear()
+    for error, words, options in (
+        (MissingKey, "obs of .* has no column 'kind'", {"obs": "kind == 'a'"}),
+        (MissingKey, "has no column 'z'", {"columns": ["z"]}),
+        (MissingKey, "has no layers/z", {"layer": "z"}),
+        (MissingKey, "has no obsm/z", {"obsm": ["z"]}),
+        (InvalidValue, "cannot be read", {"var": "=="}),
+    ):
+        with pytest.raises(error, match=words):
+            file.query(**options)  # type: ignore[arg-type]
+    for error, words, choice in (
+        (OutOfRange, "obs has 60 rows", [60]),
+        (OutOfRange, "obs has 60 rows", np.ones(59, bool)),
+        (WrongType, "a condition, a list of names", [1.5]),
+        (WrongType, "a condition, a list of names", [[1]]),
+    ):
+        with pytest.raises(error, match=words):
+            file.query(obs=choice).n_obs  # noqa: B018
+    assert requests == []
+    with pytest.raises(KeyError, match="'geneX' is not among the names of var"):
+        file.query(var=["gene1", "geneX"]).n_vars  # noqa: B018
+
+
+def test_it_says_what_it_asks(cells: tuple[hsparse.File, anndata.AnnData]) -> None:
+    file, _ = cells
+    assert repr(file.query(obs="n_genes > 5")) == f"<Query of {file.filename}: obs='n_genes > 5'>"
+    assert repr(file.query()) == f"<Query of {file.filename}>"

@@ -1,0 +1,47 @@
+"""Chunk dimensions of sparse datasets of any shape."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsparse.errors import Unsupported
+from hsparse.model.layout import MAX_CHUNK_ELEMENTS
+from hsparse.model.matrix_chunk import BAND, IN_CHUNK, LARGEST_BATCH, chunk_of
+
+
+@given(st.lists(st.integers(1, 2**40), min_size=1, max_size=4), st.integers(0, 2**40))
+def test_chunks_are_within_the_shape(shape: list[int], count: int) -> None:
+    chunk = chunk_of(tuple(shape), count)
+    assert all(1 <= side <= length for side, length in zip(chunk, shape, strict=True))
+    assert np.prod(chunk, dtype=object) <= MAX_CHUNK_ELEMENTS
+
+
+@given(st.integers(5_000, 10**7), st.integers(2_000, 10**6), st.floats(0.005, 0.5))
+def test_chunks_of_a_matrix_are_tall_and_a_band_of_them_is_one_request(
+    rows: int, columns: int, density: float
+) -> None:
+    count = int(rows * columns * density)
+    height, width = chunk_of((rows, columns), count)
+    assert 0.9 * IN_CHUNK <= height * width * density <= 1.1 * IN_CHUNK
+    assert height.bit_count() == 1 or height == rows or width == columns
+    if height > width:
+        assert height <= BAND
+        assert height * columns * density <= LARGEST_BATCH
+    elif width < columns:
+        assert width <= 4 * height + 4  # about a square
+        assert 2 * height > BAND or 2 * height * columns * density > 0.8 * LARGEST_BATCH
+
+
+def test_wanted_chunks_are_cut_to_the_shape() -> None:
+    assert chunk_of((100, 50), 500, (64, 1000)) == (64, 50)
+    with pytest.raises(Unsupported, match="chunk has 2 dimensions"):
+        chunk_of((100, 50, 3), 500, (64, 1000))
+
+
+def test_chunks_of_other_ranks_have_equal_sides() -> None:
+    assert chunk_of((1000, 1000, 1000), 10**7) == (148, 148, 149)
+    assert chunk_of((10, 1000, 1000), 10**7) == (10, 57, 57)
+    assert chunk_of((10**6,), 10**5) == (327680,)
