@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from hsparse.client.address import Address, parse_address
-from hsparse.client.chosen_elements import Direct
 from hsparse.client.connection import Connection, Json
+from hsparse.client.elements import Direct
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.group import Group

@@ -40,7 +40,8 @@ FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
 class Matrix:
     """An array with `count` stored elements of type `item`; `batches` yields functions that read some.
 
-    Each batch comes with its number of bytes in the file; the largest one has `most` elements.
+    Each batch comes with its number of bytes in the file; the largest one has `most` elements. `chunk` are the chunk
+    dimensions that the user wants, none if `chunk_of` chooses.
     """
 
     shape: tuple[int, ...]
@@ -50,18 +51,25 @@ class Matrix:
     batches: Iterator[tuple[int, Callable[[], MatrixElements]]]
     fill: Any = None
     most: int = BATCH
+    chunk: tuple[int, ...] = ()
 
 
-def chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
+def chunk_of(shape: tuple[int, ...], count: int, chunk: tuple[int, ...] = ()) -> tuple[int, ...]:
     """Return chunk dimensions, so that a chunk has `IN_CHUNK` of `count` elements on average.
 
-    A chunk of a matrix is tall: rows are read many at a time, columns a few. Others have equal dimensions.
+    A chunk of a matrix is tall: rows are read many at a time, columns a few. Its number of rows is a power of two, so
+    that a block of that many rows, or of a part of them, is in one chunk. Others have equal dimensions. A wanted
+    `chunk` is cut to the shape; `Unsupported` if it has another rank.
     """
+    if chunk:
+        if len(chunk) != len(shape):
+            raise Unsupported(f"--chunk has {len(chunk)} dimensions, a sparse array {len(shape)}.")
+        return tuple(map(min, chunk, shape))
     wanted = min(MAX_CHUNK_ELEMENTS, max(IN_CHUNK, prod(shape) * IN_CHUNK // max(1, count)))
     if len(shape) != 2:
         return _equal_sides(shape, wanted)
     band = min(BAND, LARGEST_BATCH * 7 // 8 * shape[0] // max(1, count))  # rows differ by an eighth, and more
-    rows = min(shape[0], max(1, band, isqrt(wanted)))
+    rows = min(shape[0], 1 << max(1, band, isqrt(wanted)).bit_length() - 1)
     if wanted // rows < shape[1]:
         return rows, wanted // rows
     return min(shape[0], wanted // shape[1]), shape[1]
@@ -85,7 +93,7 @@ def matrix_body(matrix: Matrix) -> Json:
         raise Unsupported(f"A sparse dataset of extent {list(matrix.shape)} has no elements; leave it out.")
     layout = {
         "class": "H5D_STRUCT_CHUNK",
-        "dims": list(chunk_of(matrix.shape, matrix.count)),
+        "dims": list(chunk_of(matrix.shape, matrix.count, matrix.chunk)),
         "flags": ["H5D_SPARSE_DATA"],
     }
     properties: Json = {"layout": layout, "filters": FILTERS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 from pathlib import Path
@@ -15,6 +16,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.cli.importer.command import add_arguments
 from hsparse.cli.importer.sparse_matrix import (
     BAND,
     IN_CHUNK,
@@ -26,6 +28,7 @@ from hsparse.cli.importer.sparse_matrix import (
 from hsparse.client.connection import Connection
 from hsparse.client.retrying_client import RetryingClient
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.errors import Unsupported
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import decode_region
 from tests.cli.importer.conftest import Import
@@ -111,7 +114,7 @@ def test_layers(imported: Import, tmp_path: Path, kind: str) -> None:
 def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not_too_large(
     imported: Import, tmp_path: Path, kind: str, largest: int, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest), ("IN_CHUNK", 100), ("BAND", 40)):
+    for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest), ("IN_CHUNK", 200), ("BAND", 40)):
         monkeypatch.setattr(f"hsparse.cli.importer.sparse_matrix.{name}", value)
         if name.endswith("BATCH"):
             monkeypatch.setattr(f"hsparse.cli.importer.hdf5_matrix.{name}", value)
@@ -136,7 +139,7 @@ def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not
         group.attrs["encoding-type"], group.attrs["shape"] = f"{kind}_matrix", matrix.shape
         compressed(group, ("data", "indices", "indptr"), matrix)
     assert elements_at(imported(tmp_path / "cells.h5ad"), "/X") == elements_of(matrix)
-    assert len(sent) > 3
+    assert len(sent) > 1
     assert (len(set().union(*sent)) < sum(map(len, sent))) == shared
 
 
@@ -341,12 +344,44 @@ def test_chunks_of_a_matrix_are_tall_and_a_band_of_them_is_one_request(
     count = int(rows * columns * density)
     height, width = chunk_of((rows, columns), count)
     assert 0.9 * IN_CHUNK <= height * width * density <= 1.1 * IN_CHUNK
-    if height > width + 1:
+    assert height.bit_count() == 1 or height == rows or width == columns
+    if height > width:
         assert height <= BAND
         assert height * columns * density <= LARGEST_BATCH
-    else:  # a square one has more than that
-        assert abs(height - width) <= 2
-        assert height >= BAND or height * columns * density >= 0.8 * LARGEST_BATCH
+    elif width < columns:
+        assert width <= 4 * height + 4  # about a square
+        assert 2 * height > BAND or 2 * height * columns * density > 0.8 * LARGEST_BATCH
+
+
+def test_wanted_chunks_are_cut_to_the_shape() -> None:
+    assert chunk_of((100, 50), 500, (64, 1000)) == (64, 50)
+    with pytest.raises(Unsupported, match="--chunk has 2 dimensions, a sparse array 3"):
+        chunk_of((100, 50, 3), 500, (64, 1000))
+
+
+@pytest.mark.parametrize("ending", ["h5ad", "npz"])
+def test_the_user_chooses_the_chunks_of_matrices(imported: Import, tmp_path: Path, ending: str) -> None:
+    matrix = random_matrix(8)
+    file = tmp_path / f"cells.{ending}"
+    if ending == "npz":
+        scipy.sparse.save_npz(file, matrix)
+    else:
+        with h5py.File(file, "w") as made:
+            group = made.create_group("matrix")
+            group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", matrix.shape
+            compressed(group, ("data", "indices", "indptr"), matrix)
+    connection = imported(file, "--chunk", "16x1000")
+    assert SparseDataset.open(connection, "/matrix").chunks == (16, 40)
+    assert elements_at(connection, "/matrix") == elements_of(matrix)
+
+
+@pytest.mark.parametrize("text", ["0x4", "4x", "axb", "", "-1x4"])
+def test_chunks_that_are_none_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, "import")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["a.h5", "/home/a.h5", f"--chunk={text}"])
+    assert "such as 4096x256" in capsys.readouterr().err
 
 
 def test_chunks_of_other_ranks_have_equal_sides() -> None:
