@@ -34,7 +34,7 @@ def dataset(embedded_url: str, matrix: Any) -> Iterator[SparseDataset]:
 
 def batches(dataset: SparseDataset, **options: Any) -> Any:
     labels = {"label": np.arange(ROWS) % 7, "name": np.array([f"row {row}" for row in range(ROWS)])}
-    return hsparse.torch.Batches(dataset, labels, **{"size": SIZE, "seed": 4, "memory": 40_000} | options)
+    return hsparse.torch.Batches(dataset, labels, **{"size": SIZE, "seed": 4, "memory": 80_000} | options)
 
 
 def loader(dataset: SparseDataset, start: str, **options: Any) -> Any:

@@ -19,8 +19,9 @@ from hsparse.optional_module import OptionalModule
 SCIPY = OptionalModule("scipy.sparse", "scipy")
 Format: TypeAlias = Literal["csr", "numpy"]
 MEMORY = 256 << 20
-COPIES = 4
-"""How often rows are in memory: the buffer in use, the next one as elements and as rows, and batches of it."""
+COPIES = 8
+"""How often a buffer's rows are in memory at the most, as measured: in use, and the next ones as they are received,
+as elements with their coordinates, and as a `csr_array`."""
 
 
 class Batch(NamedTuple):
@@ -35,7 +36,7 @@ class Batches:
     """An iterable of the batches of an epoch: each row of the matrix once, over all ranks and parts.
 
     Random blocks of `block_rows` consecutive rows are read together into a buffer, whose rows are shuffled; the next
-    buffer is read while one is used. Buffers have as many rows as `memory` (bytes) allows, at least one batch. Equal
+    buffer is read while one is used. Buffers have as many rows as about `memory` bytes allow, at least a batch. Equal
     arguments give equal batches; `set_epoch` chooses another order.
 
         for x, obs, rows in hsparse.Batches(f["X"], obs=["cell_type"], size=4096, seed=1): ...

@@ -1,19 +1,19 @@
 """Where a dataset's values are read from: the server, or past it. Chosen when the first values are read.
 
 What reads past the server takes as long to import as the rest of the client, and a few elements need none of it.
+
+Tests: tests/client/test_file.py, tests/client/direct/test_direct_source.py.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.direct.bucket_objects import Bucket
 from hsparse.client.elements import Elements, ElementSource
 from hsparse.client.http_elements import HttpElements
 from hsparse.format.selections.selection import Selection
@@ -22,13 +22,6 @@ from hsparse.optional_module import OptionalModule
 DIRECT_SOURCE = OptionalModule("hsparse.client.direct.direct_source")
 FEW = 1 << 12
 """Elements of a selection that the server is asked for, if the caller leaves the way open."""
-Direct: TypeAlias = bool | str | Path | Bucket | None
-"""How datasets are read past the server.
-
-True: as the server offers it. A path: the store's directory. `s3://bucket`, or a `Bucket`: the store's bucket, with the
-user's own credentials. None: from the directory, where it is on this machine and much of each chunk is read. False:
-all is read by the server.
-"""
 
 
 class ChosenElements:

@@ -59,7 +59,7 @@ class Connection:
     """
 
     direct: Any = False
-    """How datasets are read past the server (`hsparse.client.chosen_elements.Direct`); False: not at all."""
+    """How datasets are read past the server (`hsparse.client.elements.Direct`); False: not at all."""
 
     def __init__(
         self,

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.client.direct.bucket_objects import Bucket
 from hsparse.format.selections.selection import Selection
+
+Direct: TypeAlias = bool | str | Path | Bucket | None
+"""How datasets are read past the server.
+
+True: as the server offers it. A path: the store's directory. `s3://bucket`, or a `Bucket`: the store's bucket, with the
+user's own credentials. None: from the directory, where it is on this machine and much of each chunk is read. False:
+all is read by the server.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from hsparse.client.address import Address, parse_address
 from hsparse.client.anndata.frame_labels import FrameLabels
-from hsparse.client.chosen_elements import Direct
 from hsparse.client.connection import Connection, Json
+from hsparse.client.elements import Direct
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.group import Group

@@ -50,6 +50,10 @@ class DatasetArray(BackendArray):
         self.dtype = dataset.dtype if packing is None else packing.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        if isinstance(key, indexing.BasicIndexer | indexing.OuterIndexer):
+            return self._read(
+                key.tuple
+            )  # the adapter would sort lists, and index a sparse.COO, which takes seconds
         support = indexing.IndexingSupport.OUTER
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
 

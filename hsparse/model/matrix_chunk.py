@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isqrt, prod
 
+from hsparse.errors import Unsupported
 from hsparse.model.layout import MAX_CHUNK_ELEMENTS
 
 IN_CHUNK = 1 << 15
@@ -14,16 +15,22 @@ LARGEST_BATCH = 1 << 21
 """The most elements of a request that has all elements of its chunks: each write of a part encodes a chunk again."""
 
 
-def chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
+def chunk_of(shape: tuple[int, ...], count: int, chunk: tuple[int, ...] = ()) -> tuple[int, ...]:
     """Return chunk dimensions, so that a chunk has `IN_CHUNK` of `count` elements on average.
 
-    A chunk of a matrix is tall: rows are read many at a time, columns a few. Others have equal dimensions.
+    A chunk of a matrix is tall: rows are read many at a time, columns a few. Its number of rows is a power of two, so
+    that a block of that many rows, or of a part of them, is in one chunk. Others have equal dimensions. A wanted
+    `chunk` is cut to the shape; `Unsupported` if it has another rank.
     """
+    if chunk:
+        if len(chunk) != len(shape):
+            raise Unsupported(f"The chunk has {len(chunk)} dimensions, the sparse array {len(shape)}.")
+        return tuple(map(min, chunk, shape))
     wanted = min(MAX_CHUNK_ELEMENTS, max(IN_CHUNK, prod(shape) * IN_CHUNK // max(1, count)))
     if len(shape) != 2:
         return _equal_sides(shape, wanted)
     band = min(BAND, LARGEST_BATCH * 7 // 8 * shape[0] // max(1, count))  # rows differ by an eighth, and more
-    rows = min(shape[0], max(1, band, isqrt(wanted)))
+    rows = min(shape[0], 1 << max(1, band, isqrt(wanted)).bit_length() - 1)
     if wanted // rows < shape[1]:
         return rows, wanted // rows
     return min(shape[0], wanted // shape[1]), shape[1]

@@ -18,8 +18,8 @@ import pytest
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.client.direct.bucket_objects import Bucket
-from hsparse.client.direct.direct_source import Direct, direct_source
-from hsparse.client.elements import ElementSource
+from hsparse.client.direct.direct_source import direct_source
+from hsparse.client.elements import Direct, ElementSource
 from hsparse.client.embedded import embedded_connection
 from hsparse.client.hdf5_type import Hdf5Type
 from hsparse.client.http_elements import HttpElements

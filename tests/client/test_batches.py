@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import hsparse
 from hsparse.client.batch_plan import BatchPlan, choose_block_rows
-from hsparse.client.batches import Batches
+from hsparse.client.batches import COPIES, Batches
 from hsparse.client.sparse_dataset import SparseDataset
 
 ROWS, WIDTH = 1000, 30
@@ -70,7 +70,7 @@ def test_blocks_are_parts_of_chunks(chunk: int, buffer: int, wanted: int) -> Non
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"memory": 1}, {"memory": 100_000}, {"block_rows": 7}, {"shuffle": False}]
+    "options", [{}, {"memory": 1}, {"memory": 200_000}, {"block_rows": 7}, {"shuffle": False}]
 )
 def test_an_epoch_has_each_row_once_as_it_is(dataset: SparseDataset, matrix: Any, options: Any) -> None:
     batches = Batches(dataset, ["label", "depth"], size=96, **options)
@@ -94,7 +94,7 @@ def test_without_a_shuffle_rows_are_in_order(dataset: SparseDataset) -> None:
 
 def test_the_order_follows_from_the_seed_and_the_epoch(dataset: SparseDataset) -> None:
     def order(seed: int, epoch: int) -> list[int]:
-        batches = Batches(dataset, size=100, seed=seed, memory=50_000)
+        batches = Batches(dataset, size=100, seed=seed, memory=100_000)
         batches.set_epoch(epoch)
         return [row for batch in batches for row in batch.rows.tolist()]
 
@@ -106,7 +106,7 @@ def test_the_order_follows_from_the_seed_and_the_epoch(dataset: SparseDataset) -
 def test_ranks_and_workers_share_an_epoch(dataset: SparseDataset, world: int, workers: int) -> None:
     rows: list[int] = []
     for rank in range(world):
-        batches = Batches(dataset, size=32, seed=3, rank=rank, world=world, memory=30_000)
+        batches = Batches(dataset, size=32, seed=3, rank=rank, world=world, memory=60_000)
         for worker in range(workers):
             rows += [row for batch in batches.part(worker, workers) for row in batch.rows.tolist()]
     assert sorted(rows) == list(range(ROWS))
@@ -119,7 +119,7 @@ def entropy(labels: np.ndarray[Any, Any]) -> float:
 
 def test_batches_of_sorted_rows_are_nearly_as_mixed_as_random_ones(dataset: SparseDataset) -> None:
     """The measure of scDataset: the entropy of a label in a batch, beside that of rows drawn at random."""
-    batches = Batches(dataset, ["label"], size=100, seed=5, memory=30_000)
+    batches = Batches(dataset, ["label"], size=100, seed=5, memory=60_000)
     assert batches.plan.buffer_rows < ROWS / 2
     found = [entropy(batch.obs["label"]) for batch in batches]
     rng = np.random.default_rng(5)
@@ -140,9 +140,9 @@ def test_dense_batches_and_given_columns(dataset: SparseDataset, matrix: Any) ->
 
 def test_buffers_keep_to_the_memory(dataset: SparseDataset) -> None:
     row = dataset.nnz / ROWS * 8 + 8
-    for memory in (20_000, 60_000):
+    for memory in (40_000, 120_000):
         plan = Batches(dataset, size=16, memory=memory).plan
-        assert memory / 2 < plan.buffer_rows * row * 4 <= memory
+        assert memory / 2 < plan.buffer_rows * row * COPIES <= memory
 
 
 def test_what_cannot_be_had_is_refused(dataset: SparseDataset, file: hsparse.File) -> None:

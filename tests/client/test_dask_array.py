@@ -47,8 +47,6 @@ def test_blocks_are_sparse(dataset: SparseDataset, whole: np.ndarray[Any, Any]) 
     assert isinstance(array._meta, sparse.COO)
     assert isinstance(array.compute(), sparse.COO)
     assert_eq(array, whole)
-    assert_eq(array.sum(axis=0), whole.sum(axis=0))
-    assert_eq(array.mean(), np.float32(whole.mean()), check_type=False, check_meta=False)
     assert_eq((array + 1).map_blocks(lambda block: block.todense()), whole + 1)
 
 
@@ -63,16 +61,10 @@ def test_blocks_are_rows_of_scipy(dataset: SparseDataset, whole: np.ndarray[Any,
     assert np.array_equal(part.toarray(), whole[3:12])
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [(np.s_[2:12, 3:14], np.s_[4:9]), (np.s_[-3, :9],), (np.s_[:10, 5],), (np.s_[15:25, 4], np.s_[2:])],
-)
-def test_slices_of_slices(keys: tuple[Any, ...], dataset: SparseDataset, whole: np.ndarray[Any, Any]) -> None:
-    """These are fused: tasks read what is left of them."""
-    array = dataset.to_dask(chunks=(14, 16))
-    for key in keys:
-        whole, array = whole[key], array[key]
-    assert np.array_equal(array.compute(scheduler="synchronous").todense(), whole)
+@pytest.mark.parametrize("key", [np.s_[2:12, 3:14], np.s_[-3, :9], np.s_[:10, 5], np.s_[15:25, 17]])
+def test_slices_are_those_of_numpy(key: Any, dataset: SparseDataset, whole: np.ndarray[Any, Any]) -> None:
+    found = dataset.to_dask(chunks=(14, 16))[key].compute(scheduler="synchronous")
+    assert np.array_equal(found.todense(), whole[key])
 
 
 def test_a_slice_reads_no_more(dataset: SparseDataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,9 +113,9 @@ def test_the_name_is_that_of_the_dataset_and_its_extent(dataset: SparseDataset, 
 
 
 def test_tasks_run_in_other_processes(dataset: SparseDataset, whole: np.ndarray[Any, Any]) -> None:
-    array = pickle.loads(pickle.dumps(dataset.to_dask(chunks=(14, 16))))
-    found = array.sum(axis=1).compute(scheduler="processes", num_workers=1)
-    assert np.array_equal(found.todense(), whole.sum(axis=1))
+    array = pickle.loads(pickle.dumps(dataset.to_dask(chunks=(14, 21), format="csr")))
+    found = array.compute(scheduler="processes", num_workers=1)
+    assert np.array_equal(found.toarray(), whole)
 
 
 def test_other_fill_values_and_ranks(connection: Connection) -> None:

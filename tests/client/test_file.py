@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 import hsparse
+from hsparse.client.chosen_elements import ChosenElements
 from hsparse.client.connection import Connection
+from hsparse.client.direct.direct_elements import DirectElements
 from hsparse.client.file import File, Folder
+from hsparse.client.http_elements import HttpElements
 
 
 def test_a_domain_is_a_file(connection: Connection) -> None:
@@ -53,3 +56,21 @@ def test_the_server_may_be_named_apart(url: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HS_ENDPOINT", url)
     assert isinstance(hsparse.open("hdf5://apart.h5"), File)
     assert isinstance(hsparse.open("/apart.h5"), File)
+
+
+def test_values_are_read_as_the_caller_says(url: str) -> None:
+    """A few elements come from the server; more of them past it, where the caller or the way allows it."""
+    file = hsparse.open(f"{url}/ways.h5", "x")
+    assert isinstance(file, File)
+    made = file.create_sparse("x", (200, 100), "f4", (50, 100))
+    made.write_region("[0:200,0:100:2]", 1.0)
+    for direct, kind in ((False, HttpElements), (None, DirectElements)):
+        opened = hsparse.open(f"{url}/ways.h5", direct=direct)
+        assert isinstance(opened, File)
+        x = opened["x"]
+        assert isinstance(x, hsparse.SparseDataset)
+        assert isinstance(x.source, ChosenElements)
+        assert x[7, 4] == 1
+        assert ("chosen" in vars(x.source)) == (direct is False)
+        assert x.read()[1].sum() == 10_000
+        assert isinstance(x.source.chosen, kind)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.errors import Unsupported
 from hsparse.model.layout import MAX_CHUNK_ELEMENTS
 from hsparse.model.matrix_chunk import BAND, IN_CHUNK, LARGEST_BATCH, chunk_of
 
@@ -24,12 +26,19 @@ def test_chunks_of_a_matrix_are_tall_and_a_band_of_them_is_one_request(
     count = int(rows * columns * density)
     height, width = chunk_of((rows, columns), count)
     assert 0.9 * IN_CHUNK <= height * width * density <= 1.1 * IN_CHUNK
-    if height > width + 1:
+    assert height.bit_count() == 1 or height == rows or width == columns
+    if height > width:
         assert height <= BAND
         assert height * columns * density <= LARGEST_BATCH
-    else:  # a square one has more than that
-        assert abs(height - width) <= 2
-        assert height >= BAND or height * columns * density >= 0.8 * LARGEST_BATCH
+    elif width < columns:
+        assert width <= 4 * height + 4  # about a square
+        assert 2 * height > BAND or 2 * height * columns * density > 0.8 * LARGEST_BATCH
+
+
+def test_wanted_chunks_are_cut_to_the_shape() -> None:
+    assert chunk_of((100, 50), 500, (64, 1000)) == (64, 50)
+    with pytest.raises(Unsupported, match="chunk has 2 dimensions"):
+        chunk_of((100, 50, 3), 500, (64, 1000))
 
 
 def test_chunks_of_other_ranks_have_equal_sides() -> None:

@@ -1,4 +1,4 @@
-"""hsparse's client over HTTP.
+"""hsparse's client: over HTTP, straight from the server's directory, or embedded, as `hsparse.open` is told.
 
 Tests: tests/benchmarks/test_cells.py.
 """
@@ -15,21 +15,23 @@ from benchmarks.peers.cells.reader import Rows
 
 
 class HsparseReader:
-    """A domain that `hsparse import` made of `cells.h5ad`; `options` are those of `hsparse.open`."""
+    """Two domains that `hsparse import` made of `cells.h5ad`: `training` has chunks of whole rows.
 
-    def __init__(self, path: str, **options: Any) -> None:
+    `options` are those of `hsparse.open`.
+    """
+
+    def __init__(self, path: str, *, training: str, **options: Any) -> None:
         self._file: Any = hsparse.open(path, **options)
         self._matrix: Any = self._file["X"]
+        self._training: Any = hsparse.open(training, **options)
 
     @staticmethod
     def prepare(source: str, target: str) -> None:
         raise NotImplementedError(f"{source} is imported by the command.")
 
     def batches(self, size: int, seed: int) -> Iterator[tuple[Rows, Any]]:
-        order = np.random.default_rng(seed).permutation(self._matrix.shape[0])
-        for start in range(0, len(order), size):
-            rows = np.sort(order[start : start + size])
-            yield rows, self._matrix[rows]
+        for counts, obs, _ in hsparse.Batches(self._training["X"], obs=["row"], size=size, seed=seed):
+            yield obs["row"], counts
 
     def genes(self, genes: Sequence[int]) -> Any:
         return self._matrix.oindex[:, list(genes)]

@@ -1,9 +1,9 @@
 """One turn of one library in the workload `cells`: `python -m benchmarks.peers.cells.turn JOB`.
 
-JOB is JSON: `reader` (a name of `READERS`), `path` (what the reader opens), `files` (read once before, so that the
-page cache has them), `size`, `seed`, `seconds` (after which no batch is begun), `n_genes` (a file), `genes`,
-`cell_type` and `above`. Times and answers go to standard output as one line of JSON. With `prepare` in place of
-`size` and the rest, the reader's own form of that file is written.
+JOB is JSON: `reader` (a name of `READERS`), `path` (what the reader opens, with `options`), `files` (read once before,
+so that the page cache has them), `size`, `seed`, `seconds` (after which no batch is begun), `n_genes` (a file),
+`genes`, `cell_type` and `above`. Times and answers go to standard output as one line of JSON. With `prepare` in place
+of `size` and the rest, the reader's own form of that file is written.
 
 Tests: tests/benchmarks/test_cells.py.
 """

@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -69,6 +70,14 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         "--keep", action="store_true", help="keep what was imported when something goes wrong"
     )
     parser.add_argument("--as-is", action="store_true", help="leave sparse matrices in HDF5 files as groups")
+    parser.add_argument(
+        "--chunk",
+        type=_dimensions,
+        default=(),
+        metavar="ROWSxCOLUMNS",
+        help="chunk dimensions of sparse matrices, cut to their shape (default: up to 4096 rows, of 32768 elements); "
+        "64x100000 suits training on random rows",
+    )
     parser.add_argument(
         "--sources",
         action="append",
@@ -159,10 +168,16 @@ class _Run:
         opener = _matrix_reader(self._args.file)
         if opener is not None:
             check_title(self._args.path)
-            matrix = opener(self._source)
+            matrix = replace(opener(self._source), chunk=self._args.chunk)
             self._guarded(known, root, False, lambda uploads: self._matrix(uploads, root, matrix))
             return
-        objects = FileObjects(self._source, root, matrices=not self._args.as_is, files=self._files)
+        objects = FileObjects(
+            self._source,
+            root,
+            matrices=not self._args.as_is,
+            files=self._files,
+            matrix_chunk=self._args.chunk,
+        )
         resumed = known is not None
         self._guarded(
             known,
@@ -218,6 +233,15 @@ def _count(text: str) -> int:
     if not 1 <= value <= 64:
         raise argparse.ArgumentTypeError(f"{text} is not 1 to 64")
     return value
+
+
+def _dimensions(text: str) -> tuple[int, ...]:
+    parts = text.split("x")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"{text} is not numbers above 0 with x between them, such as 4096x256"
+        )
+    return tuple(map(int, parts))
 
 
 FINGERPRINT = "importedFile"

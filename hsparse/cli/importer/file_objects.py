@@ -85,15 +85,22 @@ class FileObjects:
     """All objects of a file that are reachable by links. `find` resolves references."""
 
     def __init__(
-        self, source: Source, root: str, *, matrices: bool, files: SourceFiles | None = None
+        self,
+        source: Source,
+        root: str,
+        *,
+        matrices: bool,
+        files: SourceFiles | None = None,
+        matrix_chunk: tuple[int, ...] = (),
     ) -> None:
         """Walk the file, whose root group becomes `root`; raise `Corrupt` and `Unsupported`, with the path.
 
         With `matrices`, groups that are sparse matrices become datasets, and their members are left out. Without
-        `files`, no other file is read.
+        `files`, no other file is read. `matrix_chunk` are the chunk dimensions of those matrices, if not chosen.
         """
         self.source = source
         self.files = files or NO_FILES
+        self.matrix_chunk = matrix_chunk
         with path_in_errors(source.name):
             self.file: Hdf5File = source.run(read_superblock(source.size))
         self.by_address: dict[int, FileObject] = {}

@@ -46,10 +46,11 @@ def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
         found = _column(objects, form.pointers, "pointers")
         pointers = np.asarray(found.read((0,), found.dims)).astype(np.int64)
         check_pointers(pointers, form.shape[form.kind == "csc"], count)
-    cuts = _cuts(form, data, pointers, count)
+    chunk = chunk_of(form.shape, count, objects.matrix_chunk)
+    cuts = _cuts(form, data, pointers, count, chunk)
     most = max((end - begin for begin, end in pairwise(cuts)), default=0)
     batches = _batches(form, data, indices, pointers, cuts)
-    return Matrix(form.shape, data.dataset.type.item, data.size, count, batches, most=most)
+    return Matrix(form.shape, data.dataset.type.item, data.size, count, batches, most=most, chunk=chunk)
 
 
 def values_body(objects: FileObjects, form: MatrixForm) -> Json:
@@ -90,7 +91,13 @@ def _column(objects: FileObjects, address: int, what: str) -> Column:
     return column
 
 
-def _cuts(form: MatrixForm, data: Column, pointers: NDArray[np.int64] | None, count: int) -> list[int]:
+def _cuts(
+    form: MatrixForm,
+    data: Column,
+    pointers: NDArray[np.int64] | None,
+    count: int,
+    chunk_dims: tuple[int, ...],
+) -> list[int]:
     """Return the starts of batches of elements, and the end.
 
     A batch of a compressed matrix has all lines of some chunks, unless these are too many.
@@ -100,7 +107,7 @@ def _cuts(form: MatrixForm, data: Column, pointers: NDArray[np.int64] | None, co
     step = max(1, BATCH // chunk) * chunk  # so that hardly any chunk is decoded twice
     if pointers is None:
         return [*range(0, count, step), count]
-    lines = chunk_of(form.shape, count)[form.kind == "csc"]
+    lines = chunk_dims[form.kind == "csc"]
     cuts, last = [0], 0
     for end in [*pointers[lines::lines].tolist(), count]:
         if end - cuts[-1] > BATCH and last > cuts[-1]:

@@ -33,7 +33,8 @@ FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
 class Matrix:
     """An array with `count` stored elements of type `item`; `batches` yields functions that read some.
 
-    Each batch comes with its number of bytes in the file; the largest one has `most` elements.
+    Each batch comes with its number of bytes in the file; the largest one has `most` elements. `chunk` are the chunk
+    dimensions that the user wants, none if `chunk_of` chooses.
     """
 
     shape: tuple[int, ...]
@@ -43,6 +44,7 @@ class Matrix:
     batches: Iterator[tuple[int, Callable[[], MatrixElements]]]
     fill: Any = None
     most: int = BATCH
+    chunk: tuple[int, ...] = ()
 
 
 def matrix_body(matrix: Matrix) -> Json:
@@ -51,7 +53,7 @@ def matrix_body(matrix: Matrix) -> Json:
         raise Unsupported(f"A sparse dataset of extent {list(matrix.shape)} has no elements; leave it out.")
     layout = {
         "class": "H5D_STRUCT_CHUNK",
-        "dims": list(chunk_of(matrix.shape, matrix.count)),
+        "dims": list(chunk_of(matrix.shape, matrix.count, matrix.chunk)),
         "flags": ["H5D_SPARSE_DATA"],
     }
     properties: Json = {"layout": layout, "filters": FILTERS}

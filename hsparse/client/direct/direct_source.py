@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hsparse.client.chosen_elements import Direct
 from hsparse.client.connection import Connection, Json
 from hsparse.client.direct.bucket_objects import Bucket, BucketObjects
 from hsparse.client.direct.direct_elements import DirectElements
@@ -13,7 +12,7 @@ from hsparse.client.direct.directory_objects import DirectoryObjects, is_store
 from hsparse.client.direct.kept_map import KeptMap
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import GivenReader, OfferedReader, ReaderChoice
-from hsparse.client.elements import ElementSource
+from hsparse.client.elements import Direct, ElementSource
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest
