@@ -9,15 +9,15 @@ from typing import Any
 __version__ = "0.1.0"
 
 _NAMES = {
-    "hsparse.client.batches": ("Batches",),
+    "hsparse.client.batches.batches": ("Batches",),
     "hsparse.client.connection": ("Connection",),
-    "hsparse.client.dask_writer": ("from_dask",),
+    "hsparse.client.dask.dask_writer": ("from_dask",),
     "hsparse.client.dense_dataset": ("DenseDataset",),
     "hsparse.client.errors": ("AlreadyExists", "Unreachable"),
     "hsparse.client.file": ("File", "Folder", "open"),
-    "hsparse.client.from_scipy": ("from_scipy",),
+    "hsparse.client.sparse.from_scipy": ("from_scipy",),
     "hsparse.client.group": ("ExternalLink", "Group", "SoftLink"),
-    "hsparse.client.polars_source": ("scan",),
+    "hsparse.client.polars.polars_source": ("scan",),
     "hsparse.client.sparse_dataset": ("SparseDataset",),
     "hsparse.errors": (
         "BadRequest",

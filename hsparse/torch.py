@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from hsparse.client.batches import Batch
-from hsparse.client.batches import Batches as NumpyBatches
+from hsparse.client.batches.batches import Batch
+from hsparse.client.batches.batches import Batches as NumpyBatches
 from hsparse.client.sparse_dataset import SparseDataset
 
 Format: TypeAlias = Literal["torch", "torch_csr", "csr", "numpy"]

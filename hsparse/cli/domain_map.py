@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from hsparse.cli.connection_flags import add_server_flags, connector
 from hsparse.cli.file_arguments import check_target
-from hsparse.client.domain_file import check_domain
+from hsparse.client.files.domain_file import check_domain
 from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.plan.file_form import FileLayout
 

@@ -12,7 +12,7 @@ from hsparse.cli import progress
 from hsparse.cli.connection_flags import add_server_flags, connector
 from hsparse.cli.progress import ProgressForm
 from hsparse.client.connection import Connection, Json
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import HsparseError
 from hsparse.sn.jobs.job import COUNT, OPTIONS, JobKind
 from hsparse.wire.message import Failure

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hsparse.client.json_reader import JsonReader
+from hsparse.client.files.json_reader import JsonReader
 from hsparse.errors import Unsupported
 
 RECORD = 10_000

@@ -10,7 +10,7 @@ from typing import Any
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import MissingKey
-from hsparse.client.hdf5_type import Hdf5Type, attribute_body, shape_of
+from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body, shape_of
 
 SEPARATOR = "\0"
 """Between names in a list of them: no name has it."""

@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from hsparse.client.connection_pool import ConnectionPool
 from hsparse.client.errors import BY_KIND, InvalidValue, Unreachable
-from hsparse.client.retry import Repeatable, Retry
+from hsparse.client.http.connection_pool import ConnectionPool
+from hsparse.client.http.retry import Repeatable, Retry
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.format.buffer import Buffer
 
@@ -59,7 +59,7 @@ class Connection:
     """
 
     direct: Any = False
-    """How datasets are read past the server (`hsparse.client.elements.Direct`); False: not at all."""
+    """How datasets are read past the server (`hsparse.client.sources.elements.Direct`); False: not at all."""
 
     def __init__(
         self,

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from hsparse.client.attributes import Attributes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue
-from hsparse.client.hdf5_type import Hdf5Type, shape_of
 from hsparse.client.indexing.select import Region, Select, select_region
+from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest
 from hsparse.format.selections.points import Points
 

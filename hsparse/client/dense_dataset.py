@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hsparse.client.chosen_elements import ChosenElements
-from hsparse.client.dask_array import dense_to_dask
+from hsparse.client.dask.dask_array import dense_to_dask
 from hsparse.client.dataset import Dataset
-from hsparse.client.elements import ElementSource
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
-from hsparse.client.selection_request import SelectionRequest, read_values
+from hsparse.client.sources.chosen_elements import ChosenElements
+from hsparse.client.sources.elements import ElementSource
+from hsparse.client.sources.selection_request import SelectionRequest, read_values
 
 
 class DenseDataset(Dataset):

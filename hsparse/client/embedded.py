@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hsparse.client.connection import Connection
-from hsparse.client.connection_pool import ConnectionPool, OwnAnswer
+from hsparse.client.http.connection_pool import ConnectionPool, OwnAnswer
 from hsparse.optional_module import OptionalModule
 
 EMBEDDED_STORE = OptionalModule("hsparse.cli.embedded_store", "server")

@@ -8,15 +8,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from hsparse.client.address import Address, parse_address
 from hsparse.client.anndata.frame_labels import FrameLabels
 from hsparse.client.connection import Connection, Json
-from hsparse.client.elements import Direct
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.group import Group
-from hsparse.client.retry import Retry
-from hsparse.client.sign_in import SignIn, read_sign_in
+from hsparse.client.http.address import Address, parse_address
+from hsparse.client.http.retry import Retry
+from hsparse.client.http.sign_in import SignIn, read_sign_in
+from hsparse.client.sources.elements import Direct
 from hsparse.errors import Conflict, NotFound
 from hsparse.optional_module import OptionalModule
 
@@ -192,7 +192,8 @@ def open(
     `address` is `http://host:5101/home/ann/x.h5`, a domain's path together with `endpoint`, or a path into a store's
     directory (`data/home/ann/x.h5`, or the domain's path with `root`), which is then read and written in this process.
     `mode` is "r+" for what exists, "a" to create the domain if it is missing, "w" to replace it, "x" to create it.
-    Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at (`hsparse.client.sign_in`).
+    Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at
+    (`hsparse.client.http.sign_in`).
     `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
     `Retry-After`; one that does not answer `retries` times, if the request only reads.
 

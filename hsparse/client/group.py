@@ -13,9 +13,9 @@ from hsparse.client.attributes import Attributes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
-from hsparse.client.hdf5_type import Hdf5Type
 from hsparse.client.indexing.labels import Labels
 from hsparse.client.sparse_dataset import SparseDataset, is_sparse
+from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.errors import Conflict, NotFound
 
 Member: TypeAlias = "Group | DenseDataset | SparseDataset | NamedType"

@@ -18,23 +18,23 @@ from typing import Any
 
 import numpy as np
 
-from hsparse.client.chosen_elements import ChosenElements
 from hsparse.client.connection import Connection, Json
-from hsparse.client.dask_array import Format, sparse_to_dask
-from hsparse.client.datatype import dtype_of, type_item
-from hsparse.client.element_blocks import element_blocks
-from hsparse.client.elements import ElementSource
+from hsparse.client.dask.dask_array import Format, sparse_to_dask
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.labels import AxisLabels, Labels
 from hsparse.client.indexing.select import ArrayKey, Select
-from hsparse.client.memory_limit import check_size, default_limit
-from hsparse.client.prefetch import prefetched
-from hsparse.client.reduction import Reduction, ReductionKind
-from hsparse.client.selection_request import count_defined
-from hsparse.client.sparse_reads import SparseReads
-from hsparse.client.sparse_result import bytes_of_dense
-from hsparse.client.sparse_writes import SparseWrites
+from hsparse.client.sources.chosen_elements import ChosenElements
+from hsparse.client.sources.elements import ElementSource
+from hsparse.client.sources.selection_request import count_defined
+from hsparse.client.sparse.element_blocks import element_blocks
+from hsparse.client.sparse.memory_limit import check_size, default_limit
+from hsparse.client.sparse.prefetch import prefetched
+from hsparse.client.sparse.reduction import Reduction, ReductionKind
+from hsparse.client.sparse.sparse_reads import SparseReads
+from hsparse.client.sparse.sparse_result import bytes_of_dense
+from hsparse.client.sparse.sparse_writes import SparseWrites
+from hsparse.client.types.datatype import dtype_of, type_item
 from hsparse.format.selections.selection import Selection
 
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
@@ -174,7 +174,7 @@ class SparseDataset(SparseReads, SparseWrites):
         return prefetched(self.__getitem__, keys)
 
     def to_dask(self, chunks: Any = None, format: Format = "coo") -> Any:
-        """Return a `dask.array.Array` of the dataset, see `hsparse.client.dask_array.sparse_to_dask`."""
+        """Return a `dask.array.Array` of the dataset, see `hsparse.client.dask.dask_array.sparse_to_dask`."""
         return sparse_to_dask(self, chunks, format)
 
     def sum(self, axis: int | Sequence[int] | None = None) -> Any:

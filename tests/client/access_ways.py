@@ -19,11 +19,11 @@ from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.client.direct.bucket_objects import Bucket
 from hsparse.client.direct.direct_source import direct_source
-from hsparse.client.elements import Direct, ElementSource
 from hsparse.client.embedded import embedded_connection
-from hsparse.client.hdf5_type import Hdf5Type
-from hsparse.client.http_elements import HttpElements
+from hsparse.client.sources.elements import Direct, ElementSource
+from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.config import SECTIONS, Settings
 from hsparse.sections import ServerSettings
 from hsparse.storage.store_settings import StoreSettings

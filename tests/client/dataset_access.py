@@ -11,7 +11,7 @@ import numpy as np
 from hsparse.client.connection import Connection
 from hsparse.client.direct.direct_elements import DirectElements
 from hsparse.client.direct.direct_source import direct_source
-from hsparse.client.elements import Direct
+from hsparse.client.sources.elements import Direct
 from hsparse.client.sparse_dataset import SparseDataset
 
 NUMBERS = itertools.count()

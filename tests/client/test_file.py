@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import hsparse
-from hsparse.client.chosen_elements import ChosenElements
 from hsparse.client.connection import Connection
 from hsparse.client.direct.direct_elements import DirectElements
 from hsparse.client.file import File, Folder
-from hsparse.client.http_elements import HttpElements
+from hsparse.client.sources.chosen_elements import ChosenElements
+from hsparse.client.sources.http_elements import HttpElements
 
 
 def test_a_domain_is_a_file(connection: Connection) -> None:

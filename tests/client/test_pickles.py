@@ -1,6 +1,6 @@
 """What `hsparse.open` returns is shared by threads, forked processes and pickles, as its connection is.
 
-A pickle has the credentials, and no connections. Connections themselves: tests/client/test_connection_pool.py.
+A pickle has the credentials, and no connections. Connections themselves: tests/client/http/test_connection_pool.py.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ def test_arrays_are_appended(dataset_access: DatasetAccess, form: str, axis: int
 
 
 def test_a_large_assignment_is_sent_in_parts(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.client.sparse_writes.PIECE", 100)
+    monkeypatch.setattr("hsparse.client.sparse.sparse_writes.PIECE", 100)
     dataset = DatasetAccess("http", connection).create((9, 9), "i4", (4, 4))
     values = sp.csr_array(np.arange(81, dtype=np.int32).reshape(9, 9))
     dataset[...] = values

@@ -363,7 +363,9 @@ def test_damage_on_the_way_is_found_and_named(
     whole = dataset.connection.binary("GET", f"/datasets/{dataset.id}/value", sparse=1)
     damaged = bytearray(whole)
     damaged[-12] ^= 1
-    monkeypatch.setattr("hsparse.client.http_elements.read_values", lambda *args, **params: bytes(damaged))
+    monkeypatch.setattr(
+        "hsparse.client.sources.http_elements.read_values", lambda *args, **params: bytes(damaged)
+    )
     with pytest.raises(Corrupt, match=f"{dataset.id} is damaged"):
         dataset.read()
 

@@ -14,8 +14,8 @@ from hsparse.cli.exporter.refiltered_file import export_filtered
 from hsparse.cli.file_arguments import SCHEME, check_target
 from hsparse.cli.progress import interruptible, print_message, reports_failure
 from hsparse.client.connection import Connection
-from hsparse.client.domain_file import DomainFile
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.files.domain_file import DomainFile
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import BadRequest
 from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 
 from hsparse.cli.importer.source import BlockCache, Source
 from hsparse.client.connection import Connection
-from hsparse.client.domain_file import DomainFile
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.files.domain_file import DomainFile
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.format.hdf5.reads import ByteRange
 
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from hsparse.cli.exporter.part_plan import FileChunk
 from hsparse.client.connection import Connection
-from hsparse.client.domain_file import PART, DomainFile
-from hsparse.client.json_reader import JsonReader
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.files.domain_file import PART, DomainFile
+from hsparse.client.files.json_reader import JsonReader
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import PreconditionFailed
 from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.storage.s3.multipart_upload import CopySource

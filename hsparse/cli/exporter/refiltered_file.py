@@ -20,7 +20,7 @@ from hsparse.cli.importer.file_data import FileData
 from hsparse.cli.importer.file_objects import FileObject, FileObjects, is_ordered
 from hsparse.cli.importer.source import Source, path_in_errors
 from hsparse.cli.importer.structured_upload import StructuredData
-from hsparse.client.part_file import PartFile
+from hsparse.client.files.part_file import PartFile
 from hsparse.format.hdf5.addressed import Addressed, Key
 from hsparse.format.hdf5.messages.fill_value_message import INCREMENTAL
 from hsparse.format.hdf5.messages.group_messages import HardLink

@@ -16,7 +16,7 @@ from hsparse.cli.exporter.part_plan import LIMITS, FileChunk, FilePart, plan_par
 from hsparse.cli.exporter.pending_export import PendingExport, forget, plan_digest
 from hsparse.cli.file_arguments import DEADLINE, S3Url
 from hsparse.cli.progress import print_message, show_progress
-from hsparse.client.domain_file import ReportProgress
+from hsparse.client.files.domain_file import ReportProgress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.storage.s3.multipart_upload import Part, S3Upload, find_marked

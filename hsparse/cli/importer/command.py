@@ -26,7 +26,7 @@ from hsparse.cli.importer.source_files import SourceFiles
 from hsparse.cli.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.cli.progress import ProgressForm, interruptible, print_message, reports_failure
 from hsparse.client.connection import Json
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import Conflict, Gone, HsparseError, NotFound
 from hsparse.model.ids import derived_id, new_root_id

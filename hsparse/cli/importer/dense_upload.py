@@ -21,7 +21,7 @@ from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.object_body import values_bytes
 from hsparse.cli.importer.source import path_in_errors
 from hsparse.cli.importer.virtual_data import VirtualData
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.filters.pipeline import decode_alike

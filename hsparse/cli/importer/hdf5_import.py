@@ -23,7 +23,7 @@ from hsparse.cli.importer.source import path_in_errors
 from hsparse.cli.importer.sparse_matrix import MatrixUpload, matrix_body
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
 from hsparse.cli.importer.virtual_data import VirtualData, open_data
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Conflict, NotFound, TooLarge, Unsupported
 from hsparse.format.hdf5.messages.file_type import has_references
 from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout

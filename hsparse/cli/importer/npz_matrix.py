@@ -25,7 +25,7 @@ from hsparse.cli.importer.sparse_matrix import (
     matrix_coordinates,
     row_of,
 )
-from hsparse.client.datatype import type_item
+from hsparse.client.types.datatype import type_item
 from hsparse.errors import Corrupt, Unsupported
 
 Arrays = dict[str, NDArray[Any]]

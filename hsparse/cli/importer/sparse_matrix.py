@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.importer.dense_upload import Advance
 from hsparse.cli.importer.source import path_in_errors
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region

@@ -14,7 +14,7 @@ from hsparse.cli.importer.file_data import Dims, is_raw
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.object_body import common_body, fill_body, type_body
 from hsparse.cli.importer.source import path_in_errors
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_spec import chunk_spec

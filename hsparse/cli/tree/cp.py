@@ -22,8 +22,8 @@ from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree
 from hsparse.cli.tree.targets import add_target_arguments, pairs, require_free
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
 from hsparse.client.connection import Connection
-from hsparse.client.domain_file import DomainFile
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.files.domain_file import DomainFile
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest
 from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout

@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Any
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.domain_file import check_domain
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.files.domain_file import check_domain
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Gone, HsparseError, NotFound
 
 PROTOCOL = "hdf5:/"

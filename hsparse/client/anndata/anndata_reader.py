@@ -8,8 +8,8 @@ from typing import Any
 
 from hsparse.client.anndata.domain_tree import DomainTree
 from hsparse.client.anndata.element_reader import ANNDATA, ElementReader
-from hsparse.client.domain_file import DomainFile
 from hsparse.client.errors import InvalidValue
+from hsparse.client.files.domain_file import DomainFile
 from hsparse.format.hdf5.plan.file_form import FileForm
 
 PARTS = ("X", "layers", "obs", "var", "obsm", "varm", "obsp", "varp", "uns", "raw")

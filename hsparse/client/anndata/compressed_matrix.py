@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.elements import Elements
+from hsparse.client.sources.elements import Elements
 from hsparse.optional_module import OptionalModule
 
 SCIPY_SPARSE = OptionalModule("scipy.sparse", "scipy")

@@ -12,8 +12,8 @@ from typing import Any
 from hsparse.client.attributes import attribute_value
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue, MissingKey
-from hsparse.client.hdf5_type import shape_of
 from hsparse.client.sparse_dataset import is_sparse
+from hsparse.client.types.hdf5_type import shape_of
 
 ENCODING_TYPE, ENCODING_VERSION = "encoding-type", "encoding-version"
 OLD_MATRIX = "h5sparse_format"

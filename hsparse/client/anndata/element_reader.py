@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from hsparse.client.anndata.compressed_matrix import compressed_matrix
 from hsparse.client.anndata.domain_tree import DomainTree
 from hsparse.client.anndata.legacy_frame import categories_path, legacy_fields, legacy_frame, legacy_index
-from hsparse.client.elements import Elements
 from hsparse.client.errors import NotImplementedHere
-from hsparse.client.hdf5_type import Hdf5Type
-from hsparse.client.value_batch import Axis, DatasetRead, read_datasets
+from hsparse.client.sources.elements import Elements
+from hsparse.client.sources.value_batch import Axis, DatasetRead, read_datasets
+from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.optional_module import OptionalModule
 
 PANDAS = OptionalModule("pandas", "anndata")

@@ -13,9 +13,9 @@ import numpy as np
 from hsparse.client.anndata.element_encoder import Attributes, EncodedElements, matrix_attributes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import AlreadyExists
-from hsparse.client.hdf5_type import Hdf5Type, attribute_body
-from hsparse.client.matrix_writer import MatrixWriter, sparse_body
 from hsparse.client.progress import Advance, Progress, show_progress
+from hsparse.client.sparse.matrix_writer import MatrixWriter, sparse_body
+from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
 from hsparse.errors import Conflict, HsparseError
 
 SMALL = 64 << 10

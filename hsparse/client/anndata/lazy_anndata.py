@@ -12,9 +12,9 @@ from hsparse.client.anndata.compressed_matrix import compressed_matrix
 from hsparse.client.anndata.domain_tree import DomainTree
 from hsparse.client.anndata.element_reader import ANNDATA, MATRICES, ElementReader
 from hsparse.client.connection import Connection, Json
-from hsparse.client.elements import Elements
-from hsparse.client.hdf5_type import Hdf5Type
-from hsparse.client.value_batch import DatasetRead, read_datasets
+from hsparse.client.sources.elements import Elements
+from hsparse.client.sources.value_batch import DatasetRead, read_datasets
+from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.optional_module import OptionalModule
 
 DASK_ARRAY = OptionalModule("dask.array", "dask")

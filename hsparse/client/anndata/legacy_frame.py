@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.anndata.domain_tree import DomainTree
-from hsparse.client.hdf5_type import Hdf5Type
+from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.optional_module import OptionalModule
 
 PANDAS = OptionalModule("pandas", "anndata")

@@ -15,8 +15,8 @@ from hsparse.client.anndata.element_reader import ANNDATA, PANDAS, ElementReader
 from hsparse.client.anndata.expression import INDEX, Expression
 from hsparse.client.anndata.frame_labels import places_of
 from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, WrongType
-from hsparse.client.prefetch import prefetched
-from hsparse.client.value_batch import Axis
+from hsparse.client.sources.value_batch import Axis
+from hsparse.client.sparse.prefetch import prefetched
 
 Choice: TypeAlias = "str | Sequence[str] | Sequence[int] | NDArray[Any] | slice | None"
 """What is chosen of obs or var: a condition, names, indices, a mask, or None for all."""

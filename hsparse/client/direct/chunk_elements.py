@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hsparse.client.elements import Elements
+from hsparse.client.sources.elements import Elements
 from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.orthogonal import Orthogonal

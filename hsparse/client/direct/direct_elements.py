@@ -27,8 +27,8 @@ from hsparse.client.direct.kept_map import KeptMap
 from hsparse.client.direct.object_reader import ObjectChanged, ObjectReader, ObjectUnavailable
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import ReaderChoice
-from hsparse.client.elements import Elements, ElementSource
 from hsparse.client.errors import Unreachable
+from hsparse.client.sources.elements import Elements, ElementSource
 from hsparse.errors import Corrupt, HsparseError, Unsupported
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid

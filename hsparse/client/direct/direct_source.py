@@ -12,9 +12,9 @@ from hsparse.client.direct.directory_objects import DirectoryObjects, is_store
 from hsparse.client.direct.kept_map import KeptMap
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import GivenReader, OfferedReader, ReaderChoice
-from hsparse.client.elements import Direct, ElementSource
 from hsparse.client.embedded import EmbeddedConnection
-from hsparse.client.hdf5_type import Hdf5Type, shape_of
+from hsparse.client.sources.elements import Direct, ElementSource
+from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest
 from hsparse.model.layout import CHUNKED, STRUCTURED
 

@@ -7,8 +7,8 @@ import threading
 from typing import Any
 from urllib.parse import urlsplit
 
-from hsparse.client.connection_pool import ConnectionPool
 from hsparse.client.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
+from hsparse.client.http.connection_pool import ConnectionPool
 
 AT_ONCE = 16
 OK, NOT_FOUND, PRECONDITION_FAILED = 200, 404, 412

@@ -14,9 +14,9 @@ from hsparse.cli.importer import source as importer_source
 from hsparse.cli.main import main
 from hsparse.client import domain_file
 from hsparse.client.connection import Connection
-from hsparse.client.domain_file import DomainFile
 from hsparse.client.errors import Unreachable
-from hsparse.client.retrying_client import TRIES
+from hsparse.client.files.domain_file import DomainFile
+from hsparse.client.http.retrying_client import TRIES
 from hsparse.errors import Busy, Corrupt, HsparseError, PreconditionFailed, RateLimited
 from hsparse.format.hdf5.plan.file_form import STOCK
 from hsparse.format.hdf5.reads import ByteRange
@@ -93,7 +93,7 @@ def test_ranges(url: str) -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits before it asks again."""
-    monkeypatch.setattr("hsparse.client.retrying_client.LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("hsparse.client.http.retrying_client.LONGEST_PAUSE", 0.0)
 
 
 def test_a_server_that_is_busy_or_away_is_asked_again(

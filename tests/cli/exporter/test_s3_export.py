@@ -18,7 +18,7 @@ from hsparse.cli.exporter import s3_export
 from hsparse.cli.exporter.part_plan import MIB
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
-from hsparse.client.domain_file import DomainFile
+from hsparse.client.files.domain_file import DomainFile
 from hsparse.errors import StoreFailed
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region

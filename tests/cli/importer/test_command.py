@@ -18,7 +18,7 @@ import pytest
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Busy, HsparseError, NotFound
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 from tests.cli.importer.conftest import Import
@@ -215,7 +215,7 @@ def test_a_failure_does_not_wait_for_a_busy_server(
     imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, seconds in (("FIRST_PAUSE", 1e4), ("LONGEST_PAUSE", 1e4), ("PATIENCE", 1e5)):
-        monkeypatch.setattr(f"hsparse.client.retrying_client.{name}", seconds)
+        monkeypatch.setattr(f"hsparse.client.http.retrying_client.{name}", seconds)
     json: Callable[..., Any] = Connection.json
     errors = [BadRequest("No."), Busy("Later.")]
 

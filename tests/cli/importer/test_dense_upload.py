@@ -16,7 +16,7 @@ from hsparse.cli.importer.dense_upload import BAND, LARGEST, DenseUpload, box_ba
 from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.source import LocalSource
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import TooLarge
 from hsparse.format.hdf5.parse.parsed_object import ObjectKind

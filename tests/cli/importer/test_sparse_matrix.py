@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hsparse.cli.importer.command import add_arguments
 from hsparse.cli.importer.sparse_matrix import row_of
 from hsparse.client.connection import Connection
-from hsparse.client.retrying_client import RetryingClient
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import decode_region

@@ -20,7 +20,7 @@ from hsparse.client.direct import direct_elements
 from hsparse.client.direct.direct_elements import DirectElements
 from hsparse.client.direct.direct_source import direct_source
 from hsparse.client.direct.object_reader import ObjectPlace
-from hsparse.client.elements import Elements
+from hsparse.client.sources.elements import Elements
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points

@@ -15,9 +15,9 @@ from hsparse.client.direct.direct_source import direct_source
 from hsparse.client.direct.directory_objects import DirectoryObjects
 from hsparse.client.direct.presigned_objects import PresignedObjects
 from hsparse.client.direct.reader_choice import GivenReader
-from hsparse.client.hdf5_type import TEXT_TYPE
-from hsparse.client.http_elements import HttpElements
+from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.types.hdf5_type import TEXT_TYPE
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.selections.selection import Orthogonal
 from tests.client.access_ways import Access, served

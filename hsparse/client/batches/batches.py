@@ -1,0 +1,125 @@
+"""`hsparse.Batches`: the rows of a sparse matrix as random batches, for training, with numpy and scipy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.batches.batch_plan import BatchPlan, choose_block_rows, parts
+from hsparse.client.batches.obs_columns import read_columns
+from hsparse.client.errors import InvalidValue
+from hsparse.client.sparse.prefetch import prefetched
+from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.optional_module import OptionalModule
+
+SCIPY = OptionalModule("scipy.sparse", "scipy")
+Format: TypeAlias = Literal["csr", "numpy"]
+MEMORY = 256 << 20
+COPIES = 8
+"""How often a buffer's rows are in memory at the most, as measured: in use, and the next ones as they are received,
+as elements with their coordinates, and as a `csr_array`."""
+
+
+class Batch(NamedTuple):
+    """Rows of a matrix: `x` as a `csr_array` or dense, `obs` by column, and their numbers in the matrix."""
+
+    x: Any
+    obs: dict[str, NDArray[Any]]
+    rows: NDArray[np.int64]
+
+
+class Batches:
+    """An iterable of the batches of an epoch: each row of the matrix once, over all ranks and parts.
+
+    Random blocks of `block_rows` consecutive rows are read together into a buffer, whose rows are shuffled; the next
+    buffer is read while one is used. Buffers have as many rows as about `memory` bytes allow, at least a batch. Equal
+    arguments give equal batches; `set_epoch` chooses another order.
+
+        for x, obs, rows in hsparse.Batches(f["X"], obs=["cell_type"], size=4096, seed=1): ...
+    """
+
+    def __init__(
+        self,
+        dataset: SparseDataset,
+        obs: Sequence[str] | Mapping[str, Any] = (),
+        *,
+        size: int = 4096,
+        seed: int = 0,
+        shuffle: bool = True,
+        rank: int = 0,
+        world: int = 1,
+        drop_last: bool = False,
+        format: Format = "csr",
+        memory: int = MEMORY,
+        block_rows: int | None = None,
+    ) -> None:
+        """Take a matrix, and what goes with its rows.
+
+        `obs` are names of columns of the domain's `obs` (AnnData), of categorical ones the codes, or arrays with an
+        element a row, by name. Batches have `size` rows, but for the last one, which `drop_last` leaves out. `rank`
+        is which of `world` processes this is: each gets rows of its own. A `block_rows` that is no part of the chunk's
+        rows reads chunks more often than needed. Counts the elements, by one request.
+        """
+        if dataset.ndim != 2 or dataset.fill_value != 0:
+            raise InvalidValue(f"Batches are rows of a matrix whose fill value is 0; {dataset!r} is none.")
+        if size < 1 or not 0 <= rank < world or (block_rows is not None and block_rows < 1):
+            raise InvalidValue("A batch and a block have 1 row or more, and rank is one of 0 to world - 1.")
+        if format not in ("csr", "numpy"):
+            raise InvalidValue(f"There is no format {format!r}: give 'csr' or 'numpy'.")
+        self.dataset, self.size, self.format, self.drop_last = dataset, size, format, drop_last
+        count, width = dataset.shape
+        self.obs, self.categories = read_columns(dataset.connection, obs, count)
+        row_bytes = dataset.nnz / max(count, 1) * (dataset.dtype.itemsize + 4) + 8
+        dense_bytes = width * dataset.dtype.itemsize * size if format == "numpy" else 0
+        room = max(0, memory - dense_bytes) / (row_bytes * COPIES)
+        buffer_rows = max(size, int(min(room, count)) // size * size)
+        block = block_rows or choose_block_rows((dataset.chunks or dataset.shape)[0], buffer_rows)
+        self.plan = BatchPlan(count, block, buffer_rows, shuffle, seed, 0, rank, world)
+
+    def __len__(self) -> int:
+        """The number of batches that iterating yields."""
+        rows = self.plan.row_count()
+        return rows // self.size if self.drop_last else -(-rows // self.size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self.part(0, 1)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order: that of an epoch follows from its number and the seed."""
+        self.plan = replace(self.plan, epoch=epoch)
+
+    def part(self, part: int, of: int) -> Iterator[Batch]:
+        """Yield the batches of one of several workers, which have every `of`-th buffer; each ends with its own rest."""
+        plan = self.plan
+        kept, kept_rows = None, np.empty(0, np.int64)
+
+        def fetch(item: tuple[int, NDArray[np.int64]]) -> tuple[int, NDArray[np.int64], Any]:
+            number, blocks = item
+            rows = plan.rows(blocks)
+            return number, rows, self._read(rows)
+
+        for number, rows, matrix in prefetched(fetch, parts(plan.buffers(), part, of)):
+            if kept is not None:
+                matrix, rows = SCIPY.load().vstack([kept, matrix], format="csr"), np.r_[kept_rows, rows]
+            order = plan.order(number, len(rows))
+            whole = len(order) // self.size * self.size
+            for start in range(0, whole, self.size):
+                places = order[start : start + self.size]
+                yield self._batch(matrix[places], rows[places])
+            kept, kept_rows = matrix[order[whole:]], rows[order[whole:]]
+        if kept is not None and len(kept_rows) and not self.drop_last:
+            yield self._batch(kept, kept_rows)
+
+    def _read(self, rows: NDArray[np.int64]) -> Any:
+        """Return ascending rows as a `csr_array`; one request."""
+        if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+            return self.dataset[int(rows[0]) : int(rows[-1]) + 1]
+        return self.dataset[rows]
+
+    def _batch(self, matrix: Any, rows: NDArray[np.int64]) -> Batch:
+        found = {name: values[rows] for name, values in self.obs.items()}
+        return Batch(matrix.toarray() if self.format == "numpy" else matrix, found, rows)

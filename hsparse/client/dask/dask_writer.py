@@ -1,0 +1,64 @@
+"""Arrays of dask written as datasets, block by block.
+
+Needs the extra `dask`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hsparse.client.dense_dataset import DenseDataset
+from hsparse.client.errors import InvalidValue, WrongType
+from hsparse.client.group import Group
+from hsparse.client.sparse.sparse_values import sparse_values
+from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.model.auto_chunk import auto_chunk
+from hsparse.optional_module import OptionalModule
+
+DASK = OptionalModule("dask.array", "dask")
+CHUNK_BYTES = 4 << 20, 32 << 20
+"""The least and the most that a stored chunk would have, were all its elements defined."""
+
+
+def from_dask(
+    group: Group, path: str, array: Any, *, chunks: tuple[int, ...] | None = None, filters: Any = ()
+) -> SparseDataset | DenseDataset:
+    """Create a dataset of an array of dask, and write each block as soon as it is computed.
+
+    There are as many blocks in memory as dask's scheduler runs tasks at a time. Blocks of `sparse` or `scipy.sparse`
+    make a sparse dataset, whose elements are those that the blocks have, numpy's a dense one. `chunks` is the shape of
+    the stored chunks. What has been written stays if a block fails.
+    """
+    if any(np.isnan(length) for lengths in array.chunks for length in lengths):
+        raise InvalidValue("The array has blocks of unknown lengths: call its compute_chunk_sizes first.")
+    target: SparseDataset | DenseDataset
+    if (empty := sparse_values(array._meta)) is not None:
+        stored = chunks or auto_chunk(array.shape, array.dtype.itemsize, *CHUNK_BYTES)
+        target = group.create_sparse(
+            path, array.shape, array.dtype, stored, fill_value=empty.fill_value, filters=filters
+        )
+        DASK.load().store([array], [SparseTarget(target)], lock=False)
+    elif isinstance(array._meta, np.ndarray):
+        target = group.create_dataset(path, array.shape, array.dtype, chunks=chunks, filters=filters)
+        DASK.load().store([array], [target], lock=False)
+    else:
+        raise WrongType(f"Blocks of {type(array._meta)} are neither numpy's nor sparse ones.")
+    return target
+
+
+@dataclass(frozen=True, slots=True)
+class SparseTarget:
+    """A sparse dataset as dask stores blocks into it."""
+
+    dataset: SparseDataset
+
+    def __setitem__(self, key: tuple[slice, ...], block: Any) -> None:
+        found = sparse_values(block)
+        if found is None:
+            self.dataset.write_region(key, block, drop_fill=True)
+        elif len(found.values):
+            columns = [column + one.start for column, one in zip(found.columns, key, strict=True)]
+            self.dataset.write(np.array(columns, np.uint64).T, found.values)

@@ -1,0 +1,56 @@
+"""Where a dataset's values are read from: the server, or past it. Chosen when the first values are read.
+
+What reads past the server takes as long to import as the rest of the client, and a few elements need none of it.
+
+Tests: tests/client/test_file.py, tests/client/direct/test_direct_source.py.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.connection import Connection, Json
+from hsparse.client.sources.elements import Elements, ElementSource
+from hsparse.client.sources.http_elements import HttpElements
+from hsparse.format.selections.selection import Selection
+from hsparse.optional_module import OptionalModule
+
+DIRECT_SOURCE = OptionalModule("hsparse.client.direct.direct_source")
+FEW = 1 << 12
+"""Elements of a selection that the server is asked for, if the caller leaves the way open."""
+
+
+class ChosenElements:
+    """The `ElementSource` that `connection.direct` says for a dataset's record."""
+
+    def __init__(self, connection: Connection, record: Json, dtype: np.dtype[Any]) -> None:
+        self._connection = connection
+        self._record = record
+        self._server = HttpElements(connection, record["id"], dtype)
+
+    def defined_elements(self, selection: Selection) -> Elements:
+        """See `ElementSource`."""
+        return self._for(selection).defined_elements(selection)
+
+    def dense_values(self, selection: Selection) -> NDArray[Any]:
+        """See `ElementSource`."""
+        return self._for(selection).dense_values(selection)
+
+    @cached_property
+    def chosen(self) -> ElementSource:
+        """What more than a few elements are read from."""
+        direct = self._connection.direct
+        if direct is False:
+            return self._server
+        found: ElementSource | None = DIRECT_SOURCE.load().direct_source(
+            self._connection, self._record, direct, self._server
+        )
+        return found or self._server
+
+    def _for(self, selection: Selection) -> ElementSource:
+        is_open = self._connection.direct is None
+        return self._server if is_open and selection.size <= FEW else self.chosen

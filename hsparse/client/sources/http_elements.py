@@ -1,0 +1,88 @@
+"""Elements of a sparse dataset from its server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.connection import Connection
+from hsparse.client.errors import InvalidValue
+from hsparse.client.sources.elements import Elements
+from hsparse.client.sources.selection_request import open_values, read_values
+from hsparse.errors import Corrupt
+from hsparse.format.arrow_stream import Column, stream_batches
+from hsparse.format.selections.selection import Selection
+from hsparse.format.structured.region import decode_region
+
+ARROW = "application/vnd.apache.arrow.stream"
+SMALL = 1 << 12
+"""Elements of a selection whose answer is one structured chunk: it is made in less time than an Arrow stream.
+
+A larger answer is a stream: it has no limit on its size, and took a quarter of the time for 3 million elements.
+"""
+
+
+class HttpElements:
+    """An `ElementSource` that asks the server, by one request for a selection."""
+
+    def __init__(self, connection: Connection, id: str, dtype: np.dtype[Any]) -> None:
+        self._connection = connection
+        self._id = id
+        self._dtype = dtype
+
+    def defined_elements(self, selection: Selection) -> Elements:
+        """See `ElementSource`. `InvalidValue` if elements beyond the extent are found: others have extended it."""
+        try:
+            found = (
+                self._few(selection)
+                if selection.size <= SMALL
+                else self._connection.repeated(lambda: self._many(selection))
+            )
+        except Corrupt as error:
+            raise Corrupt(f"The answer about {self._id} is damaged: {error.message}") from error
+        for column, length in zip(found.columns, selection.extent, strict=True):
+            if len(column) and int(column.max()) >= length:
+                raise self._changed(selection)
+        return found
+
+    def _few(self, selection: Selection) -> Elements:
+        data = read_values(self._connection, self._id, selection, sparse=True)
+        found, values = decode_region(data, self._dtype)
+        return Elements(tuple(found.coords().T), values)
+
+    def _many(self, selection: Selection) -> Elements:
+        with open_values(self._connection, self._id, selection, ARROW, sparse=True) as answer:
+            parts = [
+                self._elements(columns, len(selection.extent)) for _, columns in stream_batches(answer.read)
+            ]
+            answer.read()  # the end, after which the connection can be kept
+        return Elements.concatenate(parts)
+
+    def _elements(self, columns: dict[str, Column], rank: int) -> Elements:
+        """Return a batch's elements; `Corrupt` if it has not the columns of elements of this type."""
+        try:
+            places = [columns[f"dim_{dim}"].values for dim in range(rank)]
+            values = columns["value"].values
+            if values is None or any(place is None or place.dtype.kind != "u" for place in places):
+                raise ValueError("a column has another type")
+            if values.ndim == 2:  # the bytes of elements that are no numbers
+                values = values.reshape(-1).view(self._dtype)
+            elif values.dtype != self._dtype.newbyteorder("<"):
+                raise ValueError("the values have another type")
+        except (KeyError, ValueError) as error:
+            raise Corrupt(f"The columns of its Arrow stream are not those of elements ({error}).") from error
+        return Elements(
+            tuple(place for place in places if place is not None), values.astype(self._dtype, copy=False)
+        )
+
+    def dense_values(self, selection: Selection) -> NDArray[Any]:
+        """See `ElementSource`; `InvalidValue` if all elements are selected and the extent has changed."""
+        values: NDArray[Any] = np.frombuffer(read_values(self._connection, self._id, selection), self._dtype)
+        if values.size != selection.size:
+            raise self._changed(selection)
+        return values.reshape(selection.shape)
+
+    def _changed(self, selection: Selection) -> InvalidValue:
+        return InvalidValue(f"The extent of {self._id} is not {list(selection.extent)} any more; read again.")

@@ -1,0 +1,97 @@
+"""How a selection is sent: as a `select` string in the URL, or in a body.
+
+Tests: tests/client/sources/test_http_elements.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPResponse
+from typing import Any
+
+from hsparse.client.connection import BINARY, Body, Connection, Json
+from hsparse.format.selections.axis import as_span
+from hsparse.format.selections.select_syntax import format_select
+from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
+from hsparse.format.selections.selection_json import selection_json
+
+LONG_SELECT = 2048
+"""Characters beyond which a selection is sent in a body: servers accept about 8000 in a URL."""
+FEW_POINTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionRequest:
+    """A selection as requests have it: either `select` for the URL, None for all elements, or `body`."""
+
+    select: str | None = None
+    body: Json | None = None
+
+    @classmethod
+    def of(cls, selection: Selection) -> SelectionRequest:
+        """Return the form for a selection; the server answers in its order."""
+        if not selection.extent or selection.is_all:
+            return cls()
+        if isinstance(selection, Boxes):
+            return cls(body={"selection": selection_json(selection)})
+        if isinstance(selection, Points) and selection.size > FEW_POINTS:
+            return cls(body={"points": selection.coordinates.tolist()})
+        is_product = (
+            isinstance(selection, Orthogonal) and sum(as_span(axis) is None for axis in selection.axes) > 1
+        )
+        text = format_select(selection, orthogonal=True)
+        if is_product:
+            return cls(body={"select": text, "orthogonal": True})
+        return cls(text) if len(text) <= LONG_SELECT else cls(body={"select": text})
+
+
+@contextmanager
+def open_values(
+    connection: Connection, id: str, selection: Selection, accept: str = BINARY, **params: object
+) -> Iterator[HTTPResponse]:
+    """Yield what `/value` answers about a selection, to be read in the context; one request."""
+    path, select = f"/datasets/{id}/value", None
+    body: Body | None
+    if isinstance(selection, Points) and selection.size > FEW_POINTS:
+        body = selection.coordinates.astype("<u8").tobytes()
+    else:
+        request = SelectionRequest.of(selection)
+        body, select = request.body, request.select
+    with connection.stream("POST" if body else "GET", path, accept, body, select=select, **params) as answer:
+        yield answer
+
+
+def read_values(connection: Connection, id: str, selection: Selection, **params: object) -> bytes:
+    """Return what `/value` answers about a selection, in bytes, by one request."""
+
+    def read() -> bytes:
+        with open_values(connection, id, selection, BINARY, **params) as answer:
+            return answer.read()
+
+    return connection.repeated(read)
+
+
+def count_defined(connection: Connection, id: str, selection: Selection) -> int:
+    """Return how many of the selected elements are defined, by one request."""
+    request = SelectionRequest.of(selection)
+    return int(_ask(connection.json, f"/datasets/{id}/defined", request, {"count_only": 1})["count"])
+
+
+def read_defined(connection: Connection, id: str, selection: Selection) -> bytes:
+    """Return the encoded selection of the defined elements, by one request."""
+    request = SelectionRequest.of(selection)
+    return _ask(connection.binary, f"/datasets/{id}/defined", request, {})  # type: ignore[no-any-return]
+
+
+def erase_body(selection: Selection) -> Body:
+    """Return the body of a request that erases a selection."""
+    request = SelectionRequest.of(selection)
+    return request.body if request.body is not None else {"select": request.select or "[...]"}
+
+
+def _ask(send: Any, path: str, request: SelectionRequest, params: dict[str, object]) -> Any:
+    if request.body is not None:
+        return send("POST", path, request.body, **params)
+    return send("GET", path, select=request.select, **params)

@@ -1,0 +1,237 @@
+"""The values of many datasets by few requests: small ones together, large ones side by side, directly where possible.
+
+The requests are `POST /datasets/values`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import groupby
+from math import prod
+from struct import Struct
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.connection import BINARY, Connection, Json
+from hsparse.client.errors import ResultTooLarge
+from hsparse.client.sources.chosen_elements import ChosenElements
+from hsparse.client.sources.elements import Elements
+from hsparse.client.sparse.memory_limit import default_limit
+from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
+from hsparse.errors import Conflict, Corrupt
+from hsparse.format.arrow_stream import stream_batches
+from hsparse.format.selections.select_syntax import parse_select
+
+LENGTH = Struct("<Q")
+BATCH_BYTES = 64 << 20
+"""About how much one answer has, unless it is of a single dataset."""
+MOST_DATASETS = 5_000
+LARGE_BYTES = 32 << 20
+"""Values of so many bytes, if they were dense, are read past the server where the way is open."""
+THREADS = 4
+TEXT_BYTES = 32
+"""The guess for an element of variable length."""
+INDEX_BYTES = 8
+"""The coordinates of an element in memory."""
+SPARSE_DIVISOR = 8
+"""The guess for the part of a sparse dataset that is defined."""
+Axis: TypeAlias = "NDArray[np.intp] | None"
+"""Ascending indices along a dimension without repeats; None for all."""
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetRead:
+    """A read of the dataset of a `record`: of the product of indices along its first dimensions, `axes`.
+
+    With `sparse` only the defined elements are read.
+    """
+
+    record: Json
+    axes: tuple[Axis, ...] = ()
+    sparse: bool = False
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        return shape_of(self.record["shape"]) or ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what is read."""
+        return tuple(
+            length if axis is None else len(axis)
+            for length, axis in zip(self.extent, self._axes(), strict=True)
+        )
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return Hdf5Type.parse(self.record["type"]).dtype
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the values if they were dense; a guess for those of variable length."""
+        size = TEXT_BYTES if self.dtype.hasobject else self.dtype.itemsize
+        return prod(self.shape) * size
+
+    @property
+    def select(self) -> str | None:
+        """The selection as the server takes it; None for all."""
+        if all(axis is None for axis in self._axes()):
+            return None
+        return f"[{','.join(map(_text_of, self._axes()))}]"
+
+    def locate(self, elements: Elements) -> Elements:
+        """Return the elements that were read at their places in the result."""
+        columns = (
+            column if axis is None else np.searchsorted(axis, column)
+            for column, axis in zip(elements.columns, self._axes(), strict=True)
+        )
+        return Elements(tuple(columns), elements.values)
+
+    def _axes(self) -> tuple[Axis, ...]:
+        return (*self.axes, *(None,) * len(self.extent))[: len(self.extent)]
+
+
+def _text_of(axis: Axis) -> str:
+    """Return indices as a slice if they follow each other, else as a list."""
+    if axis is None:
+        return ":"
+    first, last = int(axis[0]), int(axis[-1]) + 1
+    return f"{first}:{last}" if last - first == len(axis) else f"[{','.join(map(str, axis.tolist()))}]"
+
+
+Found: TypeAlias = "NDArray[Any] | Elements"
+
+
+def read_datasets(connection: Connection, reads: Sequence[DatasetRead]) -> list[Found]:
+    """Return the values of each read, an array of its shape that may be written to; of sparse ones `Elements`.
+
+    `Conflict` if the extent of a dataset is not that of its record any more. `ResultTooLarge` for what would take more
+    than a third of the memory; only a sparse dataset that could do so is asked for its number of elements.
+    """
+    wanted = [read for read in reads if prod(read.shape)]
+    _check_memory(connection, wanted)
+    batches = list(_batches(connection, wanted))
+    found: dict[int, Found] = {}
+    if len(batches) == 1:
+        found |= _read(connection, batches[0])
+    elif batches:
+        with ThreadPoolExecutor(THREADS, "hsparse-values") as pool:
+            for part in pool.map(lambda batch: _read(connection, batch), batches):
+                found |= part
+    return [found[id(read)] if id(read) in found else _nothing(read) for read in reads]
+
+
+def _check_memory(connection: Connection, reads: Sequence[DatasetRead]) -> None:
+    limit = default_limit()
+    total = sum(read.nbytes for read in reads if not read.sparse)
+    for read in reads:
+        each = read.dtype.itemsize + INDEX_BYTES
+        if read.sparse and prod(read.shape) * each > limit:
+            body = {"select": read.select or "[...]", "orthogonal": True}
+            path = f"/datasets/{read.record['id']}/defined"
+            total += int(connection.json("POST", path, body, count_only=1)["count"]) * each
+    if total > limit:
+        raise ResultTooLarge(
+            f"This would take {total / 1e9:.2f} GB of memory; the limit is {limit / 1e9:.2f} GB, a third of what there "
+            "is: choose rows and columns by query, take them in parts by its iter, or all by to_anndata(lazy=True)."
+        )
+
+
+def _batches(connection: Connection, reads: Sequence[DatasetRead]) -> Iterator[list[DatasetRead]]:
+    batch: list[DatasetRead] = []
+    total = 0
+    for read in reads:
+        size = read.nbytes // SPARSE_DIVISOR if read.sparse else read.nbytes
+        if _is_direct(connection, read):
+            yield [read]
+            continue
+        if batch and (total + size > BATCH_BYTES or len(batch) == MOST_DATASETS):
+            yield batch
+            batch, total = [], 0
+        batch.append(read)
+        total += size
+    if batch:
+        yield batch
+
+
+def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
+    """Return the values of each read by its `id()`."""
+    if _is_direct(connection, batch[0]):
+        return {id(batch[0]): _read_directly(connection, batch[0])}
+    groups = []
+    for (select, sparse), members in groupby(batch, lambda read: (read.select, read.sparse)):
+        ids = [read.record["id"] for read in members]
+        groups.append({"ids": ids, "select": select, "orthogonal": True, "sparse": sparse})
+    parts = _parts(connection.repeated(lambda: _ask(connection, groups)))
+    return {
+        id(read): _elements(read, part) if read.sparse else _values(read, part)
+        for read, part in zip(batch, parts, strict=True)
+    }
+
+
+def _ask(connection: Connection, groups: list[Json]) -> bytes:
+    with connection.stream("POST", "/datasets/values", BINARY, {"reads": groups}) as answer:
+        return answer.read()
+
+
+def _is_direct(connection: Connection, read: DatasetRead) -> bool:
+    """Say whether a read asks the dataset's own source, which may be the store."""
+    return connection.direct is not False and read.nbytes >= LARGE_BYTES and not read.dtype.hasobject
+
+
+def _read_directly(connection: Connection, read: DatasetRead) -> Found:
+    source = ChosenElements(connection, read.record, read.dtype)
+    selection = parse_select(read.select, read.extent, orthogonal=True)
+    if read.sparse:
+        return read.locate(source.defined_elements(selection))
+    return np.require(source.dense_values(selection), requirements="W")
+
+
+def _parts(data: bytes) -> Iterator[list[memoryview]]:
+    """Yield the blocks of each part of an answer."""
+    view, at = memoryview(data), 0
+    blocks: list[memoryview] = []
+    while at < len(view):
+        (size,) = LENGTH.unpack_from(view, at)
+        at += LENGTH.size + size
+        if at > len(view):
+            raise Corrupt("The answer with the values of several datasets ends too early: ask again.")
+        if size:
+            blocks.append(view[at - size : at])
+        else:
+            yield blocks
+            blocks = []
+
+
+def _values(read: DatasetRead, blocks: list[memoryview]) -> NDArray[Any]:
+    kind = Hdf5Type.parse(read.record["type"])
+    data = bytearray().join(blocks)
+    if not kind.is_vlen and len(data) != read.nbytes:
+        raise Conflict(f"The extent of {read.record['id']} is not {list(read.extent)} any more; read again.")
+    return kind.decode(data, read.shape)
+
+
+def _elements(read: DatasetRead, blocks: list[memoryview]) -> Elements:
+    stream = BytesIO(b"".join(blocks))
+    parts = [_nothing(read)]
+    for _, columns in stream_batches(stream.read):
+        places = [columns[f"dim_{dim}"].values for dim in range(len(read.extent))]
+        values = columns["value"].values
+        assert values is not None
+        if values.ndim == 2:  # the bytes of elements that are no numbers
+            values = values.reshape(-1).view(read.dtype)
+        parts.append(
+            Elements(tuple(place for place in places if place is not None), values.astype(read.dtype))
+        )
+    return read.locate(Elements.concatenate(parts))
+
+
+def _nothing(read: DatasetRead) -> Any:
+    if read.sparse:
+        return Elements((np.zeros(0, np.uint32),) * len(read.extent), np.zeros(0, read.dtype))
+    return np.zeros(read.shape, read.dtype)

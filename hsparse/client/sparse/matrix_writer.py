@@ -1,0 +1,102 @@
+"""Matrices written to sparse datasets in bands, so that each stored chunk is written once.
+
+Tests: tests/client/sparse/test_from_scipy.py, tests/client/anndata/test_element_writer.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from hsparse.client.connection import Connection, Json
+from hsparse.client.errors import InvalidValue
+from hsparse.client.progress import Advance
+from hsparse.client.types.datatype import type_item
+from hsparse.format.selections.points import Points
+from hsparse.format.structured.region import encode_region
+from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of
+
+THREADS = 4
+FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
+"""Shuffle and deflate, for places and for values."""
+
+
+def sparse_body(
+    shape: Sequence[int],
+    dtype: np.dtype[Any],
+    count: int,
+    chunks: Sequence[int] | None = None,
+    filters: Sequence[Any] | None = None,
+) -> Json:
+    """Return the body that creates a sparse dataset of about `count` elements; chunks and filters may be chosen."""
+    dims = list(chunk_of(tuple(shape), count, tuple(chunks or ())))
+    layout = {"class": "H5D_STRUCT_CHUNK", "dims": dims, "flags": ["H5D_SPARSE_DATA"]}
+    properties = {"layout": layout, "filters": FILTERS if filters is None else list(filters)}
+    return {"type": type_item(dtype), "shape": list(shape), "creationProperties": properties}
+
+
+class MatrixWriter:
+    """Writes the defined elements of a matrix to the new sparse dataset of an id.
+
+    The matrix has a shape, and slices of it are csr or csc of scipy, or dask's arrays of them.
+    """
+
+    def __init__(self, connection: Connection, id: str, chunks: Sequence[int], advance: Advance) -> None:
+        self._connection = connection
+        self._id = id
+        self._chunks = chunks
+        self._advance = advance
+
+    def write(self, matrix: Any, axis: int) -> None:
+        """Write it all, band by band along `axis`: that in which a slice of the matrix is cheap."""
+        bands = (self._parts(matrix, axis, first, last) for first, last in _bands(matrix, axis, self._chunks))
+        parts = (part for band in bands for part in band)
+        with ThreadPoolExecutor(THREADS, "hsparse-write") as pool:
+            while some := list(islice(parts, THREADS)):  # so many are in memory
+                list(pool.map(lambda part: self._send(matrix.shape, axis, *part), some))
+
+    def _parts(self, matrix: Any, axis: int, first: int, last: int) -> Iterator[tuple[int, Any]]:
+        """Yield pieces of a band, of at most `LARGEST_BATCH` if they have more than a line: place and matrix."""
+        band = _slice(matrix, axis, first, last)
+        if band.nnz <= LARGEST_BATCH or last - first == 1:
+            yield first, band
+            return
+        middle = (last - first) // 2
+        for start, stop in ((0, middle), (middle, last - first)):
+            for place, part in self._parts(band, axis, start, stop):
+                yield first + place, part
+
+    def _send(self, shape: tuple[int, ...], axis: int, first: int, part: Any) -> None:
+        found = part.tocoo()
+        coords = np.empty((found.nnz, 2), np.uint64)
+        coords[:, 0], coords[:, 1] = found.row, found.col
+        coords[:, axis] += np.uint64(first)
+        if len(coords):
+            values = np.ascontiguousarray(found.data)
+            body = encode_region(Points(shape, coords), values)
+            self._connection.json("PUT", f"/datasets/{self._id}/value", body, sparse=1)
+        self._advance(found.nnz * found.data.itemsize)
+
+
+def _bands(matrix: Any, axis: int, chunks: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield ranges of lines: whole chunks of them, or what dask's blocks have."""
+    length, step = matrix.shape[axis], chunks[axis]
+    if hasattr(matrix, "numblocks"):
+        step = max(step, max(matrix.chunks[axis]) // step * step)
+    for first in range(0, length, step):
+        yield first, min(first + step, length)
+
+
+def _slice(matrix: Any, axis: int, first: int, last: int) -> Any:
+    band = matrix[first:last] if axis == 0 else matrix[:, first:last]
+    band = band.compute() if hasattr(band, "compute") else band
+    if not hasattr(band, "nnz"):
+        raise InvalidValue(f"A slice of the matrix is a {type(band).__name__}, not a sparse matrix of scipy.")
+    if not getattr(band, "has_canonical_format", True):
+        band = band.copy()
+        band.sum_duplicates()
+    return band

@@ -1,0 +1,130 @@
+"""Reads of a sparse dataset: as elements, as dense values, and as the arrays of other packages.
+
+Tests: tests/client/test_sparse_dataset.py, tests/client/test_sparse_arrays.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hsparse.client.dataset import Dataset
+from hsparse.client.errors import InvalidValue
+from hsparse.client.indexing.select import Region, Select
+from hsparse.client.sources.elements import Elements, ElementSource
+from hsparse.client.sources.selection_request import count_defined, read_defined
+from hsparse.client.sparse.memory_limit import check_size
+from hsparse.client.sparse.sparse_result import SparseResult, bytes_of_dense, bytes_of_result, fills_with_zero
+from hsparse.format.selections.encoded_selection import decode_selection
+
+
+class SparseReads(Dataset):
+    """The reads of `SparseDataset`: of a selection by one request, whatever it spans."""
+
+    source: ElementSource
+    max_bytes: int
+
+    def read(self, select: Select = None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Return the defined elements of the selection: coordinates and values, each element once.
+
+        From a server the order is chunk after chunk, row-major inside each.
+        """
+
+        def get(region: Region) -> Elements:
+            self._check_elements(region)
+            return self.source.defined_elements(region.selection)
+
+        found = self._in_region(select, get)
+        return found.coords(), found.values
+
+    def read_dense(self, select: Select = None) -> NDArray[Any]:
+        """Return every selected value, the fill value where undefined, in the selection's shape."""
+
+        def get(region: Region) -> NDArray[Any]:
+            check_size(bytes_of_dense(region.shape, self.dtype.itemsize), self.max_bytes, region.shape)
+            return region.arrange(self.source.dense_values(region.selection))
+
+        return self._in_region(select, get)
+
+    def read_points(self, coords: ArrayLike) -> NDArray[Any]:
+        """Return the values (n,) at `coords` in their order, the fill value where undefined."""
+        body = self._points(coords).astype("<u8").tobytes()
+        return np.frombuffer(self.connection.binary("POST", self._path("value"), body), self.dtype)
+
+    def defined(self, select: Select = None) -> NDArray[np.uint64]:
+        """Return the coordinates of the defined elements of the selection, in the order of `read`."""
+        data = self._in_region(
+            select, lambda region: read_defined(self.connection, self.id, region.selection)
+        )
+        return decode_selection(data).coords()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return all values, so that numpy's functions do not ask for one row after the other."""
+        if copy is False:
+            raise ValueError("The values are on a server: numpy gets a copy.")
+        return np.asarray(self.to_numpy(), dtype)
+
+    def to_scipy(self, format: str = "csr", key: Select = ...) -> Any:
+        """Return the selected elements as a sparse array of scipy, in a format of rank 2, or for rank 1 "coo".
+
+        `InvalidValue` for another rank, or if the fill value is not 0.
+        """
+
+        def get(region: Region) -> SparseResult:
+            if len(region.shape) not in (1, 2) or not fills_with_zero(self.dtype, self.fill_value):
+                raise InvalidValue(
+                    f"scipy has no sparse array of the shape {list(region.shape)} of {self.dtype} with the fill value "
+                    f"{self.fill_value!s}: take to_coo()."
+                )
+            return self._elements(region)
+
+        return self._in_region(key, get).to_csr().asformat(format)
+
+    def to_coo(self, key: Select = ...) -> Any:
+        """Return the selected elements as a `sparse.COO`, of any rank, with the fill value."""
+        return self._sparse(key).to_coo()
+
+    def to_arrow(self, key: Select = ...) -> Any:
+        """Return the selected elements as a `pyarrow.Table`: their positions in `dim_0`, `dim_1`, ..., and `value`."""
+        return self._sparse(key).to_arrow()
+
+    def to_numpy(self, key: Select = ...) -> NDArray[Any]:
+        """Return all selected values as a dense array, the fill value where undefined."""
+
+        def get(region: Region) -> NDArray[Any]:
+            check_size(bytes_of_dense(region.shape, self.dtype.itemsize), self.max_bytes, region.shape)
+            return self._elements(region).to_numpy()
+
+        return self._in_region(key, get)
+
+    def _result(self, region: Region) -> Any:
+        """Return what `x[key]` is."""
+        if not region.shape:
+            return region.arrange(self.source.dense_values(region.selection))[()]
+        found = self._elements(region)
+        rank = len(found.shape)
+        if not fills_with_zero(self.dtype, self.fill_value) or not (
+            rank == 2 or (rank == 1 and self.ndim == 2)
+        ):
+            return found.to_coo()
+        return found.to_numpy() if rank == 1 and region.is_list and region.size else found.to_csr()
+
+    def _sparse(self, select: Select) -> SparseResult:
+        return self._in_region(select, self._elements)
+
+    def _elements(self, region: Region) -> SparseResult:
+        """Return the defined elements of a region at their places in the result."""
+        self._check_elements(region)
+        found = self.source.defined_elements(region.selection)
+        columns, values = region.place(found.columns, found.values)
+        return SparseResult(region.shape, columns, values, self.fill_value)
+
+    def _check_elements(self, region: Region) -> None:
+        """Raise `ResultTooLarge` for too many elements; the server is asked how many only if all would be too many."""
+        itemsize, most = self.dtype.itemsize, region.size
+        if bytes_of_result(region.shape, most, itemsize) > self.max_bytes and most:
+            count = count_defined(self.connection, self.id, region.selection)
+            repeated = -(-count * most // region.selection.size)
+            check_size(bytes_of_result(region.shape, repeated, itemsize), self.max_bytes, region.shape)

@@ -1,0 +1,213 @@
+"""Writes to a sparse dataset: they define elements, or erase them.
+
+Tests: tests/client/test_sparse_dataset.py, tests/client/test_sparse_assignment.py.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hsparse.client.dataset import Dataset
+from hsparse.client.errors import InvalidValue
+from hsparse.client.indexing.key_axes import Columns
+from hsparse.client.indexing.key_items import Key
+from hsparse.client.indexing.select import ArrayKey, Region, Select
+from hsparse.client.sources.selection_request import SelectionRequest, erase_body
+from hsparse.client.sparse.sparse_values import SparseValues, cast_values, same_fill, sparse_values
+from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
+from hsparse.format.structured.region import encode_region
+
+PIECE = 48 << 20
+"""Bytes of elements in a request: servers take bodies of 100 MiB."""
+
+
+class SparseWrites(Dataset):
+    """The writes of `SparseDataset`. Each is durable when the method returns."""
+
+    def __setitem__(self, key: Key, values: Any) -> None:
+        """Make the region equal to values, which are broadcast to its shape as numpy does.
+
+        Of a sparse array (scipy's in any format, `sparse.COO`) the stored elements are defined and all others of the
+        region **erased**. That is two steps, first the erasure: others may see the region empty between them, and if
+        the second one fails it is empty; assign again then. Of a dense array, or a number, all elements are defined, by
+        one request; `write_region(..., drop_fill=True)` leaves the fill value out. Of an element that the key selects
+        twice the last value counts. `InvalidValue` for a shape that does not fit, or a sparse array with another fill
+        value; `WrongType` for a type that numpy does not cast by its rule "same_kind".
+        """
+        self.assign(ArrayKey(key), values)
+
+    def assign(self, select: Select, values: Any) -> None:
+        """Do as `x[key] = values` for any form of selection."""
+        found = sparse_values(values)
+        if found is None:
+            self.write_region(select, cast_values(values, self.dtype))
+            return
+        stored = self._checked(found)
+
+        def send(region: Region) -> None:
+            whole = stored.broadcast_to(region.shape)
+            columns, column = region.locate(whole.columns, whole.values)
+            self.connection.json("POST", self._path("erase"), erase_body(region.selection))
+            self._write_columns(region.extent, columns, column)
+
+        self._in_region(select, send)
+
+    def write(self, coords: ArrayLike, values: ArrayLike, *, drop_fill: bool = False) -> None:
+        """Define the elements at `coords`; of an element named twice the last value counts.
+
+        `drop_fill` leaves out elements that equal the fill value.
+        """
+        places = np.asarray(coords)
+        column = np.ascontiguousarray(values, self.dtype)
+
+        def send(extent: tuple[int, ...]) -> None:
+            self._put_elements(Points(extent, places), column, drop_fill=drop_fill or None)
+
+        self._in_current_extent(send)
+
+    def write_region(self, select: Select, values: ArrayLike, *, drop_fill: bool = False) -> None:
+        """Define every selected element: `values` have the selection's shape, or are broadcast to it.
+
+        For a string, a `Selection` or None they may also be a list in the selection's order.
+        """
+        array = np.asarray(values, self.dtype)
+        is_listed = select is None or isinstance(select, str | Orthogonal | Boxes | Points)
+
+        def send(region: Region) -> None:
+            fits = is_listed and array.size == prod(region.shape)
+            column = region.collect(array.reshape(region.shape) if fits else array)
+            request, options = SelectionRequest.of(region.selection), {"drop_fill": drop_fill or None}
+            if request.body is not None:
+                self._put_elements(region.selection, column.reshape(-1), **options)
+                return
+            one = 1 if array.size == 1 else None
+            data = (array if one else column).tobytes()
+            self._put(data, select=request.select, element_count=one, **options)
+
+        self._in_region(select, send)
+
+    def erase(self, select: Select = None) -> None:
+        """Make the selected elements undefined."""
+
+        def send(region: Region) -> None:
+            self.connection.json("POST", self._path("erase"), erase_body(region.selection))
+
+        self._in_region(select, send)
+
+    def erase_points(self, coords: ArrayLike) -> None:
+        """Make the elements at `coords` undefined."""
+        self.connection.json("POST", self._path("erase"), {"points": self._points(coords).tolist()})
+
+    def append(
+        self,
+        block: Any,
+        values: ArrayLike | None = None,
+        *,
+        count: int | None = None,
+        axis: int = 0,
+        drop_fill: bool = False,
+    ) -> slice:
+        """Grow a dimension and define elements there, as one change; return the slice of what is new.
+
+        `append(csr)`: the stored elements of a sparse array (scipy's in any format, `sparse.COO`), or all of a dense
+        one, that has the shape of what is new. `append(coords, values, count=10)`: the elements at `coords: (n, rank)`
+        in 10 new rows; the first new row is row 0.
+
+        Others see the old extent, or the new one with the values. Any number of clients may append at the same time.
+        `InvalidValue` for a shape that does not fit, `WrongType` for a type that numpy does not cast by "same_kind".
+        """
+        if values is not None:
+            if count is None:
+                raise InvalidValue(
+                    f"Say by how many the dimension {axis} grows: append(coords, values, count=...)."
+                )
+            column = np.ascontiguousarray(values, self.dtype)
+            return self._append_elements(np.asarray(block), column, count, axis, drop_fill)
+        if count is not None:
+            raise InvalidValue(
+                "A count is for coords and values: an array says by its shape how many it appends."
+            )
+        found = sparse_values(block)
+        if found is None:
+            return self.append_region(cast_values(block, self.dtype), axis=axis, drop_fill=drop_fill)
+        stored = self._checked(found)
+        dim = self._axis(axis, self.shape)
+        self._in_current_extent(lambda extent: self._check_slab(stored.shape, extent, dim))
+        coords = _rows(stored.columns, len(stored.values))
+        return self._append_elements(coords, stored.values, stored.shape[dim], axis, drop_fill)
+
+    def append_region(self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False) -> slice:
+        """Append `values`, all of them defined: they have the shape of what is new. Else as `append`."""
+        array = np.ascontiguousarray(values, self.dtype)
+
+        def send(extent: tuple[int, ...]) -> slice:
+            dim = self._axis(axis, extent)
+            self._check_slab(array.shape, extent, dim)
+            return self._append(array.tobytes(), dim, array.shape[dim], drop_fill=drop_fill or None)
+
+        return self._in_current_extent(send)
+
+    def _append_elements(
+        self, coords: NDArray[Any], column: NDArray[Any], count: int, axis: int, drop_fill: bool
+    ) -> slice:
+        def send(extent: tuple[int, ...]) -> slice:
+            dim = self._axis(axis, extent)
+            slab = (*extent[:dim], count, *extent[dim + 1 :])
+            body = encode_region(Points(slab, coords), column)
+            return self._append(body, dim, count, sparse=1, drop_fill=drop_fill or None)
+
+        return self._in_current_extent(send)
+
+    def _append(self, body: bytes, dim: int, count: int, **params: object) -> slice:
+        if not count:
+            return slice(self.shape[dim], self.shape[dim])
+        path = self._path("value")
+        return self._grown(
+            self.connection.json("PUT", path, body, append=count, append_dim=dim, **params), dim
+        )
+
+    def _check_slab(self, shape: tuple[int, ...], extent: tuple[int, ...], dim: int) -> None:
+        """Raise `InvalidValue` unless an array of the shape can be appended along the dimension."""
+        own = shape[:dim] + shape[dim + 1 :]
+        if len(shape) != len(extent) or own != extent[:dim] + extent[dim + 1 :]:
+            raise InvalidValue(
+                f"What is appended to {self.id} along dimension {dim} has its other lengths, those of "
+                f"{list(extent)}; the values have the shape {list(shape)}."
+            )
+
+    def _checked(self, given: SparseValues) -> SparseValues:
+        """Return sparse values in the dataset's type, if that and the fill value fit."""
+        if not same_fill(given.fill_value, self.fill_value):
+            raise InvalidValue(
+                f"What the values do not store is {given.fill_value!s}, what the dataset does not store "
+                f"{self.fill_value!s}: give a sparse.COO with that fill value, or a dense array."
+            )
+        return SparseValues(
+            given.shape, given.columns, cast_values(given.values, self.dtype), given.fill_value
+        )
+
+    def _write_columns(self, extent: tuple[int, ...], columns: Columns, values: NDArray[Any]) -> None:
+        """Define elements, in as many requests as they need."""
+        step = max(1, PIECE // (8 * len(extent) + values.itemsize))
+        for first in range(0, len(values), step):
+            part = slice(first, first + step)
+            coords = _rows([column[part] for column in columns], len(values[part]))
+            self._put_elements(Points(extent, coords), values[part])
+
+    def _put_elements(self, selection: Selection, values: NDArray[Any], **params: object) -> None:
+        self._put(encode_region(selection, values), sparse=1, **params)
+
+    def _put(self, body: bytes, **params: object) -> None:
+        self.connection.json("PUT", self._path("value"), body, **params)
+
+
+def _rows(columns: Columns, count: int) -> NDArray[np.uint64]:
+    """Return columns as rows, (n, rank)."""
+    coords = np.empty((count, len(columns)), np.uint64)
+    for dim, column in enumerate(columns):
+        coords[:, dim] = column
+    return coords

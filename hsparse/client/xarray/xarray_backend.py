@@ -1,0 +1,212 @@
+"""`xarray.open_dataset(url, engine="hsparse")`: groups of domains as lazy datasets of xarray.
+
+Registered as an entry point, so xarray knows the engine when the extra `xarray` is installed. Values of sparse datasets
+are `sparse.COO`, of others numpy's. Tests: tests/client/xarray/test_xarray_backend.py.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from xarray import Dataset, DataTree, Variable, decode_cf
+from xarray.backends import BackendArray, BackendEntrypoint
+from xarray.core import indexing
+
+from hsparse.client import file
+from hsparse.client.connection import Json
+from hsparse.client.dense_dataset import DenseDataset
+from hsparse.client.errors import MissingKey
+from hsparse.client.group import Group, make_member
+from hsparse.client.indexing.select import ArrayKey
+from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.xarray.netcdf_dimensions import OWN_ATTRIBUTES, NetcdfDimensions, is_only_dimension
+from hsparse.client.xarray.sparse_packing import SparsePacking
+from hsparse.errors import Unsupported
+
+SUFFIXES = (".h5", ".h5ad", ".hdf5", ".nc", ".nc4")
+DECODING = (
+    "mask_and_scale",
+    "decode_times",
+    "concat_characters",
+    "decode_coords",
+    "drop_variables",
+    "use_cftime",
+    "decode_timedelta",
+)
+
+
+class DatasetArray(BackendArray):
+    """A dataset as xarray's lazy arrays ask for it: by indices and lists that are each for its own dimension."""
+
+    def __init__(self, dataset: DenseDataset | SparseDataset, packing: SparsePacking | None = None) -> None:
+        """Take a dataset; `packing` is undone here, of a sparse one."""
+        self.dataset = dataset
+        self.packing = packing
+        self.shape = dataset.shape
+        self.dtype = dataset.dtype if packing is None else packing.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        if isinstance(key, indexing.BasicIndexer | indexing.OuterIndexer):
+            return self._read(
+                key.tuple
+            )  # the adapter would sort lists, and index a sparse.COO, which takes seconds
+        support = indexing.IndexingSupport.OUTER
+        return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> Any:
+        select = ArrayKey(key, orthogonal=True)
+        if isinstance(self.dataset, DenseDataset):
+            return self.dataset.take(select)
+        found = self.dataset.to_coo(select)
+        found = found if self.packing is None else self.packing.undo(found)
+        return found if found.shape else found.todense()
+
+
+class HsparseBackendEntrypoint(BackendEntrypoint):
+    """The engine `hsparse`."""
+
+    description = "Open domains of hsparse and HSDS, sparse datasets too"
+    open_dataset_parameters = ("filename_or_obj", *DECODING, "group")
+    supports_groups = True
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Say whether it is a group of `hsparse.open`, or the URL of what may be a domain."""
+        if not isinstance(filename_or_obj, str):
+            return isinstance(filename_or_obj, Group)
+        parts = urlsplit(filename_or_obj)
+        return parts.scheme in ("http", "https", "hdf5") and parts.path.endswith(SUFFIXES)
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: Any = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: bool | None = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+        **options: Any,
+    ) -> Dataset:
+        """Return a group's datasets as variables; `options` are those of `hsparse.open`.
+
+        One request has all names, types and attributes. A dataset whose type numpy cannot have is left out, with a
+        warning.
+        """
+        opened = Opened(filename_or_obj, options)
+        decoding = {
+            "mask_and_scale": mask_and_scale,
+            "decode_times": decode_times,
+            "concat_characters": concat_characters,
+            "decode_coords": decode_coords,
+            "drop_variables": drop_variables,
+            "use_cftime": use_cftime,
+            "decode_timedelta": decode_timedelta,
+        }
+        found = opened.dataset((group or "").strip("/"), decoding)
+        found.set_close(opened.close)
+        return found
+
+    def open_groups_as_dict(
+        self, filename_or_obj: Any, *, group: str | None = None, **options: Any
+    ) -> dict[str, Dataset]:
+        """Return a group and those below it, by path from it; see `open_dataset`."""
+        decoding = {name: options.pop(name) for name in DECODING if name in options}
+        opened = Opened(filename_or_obj, options)
+        top = (group or "").strip("/")
+        paths = [path for path in opened.groups() if not top or path == top or path.startswith(f"{top}/")]
+        found = {f"/{path.removeprefix(top).strip('/')}": opened.dataset(path, decoding) for path in paths}
+        for one in found.values():
+            one.set_close(opened.close)
+        return found
+
+    def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
+        """Return a group and those below it as a tree; see `open_dataset`."""
+        found = self.open_groups_as_dict(filename_or_obj, **options)
+        tree = DataTree.from_dict(found)
+        for path, dataset in found.items():
+            tree[path].set_close(dataset._close)
+        return tree
+
+
+class Opened:
+    """A domain whose records have been fetched; it is closed with what is made of it, if it was opened for that."""
+
+    def __init__(self, source: Any, options: dict[str, Any]) -> None:
+        self._is_own = not isinstance(source, Group)
+        found = file.open(source, **options) if self._is_own else source
+        if not isinstance(found, Group):
+            raise MissingKey(f"{source} is a folder; name a domain in it.")
+        self._group = found
+        self._records = found.records()
+        self._dimensions = NetcdfDimensions(self._records)
+
+    def close(self) -> None:
+        if self._is_own:
+            self._group.connection.close()
+
+    def groups(self) -> list[str]:
+        return ["", *(path for path, record in self._records.items() if record["id"].startswith("g-"))]
+
+    def dataset(self, path: str, decoding: Mapping[str, Any]) -> Dataset:
+        """Return the datasets of the group at a path, decoded by the conventions of CF."""
+        if path not in self.groups():
+            raise MissingKey(
+                f"There is no group {path} in {self._group.name}; there are {self.groups()[1:]}."
+            )
+        prefix = f"{path}/" if path else ""
+        dropped = decoding.get("drop_variables") or ()
+        variables: dict[str, Variable] = {}
+        for place, record in self._records.items():
+            name = place.removeprefix(prefix)
+            if not place.startswith(prefix) or "/" in name or not record["id"].startswith("d-"):
+                continue
+            if name in ([dropped] if isinstance(dropped, str) else dropped) or is_only_dimension(record):
+                continue
+            try:
+                variable = self._variable(place, record, decoding.get("mask_and_scale", True))
+            except Unsupported as error:
+                warnings.warn(f"{place} is left out: {error.message}", stacklevel=4)
+                continue
+            if variable is not None:
+                variables[name] = variable
+        group = self._group if not path else self._group[path]
+        return decode_cf(Dataset(variables, attrs=_attributes(group.attrs)), **decoding)
+
+    def _variable(self, path: str, record: Json, unpacks: Any) -> Variable | None:
+        """Return a dataset as a variable; None if it has a null dataspace."""
+        whole = f"{self._group.name.rstrip('/')}/{path}"
+        dataset = make_member(self._group.connection, record, whole)
+        assert isinstance(dataset, DenseDataset | SparseDataset)
+        if dataset.is_null:
+            return None
+        names = self._dimensions.names(path, record)
+        encoding: dict[str, Any] = {"dtype": dataset.dtype}
+        if dataset.chunks is not None and dataset.ndim:
+            encoding |= {
+                "chunksizes": dataset.chunks,
+                "preferred_chunks": dict(zip(names, dataset.chunks, strict=True)),
+            }
+        attributes, packing = _attributes(dataset.attrs), None
+        if isinstance(dataset, SparseDataset) and unpacks is not False:
+            packing = SparsePacking.take(attributes, encoding, dataset.dtype)
+        data = indexing.LazilyIndexedArray(DatasetArray(dataset, packing))
+        return Variable(names, data, attributes, encoding)
+
+
+def _attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are data, as xarray writes them: arrays of one element are that element."""
+    found: dict[str, Any] = {}
+    for name in attributes:
+        if name in OWN_ATTRIBUTES:
+            continue
+        value = attributes[name]
+        is_single = isinstance(value, np.ndarray) and value.shape == (1,)
+        found[name] = value[0] if is_single else value
+    return found

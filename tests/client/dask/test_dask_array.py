@@ -1,0 +1,139 @@
+"""Datasets as arrays of dask: equal to numpy's, by dask's own checks."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.sparse
+import sparse
+from dask.array.utils import assert_eq
+
+import hsparse
+from hsparse.client.connection import Connection
+from hsparse.client.sparse_dataset import SparseDataset
+
+SHAPE = (30, 21)
+
+
+@pytest.fixture(scope="module")
+def file(url: str) -> Iterator[hsparse.File]:
+    found = hsparse.open(f"{url}/dask.h5", "x")
+    assert isinstance(found, hsparse.File)
+    with found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def whole() -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(1)
+    return np.where(rng.random(SHAPE) < 0.2, rng.integers(1, 100, SHAPE), 0).astype("f4")
+
+
+@pytest.fixture(scope="module")
+def dataset(file: hsparse.File, whole: np.ndarray[Any, Any]) -> SparseDataset:
+    made = file.create_sparse("x", SHAPE, "f4", (7, 8))
+    made.write(np.argwhere(whole), whole[whole != 0])
+    return made
+
+
+def test_blocks_are_sparse(dataset: SparseDataset, whole: np.ndarray[Any, Any]) -> None:
+    array = dataset.to_dask(chunks=(14, 16))
+    assert array.chunks == ((14, 14, 2), (16, 5))
+    assert isinstance(array._meta, sparse.COO)
+    assert isinstance(array.compute(), sparse.COO)
+    assert_eq(array, whole)
+    assert_eq((array + 1).map_blocks(lambda block: block.todense()), whole + 1)
+
+
+def test_blocks_are_rows_of_scipy(dataset: SparseDataset, whole: np.ndarray[Any, Any]) -> None:
+    array = dataset.to_dask(format="csr", chunks=(10, -1))
+    assert isinstance(array._meta, scipy.sparse.csr_array)
+    found = array.compute()
+    assert isinstance(found, scipy.sparse.csr_array)
+    assert np.array_equal(found.toarray(), whole)
+    assert found.dtype == np.float32
+    part = array[3:12].compute()
+    assert np.array_equal(part.toarray(), whole[3:12])
+
+
+@pytest.mark.parametrize("key", [np.s_[2:12, 3:14], np.s_[-3, :9], np.s_[:10, 5], np.s_[15:25, 17]])
+def test_slices_are_those_of_numpy(key: Any, dataset: SparseDataset, whole: np.ndarray[Any, Any]) -> None:
+    found = dataset.to_dask(chunks=(14, 16))[key].compute(scheduler="synchronous")
+    assert np.array_equal(found.todense(), whole[key])
+
+
+def test_a_slice_reads_no_more(dataset: SparseDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    to_coo = SparseDataset.to_coo
+    monkeypatch.setattr(SparseDataset, "to_coo", lambda self, key: asked.append(key) or to_coo(self, key))
+    array = dataset.to_dask(chunks=(14, 16))
+    array[2:5, 17:19].compute(scheduler="synchronous")
+    assert asked == [(slice(2, 5, None), slice(17, 19, None))]
+
+
+def test_dense_datasets(file: hsparse.File) -> None:
+    values = np.random.default_rng(1).random((50, 40, 3))
+    made = file.create_dataset("dense", data=values, chunks=(10, 40, 3))
+    array = made.to_dask(chunks=(20, 40, 3))
+    assert array.chunks == ((20, 20, 10), (40,), (3,))
+    assert_eq(array, values)
+    assert_eq(array[3, ::2, -1], values[3, ::2, -1])
+    assert_eq(array[[1, 4, 2]].std(axis=0), values[[1, 4, 2]].std(axis=0))
+    words = file.create_dataset("words", data=np.array(["a", "bb", "ü"], object))
+    assert words.to_dask().compute().tolist() == ["a", "bb", "ü"]
+    file.attrs["scalar"] = 1
+    assert_eq(file.create_dataset("scalar", data=7).to_dask(), np.array(7))
+
+
+def test_blocks_are_made_of_stored_chunks_and_have_about_100_mb(
+    dataset: SparseDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hsparse.client.dask.dask_array.BLOCK_BYTES", 1000)
+    array = dataset.to_dask()
+    for lengths, length in zip(array.chunks, (7, 8), strict=True):
+        assert all(one % length == 0 for one in lengths[:-1])
+    assert array.npartitions > 1
+    sizes = [block.nbytes for block in (one.compute() for one in dataset.to_dask().blocks.ravel())]
+    assert max(sizes) < 3000
+    monkeypatch.undo()
+    assert dataset.to_dask().numblocks == (1, 1)
+
+
+def test_the_name_is_that_of_the_dataset_and_its_extent(dataset: SparseDataset, file: hsparse.File) -> None:
+    other = file["x"]
+    assert isinstance(other, SparseDataset)
+    assert dataset.to_dask(chunks=(14, 16)).name == other.to_dask(chunks=(14, 16)).name
+    names = {dataset.to_dask(chunks=(14, 16)).name, dataset.to_dask(chunks=(7, 8)).name}
+    assert len(names | {dataset.to_dask(format="csr").name}) == 3
+
+
+def test_tasks_run_in_other_processes(dataset: SparseDataset, whole: np.ndarray[Any, Any]) -> None:
+    array = pickle.loads(pickle.dumps(dataset.to_dask(chunks=(14, 21), format="csr")))
+    found = array.compute(scheduler="processes", num_workers=1)
+    assert np.array_equal(found.toarray(), whole)
+
+
+def test_other_fill_values_and_ranks(connection: Connection) -> None:
+    made = SparseDataset.create(connection, "/deep", (4, 5, 6), "i2", (2, 5, 3), fill_value=-1)
+    made.write([[0, 0, 0], [3, 4, 5]], [7, 0])
+    wanted = made.read_dense()
+    array = made.to_dask(chunks=(2, 5, 3))
+    assert_eq(array.map_blocks(lambda block: block.todense()), wanted)
+    assert array.compute().fill_value == -1
+    assert array[0, 0, 0].compute() == 7
+    with pytest.raises(ValueError, match="format='coo'"):
+        made.to_dask(format="csr")
+    with pytest.raises(ValueError, match="no format"):
+        made.to_dask(format="csc")  # type: ignore[arg-type]
+
+
+def test_an_extent_of_nothing(connection: Connection) -> None:
+    made = SparseDataset.create(connection, "/empty", (0, 6), "f4", (5, 5), max_shape=(None, 6))
+    for format in ("coo", "csr"):
+        assert made.to_dask(format=format).compute().shape == (0, 6)  # type: ignore[arg-type]
+    assert isinstance(made.to_dask(), da.Array)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from hsparse.client.connection import Connection
+from hsparse.client.errors import Unreachable
+from hsparse.client.http.retry import LONGEST_PAUSE
+from hsparse.client.http.retrying_client import PATIENCE, TRIES, RetryingClient
+from hsparse.clock import ManualClock
+from hsparse.errors import Busy, Conflict, HsparseError, RateLimited
+
+
+class Scripted(Connection):
+    """A connection that answers from a list: errors are raised."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        super().__init__("http://localhost:1")
+        self.answers = answers
+
+    def json(self, method: str, path: str, body: Any = None, **params: object) -> dict[str, Any]:
+        answer = self.answers.pop(0)
+        if isinstance(answer, HsparseError):
+            raise answer
+        return {"answer": answer}
+
+
+def limited(seconds: float) -> RateLimited:
+    return RateLimited("slower", seconds)
+
+
+class Latest(ManualClock):
+    """Has the largest of random numbers."""
+
+    def token(self, nbytes: int) -> bytes:
+        return b"\xff" * nbytes
+
+
+def asked(answers: list[Any], clock: ManualClock) -> tuple[list[float], Any]:
+    """Return the pauses that are made until there is an answer, and it."""
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.time += seconds
+
+    server = RetryingClient(lambda: Scripted(answers), sleep, clock)
+    try:
+        return slept, server.json("PUT", "/")
+    except HsparseError as error:
+        return slept, error
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("answers", "pauses"),
+    [
+        ([1], []),
+        ([*(Busy("full") for _ in range(4)), 1], [1.0, 1.0, 2.0, 4.0]),
+        ([Unreachable("away"), Unreachable("away"), 1], [0.5, 1.0]),
+        ([limited(7), limited(500), 1], [7.0, LONGEST_PAUSE]),
+    ],
+)
+def test_a_server_that_is_busy_is_asked_again(answers: list[Any], pauses: list[float]) -> None:
+    assert asked([*answers], ManualClock()) == (pytest.approx(pauses), {"answer": 1})
+    longest = [
+        one if isinstance(answer, Unreachable) else 1.5 * one
+        for answer, one in zip(answers, pauses, strict=False)
+    ]
+    assert asked([*answers], Latest()) == (pytest.approx(longest), {"answer": 1})
+
+
+@pytest.mark.parametrize("kind", [Busy, RateLimited])
+def test_a_server_that_is_busy_is_waited_for_some_minutes(kind: type[HsparseError]) -> None:
+    slept, error = asked([kind("full") for _ in range(1000)], ManualClock())
+    assert isinstance(error, kind)
+    assert PATIENCE - LONGEST_PAUSE < sum(slept) <= PATIENCE
+    assert len(slept) < 20
+
+
+def test_a_server_that_is_away_is_not() -> None:
+    answers: list[Any] = [Unreachable("away") for _ in range(TRIES + 1)]
+    assert isinstance(asked(answers, ManualClock())[1], Unreachable)
+    assert len(answers) == 1
+
+
+def test_other_errors_are_raised_at_once() -> None:
+    slept, error = asked([Conflict("there"), 1], ManualClock())
+    assert isinstance(error, Conflict)
+    assert slept == []
+
+
+def test_what_waits_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hsparse.client.http.retry.LONGEST_PAUSE", 100.0)
+    refused = threading.Event()
+
+    def busy(connection: Connection) -> None:
+        refused.set()
+        raise RateLimited("slower", 100)
+
+    server = RetryingClient(lambda: Connection("http://localhost:1"))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(server.ask, busy)
+        refused.wait()
+        server.stop()
+        with pytest.raises(HsparseError, match="was stopped"):
+            waiting.result()

@@ -1,0 +1,194 @@
+"""The engine `hsparse` of xarray, beside xarray's own reading of the same data from files."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sparse
+import xarray
+from xarray.testing import assert_equal, assert_identical
+
+import hsparse
+from hsparse.cli.main import main
+from hsparse.client.connection import Connection
+from hsparse.client.xarray.xarray_backend import HsparseBackendEntrypoint
+
+
+@pytest.fixture
+def file(connection: Connection) -> Iterator[hsparse.File]:
+    found = hsparse.open(f"{connection.url}{connection.domain}")
+    assert isinstance(found, hsparse.File)
+    with found:
+        yield found
+
+
+@pytest.fixture
+def address(file: hsparse.File) -> str:
+    return f"{file.connection.url}{file.filename}"
+
+
+def weather() -> xarray.Dataset:
+    rng = np.random.default_rng(1)
+    rain = rng.random((4, 3, 2))
+    rain[0, 1] = np.nan
+    return xarray.Dataset(
+        {
+            "rain": (("time", "y", "x"), rain, {"units": "mm", "levels": [1, 2]}),
+            "station": ("y", ["a", "bb", "ü"]),
+            "level": ((), 7.5),
+            "packed": (("y", "x"), np.arange(6.0).reshape(3, 2)),
+        },
+        {
+            "time": np.array(["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-05"], "M8[ns]"),
+            "y": [1.0, 2.0, 3.0],
+            "area": (("y", "x"), np.arange(6).reshape(3, 2)),
+        },
+        {"title": "some weather"},
+    )
+
+
+@pytest.fixture(scope="module")
+def imported(url: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A file that xarray wrote by h5netcdf, with a group, and the domain that was imported from it."""
+    path = tmp_path_factory.mktemp("netcdf") / "weather.nc"
+    packing = {"packed": {"dtype": "i2", "scale_factor": 0.1, "add_offset": 3.0, "_FillValue": -1}}
+    weather().to_netcdf(path, engine="h5netcdf", encoding=packing)
+    xarray.Dataset({"depth": ("y", [5, 6, 7])}).to_netcdf(path, mode="a", group="deep/er", engine="h5netcdf")
+    assert main(["import", str(path), "/weather.nc", "--endpoint", url]) == 0
+    return f"{url}/weather.nc", path
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"mask_and_scale": False, "decode_times": False}, {"decode_cf": False}]
+)
+def test_a_netcdf_file_is_what_h5netcdf_reads(imported: tuple[str, Path], options: dict[str, Any]) -> None:
+    address, path = imported
+    with (
+        xarray.open_dataset(address, engine="hsparse", **options) as found,
+        xarray.open_dataset(path, engine="h5netcdf", **options) as wanted,
+    ):
+        assert_identical(found.load(), wanted.load())
+        assert list(found.sizes) == list(wanted.sizes)
+
+
+def test_groups_are_a_tree(imported: tuple[str, Path]) -> None:
+    address, path = imported
+    with (
+        xarray.open_datatree(address, engine="hsparse") as found,
+        xarray.open_datatree(path, engine="h5netcdf") as wanted,
+    ):
+        assert found.identical(wanted)
+    with xarray.open_dataset(address, engine="hsparse", group="deep/er") as deep:
+        assert deep.depth.values.tolist() == [5, 6, 7]
+        assert deep.depth.dims == ("y",)
+    assert list(xarray.open_groups(address, engine="hsparse", group="deep")) == ["/", "/er"]
+    with pytest.raises(KeyError, match="no group none"):
+        xarray.open_dataset(address, engine="hsparse", group="none")
+
+
+def test_indexing_is_that_of_arrays_in_memory(imported: tuple[str, Path]) -> None:
+    address, _ = imported
+    wanted = weather()
+    with xarray.open_dataset(address, engine="hsparse", cache=False) as found:
+        for key in (
+            {"time": 2},
+            {"time": [3, 0], "y": [2, 0, 1]},
+            {"x": slice(None, None, -1), "y": -1},
+            {"time": xarray.DataArray([0, 1], dims="k"), "y": xarray.DataArray([2, 0], dims="k")},
+            {"time": slice(1, 1)},
+        ):
+            assert_equal(found.rain.isel(key), wanted.rain.isel(key))
+        assert_equal(found.rain.sel(y=2.0, time="2026-01-02"), wanted.rain.sel(y=2.0, time="2026-01-02"))
+        assert_equal(found.rain[1:, :2][:, 1], wanted.rain[1:, :2][:, 1])
+
+
+def test_reading_is_lazy(imported: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    take = hsparse.DenseDataset.take
+    monkeypatch.setattr(
+        hsparse.DenseDataset, "take", lambda self, key: asked.append((self.name, key.key)) or take(self, key)
+    )
+    with xarray.open_dataset(imported[0], engine="hsparse", drop_variables="station") as found:
+        assert {name for name, _ in asked} <= {"/time", "/y"}
+        asked.clear()
+        assert found.rain[1:3, 0, 1].shape == (2,)
+        assert asked == []
+        found.rain.variable[1:3, 0, 1].load()
+        assert [(name, str(key)) for name, key in asked] == [("/rain", "(slice(1, 3, 1), 0, 1)")]
+        assert "station" not in found
+
+
+def test_sparse_datasets_stay_sparse(file: hsparse.File, address: str) -> None:
+    made = file.create_sparse("run/frames", (6, 5, 4), "f4", (2, 5, 4))
+    made.write([[0, 1, 2], [5, 4, 3]], [2.5, 7])
+    made.attrs["units"] = "keV"
+    whole = made.read_dense()
+    with xarray.open_dataset(address, engine="hsparse", group="run") as found:
+        frames = found.frames
+        assert frames.dims == ("frames_dim_0", "frames_dim_1", "frames_dim_2")
+        assert frames.attrs == {"units": "keV"}
+        part = frames[4:, [4, 1]].load()
+        assert isinstance(part.data, sparse.COO)
+        assert np.array_equal(part.data.todense(), whole[4:, [4, 1]])
+        assert float(frames[0, 1, 2]) == 2.5
+
+
+def test_sparse_values_are_masked_and_scaled(file: hsparse.File, address: str) -> None:
+    made = file.create_sparse("x", (3, 3), "i2", (3, 3), fill_value=-1)
+    made.write([[0, 1], [2, 2]], [4, 10])
+    made.attrs.update({"_FillValue": np.int16(-1), "scale_factor": 0.5})
+    with xarray.open_dataset(address, engine="hsparse") as found:
+        values = found.x.load().data
+        assert isinstance(values, sparse.COO)
+        assert np.array_equal(
+            values.todense(), [[np.nan, 2, np.nan], [np.nan] * 3, [np.nan, np.nan, 5]], equal_nan=True
+        )
+
+
+def test_with_dask(file: hsparse.File, address: str) -> None:
+    file.create_sparse("x", (40, 5), "f4", (10, 5)).write([[0, 1], [39, 4]], [1, 2])
+    file.create_dataset("y", data=np.arange(12.0).reshape(3, 4))
+    with xarray.open_dataset(address, engine="hsparse", chunks={}) as found:
+        assert found.x.chunks == ((10,) * 4, (5,))
+        assert found.x[:10].sum().compute(scheduler="synchronous") == 1  # xarray makes its blocks dense
+        assert_equal(found.y.mean("y_dim_0").compute(), xarray.DataArray([4.0, 5, 6, 7], dims="y_dim_1"))
+
+
+def test_it_can_be_pickled(imported: tuple[str, Path]) -> None:
+    with xarray.open_dataset(imported[0], engine="hsparse") as found:
+        copy = pickle.loads(pickle.dumps(found))
+        assert_identical(copy.load(), found.load())
+
+
+def test_what_numpy_cannot_have_is_left_out(file: hsparse.File, address: str) -> None:
+    file["x"] = np.arange(3)
+    vlen = {"class": "H5T_VLEN", "base": {"class": "H5T_VLEN", "base": "H5T_STD_I32LE"}}
+    file.connection.json("POST", "/datasets", {"type": vlen, "shape": [2], "h5path": "/lists"})
+    null = {"type": "H5T_STD_I32LE", "shape": "H5S_NULL", "h5path": "/null"}
+    file.connection.json("POST", "/datasets", null)
+    with (
+        pytest.warns(UserWarning, match="lists is left out"),
+        xarray.open_dataset(address, engine="hsparse") as found,
+    ):
+        assert list(found) == ["x"]
+
+
+def test_a_group_can_be_given(file: hsparse.File) -> None:
+    file["run/x"] = np.arange(3)
+    with xarray.open_dataset(file, engine="hsparse", group="run") as found:
+        assert found.x.values.tolist() == [0, 1, 2]
+    assert file["run/x"][2] == 2  # type: ignore[index]
+
+
+def test_which_engine_is_guessed() -> None:
+    engine = HsparseBackendEntrypoint()
+    assert engine.guess_can_open("http://host:5101/home/x.h5")
+    assert engine.guess_can_open("hdf5://home/x.nc")
+    assert not engine.guess_can_open("x.h5")
+    assert not engine.guess_can_open(Path("x.h5"))
+    assert "hsparse" in xarray.backends.list_engines()
