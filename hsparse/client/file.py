@@ -6,28 +6,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from hsparse.client.address import Address, parse_address
-from hsparse.client.anndata.anndata_reader import read_anndata
-from hsparse.client.anndata.domain_tree import DomainTree
-from hsparse.client.anndata.element_encoder import EncodedElements
-from hsparse.client.anndata.element_writer import ElementWriter
 from hsparse.client.anndata.frame_labels import FrameLabels
-from hsparse.client.anndata.lazy_anndata import read_lazy
-from hsparse.client.anndata.query import Choice, Query, Wanted
 from hsparse.client.connection import Connection, Json
 from hsparse.client.elements import Direct
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.group import Group
-from hsparse.client.progress import Progress
 from hsparse.client.retry import Retry
 from hsparse.client.sign_in import SignIn, read_sign_in
 from hsparse.errors import Conflict, NotFound
+from hsparse.optional_module import OptionalModule
+
+if TYPE_CHECKING:
+    from hsparse.client.anndata.query import Choice, Query
+    from hsparse.client.progress import Progress
 
 Mode: TypeAlias = Literal["r+", "a", "w", "x"]
 PAGE = 1000
+READER = OptionalModule("hsparse.client.anndata.anndata_reader")
+LAZY = OptionalModule("hsparse.client.anndata.lazy_anndata")
+ENCODER = OptionalModule("hsparse.client.anndata.element_encoder")
+WRITER = OptionalModule("hsparse.client.anndata.element_writer")
+QUERY = OptionalModule("hsparse.client.anndata.query")
+"""Imported when they are used: a first value should not wait for them."""
 
 
 class File(Group):
@@ -63,8 +67,9 @@ class File(Group):
         It takes two requests, or some more for large values. With `lazy`, X, layers, obsm, varm, obsp, varp and raw
         are dask arrays, whose blocks are read when they are computed. Needs the extra `anndata`, lazy ones dask too.
         """
-        tree = DomainTree(self.connection, self.records(), path)
-        return read_lazy(tree) if lazy else read_anndata(tree)
+        self.refresh()
+        tree = self._names.tree(path)
+        return LAZY.load().read_lazy(tree) if lazy else READER.load().read_anndata(tree)
 
     def write_anndata(
         self,
@@ -81,10 +86,10 @@ class File(Group):
         layers may be dask arrays or backed. `chunks` are those of X and layers, `filters` those of matrices and large
         arrays. `AlreadyExists` if the group has such elements; `WrongType` for what AnnData's files have no form for.
         """
-        elements = EncodedElements()
+        elements = ENCODER.load().EncodedElements()
         elements.add_anndata(data)
         group = self.require_group(path) if path.strip("/") else self
-        writer = ElementWriter(self.connection, main=data.shape, chunks=chunks, filters=filters)
+        writer = WRITER.load().ElementWriter(self.connection, main=data.shape, chunks=chunks, filters=filters)
         writer.write(elements, group.id, progress)
         self.refresh()
 
@@ -112,13 +117,14 @@ class File(Group):
 
             f.query(obs="cell_type == 'B cell'", var=["CD3E", "NKG7"]).to_anndata()
         """
-        wanted = Wanted(
+        wanted = QUERY.load().Wanted(
             layer,
             None if columns is None else tuple(columns),
             None if var_columns is None else tuple(var_columns),
             *map(tuple, (layers, obsm, varm, obsp, varp)),
         )
-        return Query(self._names.tree(path), obs, var, wanted)
+        query: Query = QUERY.load().Query(self._names.tree(path), obs, var, wanted)
+        return query
 
 
 class Folder(Mapping[str, "File | Folder"]):

@@ -33,7 +33,7 @@ def sparse_body(
     filters: Sequence[Any] | None = None,
 ) -> Json:
     """Return the body that creates a sparse dataset of about `count` elements; chunks and filters may be chosen."""
-    dims = list(chunk_of(tuple(shape), count)) if chunks is None else list(map(min, chunks, shape))
+    dims = list(chunk_of(tuple(shape), count, tuple(chunks or ())))
     layout = {"class": "H5D_STRUCT_CHUNK", "dims": dims, "flags": ["H5D_SPARSE_DATA"]}
     properties = {"layout": layout, "filters": FILTERS if filters is None else list(filters)}
     return {"type": type_item(dtype), "shape": list(shape), "creationProperties": properties}

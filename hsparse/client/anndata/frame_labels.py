@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.anndata.domain_tree import DomainTree
-from hsparse.client.anndata.element_reader import ElementReader
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue, MissingKey
 from hsparse.client.group import Group
+from hsparse.optional_module import OptionalModule
 
+if TYPE_CHECKING:
+    from hsparse.client.anndata.domain_tree import DomainTree
+
+TREE = OptionalModule("hsparse.client.anndata.domain_tree")
+READER = OptionalModule("hsparse.client.anndata.element_reader")
+"""Imported when they are used: files that are no AnnData need none of it."""
 TWICE = -1
 FRAMES: dict[str, tuple[str, ...]] = {
     "X": ("obs", "var"),
@@ -66,7 +71,7 @@ class FrameLabels:
         """Return the objects below a path, as they were when they were first asked for."""
         if path not in self._trees:
             group = Group(self._connection, {"id": self._root}, "/")
-            self._trees[path] = DomainTree(self._connection, group.records(), path)
+            self._trees[path] = TREE.load().DomainTree(self._connection, group.records(), path)
         return self._trees[path]
 
     def of(self, path: str) -> ArrayLabels:
@@ -79,7 +84,7 @@ class FrameLabels:
             tree = self.tree()
             if frame not in tree:
                 return None
-            reader = ElementReader(tree)
+            reader = READER.load().ElementReader(tree)
             reader.want_frame(frame, [])
             reader.fetch()
             self._indices[frame] = reader.index(frame)
