@@ -33,8 +33,8 @@ REMARKS = (
     "sizes are log-normal. Every turn is a new process; the page cache has all files when its clock starts, and "
     "each read but the batches comes after another one of its kind, so opening, imports and first use do not count.",
     "`cells`, random batches: all rows once, of AnnData as many batches as begin within {seconds:.0f} s; each comes as "
-    "a CSR with the cells' numbers. hsparse: `hsparse.Batches` over a second import by `--chunk 64x100000`, as its page on "
-    "imports says for training; the other rows are of a default import. AnnData: rows drawn at random, `data[rows]`. "
+    "a CSR with the cells' numbers. hsparse: `hsparse.Batches` over a second import by `--chunk 64x100000`, as the "
+    "page on imports says for training; the other rows are of a default import. AnnData: random rows, `data[rows]`. "
     "TileDB-SOMA: `tiledbsoma_ml.ExperimentDataset` with its defaults (chunks of 64 rows, 65,536 rows at a time). "
     "scDataset: `BlockShuffling(16)` over the plain h5ad, 4 batches a fetch. The entropy says how random: that of the "
     "100 stretches of consecutive rows from which a batch's rows come, as a part of that of rows drawn at random. "

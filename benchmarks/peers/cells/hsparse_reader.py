@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 import hsparse
 from benchmarks.peers.cells.reader import Rows
 
@@ -40,7 +38,5 @@ class HsparseReader:
         return self._matrix.to_scipy("csr")
 
     def chosen(self, cell_type: str, above: int) -> Any:
-        names = self._file["obs/cell_type/categories"][:]
-        codes = self._file["obs/cell_type/codes"][:]
-        code = [str(name) for name in names].index(cell_type)
-        return self._matrix[np.flatnonzero((codes == code) & (self._file["obs/n_genes"][:] > above))]
+        query = self._file.query(obs=f"cell_type == '{cell_type}' and n_genes > {above}")
+        return query.to_anndata().X
