@@ -5,6 +5,7 @@ Tests: tests/client/test_sparse_dataset.py, tests/client/test_sparse_arrays.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.select import Region, Select
 from hsparse.client.sources.elements import Elements, ElementSource
 from hsparse.client.sources.selection_request import count_defined, read_defined
+from hsparse.client.sparse.banded_csr import row_bands
 from hsparse.client.sparse.memory_limit import check_size
 from hsparse.client.sparse.sparse_result import SparseResult, bytes_of_dense, bytes_of_result, fills_with_zero
 from hsparse.format.selections.encoded_selection import decode_selection
@@ -119,7 +121,10 @@ class SparseReads(Dataset):
         self._check_elements(region)
         found = self.source.defined_elements(region.selection)
         columns, values = region.place(found.columns, found.values)
-        return SparseResult(region.shape, columns, values, self.fill_value)
+        bands: Sequence[int] = ()
+        if self.chunks and len(region.shape) == 2:
+            bands = row_bands(found.columns[0], self.chunks[0], self.shape[0])
+        return SparseResult(region.shape, columns, values, self.fill_value, bands)
 
     def _check_elements(self, region: Region) -> None:
         """Raise `ResultTooLarge` for too many elements; the server is asked how many only if all would be too many."""

@@ -7,6 +7,7 @@ Tests: tests/client/test_sparse_arrays.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -16,9 +17,9 @@ from numpy.typing import NDArray
 
 from hsparse.client.errors import WrongType
 from hsparse.client.indexing.key_axes import Columns
+from hsparse.client.sparse.banded_csr import SCIPY, to_banded_csr
 from hsparse.optional_module import OptionalModule
 
-SCIPY = OptionalModule("scipy.sparse", "scipy")
 COO = OptionalModule("sparse", "scipy")
 ARROW = OptionalModule("pyarrow", "parquet")
 
@@ -32,13 +33,15 @@ def fills_with_zero(dtype: np.dtype[Any], fill_value: Any) -> bool:
 class SparseResult:
     """Defined elements of an array of the shape `shape`; the others are `fill_value`.
 
-    `columns` has (n,) coordinates for each dimension, `values` is (n,). Each place is there once, in any order.
+    `columns` has (n,) coordinates for each dimension, `values` is (n,). Each place is there once, in any order. `bands`
+    are where bands of rows begin, as `row_bands` returns them, if the order is known.
     """
 
     shape: tuple[int, ...]
     columns: Columns
     values: NDArray[Any]
     fill_value: Any
+    bands: Sequence[int] = ()
 
     def to_numpy(self) -> NDArray[Any]:
         """Return all values, as a dense array."""
@@ -50,7 +53,12 @@ class SparseResult:
 
     def to_csr(self) -> Any:
         """Return a `csr_array` with sorted indices; of rank 1 a `coo_array`. Defined zeros are stored."""
-        coo = SCIPY.load().coo_array((_native(self.values), self._index_columns()), shape=self.shape)
+        values, columns = _native(self.values), self._index_columns()
+        if len(self.shape) == 2:
+            found = to_banded_csr(columns[0], columns[1], values, self.shape, self.bands)
+            if found is not None:
+                return found
+        coo = SCIPY.load().coo_array((values, columns), shape=self.shape)
         return coo.tocsr() if len(self.shape) == 2 else coo
 
     def to_coo(self) -> Any:

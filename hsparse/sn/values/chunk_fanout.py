@@ -20,16 +20,21 @@ from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_c
 from hsparse.format.plan.pages import pages
 from hsparse.format.selections.selection import Selection
 from hsparse.model.file_backed import is_file_backed
+from hsparse.model.ids import map_key
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.chunk_table import ReadTable
 from hsparse.sn.file_backed.elements import FileBackedElements
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource, chunk_selections
+from hsparse.wire.chunk_info_message import ListChunks
 from hsparse.wire.chunk_message import NO_LIMIT, CountDefined, EraseChunks, UpdateElements, WriteChunks
 
 MANY_CHUNKS = 1024
 """A selection of more chunks is planned over those that exist: one listing costs less than many misses."""
+MANY_WHOLE = 64
+"""Whole chunks whose elements are counted by their footers: fewer may be in the owners' caches."""
+LISTED_AT_ONCE = 9999
 MAX_WRITE_CHUNKS = 1 << 17
 """The most chunks of one write: one value for all elements is a short body, but each chunk adds to the messages."""
 
@@ -150,16 +155,35 @@ class ChunkFanout:
         return await self._objects.read_defined(planned, places_only, limit)
 
     async def count(self, selection: Selection) -> int:
-        """Return how many of the selected elements are defined."""
+        """Return how many of the selected elements are defined; many whole chunks are not read for that."""
         spec = self._dataset.spec
         total = 0
+        whole: list[tuple[int, ...]] = []
         async for planned in self.batches(selection):
-            total += sum(
-                await self._objectsers.gather(
-                    planned, self._objects.key, lambda some: CountDefined(spec, chunk_selections(some))
-                )
+            full = [chunk.scaled for chunk in planned if chunk.full]
+            if len(full) < MANY_WHOLE:
+                full = []
+            parts = [chunk for chunk in planned if not (full and chunk.full)]
+            whole += full
+            counts: list[int] = await self._objectsers.gather(
+                parts, self._objects.key, lambda some: CountDefined(spec, chunk_selections(some))
             )
-        return total
+            total += sum(counts)
+        return total + (await self._count_whole(selection, whole) if whole else 0)
+
+    async def _count_whole(self, selection: Selection, chunks: Sequence[tuple[int, ...]]) -> int:
+        """Return how many elements chunks have that a selection takes whole: their footers say so."""
+        dataset, wanted = self._dataset, set(chunks)
+        total = 0
+        after: tuple[int, ...] = ()
+        while True:
+            message = ListChunks(dataset.spec, dataset.extent, selection, after=after, limit=LISTED_AT_ONCE)
+            page = await self._objectsers.ask_owner(map_key(dataset.id), message)
+            pairs = zip(page.rows.scaled.tolist(), page.rows.defined.tolist(), strict=True)
+            total += sum(defined for scaled, defined in pairs if tuple(scaled) in wanted)
+            if not page.marker:
+                return total
+            after = page.marker
 
     async def find(
         self,

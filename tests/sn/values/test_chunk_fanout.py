@@ -95,3 +95,26 @@ async def test_much_work_is_done_aside() -> None:
     here = threading.get_ident()
     assert await offload(INLINE_ELEMENTS, threading.get_ident) == here
     assert await offload(INLINE_ELEMENTS + 1, threading.get_ident) != here
+
+
+async def test_whole_chunks_are_counted_by_their_footers() -> None:
+    store = CountingStore(MemoryStore())
+    async with value_client(store) as client:
+        layout = {"class": "H5D_STRUCT_CHUNK", "dims": [4, 5], "flags": ["H5D_SPARSE_DATA"]}
+        path = await create(client, [46, 33], "H5T_STD_I16LE", layout=layout)
+        values = np.arange(46 * 33).reshape(46, 33) % 7
+        body = {"value": values.tolist()}
+        assert (await client("PUT", f"{path}/value", body, drop_fill=1)).status == 200
+        id = path.rpartition("/")[2]
+        owners = client.service.owners
+        await owners.ask_all(Forget(id))
+        fanout = ChunkFanout(owners, Dataset.of(await owners.record(id)))
+        store.reset()
+        assert await fanout.count(Orthogonal.all((46, 33))) == np.count_nonzero(values)
+        assert store.calls["get"] <= 1, "of the chunk map alone"
+        part = Orthogonal.box((46, 33), (1, 0), (46, 33))
+        assert await fanout.count(part) == np.count_nonzero(values[1:])
+        assert store.calls["get"] <= 9
+        assert await fanout.count(Orthogonal.box((46, 33), (0, 0), (9, 9))) == np.count_nonzero(
+            values[:9, :9]
+        )

@@ -1,0 +1,81 @@
+"""A CSR array of elements that come chunk after chunk: bands of rows are converted side by side.
+
+A conversion scatters elements over all rows; over the rows of one band of chunks it stays in the processor's cache, and
+scipy releases the interpreter for it. Measured with 60 million elements on two cores: a quarter of the time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.optional_module import OptionalModule
+
+SCIPY = OptionalModule("scipy.sparse", "scipy")
+LEAST = 1 << 20
+"""Elements from which threads are worth their start."""
+MAX_THREADS = 8
+
+
+def row_bands(rows: NDArray[Any], height: int, length: int) -> list[int]:
+    """Return where bands of `height` rows begin, and the end, if `rows: (n,)` below `length` come band after band.
+
+    If they do not, the result is of no use, see `to_banded_csr`: only a few rows are looked at.
+    """
+    ends, count = [0], len(rows)
+    while ends[-1] < count and len(ends) <= -(-length // height):
+        low, high = ends[-1], count
+        band = int(rows[low]) // height
+        while high - low > 1:
+            middle = (low + high) // 2
+            if int(rows[middle]) // height > band:
+                high = middle
+            else:
+                low = middle
+        ends.append(high)
+    return ends
+
+
+def to_banded_csr(
+    rows: NDArray[Any],
+    columns: NDArray[Any],
+    values: NDArray[Any],
+    shape: tuple[int, ...],
+    ends: Sequence[int],
+) -> Any:
+    """Return a `csr_array` with sorted indices; None if the elements are few, or not in disjoint, ascending bands.
+
+    `rows`, `columns` and `values` are (n,), each place there once; `ends` are as `row_bands` returns them.
+    """
+    if len(values) < LEAST or len(ends) < 3 or ends[-1] != len(values):
+        return None
+    parts = [slice(*pair) for pair in pairwise(ends)]
+    indices, data = np.empty_like(columns), np.empty_like(values)
+    counts = np.zeros(shape[0] + 1, columns.dtype)
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS), thread_name_prefix="csr") as pool:
+        limits = list(pool.map(lambda part: (int(rows[part].min()), int(rows[part].max())), parts))
+        if any(before[1] >= after[0] for before, after in pairwise(limits)):
+            return None
+
+        def convert(part: slice, limit: tuple[int, int]) -> None:
+            low, high = limit
+            band = SCIPY.load().coo_array(
+                (values[part], (rows[part] - rows.dtype.type(low), columns[part])),
+                shape=(high - low + 1, shape[1]),
+            )
+            band.has_canonical_format = True  # else duplicates would be looked for
+            band = band.tocsr()
+            band.sort_indices()
+            indices[part], data[part] = band.indices, band.data
+            counts[low + 1 : high + 2] = np.diff(band.indptr)
+
+        list(pool.map(convert, parts, limits))
+    result = SCIPY.load().csr_array((data, indices, np.cumsum(counts, dtype=counts.dtype)), shape=shape)
+    result.has_sorted_indices = result.has_canonical_format = True
+    return result
