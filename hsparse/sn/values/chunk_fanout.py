@@ -157,7 +157,7 @@ class ChunkFanout:
     async def count(self, selection: Selection) -> int:
         """Return how many of the selected elements are defined; many whole chunks are not read for that."""
         spec = self._dataset.spec
-        total = 0
+        total: int = 0
         whole: list[tuple[int, ...]] = []
         async for planned in self.batches(selection):
             full = [chunk.scaled for chunk in planned if chunk.full]
@@ -174,7 +174,7 @@ class ChunkFanout:
     async def _count_whole(self, selection: Selection, chunks: Sequence[tuple[int, ...]]) -> int:
         """Return how many elements chunks have that a selection takes whole: their footers say so."""
         dataset, wanted = self._dataset, set(chunks)
-        total = 0
+        total: int = 0
         after: tuple[int, ...] = ()
         while True:
             message = ListChunks(dataset.spec, dataset.extent, selection, after=after, limit=LISTED_AT_ONCE)

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from hsparse.cli.main import main
-from hsparse.client import domain_file, retrying_client
 from hsparse.client.errors import Unreachable
+from hsparse.client.files import domain_file
+from hsparse.client.http import retrying_client
 
 DOMAIN = "/home/admin/export.h5"
 COUNT = 300_000

@@ -12,9 +12,9 @@ import pytest
 from hsparse.cli.exporter.domain_source import DomainSource
 from hsparse.cli.importer import source as importer_source
 from hsparse.cli.main import main
-from hsparse.client import domain_file
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
+from hsparse.client.files import domain_file
 from hsparse.client.files.domain_file import DomainFile
 from hsparse.client.http.retrying_client import TRIES
 from hsparse.errors import Busy, Corrupt, HsparseError, PreconditionFailed, RateLimited

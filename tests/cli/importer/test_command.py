@@ -214,8 +214,12 @@ def test_what_a_failure_leaves(
 def test_a_failure_does_not_wait_for_a_busy_server(
     imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, seconds in (("FIRST_PAUSE", 1e4), ("LONGEST_PAUSE", 1e4), ("PATIENCE", 1e5)):
-        monkeypatch.setattr(f"hsparse.client.http.retrying_client.{name}", seconds)
+    for name, seconds in (
+        ("retry.FIRST_PAUSE", 1e4),
+        ("retry.LONGEST_PAUSE", 1e4),
+        ("retrying_client.PATIENCE", 1e5),
+    ):
+        monkeypatch.setattr(f"hsparse.client.http.{name}", seconds)
     json: Callable[..., Any] = Connection.json
     errors = [BadRequest("No."), Busy("Later.")]
 

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hsparse
-from hsparse.client import value_batch
 from hsparse.client.connection import Connection
 from hsparse.client.group import Group
+from hsparse.client.sources import value_batch
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.value_batch import Axis, DatasetRead, read_datasets
 from hsparse.errors import Conflict, Corrupt

@@ -38,6 +38,7 @@ EXCEPTIONS = {
     "sn/http/compression.py": "content codings of HTTP, which are no filters",
     "storage/": "checksums of the store's own files, by the standard library",
     "sn/chunks/dmrpp.py": "an attribute of DMR++",
+    "client/batches/": "the order of rows in training",
     "cli/importer/matrix_market.py": "compressed text files, which are no HDF5",
     "cli/importer/npz_matrix.py": "compressed archives, which are no HDF5",
     "cli/importer/object_body.py": "tells users of h5repack's options",
