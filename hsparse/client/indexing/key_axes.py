@@ -146,7 +146,8 @@ class ListedAxes:
         which = self._which(columns)
         order, starts = self._positions
         if not self.has_repeats:
-            return self._unravel(order[which]), None
+            ascends = bool((order[1:] > order[:-1]).all())
+            return self._unravel(which if ascends else order[which]), None
         counts = np.diff(starts)[which]
         rows = np.repeat(np.arange(len(which)), counts)
         nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -185,7 +186,9 @@ class ListedAxes:
         low, high = int(numbers[0]), int(numbers[-1])
         if high - low > TABLE_LIMIT:
             return np.searchsorted(numbers, own.astype(np.uint64))
-        table = np.zeros(high - low + 1, np.intp)
+        table = np.zeros(
+            high - low + 1, np.int32 if len(numbers) < 2**31 else np.intp
+        )  # narrow ones are faster
         table[numbers - np.uint64(low)] = np.arange(len(numbers))
         return table[own - own.dtype.type(low)]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hsparse.client.errors import WrongType
 from hsparse.client.indexing.key_axes import Columns
-from hsparse.client.sparse.banded_csr import SCIPY, to_banded_csr
+from hsparse.client.sparse.banded_csr import SCIPY, to_banded_csr, to_sorted_csr
 from hsparse.optional_module import OptionalModule
 
 COO = OptionalModule("sparse", "scipy")
@@ -55,7 +55,10 @@ class SparseResult:
         """Return a `csr_array` with sorted indices; of rank 1 a `coo_array`. Defined zeros are stored."""
         values, columns = _native(self.values), self._index_columns()
         if len(self.shape) == 2:
-            found = to_banded_csr(columns[0], columns[1], values, self.shape, self.bands)
+            pair = columns[0], columns[1]
+            found = to_sorted_csr(*pair, values, self.shape)
+            if found is None:
+                found = to_banded_csr(*pair, values, self.shape, self.bands)
             if found is not None:
                 return found
         coo = SCIPY.load().coo_array((values, columns), shape=self.shape)

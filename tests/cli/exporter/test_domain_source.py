@@ -93,7 +93,7 @@ def test_ranges(url: str) -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits before it asks again."""
-    monkeypatch.setattr("hsparse.client.http.retrying_client.LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("hsparse.client.http.retry.LONGEST_PAUSE", 0.0)
 
 
 def test_a_server_that_is_busy_or_away_is_asked_again(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.client.sparse import banded_csr
-from hsparse.client.sparse.banded_csr import row_bands, to_banded_csr
+from hsparse.client.sparse.banded_csr import row_bands, to_banded_csr, to_sorted_csr
 
 
 def elements(shape: tuple[int, int], height: int, width: int, seed: int) -> tuple[np.ndarray, ...]:
@@ -41,6 +41,22 @@ def test_the_result_is_that_of_one_conversion(
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
         assert getattr(found, name).dtype == getattr(wanted, name).dtype
     assert found.has_canonical_format
+
+
+@given(st.integers(1, 30), st.integers(1, 20), st.integers(0, 100))
+def test_elements_in_row_major_order_are_taken_as_they_are(length: int, width: int, seed: int) -> None:
+    rows, columns, values = elements((length, width), length, width, seed)
+    order = np.lexsort((columns, rows))
+    rows, columns, values = rows[order], columns[order], values[order]
+    found = to_sorted_csr(rows, columns, values, (length, width))
+    wanted = scipy.sparse.coo_array((values, (rows, columns)), shape=(length, width)).tocsr()
+    assert np.shares_memory(found.data, values) or not len(values)
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+        assert getattr(found, name).dtype == getattr(wanted, name).dtype
+    if len(rows) > 1:
+        back = slice(None, None, -1)
+        assert to_sorted_csr(rows[back], columns[back], values[back], (length, width)) is None
 
 
 def test_elements_in_another_order_are_left_to_one_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
