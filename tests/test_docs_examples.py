@@ -75,13 +75,12 @@ def test_the_files_of_the_readme_go_out_and_in(url: str, tmp_path: Path) -> None
 
 PYTHON = [
     pytest.param(code, id=f"{name}-{number}")
-    for name in ("README.md", "docs/clients.md", "docs/rest.md")
+    for name in ("README.md", "docs/clients.md", "docs/python.md", "docs/rest.md")
     for number, code in enumerate(blocks(name, "python"))
 ]
-PYTHON += [pytest.param("".join(blocks(name, "python")), id=name) for name in ("docs/anndata.md",)]
-"""On a page for one kind of users each example goes on with what the one before has stored."""
-
-PYTHON += [pytest.param("".join(blocks(name, "python")), id=name) for name in ("docs/detector.md",)]
+PYTHON += [
+    pytest.param("".join(blocks(name, "python")), id=name) for name in ("docs/anndata.md", "docs/detector.md")
+]
 """On a page for one kind of users each example goes on with what the one before has stored."""
 
 

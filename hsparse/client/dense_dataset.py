@@ -15,7 +15,7 @@ from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
 from hsparse.client.sources.chosen_elements import ChosenElements
-from hsparse.client.sources.elements import ElementSource
+from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
 
 
@@ -26,7 +26,7 @@ class DenseDataset(Dataset):
     """
 
     @cached_property
-    def source(self) -> ElementSource:
+    def source(self) -> ValueSource:
         """What values of a fixed size are read from."""
         return ChosenElements(self.connection, self.record, self.dtype)
 

@@ -25,7 +25,7 @@ from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.labels import AxisLabels, Labels
 from hsparse.client.indexing.select import ArrayKey, Select
 from hsparse.client.sources.chosen_elements import ChosenElements
-from hsparse.client.sources.elements import ElementSource
+from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import count_defined
 from hsparse.client.sparse.element_blocks import element_blocks
 from hsparse.client.sparse.memory_limit import check_size, default_limit
@@ -67,7 +67,7 @@ class SparseDataset(SparseReads, SparseWrites):
         record: Json,
         name: str | None = None,
         *,
-        source: ElementSource | None = None,
+        source: ValueSource | None = None,
         labels: Labels | None = None,
     ) -> None:
         """Take a dataset's record, as `GET /datasets/{id}` answers; `InvalidValue` if it is not sparse.

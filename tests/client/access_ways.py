@@ -20,7 +20,7 @@ from hsparse.client.connection import Connection
 from hsparse.client.direct.bucket_objects import Bucket
 from hsparse.client.direct.direct_source import direct_source
 from hsparse.client.embedded import embedded_connection
-from hsparse.client.sources.elements import Direct, ElementSource
+from hsparse.client.sources.elements import Direct, ValueSource
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import Hdf5Type
@@ -33,7 +33,7 @@ WAYS = ("http", "directory", "s3", "presigned", "embedded")
 NUMBERS = itertools.count()
 
 
-def served(connection: Connection, record: Any) -> ElementSource:
+def served(connection: Connection, record: Any) -> ValueSource:
     """Return what reads a dataset over HTTP."""
     return HttpElements(connection, record["id"], Hdf5Type.parse(record["type"]).dtype)
 
@@ -54,7 +54,7 @@ class Access:
         options = {"chunks": (5, 4)[: len(shape)], "max_shape": (None,) * len(shape)} | options
         return SparseDataset.create(self.connection, f"/in/{next(self.made)}", shape, dtype, **options)
 
-    def source(self, dataset: SparseDataset, direct: Direct = None) -> ElementSource:
+    def source(self, dataset: SparseDataset, direct: Direct = None) -> ValueSource:
         """Return what reads the dataset in this way, or in that of `direct`."""
         record = self.connection.json("GET", f"/datasets/{dataset.id}")
         server = served(self.connection, record)

@@ -28,7 +28,7 @@ from hsparse.client.direct.object_reader import ObjectChanged, ObjectReader, Obj
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import ReaderChoice
 from hsparse.client.errors import Unreachable
-from hsparse.client.sources.elements import Elements, ElementSource
+from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.errors import Corrupt, HsparseError, Unsupported
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid
@@ -55,7 +55,7 @@ class _Failed:
 
 
 class DirectElements:
-    """An `ElementSource` over the objects of a store; `server` is asked where these do not serve.
+    """An `ValueSource` over the objects of a store; `server` is asked where these do not serve.
 
     Values have the type `dtype`, the client's view of the stored one. Threads may share one. `statistics` counts what
     was read how. Reads of less than `least_part` of the elements of the chunks that they meet are the server's: it has
@@ -64,7 +64,7 @@ class DirectElements:
 
     def __init__(
         self,
-        server: ElementSource,
+        server: ValueSource,
         kept: KeptMap,
         choice: ReaderChoice,
         dtype: np.dtype[Any],
@@ -82,7 +82,7 @@ class DirectElements:
         """Why all is read by the server from now on."""
 
     def defined_elements(self, selection: Selection) -> Elements:
-        """See `ElementSource`."""
+        """See `ValueSource`."""
         if self._is_small(selection):
             return self._server.defined_elements(selection)
         try:
@@ -92,7 +92,7 @@ class DirectElements:
             return self._server.defined_elements(selection)
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
-        """See `ElementSource`."""
+        """See `ValueSource`."""
         if self._is_small(selection):
             return self._server.dense_values(selection)
         try:

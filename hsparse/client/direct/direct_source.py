@@ -13,7 +13,7 @@ from hsparse.client.direct.kept_map import KeptMap
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import GivenReader, OfferedReader, ReaderChoice
 from hsparse.client.embedded import EmbeddedConnection
-from hsparse.client.sources.elements import Direct, ElementSource
+from hsparse.client.sources.elements import Direct, ValueSource
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest
 from hsparse.model.layout import CHUNKED, STRUCTURED
@@ -27,7 +27,7 @@ LEAST_PART = 1 / 8
 
 
 def direct_source(
-    connection: Connection, record: Json, direct: Direct, server: ElementSource
+    connection: Connection, record: Json, direct: Direct, server: ValueSource
 ) -> DirectElements | None:
     """Return a source of a dataset's values past the server; None if it is to be read by the server.
 

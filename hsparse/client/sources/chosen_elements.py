@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.sources.elements import Elements, ElementSource
+from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.format.selections.selection import Selection
 from hsparse.optional_module import OptionalModule
@@ -25,7 +25,7 @@ FEW = 1 << 12
 
 
 class ChosenElements:
-    """The `ElementSource` that `connection.direct` says for a dataset's record."""
+    """The `ValueSource` that `connection.direct` says for a dataset's record."""
 
     def __init__(self, connection: Connection, record: Json, dtype: np.dtype[Any]) -> None:
         self._connection = connection
@@ -33,24 +33,24 @@ class ChosenElements:
         self._server = HttpElements(connection, record["id"], dtype)
 
     def defined_elements(self, selection: Selection) -> Elements:
-        """See `ElementSource`."""
+        """See `ValueSource`."""
         return self._for(selection).defined_elements(selection)
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
-        """See `ElementSource`."""
+        """See `ValueSource`."""
         return self._for(selection).dense_values(selection)
 
     @cached_property
-    def chosen(self) -> ElementSource:
+    def chosen(self) -> ValueSource:
         """What more than a few elements are read from."""
         direct = self._connection.direct
         if direct is False:
             return self._server
-        found: ElementSource | None = DIRECT_SOURCE.load().direct_source(
+        found: ValueSource | None = DIRECT_SOURCE.load().direct_source(
             self._connection, self._record, direct, self._server
         )
         return found or self._server
 
-    def _for(self, selection: Selection) -> ElementSource:
+    def _for(self, selection: Selection) -> ValueSource:
         is_open = self._connection.direct is None
         return self._server if is_open and selection.size <= FEW else self.chosen

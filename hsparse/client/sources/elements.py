@@ -55,7 +55,7 @@ class Elements:
         )
 
 
-class ElementSource(Protocol):
+class ValueSource(Protocol):
     """Where a dataset's values come from. Selections are over the extent that the caller knows.
 
     Both methods are for any thread. They raise the errors of a `Connection`, and never return less than there is.

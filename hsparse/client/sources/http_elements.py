@@ -25,7 +25,7 @@ A larger answer is a stream: it has no limit on its size, and took a quarter of 
 
 
 class HttpElements:
-    """An `ElementSource` that asks the server, by one request for a selection."""
+    """An `ValueSource` that asks the server, by one request for a selection."""
 
     def __init__(self, connection: Connection, id: str, dtype: np.dtype[Any]) -> None:
         self._connection = connection
@@ -33,7 +33,7 @@ class HttpElements:
         self._dtype = dtype
 
     def defined_elements(self, selection: Selection) -> Elements:
-        """See `ElementSource`. `InvalidValue` if elements beyond the extent are found: others have extended it."""
+        """See `ValueSource`. `InvalidValue` if elements beyond the extent are found: others have extended it."""
         try:
             found = (
                 self._few(selection)
@@ -78,7 +78,7 @@ class HttpElements:
         )
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
-        """See `ElementSource`; `InvalidValue` if all elements are selected and the extent has changed."""
+        """See `ValueSource`; `InvalidValue` if all elements are selected and the extent has changed."""
         values: NDArray[Any] = np.frombuffer(read_values(self._connection, self._id, selection), self._dtype)
         if values.size != selection.size:
             raise self._changed(selection)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.select import Region, Select
-from hsparse.client.sources.elements import Elements, ElementSource
+from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sources.selection_request import count_defined, read_defined
 from hsparse.client.sparse.banded_csr import row_bands
 from hsparse.client.sparse.memory_limit import check_size
@@ -25,7 +25,7 @@ from hsparse.format.selections.encoded_selection import decode_selection
 class SparseReads(Dataset):
     """The reads of `SparseDataset`: of a selection by one request, whatever it spans."""
 
-    source: ElementSource
+    source: ValueSource
     max_bytes: int
 
     def read(self, select: Select = None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
