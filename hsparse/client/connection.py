@@ -77,6 +77,9 @@ class Connection:
             raise InvalidValue(
                 f"{url!r} is not the URL of a server; it should be like http://localhost:5101."
             )
+        if parts.username is not None or parts.password is not None:
+            # Not repeated: errors and reprs show the URL.
+            raise InvalidValue("The URL has a user or a password: give them as user= and password=.")
         self.url = url.rstrip("/")
         self.domain = domain
         self._prefix = parts.path.rstrip("/")

@@ -51,7 +51,9 @@ class DenseDataset(Dataset):
         array = np.asarray(values, None if self.type.is_vlen else self.dtype)
 
         def send(region: Region) -> None:
-            request = SelectionRequest.of(region.selection)
+            if not region.selection.size:
+                return
+            request = SelectionRequest.of(region.selection, named=True)
             data = self.type.encode(region.collect(array))
             if request.body is None:
                 self.connection.json("PUT", self._path("value"), data, select=request.select)

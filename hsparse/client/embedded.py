@@ -13,6 +13,7 @@ from typing import Any
 
 from hsparse.client.connection import Connection
 from hsparse.client.http.connection_pool import ConnectionPool, OwnAnswer
+from hsparse.client.http.retry import Retry
 from hsparse.optional_module import OptionalModule
 
 EMBEDDED_STORE = OptionalModule("hsparse.cli.embedded_store", "server")
@@ -34,8 +35,10 @@ class EmbeddedConnection(Connection):
     which names the process that has it. So does a pickle, which has the path alone, where it is used.
     """
 
-    def __init__(self, root: Path, domain: str | None = None, timeout: float = 60.0) -> None:
-        super().__init__(f"http://{HOST}", domain, timeout=timeout)
+    def __init__(
+        self, root: Path, domain: str | None = None, timeout: float = 60.0, retry: Retry | None = None
+    ) -> None:
+        super().__init__(f"http://{HOST}", domain, timeout=timeout, retry=retry)
         self.root = root.resolve()
         self.url = str(self.root)
         self._pool = EmbeddedPool(self.root, timeout)

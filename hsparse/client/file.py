@@ -223,7 +223,7 @@ def open(
 def connect(address: Address, configured: SignIn, given: SignIn, timeout: float, retry: Retry) -> Connection:
     """Return a connection to an address of a server; the credential is `given`, else the `configured` one."""
     if address.root is not None:
-        return EmbeddedConnection(address.root, address.path, timeout)
+        return EmbeddedConnection(address.root, address.path, timeout, retry)
     assert address.endpoint is not None
     if given.user is None and given.token is None:
         given = configured.for_server(address.endpoint)

@@ -201,7 +201,10 @@ class SparseDataset(SparseReads, SparseWrites):
         """Return how many of the selected elements are defined, by one request; or, of all, how many along an axis."""
         if axis is None:
             return self._in_region(
-                select, lambda region: count_defined(self.connection, self.id, region.selection)
+                select,
+                lambda region: count_defined(
+                    self.connection, self.id, region.selection, named=select is not None
+                ),
             )
         if select is not None:
             raise InvalidValue("Count along an axis, or in a selection, not both.")

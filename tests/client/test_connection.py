@@ -269,3 +269,9 @@ def test_errors_are_pythons_too(kind: str, status: str, python: type[Exception])
             pass
     assert isinstance(caught.value, HsparseError)
     assert (caught.value.kind, caught.value.request_id, str(caught.value)) == (kind, "r-1", "It is so.")
+
+
+def test_a_url_with_a_password_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ValueError, match="user= and password=") as caught:
+        Connection("http://ann:secret@127.0.0.1:5101")
+    assert "secret" not in str(caught.value)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue, OutOfRange, WrongType
 from hsparse.client.sparse_dataset import SparseDataset
-from hsparse.format.selections.selection import Boxes
+from hsparse.format.selections.selection import Boxes, Orthogonal, Points
 from tests.client.dataset_access import DatasetAccess, Model
 from tests.client.indexing.key_strategies import (
     flat_items,
@@ -229,3 +229,49 @@ def test_append_says_what_is_missing(http_access: DatasetAccess) -> None:
         dataset.append([[0, 0]], [1])
     with pytest.raises(InvalidValue, match="an array says by its shape"):
         dataset.append(np.zeros((1, 4), int), count=1)
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_what_others_have_appended_is_left_alone(connection: Connection, rows: int) -> None:
+    """A key is of the extent that the caller knows: it does not grow with the dataset."""
+    mine = SparseDataset.create(connection, "/grown", (rows, 4), "i4", (2, 4), max_shape=(None, 4))
+    others = SparseDataset.open(connection, "/grown")
+    added = others.append(np.full((2, 4), 7, np.int32))
+    assert added == slice(rows, rows + 2)
+    mine[0:rows] = sp.csr_array((rows, 4), dtype=np.int32)
+    mine[0:rows] = 5
+    mine.write_region(np.s_[0:rows], 6)
+    assert mine.count(np.s_[0:rows]) == 4 * rows
+    assert len(mine.defined(np.s_[0:rows])) == 4 * rows
+    mine.erase(np.s_[0:rows])
+    assert mine.shape == (rows, 4)
+    assert others.count() == 8
+    assert (others.to_numpy(np.s_[rows:]) == 7).all()
+    mine.erase()
+    assert others.count() == 0
+
+
+def test_a_selection_of_another_extent_is_refused_where_it_does_not_fit(connection: Connection) -> None:
+    dataset = SparseDataset.create(connection, "/points", (10, 20), "i4", (5, 5))
+    for wrong in (
+        Points((100, 100), np.array([[0, 50]])),
+        Orthogonal.all((11, 20)),
+        Points((10,), np.array([[1]])),
+    ):
+        with pytest.raises(IndexError):
+            dataset.erase(wrong)
+        with pytest.raises(IndexError):
+            dataset.read_dense(wrong)
+
+
+def test_results_may_be_changed(connection: Connection) -> None:
+    dataset = SparseDataset.create(connection, "/own", (100, 90), "f4", (100, 90))
+    dataset[...] = np.arange(9000, dtype=np.float32).reshape(100, 90)
+    for key in (np.s_[0:2], ...):
+        found = dataset[key]
+        found *= 2
+        dense = dataset.read_dense(key)
+        dense += 1
+    points = dataset.read_points([[0, 1]])
+    points += 1
+    assert points.tolist() == [2]

@@ -16,12 +16,23 @@ from hsparse.client.errors import AlreadyExists
 from hsparse.client.progress import Advance, Progress, show_progress
 from hsparse.client.sparse.matrix_writer import MatrixWriter, sparse_body
 from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
-from hsparse.errors import Conflict, HsparseError
+from hsparse.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Gone,
+    HsparseError,
+    NotFound,
+    TooLarge,
+    Unauthenticated,
+)
 
 SMALL = 64 << 10
 """Bytes of values that are sent with the request that creates their dataset."""
 AT_ONCE = 100
 """Datasets that one request creates."""
+WITHOUT_EFFECT = (BadRequest, Conflict, Forbidden, Gone, NotFound, TooLarge, Unauthenticated)
+"""Errors of a request that has changed nothing."""
 BAND_BYTES = 32 << 20
 """Bytes of a dense array in a request."""
 FLOAT = "H5T_IEEE_F32LE"
@@ -46,11 +57,12 @@ class ElementWriter:
         self._chunks = chunks
         self._filters = filters
         self._ids: dict[str, str] = {}
+        self._is_linking = False
 
     def write(self, elements: EncodedElements, group: str, progress: Progress = None) -> None:
         """Store the elements and link them into the group of an id; `AlreadyExists` if a name is taken there.
 
-        After an error the objects are deleted again.
+        After an error the objects are deleted again, but not if they may be linked, and seen, by then.
         """
         sizes = [_nbytes(value) for value, _ in elements.arrays.values()]
         sizes += [_nbytes(matrix) for matrix, _ in elements.matrices.values()]
@@ -59,7 +71,9 @@ class ElementWriter:
                 self._write_arrays(elements, advance)
                 self._write_matrices(elements, advance)
                 self._link(elements, group)
-        except BaseException:
+        except BaseException as error:
+            if self._is_linking and not isinstance(error, WITHOUT_EFFECT):
+                raise
             for id in self._ids.values():
                 with suppress(HsparseError):
                     self._connection.json("DELETE", f"/{'groups' if id[0] == 'g' else 'datasets'}/{id}")
@@ -149,6 +163,7 @@ class ElementWriter:
         if "" in elements.groups:
             bodies = {"attributes": _bodies(elements.groups[""])}
             self._connection.json("PUT", f"{path}/attributes", bodies, replace=1)
+        self._is_linking = True
         try:
             self._connection.json("PUT", f"{path}/links", {"links": self._links("")})
         except Conflict as error:

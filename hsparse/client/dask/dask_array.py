@@ -15,10 +15,12 @@ import numpy as np
 
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue
+from hsparse.clock import SystemClock
 from hsparse.optional_module import OptionalModule
 
 Format: TypeAlias = Literal["coo", "csr"]
 DASK = OptionalModule("dask.array", "dask")
+CLOCK = SystemClock()
 DASK_BASE = OptionalModule("dask.base", "dask")
 SPARSE = OptionalModule("sparse", "dask")
 SCIPY = OptionalModule("scipy.sparse", "dask")
@@ -145,8 +147,8 @@ def _block_elements(dataset: SparseSource) -> int:
 
 
 def _name(dataset: ArraySource, blocks: Any, format: str) -> str:
-    """Return a name that equal arrays have, and no others: dask takes blocks of one name for equal."""
-    place = dataset.connection.url, dataset.connection.domain, dataset.id, dataset.shape
+    """Return a name that no other array has: dask takes blocks of one name for equal, and values may change."""
+    place = dataset.id, dataset.shape, CLOCK.token(8).hex()
     return f"hsparse-{DASK_BASE.load().tokenize(place, blocks, format)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -56,8 +57,15 @@ class Bucket:
         return options
 
 
+_PROCESSES: dict[str, int] = {}
+"""The process that used obstore first; a forked one inherits this."""
+
+
 class BucketObjects:
-    """Reads the objects of a bucket. A forked process makes a client of its own, and so does one that unpickles it."""
+    """Reads the objects of a bucket. A process that unpickles it makes a client of its own.
+
+    obstore's threads do not live on in a forked process, where its calls would wait for ever: there the server reads.
+    """
 
     def __init__(self, bucket: Bucket, at_once: int = AT_ONCE) -> None:
         self.bucket = bucket
@@ -65,6 +73,8 @@ class BucketObjects:
         OBSTORE.load()  # names the extra if it is missing, before anything is read
 
     def read(self, place: ObjectPlace) -> bytes:
+        if os.getpid() != _PROCESSES.setdefault("first", os.getpid()):
+            raise ObjectUnavailable("obstore cannot be used after a fork: start workers by spawn")
         obstore = OBSTORE.load()
         errors = obstore.exceptions
         try:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hsparse.client.errors import InvalidValue
+from hsparse.client.errors import InvalidValue, OutOfRange
 from hsparse.client.indexing.index_key import parse_key, parse_orthogonal_key
 from hsparse.client.indexing.indexed_region import IndexedRegion, KeyAxis
 from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes, SlicedAxis, row_numbers
@@ -82,8 +82,17 @@ def select_region(select: Select, extent: Sequence[int]) -> Region:
     if isinstance(select, str):
         return _region(extent, parse_axes(select, extent), paired=True)
     if isinstance(select, Orthogonal):
+        corners = select.bounds()
+        if corners is not None and any(
+            high > length for high, length in zip(corners[1], extent, strict=True)
+        ):
+            raise OutOfRange(f"The selection reaches beyond the extent {list(extent)}.")
         return _region(extent, select.axes, paired=False)
+    if isinstance(select, Orthogonal | Boxes | Points) and len(select.extent) != len(extent):
+        raise OutOfRange(f"The selection has {len(select.extent)} dimensions, the dataset {len(extent)}.")
     if isinstance(select, Points) and len(extent):
+        if (select.coordinates >= np.array(extent, np.uint64)).any():
+            raise OutOfRange(f"A point of the selection is not within the extent {list(extent)}.")
         dims = range(len(extent))
         lists = [select.coordinates[:, dim].reshape(select.shape) for dim in dims]
         return _of_axes(extent, (ListedAxes.of(dims, extent, lists),))

@@ -48,7 +48,7 @@ class HttpElements:
         return found
 
     def _few(self, selection: Selection) -> Elements:
-        data = read_values(self._connection, self._id, selection, sparse=True)
+        data = bytearray(read_values(self._connection, self._id, selection, sparse=True))
         found, values = decode_region(data, self._dtype)
         return Elements(tuple(found.coords().T), values)
 
@@ -79,7 +79,8 @@ class HttpElements:
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ValueSource`; `InvalidValue` if all elements are selected and the extent has changed."""
-        values: NDArray[Any] = np.frombuffer(read_values(self._connection, self._id, selection), self._dtype)
+        # A copy, which the caller may write to, as to any array of numpy's.
+        values = np.frombuffer(read_values(self._connection, self._id, selection), self._dtype).copy()
         if values.size != selection.size:
             raise self._changed(selection)
         return values.reshape(selection.shape)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPResponse
 from typing import Any
 
@@ -30,9 +31,13 @@ class SelectionRequest:
     body: Json | None = None
 
     @classmethod
-    def of(cls, selection: Selection) -> SelectionRequest:
-        """Return the form for a selection; the server answers in its order."""
-        if not selection.extent or selection.is_all:
+    def of(cls, selection: Selection, *, named: bool = False) -> SelectionRequest:
+        """Return the form for a selection; the server answers in its order.
+
+        All of the extent is left out, so that it is all there is by then, unless it is to be `named`: others may have
+        extended the dataset.
+        """
+        if not selection.extent or (selection.is_all and not named):
             return cls()
         if isinstance(selection, Boxes):
             return cls(body={"selection": selection_json(selection)})
@@ -73,21 +78,25 @@ def read_values(connection: Connection, id: str, selection: Selection, **params:
     return connection.repeated(read)
 
 
-def count_defined(connection: Connection, id: str, selection: Selection) -> int:
-    """Return how many of the selected elements are defined, by one request."""
-    request = SelectionRequest.of(selection)
-    return int(_ask(connection.json, f"/datasets/{id}/defined", request, {"count_only": 1})["count"])
+def count_defined(connection: Connection, id: str, selection: Selection, *, named: bool = True) -> int:
+    """Return how many of the selected elements are defined, by one request; `named` as in `SelectionRequest.of`."""
+    request = SelectionRequest.of(selection, named=named)
+    send = partial(_ask, connection.json, f"/datasets/{id}/defined", request, {"count_only": 1})
+    return int(connection.repeated(send)["count"])
 
 
-def read_defined(connection: Connection, id: str, selection: Selection) -> bytes:
-    """Return the encoded selection of the defined elements, by one request."""
-    request = SelectionRequest.of(selection)
-    return _ask(connection.binary, f"/datasets/{id}/defined", request, {})  # type: ignore[no-any-return]
+def read_defined(connection: Connection, id: str, selection: Selection, *, named: bool = True) -> bytes:
+    """Return the encoded selection of the defined elements, by one request; `named` as in `SelectionRequest.of`."""
+    request = SelectionRequest.of(selection, named=named)
+    found: bytes = connection.repeated(
+        partial(_ask, connection.binary, f"/datasets/{id}/defined", request, {})
+    )
+    return found
 
 
-def erase_body(selection: Selection) -> Body:
-    """Return the body of a request that erases a selection."""
-    request = SelectionRequest.of(selection)
+def erase_body(selection: Selection, *, named: bool = True) -> Body:
+    """Return the body of a request that erases a selection; `named` as in `SelectionRequest.of`."""
+    request = SelectionRequest.of(selection, named=named)
     return request.body if request.body is not None else {"select": request.select or "[...]"}
 
 

@@ -47,12 +47,16 @@ def row_bands(rows: NDArray[Any], height: int, length: int) -> list[int]:
 def to_sorted_csr(
     rows: NDArray[Any], columns: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]
 ) -> Any:
-    """Return a `csr_array` of elements in row-major order, whose columns it takes as they are; None for others."""
+    """Return a `csr_array` of elements in row-major order; None for elements in another order.
+
+    It takes their columns as they are if they may be written to.
+    """
     for part in (slice(SAMPLE), slice(None)):
         down, right = rows[part], columns[part]
         ascends = (down[1:] > down[:-1]) | ((down[1:] == down[:-1]) & (right[1:] > right[:-1]))
         if not ascends.all():
             return None
+    values, columns = (one if one.flags.writeable else one.copy() for one in (values, columns))
     pointers = np.searchsorted(rows, np.arange(shape[0] + 1)).astype(columns.dtype)
     result = SCIPY.load().csr_array((values, columns, pointers), shape=shape)
     result.has_sorted_indices = result.has_canonical_format = True

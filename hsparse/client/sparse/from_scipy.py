@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hsparse.client.errors import WrongType
+from hsparse.client.errors import Unreachable, WrongType
 from hsparse.client.group import Group
 from hsparse.client.progress import Progress, show_progress
 from hsparse.client.sparse.matrix_writer import MatrixWriter, sparse_body
@@ -56,7 +56,9 @@ def from_scipy(
         above = group.require_group(parent) if parent else group
         dataset = SparseDataset(connection, record, f"{above.name.rstrip('/')}/{name}")
         above[name] = dataset
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, Unreachable):  # it may be linked, and seen, by now
+            raise
         with suppress(HsparseError):
             connection.json("DELETE", f"/datasets/{record['id']}")
         raise

@@ -53,12 +53,13 @@ class SparseReads(Dataset):
     def read_points(self, coords: ArrayLike) -> NDArray[Any]:
         """Return the values (n,) at `coords` in their order, the fill value where undefined."""
         body = self._points(coords).astype("<u8").tobytes()
-        return np.frombuffer(self.connection.binary("POST", self._path("value"), body), self.dtype)
+        return np.frombuffer(self.connection.binary("POST", self._path("value"), body), self.dtype).copy()
 
     def defined(self, select: Select = None) -> NDArray[np.uint64]:
         """Return the coordinates of the defined elements of the selection, in the order of `read`."""
         data = self._in_region(
-            select, lambda region: read_defined(self.connection, self.id, region.selection)
+            select,
+            lambda region: read_defined(self.connection, self.id, region.selection, named=select is not None),
         )
         return decode_selection(data).coords()
 

@@ -51,6 +51,8 @@ class SparseWrites(Dataset):
         def send(region: Region) -> None:
             whole = stored.broadcast_to(region.shape)
             columns, column = region.locate(whole.columns, whole.values)
+            if not region.selection.size:
+                return
             self.connection.json("POST", self._path("erase"), erase_body(region.selection))
             self._write_columns(region.extent, columns, column)
 
@@ -80,7 +82,10 @@ class SparseWrites(Dataset):
         def send(region: Region) -> None:
             fits = is_listed and array.size == prod(region.shape)
             column = region.collect(array.reshape(region.shape) if fits else array)
-            request, options = SelectionRequest.of(region.selection), {"drop_fill": drop_fill or None}
+            if not region.selection.size:
+                return
+            request = SelectionRequest.of(region.selection, named=select is not None)
+            options = {"drop_fill": drop_fill or None}
             if request.body is not None:
                 self._put_elements(region.selection, column.reshape(-1), **options)
                 return
@@ -91,10 +96,12 @@ class SparseWrites(Dataset):
         self._in_region(select, send)
 
     def erase(self, select: Select = None) -> None:
-        """Make the selected elements undefined."""
+        """Make the selected elements undefined; without a selection all, also those that others have appended."""
 
         def send(region: Region) -> None:
-            self.connection.json("POST", self._path("erase"), erase_body(region.selection))
+            if region.selection.size or select is None:
+                body = erase_body(region.selection, named=select is not None)
+                self.connection.json("POST", self._path("erase"), body)
 
         self._in_region(select, send)
 

@@ -40,7 +40,9 @@ class SparsePacking:
             tuple(one for values in missing for one in values.tolist()),
             1.0 if scale is None else float(scale),
             0.0 if offset is None else float(offset),
-            np.result_type(packed, np.float32 if packed.itemsize <= 2 else np.float64),
+            packed
+            if packed.kind == "f" and packed.itemsize >= 4
+            else np.result_type(packed, np.float32 if packed.itemsize <= 2 else np.float64),
         )
 
     def undo(self, array: Any) -> Any:
