@@ -228,7 +228,13 @@ def _elements(read: DatasetRead, blocks: list[memoryview]) -> Elements:
         parts.append(
             Elements(tuple(place for place in places if place is not None), values.astype(read.dtype))
         )
-    return read.locate(Elements.concatenate(parts))
+    found = Elements.concatenate(parts)
+    for column, length in zip(found.columns, read.extent, strict=True):
+        if len(column) and int(column.max()) >= length:
+            raise Conflict(
+                f"The extent of {read.record['id']} is not {list(read.extent)} any more; read again."
+            )
+    return read.locate(found)
 
 
 def _nothing(read: DatasetRead) -> Any:

@@ -16,6 +16,7 @@ from hsparse.client.group import Group
 from hsparse.client.sources import value_batch
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.value_batch import Axis, DatasetRead, read_datasets
+from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import Conflict, Corrupt
 
 SHAPE = (7, 5, 4)
@@ -117,6 +118,13 @@ def test_an_extent_that_changed_is_a_conflict(connection: Connection) -> None:
     dataset.extend(2)
     with pytest.raises(Conflict, match="read again"):
         read_datasets(connection, [DatasetRead(records["x"])])
+
+
+def test_elements_beyond_the_known_extent_are_a_conflict(connection: Connection) -> None:
+    mine = SparseDataset.create(connection, "/grown", (2, 3), "i4", (2, 3), max_shape=(None, 3))
+    SparseDataset.open(connection, "/grown").append(np.ones((1, 3), np.int32))
+    with pytest.raises(Conflict, match="read again"):
+        read_datasets(connection, [DatasetRead(mine.record, sparse=True)])
 
 
 def test_an_answer_that_is_cut_short_is_refused(
