@@ -5,6 +5,7 @@ Tests: tests/client/test_sparse_dataset.py, tests/client/test_dense_dataset.py.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
@@ -18,7 +19,7 @@ from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.select import Region, Select, select_region
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, Conflict
 from hsparse.format.selections.points import Points
 
 T = TypeVar("T")
@@ -114,6 +115,13 @@ class Dataset:
         dim = self._axis(axis, self.shape)
         body = {"extend": count, "extend_dim": dim}
         return self._grown(self.connection.json("PUT", self._path("shape"), body), dim)
+
+    def check_extent(self, extent: Sequence[int]) -> None:
+        """Raise `Conflict` if the last known extent is smaller than `extent`: what was read by it may be short."""
+        if len(extent) != len(self.shape) or any(map(operator.lt, self.shape, extent)):
+            raise Conflict(
+                f"The extent of {self.name or self.id} is {list(self.shape)} by now, not {list(extent)}: open it again."
+            )
 
     def storage(self) -> tuple[int, int]:
         """Return the number of stored chunks, and their bytes."""

@@ -6,7 +6,9 @@ reach the server; its pickle has the credentials of the connection.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any, Literal, Protocol, TypeAlias
@@ -43,6 +45,8 @@ class ArraySource(Protocol):
     def size(self) -> int: ...
     @property
     def chunks(self) -> tuple[int, ...] | None: ...
+    def check_extent(self, extent: Sequence[int]) -> None: ...
+    def __getitem__(self, key: Any) -> Any: ...
 
 
 class SparseSource(ArraySource, Protocol):
@@ -57,14 +61,12 @@ class SparseSource(ArraySource, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CooBlocks:
-    """A sparse dataset as dask slices it: `sparse.COO` of what is asked for."""
+class DatasetBlocks:
+    """A dataset as dask slices it, in the extent `shape` that it had: `Conflict` if it has been shrunk since."""
 
-    dataset: SparseSource
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.dataset.shape
+    dataset: ArraySource
+    shape: tuple[int, ...]
+    read: Callable[[Any], Any]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -72,18 +74,21 @@ class CooBlocks:
 
     @property
     def ndim(self) -> int:
-        return self.dataset.ndim
+        return len(self.shape)
 
     def __getitem__(self, key: Any) -> Any:
-        return self.dataset.to_coo(key)
+        found = self.read(key)
+        self.dataset.check_extent(self.shape)
+        return found
 
 
 def dense_to_dask(dataset: ArraySource, chunks: Any = None) -> Any:
     """Return a `dask.array.Array` of a dense dataset, see `sparse_to_dask`."""
     blocks = _blocks(dataset, chunks, BLOCK_BYTES // dataset.dtype.itemsize)
     meta = np.empty((0,) * dataset.ndim, dataset.dtype)
+    source = DatasetBlocks(dataset, dataset.shape, dataset.__getitem__)
     return DASK.load().from_array(
-        dataset, blocks, name=_name(dataset, blocks, "dense"), meta=meta, inline_array=True
+        source, blocks, name=_name(dataset, blocks, "dense"), meta=meta, inline_array=True
     )
 
 
@@ -103,15 +108,20 @@ def sparse_to_dask(dataset: SparseSource, chunks: Any = None, format: Format = "
         fill = dataset.fill_value
         meta = SPARSE.load().COO(np.empty((0,) * dataset.ndim, dataset.dtype), fill_value=fill)
         return dask.from_array(
-            CooBlocks(dataset), blocks, name=name, asarray=False, meta=meta, inline_array=True
+            DatasetBlocks(dataset, dataset.shape, dataset.to_coo),
+            blocks,
+            name=name,
+            asarray=False,
+            meta=meta,
+            inline_array=True,
         )
     if dataset.ndim != 2 or dataset.fill_value != 0:
         raise InvalidValue("A csr_array has 2 dimensions and the fill value 0: give format='coo'.")
+    source = DatasetBlocks(dataset, dataset.shape, partial(dataset.to_scipy, "csr"))
     spans = [_spans(lengths) for lengths in blocks]
     graph = {
         (name, *place): (
-            dataset.to_scipy,
-            "csr",
+            source.__getitem__,
             tuple(axis[at] for axis, at in zip(spans, place, strict=True)),
         )
         for place in product(*(range(len(axis)) for axis in spans))

@@ -60,8 +60,11 @@ class DatasetArray(BackendArray):
     def _read(self, key: tuple[Any, ...]) -> Any:
         select = ArrayKey(key, orthogonal=True)
         if isinstance(self.dataset, DenseDataset):
-            return self.dataset.take(select)
+            values = self.dataset.take(select)
+            self.dataset.check_extent(self.shape)
+            return values
         found = self.dataset.to_coo(select)
+        self.dataset.check_extent(self.shape)
         found = found if self.packing is None else self.packing.undo(found)
         return found if found.shape else found.todense()
 

@@ -137,3 +137,15 @@ def test_an_extent_of_nothing(connection: Connection) -> None:
     for format in ("coo", "csr"):
         assert made.to_dask(format=format).compute().shape == (0, 6)  # type: ignore[arg-type]
     assert isinstance(made.to_dask(), da.Array)
+
+
+@pytest.mark.parametrize("format", ["coo", "csr"])
+def test_a_dataset_that_was_shrunk_is_a_conflict_and_no_short_block(file: hsparse.File, format: Any) -> None:
+    dataset = file.create_sparse(f"shrunk-{format}", (20, 6), "f4", (5, 6), max_shape=(None, 6))
+    dataset[...] = np.ones((20, 6), np.float32)
+    array = dataset.to_dask(chunks=(10, 6), format=format)
+    other = file[f"shrunk-{format}"]
+    assert isinstance(other, SparseDataset)
+    other.resize((15, 6), erase=True)
+    with pytest.raises(hsparse.Conflict, match="open it again"):
+        array[10:].compute()
