@@ -122,16 +122,7 @@ class Connection:
         `body` is sent as JSON if it is a dict or a list and as `application/octet-stream` if it is bytes; `params` that
         are None are left out, truth values are 1 and 0. Raises the `HsparseError` the server names.
         """
-        data = self._request(method, path, body, JSON, params)
-        try:
-            value = json.loads(data or b"{}")
-        except ValueError:
-            value = data
-        if not isinstance(value, dict | None):
-            raise HsparseError(
-                f"{self.url} answered {method} {path} with no JSON object; see that it is an HDF REST server."
-            )
-        return value or {}
+        return self._json_object(f"{method} {path}", self._request(method, path, body, JSON, params))
 
     def binary(self, method: str, path: str, body: Body | None = None, **params: object) -> bytes:
         """Send a request, see `json`, and return the bytes it is answered with."""
@@ -156,15 +147,7 @@ class Connection:
         response, data = self.repeated(send)
         if response.status == 304:
             return None, etag
-        try:
-            value = json.loads(data)
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
-            raise HsparseError(
-                f"{self.url} answered GET {path} with no JSON object; see that it is an HDF REST server."
-            )
-        return value, response.headers.get("ETag")
+        return self._json_object(f"GET {path}", data), response.headers.get("ETag")
 
     def repeated(self, read: Callable[[], T]) -> T:
         """Return `read()`, which changes nothing, repeated as `retry` says: for answers that are read as `stream`."""
@@ -187,11 +170,7 @@ class Connection:
         try:
             if response.status >= 300:
                 raise _error(f"{method} {path}", response, response.read())
-            if response.headers.get_content_type() != accept:
-                raise HsparseError(
-                    f"{self.url} answered {method} {path} as {response.headers.get_content_type()}, not {accept}; "
-                    "see that it is a server with sparse datasets."
-                )
+            self._check_type(f"{method} {path}", response, accept)
             yield response
             is_whole = response.isclosed()
         except BROKEN as error:
@@ -255,12 +234,30 @@ class Connection:
 
         repeatable = Repeatable.request(method, reads=accept == BINARY, grows=not named.isdisjoint(GROWING))
         response, answer = self._retry.run(send, repeatable)
-        if accept == BINARY and response.headers.get_content_type() != BINARY:
+        if accept == BINARY:
+            self._check_type(f"{method} {path}", response, accept)
+        return answer
+
+    def _json_object(self, request: str, data: bytes) -> Json:
+        """Return the JSON object that a request was answered with, `{}` for an empty answer."""
+        try:
+            value = json.loads(data or b"{}")
+        except ValueError:
+            value = data
+        if not isinstance(value, dict | None):
             raise HsparseError(
-                f"{self.url} answered {method} {path} as {response.headers.get_content_type()}, not {BINARY}; "
+                f"{self.url} answered {request} with no JSON object; see that it is an HDF REST server."
+            )
+        return value or {}
+
+    def _check_type(self, request: str, response: http.client.HTTPResponse, accept: str) -> None:
+        """Raise `HsparseError` for an answer of another media type."""
+        found = response.headers.get_content_type()
+        if found != accept:
+            raise HsparseError(
+                f"{self.url} answered {request} as {found}, not {accept}; "
                 "see that it is a server with sparse datasets."
             )
-        return answer
 
     def _parts(
         self, path: str, body: Body | None, accept: str, params: Mapping[str, object]

@@ -42,6 +42,11 @@ class Elements:
             coords[:, dim] = column
         return coords
 
+    def fit(self, extent: Sequence[int]) -> bool:
+        """Say whether all coordinates are within an extent."""
+        pairs = zip(self.columns, extent, strict=True)
+        return all(not len(column) or int(column.max()) < length for column, length in pairs)
+
     @classmethod
     def concatenate(cls, parts: Sequence[Elements]) -> Elements:
         """Return the elements of one part or more, one after the other."""

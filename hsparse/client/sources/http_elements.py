@@ -42,9 +42,8 @@ class HttpElements:
             )
         except Corrupt as error:
             raise Corrupt(f"The answer about {self._id} is damaged: {error.message}") from error
-        for column, length in zip(found.columns, selection.extent, strict=True):
-            if len(column) and int(column.max()) >= length:
-                raise self._changed(selection)
+        if not found.fit(selection.extent):
+            raise self._changed(selection)
         return found
 
     def _few(self, selection: Selection) -> Elements:
@@ -54,28 +53,10 @@ class HttpElements:
 
     def _many(self, selection: Selection) -> Elements:
         with open_values(self._connection, self._id, selection, ARROW, sparse=True) as answer:
-            parts = [
-                self._elements(columns, len(selection.extent)) for _, columns in stream_batches(answer.read)
-            ]
+            rank = len(selection.extent)
+            parts = [arrow_elements(columns, rank, self._dtype) for _, columns in stream_batches(answer.read)]
             answer.read()  # the end, after which the connection can be kept
         return Elements.concatenate(parts)
-
-    def _elements(self, columns: dict[str, Column], rank: int) -> Elements:
-        """Return a batch's elements; `Corrupt` if it has not the columns of elements of this type."""
-        try:
-            places = [columns[f"dim_{dim}"].values for dim in range(rank)]
-            values = columns["value"].values
-            if values is None or any(place is None or place.dtype.kind != "u" for place in places):
-                raise ValueError("a column has another type")
-            if values.ndim == 2:  # the bytes of elements that are no numbers
-                values = values.reshape(-1).view(self._dtype)
-            elif values.dtype != self._dtype.newbyteorder("<"):
-                raise ValueError("the values have another type")
-        except (KeyError, ValueError) as error:
-            raise Corrupt(f"The columns of its Arrow stream are not those of elements ({error}).") from error
-        return Elements(
-            tuple(place for place in places if place is not None), values.astype(self._dtype, copy=False)
-        )
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ValueSource`; `InvalidValue` if all elements are selected and the extent has changed."""
@@ -87,3 +68,19 @@ class HttpElements:
 
     def _changed(self, selection: Selection) -> InvalidValue:
         return InvalidValue(f"The extent of {self._id} is not {list(selection.extent)} any more; read again.")
+
+
+def arrow_elements(columns: dict[str, Column], rank: int, dtype: np.dtype[Any]) -> Elements:
+    """Return the elements in a batch of an Arrow stream; `Corrupt` if it has not the columns of elements of `dtype`."""
+    try:
+        places = [columns[f"dim_{dim}"].values for dim in range(rank)]
+        values = columns["value"].values
+        if values is None or any(place is None or place.dtype.kind != "u" for place in places):
+            raise ValueError("a column has another type")
+        if values.ndim == 2:  # the bytes of elements that are no numbers
+            values = values.reshape(-1).view(dtype)
+        elif values.dtype != dtype.newbyteorder("<"):
+            raise ValueError("the values have another type")
+    except (KeyError, ValueError) as error:
+        raise Corrupt(f"The columns of its Arrow stream are not those of elements ({error}).") from error
+    return Elements(tuple(place for place in places if place is not None), values.astype(dtype, copy=False))

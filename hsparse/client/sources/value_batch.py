@@ -21,6 +21,7 @@ from hsparse.client.connection import BINARY, Connection, Json
 from hsparse.client.errors import ResultTooLarge
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import Elements
+from hsparse.client.sources.http_elements import arrow_elements
 from hsparse.client.sparse.memory_limit import default_limit
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import Conflict, Corrupt
@@ -220,20 +221,10 @@ def _elements(read: DatasetRead, blocks: list[memoryview]) -> Elements:
     stream = BytesIO(b"".join(blocks))
     parts = [_nothing(read)]
     for _, columns in stream_batches(stream.read):
-        places = [columns[f"dim_{dim}"].values for dim in range(len(read.extent))]
-        values = columns["value"].values
-        assert values is not None
-        if values.ndim == 2:  # the bytes of elements that are no numbers
-            values = values.reshape(-1).view(read.dtype)
-        parts.append(
-            Elements(tuple(place for place in places if place is not None), values.astype(read.dtype))
-        )
+        parts.append(arrow_elements(columns, len(read.extent), read.dtype))
     found = Elements.concatenate(parts)
-    for column, length in zip(found.columns, read.extent, strict=True):
-        if len(column) and int(column.max()) >= length:
-            raise Conflict(
-                f"The extent of {read.record['id']} is not {list(read.extent)} any more; read again."
-            )
+    if not found.fit(read.extent):
+        raise Conflict(f"The extent of {read.record['id']} is not {list(read.extent)} any more; read again.")
     return read.locate(found)
 
 

@@ -16,6 +16,7 @@ from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_axes import Columns
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
+from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import SelectionRequest, erase_body
 from hsparse.client.sparse.sparse_values import SparseValues, cast_values, same_fill, sparse_values
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
@@ -144,7 +145,7 @@ class SparseWrites(Dataset):
         stored = self._checked(found)
         dim = self._axis(axis, self.shape)
         self._in_current_extent(lambda extent: self._check_slab(stored.shape, extent, dim))
-        coords = _rows(stored.columns, len(stored.values))
+        coords = Elements(tuple(stored.columns), stored.values).coords()
         return self._append_elements(coords, stored.values, stored.shape[dim], axis, drop_fill)
 
     def append_region(self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False) -> slice:
@@ -202,19 +203,11 @@ class SparseWrites(Dataset):
         step = max(1, PIECE // (8 * len(extent) + values.itemsize))
         for first in range(0, len(values), step):
             part = slice(first, first + step)
-            coords = _rows([column[part] for column in columns], len(values[part]))
-            self._put_elements(Points(extent, coords), values[part])
+            piece = Elements(tuple(column[part] for column in columns), values[part])
+            self._put_elements(Points(extent, piece.coords()), piece.values)
 
     def _put_elements(self, selection: Selection, values: NDArray[Any], **params: object) -> None:
         self._put(encode_region(selection, values), sparse=1, **params)
 
     def _put(self, body: bytes, **params: object) -> None:
         self.connection.json("PUT", self._path("value"), body, **params)
-
-
-def _rows(columns: Columns, count: int) -> NDArray[np.uint64]:
-    """Return columns as rows, (n, rank)."""
-    coords = np.empty((count, len(columns)), np.uint64)
-    for dim, column in enumerate(columns):
-        coords[:, dim] = column
-    return coords

@@ -26,6 +26,7 @@ from hsparse.sn.data_nodes import Owners
 from hsparse.sn.file_backed.chunk_table import ReadTable
 from hsparse.sn.file_backed.elements import FileBackedElements
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.stored_chunks import MAP_PAGE
 from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource, chunk_selections
 from hsparse.wire.chunk_info_message import ListChunks
 from hsparse.wire.chunk_message import NO_LIMIT, CountDefined, EraseChunks, UpdateElements, WriteChunks
@@ -34,7 +35,6 @@ MANY_CHUNKS = 1024
 """A selection of more chunks is planned over those that exist: one listing costs less than many misses."""
 MANY_WHOLE = 64
 """Whole chunks whose elements are counted by their footers: fewer may be in the owners' caches."""
-LISTED_AT_ONCE = 9999
 MAX_WRITE_CHUNKS = 1 << 17
 """The most chunks of one write: one value for all elements is a short body, but each chunk adds to the messages."""
 
@@ -177,7 +177,7 @@ class ChunkFanout:
         total: int = 0
         after: tuple[int, ...] = ()
         while True:
-            message = ListChunks(dataset.spec, dataset.extent, selection, after=after, limit=LISTED_AT_ONCE)
+            message = ListChunks(dataset.spec, dataset.extent, selection, after=after, limit=MAP_PAGE)
             page = await self._objectsers.ask_owner(map_key(dataset.id), message)
             pairs = zip(page.rows.scaled.tolist(), page.rows.defined.tolist(), strict=True)
             total += sum(defined for scaled, defined in pairs if tuple(scaled) in wanted)
