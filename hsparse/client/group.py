@@ -14,13 +14,12 @@ from hsparse.client.connection import Connection, Json
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.indexing.labels import Labels
-from hsparse.client.sparse_dataset import SparseDataset, is_sparse
-from hsparse.client.types.hdf5_type import Hdf5Type
+from hsparse.client.sparse_dataset import UNLIMITED, SparseDataset, is_sparse
+from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
 from hsparse.errors import Conflict, NotFound
 
 Member: TypeAlias = "Group | DenseDataset | SparseDataset | NamedType"
 LabelsOf: TypeAlias = Callable[[str], Labels]
-UNLIMITED = "H5S_UNLIMITED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,23 +170,21 @@ class Group(Mapping[str, Member]):
         attributes: Mapping[str, Any] | None = None,
     ) -> SparseDataset:
         """Create a sparse dataset, see `SparseDataset.create`; `AlreadyExists` if the path has an object."""
-        whole = self._whole(path)
+        bodies = {name: attribute_body(value) for name, value in (attributes or {}).items()}
         try:
-            dataset = SparseDataset.create(
+            return SparseDataset.create(
                 self.connection,
-                whole,
+                self._whole(path),
                 shape,
                 dtype,
                 chunks,
                 max_shape=max_shape,
                 fill_value=fill_value,
                 filters=filters,
+                attributes=bodies,
             )
         except Conflict as error:
             raise AlreadyExists(error.message) from error
-        dataset.name = whole
-        dataset.attrs.update(attributes or {})
-        return dataset
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Link an object, a `SoftLink` or an `ExternalLink` by a name, or create a dense dataset of an array there."""
