@@ -12,9 +12,9 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
-from hsparse.errors import BadRequest, HsparseError, Moved, TooLarge, Unauthenticated
+from hsparse.errors import BadRequest, HsparseError, Misconfigured, TooLarge, Unauthenticated
 from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, REQUEST_HEADER, STATUS, TOKEN_HEADER
+from hsparse.wire.http import FRAME_TYPE, PATH, REQUEST_HEADER, STATUS, TOKEN_HEADER, VERSION, VERSION_HEADER
 from hsparse.wire.message import DataNode, Failure, GetInfo
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ NO_REQUEST = "-"
 """The id of a message that no client's request is behind."""
 
 
-def create_node_app(node: DataNode, epoch: int, token: str, slow: float = 0.0) -> web.Application:
+def create_node_app(node: DataNode, token: str, slow: float = 0.0) -> web.Application:
     """Make the application that answers for `node`; only requests with `token` are answered.
 
     A message that takes `slow` seconds is logged with what was done for it; 0 is never.
@@ -35,7 +35,7 @@ def create_node_app(node: DataNode, epoch: int, token: str, slow: float = 0.0) -
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
-            _check(request, epoch, token)
+            _check(request, token)
             message = decode_frame(await _body(request))
             with _tracing(request, message, slow):
                 reply = await node.send(message)
@@ -78,14 +78,17 @@ def _tracing(request: web.Request, message: Any, slow: float) -> Iterator[None]:
         end_trace(token)
 
 
-def _check(request: web.Request, epoch: int, token: str) -> None:
+def _check(request: web.Request, token: str) -> None:
     # As bytes: of strings hmac takes ASCII alone, and a header may have anything.
     sent = request.headers.get(TOKEN_HEADER, "").encode("utf-8", "surrogateescape")
     if not hmac.compare_digest(sent, token.encode()):
         raise Unauthenticated("The node token does not match; give every node the same HSPARSE_NODE_TOKEN.")
-    asked = request.headers.get(EPOCH_HEADER)
-    if asked != str(epoch):
-        raise Moved(f"This data node is in membership epoch {epoch}, the message was planned for {asked}.")
+    version = request.headers.get(VERSION_HEADER, "")
+    if not version.isdecimal() or int(version) > VERSION:
+        raise Misconfigured(
+            f"This data node speaks version {VERSION} of the messages, the sender {version or 'none'}: "
+            "upgrade the data nodes first."
+        )
 
 
 async def _body(request: web.Request) -> memoryview:

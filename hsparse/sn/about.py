@@ -23,7 +23,7 @@ HSDS_VERSION = "1.0.2"
 
 async def get_about(context: Context) -> web.StreamResponse:
     """Answer with the state and version of the server; clients request it first."""
-    nodes = sorted(context.service.owners.nodes)
+    nodes = sorted(context.service.owners.node_ids)
     return respond(
         {
             "start_time": int(context.service.start_time),
