@@ -65,15 +65,17 @@ async def serve_data_node(settings: Settings) -> None:
             lambda url: RemoteNode(url, cluster.node_token),
             cluster.lease,
         )
-        async with (
-            listening(
-                create_node_app(node, cluster.node_token, settings.server.slow_request), settings
-            ) as url,
-            _joined(node, _advertised(settings, url), stop),
-        ):
-            print(f"hsparse data node {node.id} on {url}", flush=True)
-            await stop.wait()
-        await node.close()
+        token, slow = cluster.node_token, settings.server.slow_request
+        app = create_node_app(node, token, slow, lambda: node.in_force)
+        try:
+            async with (
+                listening(app, settings) as url,
+                _joined(node, _advertised(settings, url), stop),
+            ):
+                print(f"hsparse data node {node.id} on {url}", flush=True)
+                await stop.wait()
+        finally:
+            await node.close()
 
 
 @asynccontextmanager

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from hsparse.errors import NotFound, PreconditionFailed
 from hsparse.storage.object_store import ObjectStore
 
-PREFIX = "db/.cluster/leases/"
 MARGIN = 1.1
 """By how much longer than the lease others wait: the holder's clock may be a tenth slower than theirs."""
 MOST = 60.0
@@ -36,6 +35,11 @@ class Lease:
         return self.seconds * MARGIN
 
 
+def lease_key(node: str) -> str:
+    """Return the key of a node's lease object."""
+    return f"db/.cluster/leases/{node}.json"
+
+
 class LeaseObjects:
     """The lease objects of the data nodes of one store."""
 
@@ -44,16 +48,16 @@ class LeaseObjects:
 
     async def take(self, node: str, seconds: float) -> str:
         """Put the first lease of a node, and return its etag."""
-        return await self._store.put_if_absent(PREFIX + node, _encode(HELD, seconds))
+        return await self._store.put_if_absent(lease_key(node), _encode(HELD, seconds))
 
     async def renew(self, node: str, etag: str, seconds: float, renewals: int) -> str:
         """Renew a lease, and return its new etag; `PreconditionFailed` when another node has overwritten it."""
-        return await self._store.put_if_match(PREFIX + node, _encode(HELD, seconds, renewals), etag)
+        return await self._store.put_if_match(lease_key(node), _encode(HELD, seconds, renewals), etag)
 
     async def read(self, node: str) -> Lease | None:
         """Return a node's lease, None when it has none (any more)."""
         try:
-            stored = await self._store.get(PREFIX + node)
+            stored = await self._store.get(lease_key(node))
         except NotFound:
             return None
         return _decode(stored.data, stored.etag)
@@ -69,11 +73,11 @@ class LeaseObjects:
 
     async def delete(self, node: str) -> None:
         """Delete the lease of a node that holds none any more."""
-        await self._store.delete(PREFIX + node)
+        await self._store.delete(lease_key(node))
 
     async def _overwrite(self, node: str, lease: Lease, state: str) -> Lease | None:
         try:
-            etag = await self._store.put_if_match(PREFIX + node, _encode(state, lease.seconds), lease.etag)
+            etag = await self._store.put_if_match(lease_key(node), _encode(state, lease.seconds), lease.etag)
         except PreconditionFailed:
             return await self.read(node)
         return Lease(state, etag, lease.seconds)

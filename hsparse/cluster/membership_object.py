@@ -1,6 +1,6 @@
 """The membership in the store: one object, which a data node changes by conditional put when it joins or leaves.
 
-The object is JSON, `db/.cluster/members`: `version`, `epoch`, `secret` (a digest of the nodes' token), and `members`,
+The object is JSON, `db/.cluster/members.json`: `version`, `epoch`, `secret` (a digest of the nodes' token), and `members`,
 by id the `url` of each and whether it is `leaving`. There is no coordinator: any data node may remove one that is gone
 (`hsparse.cluster.lease_object` says when).
 """
@@ -16,7 +16,7 @@ from hsparse.cluster.membership import NO_MEMBERS, Membership
 from hsparse.errors import Busy, Corrupt, Misconfigured, NotFound, PreconditionFailed
 from hsparse.storage.object_store import ObjectStore
 
-KEY = "db/.cluster/members"
+KEY = "db/.cluster/members.json"
 VERSION = 1
 """The version of the object's form."""
 ATTEMPTS = 64

@@ -45,10 +45,10 @@ class BucketRouter:
             return replace(found, buckets=tuple(self._services))
         return found
 
-    def doubt(self, owned: Callable[[str], bool]) -> None:
+    def doubt(self, kept: Callable[[str], bool]) -> None:
         """See `DataService`."""
         for service in self._services.values():
-            service.doubt(owned)
+            service.doubt(kept)
 
     def forget_fences(self) -> None:
         """See `DataService`."""

@@ -150,9 +150,9 @@ class CachedObject(Generic[V]):
             return False, None
         return True, state.value
 
-    def doubt(self, owned: Callable[[str], bool]) -> None:
+    def doubt(self, kept: Callable[[str], bool]) -> None:
         """Confirm what is known of the object before it is used, unless this node owned it all the time."""
-        if owned(self.name):
+        if kept(self.name):
             return
         self._doubts += 1
         if self._state is not None:

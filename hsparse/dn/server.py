@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,9 +27,12 @@ NO_REQUEST = "-"
 """The id of a message that no client's request is behind."""
 
 
-def create_node_app(node: DataNode, token: str, slow: float = 0.0) -> web.Application:
+def create_node_app(
+    node: DataNode, token: str, slow: float = 0.0, ready: Callable[[], bool] = lambda: True
+) -> web.Application:
     """Make the application that answers for `node`; only requests with `token` are answered.
 
+    `/readyz` answers 503 while the node is not `ready`: it owns nothing.
     A message that takes `slow` seconds is logged with what was done for it; 0 is never.
     """
 
@@ -50,7 +53,17 @@ def create_node_app(node: DataNode, token: str, slow: float = 0.0) -> web.Applic
     async def info(request: web.Request) -> web.Response:
         return web.json_response({"id": (await node.send(GetInfo())).id, "state": "READY"})
 
+    async def alive(request: web.Request) -> web.Response:
+        return web.json_response({"state": "ALIVE"})
+
+    async def readiness(request: web.Request) -> web.Response:
+        if ready():
+            return web.json_response({"state": "READY"})
+        return web.json_response({"state": "WAITING"}, status=503)
+
     app = web.Application(client_max_size=MAX_FRAME)
+    app.router.add_get("/livez", alive)
+    app.router.add_get("/readyz", readiness)
     app.router.add_post(PATH, answer)
     app.router.add_get("/info", info)
     return app

@@ -194,10 +194,10 @@ class DataService:
         counters = {"cached_objects": len(self._cache), "cached_bytes": self._cache.nbytes}
         return NodeInfo(self.id, "READY", self._start_time, self.bucket, counters, (self.bucket,))
 
-    def doubt(self, owned: Callable[[str], bool]) -> None:
+    def doubt(self, kept: Callable[[str], bool]) -> None:
         """Use nothing of the cache unconfirmed, but what this node owned all the time, by its name."""
         for entry in self._cache:
-            entry.doubt(owned)
+            entry.doubt(kept)
 
     def forget_fences(self) -> None:
         """Learn the fences of all datasets anew."""

@@ -1,4 +1,4 @@
-"""Handlers of `/about`, `/info` and `/metrics`: facts about the server, its state and its metrics."""
+"""Handlers of `/about`, `/info`, `/metrics` and the probes: facts about the server, its state and its metrics."""
 
 from __future__ import annotations
 
@@ -57,6 +57,16 @@ async def get_info(context: Context) -> web.StreamResponse:
         for one in nodes
     ]
     return respond({"node": node, "cpu": {"cores": os.cpu_count()}, "data_nodes": shown})
+
+
+async def get_livez(context: Context) -> web.StreamResponse:
+    """Answer that the process is alive."""
+    return respond({"state": "ALIVE"})
+
+
+async def get_readyz(context: Context) -> web.StreamResponse:
+    """Answer that requests are taken; with no data node they wait for one."""
+    return respond({"state": READY})
 
 
 async def get_metrics(context: Context) -> web.StreamResponse:

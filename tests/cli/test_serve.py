@@ -100,6 +100,14 @@ def test_a_directory_has_one_server(tmp_path: Path, first: tuple[str, ...], seco
         assert server.stop() == 0
 
 
+def test_a_data_node_must_say_how_it_is_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HSPARSE_NODE_TOKEN", "secret")
+    assert main(["dn", "--root", str(tmp_path), "--host", "0.0.0.0", "--port", "0"]) == 2
+    assert "--advertise" in capsys.readouterr().err
+
+
 def test_a_data_node_with_another_token_is_refused(tmp_path: Path) -> None:
     command = [*COMMAND, "dn", "--root", str(tmp_path), "--port", "0", "--lease", "0.5"]
     environment = {**os.environ, "HSPARSE_NODE_TOKEN": "one"}
@@ -236,7 +244,6 @@ REFUSED = {
     "two stores": (["serve", "--root", "x", "--bucket", "y"], "either --root or --bucket"),
     "a bucket twice": (["serve", "--bucket", "x", "--bucket", "x"], "once"),
     "a bad port": (["serve", "--port", "99999"], "--port"),
-    "a data node that nobody can reach": (["dn", "--host", "0.0.0.0", "--port", "0"], "--advertise"),
     "an open data node": (["dn", "--host", "0.0.0.0"], "HSPARSE_NODE_TOKEN"),
     "a bad log level": (["serve", "--log-level", "LOUD"], "--log-level"),
     "one writer in several processes": (["serve", "--single-writer", "--dn", "2"], "--single-writer"),

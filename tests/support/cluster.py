@@ -83,8 +83,8 @@ class Cluster:
     async def in_force(self, *urls: str) -> None:
         """Wait until members own what the membership gives them."""
         async with asyncio.timeout(20):
-            while not all(self.members[url].in_force for url in urls):
-                await asyncio.sleep(LEASE / 20)
+            for url in urls:
+                await self.members[url].wait_in_force()
 
     async def leave(self, url: str) -> None:
         """Stop a data node as SIGTERM does."""

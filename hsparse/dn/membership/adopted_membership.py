@@ -2,6 +2,8 @@
 
 A membership is *settled* at a node once every other member has adopted it and has finished the changes that it accepted
 before, or was evicted. Until then, and whenever its lease does not hold, a node owns nothing.
+
+Tests: tests/dn/membership/test_member_node.py.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ SETTLING = 10.0
 """Seconds that a change waits for a membership to be settled, or for a lease."""
 FINISHING = 0.3
 """Seconds that the answer to `AdoptMembership` waits for earlier changes: it also tells that this node is alive."""
-Owned = Callable[[str], bool]
+Kept = Callable[[str], bool]
 
 
 class AdoptedMembership:
@@ -41,7 +43,7 @@ class AdoptedMembership:
         stored: MembershipObject,
         peers: Peers,
         eviction: Eviction,
-        doubt: Callable[[Owned], None],
+        doubt: Callable[[Kept], None],
     ) -> None:
         self._ownership = ownership
         self._stored = stored

@@ -2,6 +2,8 @@
 
 A node that is cut off from all others, but not from the store, goes on renewing its lease. Those that reach most of the
 members may revoke it; a node that reaches few may not, since it may be the one that is cut off.
+
+Tests: tests/dn/membership/test_member_node.py.
 """
 
 from __future__ import annotations

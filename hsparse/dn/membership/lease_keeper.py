@@ -1,4 +1,7 @@
-"""A data node's own lease: taken, renewed in time, and known to hold or not."""
+"""A data node's own lease: taken, renewed in time, and known to hold or not.
+
+Tests: tests/dn/membership/test_member_node.py.
+"""
 
 from __future__ import annotations
 

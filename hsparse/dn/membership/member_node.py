@@ -17,7 +17,7 @@ from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
-from hsparse.dn.membership.adopted_membership import AdoptedMembership, Owned
+from hsparse.dn.membership.adopted_membership import AdoptedMembership, Kept
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.dn.membership.ownership import MemberOwnership, Ownership
@@ -38,7 +38,7 @@ RECOVERY = 2
 class OwningService(DataNode, Protocol):
     """The service of a data node, which is told what it does not own any more."""
 
-    def doubt(self, owned: Owned) -> None:
+    def doubt(self, kept: Kept) -> None:
         """See `DataService`."""
         ...
 
@@ -91,6 +91,14 @@ class MemberNode:
     def in_force(self) -> bool:
         """Whether this node owns what the membership gives it."""
         return self._ownership.in_force
+
+    async def wait_in_force(self) -> None:
+        """Return once this node owns what the membership gives it."""
+        while not self.in_force:
+            try:
+                await self._adopted.wait_in_force(self.membership.epoch)
+            except Misdirected:
+                continue
 
     # --- joining and leaving --------------------------------------------------------------------------
 

@@ -1,4 +1,7 @@
-"""The other members of the cluster: connections to them, and whether they answer."""
+"""The other members of the cluster: connections to them, and whether they answer.
+
+Tests: tests/dn/membership/test_member_node.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The data nodes that a service node sends to: those of this process, or the members of a cluster, behind one protocol.
 
-Tests: tests/sn/data_nodes/test_owners.py, tests/sn/data_nodes/test_cluster_nodes.py.
+Tests: tests/sn/data_nodes/test_owners.py, tests/dn/membership/test_member_node.py.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Owners:
 
     async def ask_owner(self, name: str, message: Message[T]) -> T:
         """Send a message to the owner of `name`."""
-        return (await self.share((name,), lambda name: name, lambda _: message))[0][1]
+        return (await self.scatter((name,), lambda name: name, lambda _: message))[0][1]
 
     async def ask_all(self, message: Message[T]) -> list[T]:
         """Send a message to every data node; the replies are those of the members of one epoch."""
@@ -71,7 +71,7 @@ class Owners:
         message: Callable[[list[U]], Message[Sequence[T]]],
     ) -> list[T]:
         """Send each owner one message about its items; return a reply for each. `name` is the key of an item."""
-        replies = await self.share(items, name, lambda some: message([items[place] for place in some]))
+        replies = await self.scatter(items, name, lambda some: message([items[place] for place in some]))
         if len(replies) == 1:
             return list(replies[0][1])
         result: list[Any] = [None] * len(items)
@@ -80,7 +80,7 @@ class Owners:
                 result[place] = value
         return result
 
-    async def share(
+    async def scatter(
         self,
         items: Sequence[U],
         name: Callable[[U], str],

@@ -163,7 +163,7 @@ async def _trim(owners: Owners, dataset: Dataset) -> None:
         for scaled in existing.tolist()
         if any((i + 1) * dim > length for i, dim, length in zip(scaled, spec.dims, extent, strict=True))
     ]
-    await owners.share(
+    await owners.scatter(
         outside,
         lambda scaled: chunk_key(dataset.id, scaled),
         lambda some: TrimChunks(spec, extent, tuple(outside[i] for i in some)),

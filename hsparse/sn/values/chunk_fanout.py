@@ -233,7 +233,7 @@ class ChunkFanout:
         arrays, spec = self._dataset.arrays, self._dataset.spec
         planned = plan(selection, self._dataset.grid)
         parts = await offload(arrays.work(selection.size), arrays.cut, selection, planned, values)
-        await self._owners.share(
+        await self._owners.scatter(
             planned,
             self._objects.key,
             lambda some: WriteChunks(
@@ -252,7 +252,7 @@ class ChunkFanout:
 
     async def _erase(self, planned: Sequence[PlannedChunk]) -> None:
         spec = self._dataset.spec
-        await self._owners.share(
+        await self._owners.scatter(
             planned,
             self._objects.key,
             lambda some: EraseChunks(spec, chunk_selections([planned[i] for i in some])),

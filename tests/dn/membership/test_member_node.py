@@ -7,10 +7,12 @@ import asyncio
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.membership_object import MembershipObject
+from hsparse.cluster.lease_object import lease_key
+from hsparse.cluster.membership_object import KEY, MembershipObject
 from hsparse.errors import ErrorKind, Misconfigured, Misdirected, Unanswered
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.testing.faulty_store import CrashPoint, FaultyStore
+from hsparse.storage.memory import MemoryStore
+from hsparse.testing.faulty_store import FaultyStore
 from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
 from hsparse.wire.record_message import ChangeObjects, CreateObject, DeleteObject, PutAttributes, ReadObjects
 from tests.support.cluster import LEASE, TOKEN, Cluster, cluster
@@ -170,19 +172,21 @@ async def test_an_evicted_member_that_has_slept_answers_nothing_old(monkeypatch:
 
 
 async def test_a_lease_that_is_not_renewed_in_time_makes_reads_look_at_the_store() -> None:
-    made = Cluster()
+    store = FaultyStore(MemoryStore())
+    made = Cluster(store)
     url = await made.start()
     owners = made.owners()
     await create(owners)
     await write(owners, 1)
-    member, store = made.members[url], made.stores[url]
-    store.arm(CrashPoint(0, applied=False, fatal=False))
-    async with asyncio.timeout(10):
-        while member.in_force:
-            store.arm(CrashPoint(0, applied=False, fatal=False))
-            await asyncio.sleep(LEASE / 20)
-        assert await read(owners) == {1}
-        await write(owners, 2)
+    member = made.members[url]
+    renewal = store.hang("put_if_match", lease_key(member.id))
+    await renewal.entered.wait()
+    await asyncio.sleep(LEASE)  # that is what it is about: the lease runs out
+    assert not member.in_force
+    assert await read(owners) == {1}
+    writing = asyncio.create_task(write(owners, 2))
+    renewal.release()
+    await writing
     assert await read(owners) == {2}
     await member.close()
 
@@ -234,25 +238,24 @@ async def test_what_was_carried_out_before_its_reply_was_lost_is_a_success_again
 
 
 async def test_an_adopted_membership_is_answered_when_earlier_changes_have_ended() -> None:
-    made = Cluster(FaultyStore(Cluster().store))
+    store = FaultyStore(MemoryStore())
+    made = Cluster(store)
     url = await made.start()
-    member, store = made.members[url], made.store
-    assert isinstance(store, FaultyStore)
+    member = made.members[url]
     epoch = member.membership.epoch
     hanging = store.hang("put_if_absent", applied=True)
     message = Routed(member.id, epoch, ChangeObjects((CreateObject(IDS[0], {"id": IDS[0]}),)))
     changing = asyncio.create_task(member.send(message))
     await hanging.entered.wait()
+    joined = store.hang("put_if_match", KEY, applied=True)
     second = asyncio.create_task(made.start())
-    async with asyncio.timeout(10):
-        while member.membership.epoch == epoch:
-            await asyncio.sleep(LEASE / 20)
-        assert await member.send(AdoptMembership(member.id, member.membership.epoch)) == 0
-        assert not second.done()
-        hanging.release()
-        [outcome] = await changing
-        assert outcome.failure is None, "no other node was in force meanwhile"
-        await made.in_force(await second)
+    await joined.entered.wait()
+    assert await member.send(AdoptMembership(member.id, epoch + 1)) == 0, "the change of before is running"
+    joined.release()
+    hanging.release()
+    [outcome] = await changing
+    assert outcome.failure is None, "no other node was in force meanwhile"
+    await made.in_force(await second)
     for one in made.members.values():
         await one.close()
 
