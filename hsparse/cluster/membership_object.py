@@ -1,8 +1,8 @@
 """The membership in the store: one object, which a data node changes by conditional put when it joins or leaves.
 
-The object is JSON, `db/.cluster/members.json`: `version`, `epoch`, `secret` (a digest of the nodes' token), and `members`,
-by id the `url` of each and whether it is `leaving`. There is no coordinator: any data node may remove one that is gone
-(`hsparse.cluster.lease_object` says when).
+The object is JSON, `db/.cluster/members.json`: `version`, `epoch`, `secret` (a digest of the nodes' token), and
+`members`, by id the `url` of each and whether it is `leaving`. There is no coordinator: any data node may remove one
+that is gone (`hsparse.cluster.lease_object` says when).
 """
 
 from __future__ import annotations
