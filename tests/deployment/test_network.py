@@ -37,14 +37,19 @@ def peers(rule: Object, direction: str) -> set[str]:
     return found
 
 
+def ports(component: str) -> list[Object]:
+    """Return the ports of a component's pods, as a policy names them."""
+    return [{"port": one["containerPort"], "protocol": "TCP"} for one in container(PODS[component])["ports"]]
+
+
 def test_data_nodes_answer_nodes_and_prometheus_alone() -> None:
     (rule,) = policy("data-node")["ingress"]
     assert peers(rule, "from") == {"service-node", "data-node", "namespaceSelector"}
-    assert [port["port"] for port in rule["ports"]] == ["http"]
+    assert rule["ports"] == ports("data-node")
 
 
 def test_service_nodes_answer_everybody_at_their_port_alone() -> None:
-    assert policy("service-node")["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}]}]
+    assert policy("service-node")["ingress"] == [{"ports": ports("service-node")}]
 
 
 def test_nodes_reach_names_data_nodes_and_the_store_alone() -> None:
@@ -53,7 +58,7 @@ def test_nodes_reach_names_data_nodes_and_the_store_alone() -> None:
         assert peers(names, "to") == {"namespaceSelector", "ipBlock"}
         assert {(port["port"], port["protocol"]) for port in names["ports"]} == {(53, "UDP"), (53, "TCP")}
         assert peers(nodes, "to") == {"data-node"}
-        assert [port["port"] for port in nodes["ports"]] == ["http"]
+        assert nodes["ports"] == ports("data-node")
         assert store == {"ports": [{"port": 443, "protocol": "TCP"}]}
 
 
