@@ -264,8 +264,9 @@ class CachedObject(Generic[V]):
             gone = group.value is None and (state.value is not None or not state.decoded)
             if gone:
                 if state.etag is not None and base is Base.NEEDED:
-                    await self._confirm(state)  # stores have no portable conditional delete
-                await self._store.delete(self.key)
+                    await self._store.delete_if_match(self.key, state.etag)
+                else:
+                    await self._store.delete(self.key)
                 self._state = _State(None, None)
             return gone
         if state.etag is None:
