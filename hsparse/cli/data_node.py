@@ -77,8 +77,12 @@ async def open_data_node(settings: Settings, clock: Clock | None = None) -> Data
     """Open a data node over the configured stores."""
     stores, clock, id = await open_stores(settings.store), clock or SystemClock(), settings.cluster.node_id
     if len(stores) == 1:
-        return DataService(stores[0], clock, settings.data, id=id)
-    shared = NodeResources.of(settings.data, *stores)
-    return BucketRouter(
-        [DataService(store, clock, id=id, resources=shared.of_bucket(store.name)) for store in stores]
-    )
+        services = [DataService(stores[0], clock, settings.data, id=id)]
+    else:
+        shared = NodeResources.of(settings.data, *stores)
+        services = [
+            DataService(store, clock, id=id, resources=shared.of_bucket(store.name)) for store in stores
+        ]
+    for service in services:
+        service.start(settings.data.sweep_interval)
+    return services[0] if len(services) == 1 else BucketRouter(services)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import BadRequest, NotFound, PreconditionFailed, Unsupported
-from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
+from hsparse.storage.object_store import PROBE_PREFIX, Buffer, ObjectStore, Page, Stored
 
 STALE_ETAG = "0123456789abcdef0123456789abcdef"
 
@@ -20,7 +20,7 @@ async def with_conditional_delete(store: ObjectStore, *, clock: Clock | None = N
 
     The probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure.
     """
-    key = f"db/.probe-{(clock or SystemClock()).token(8).hex()}"
+    key = f"{PROBE_PREFIX}{(clock or SystemClock()).token(8).hex()}"
     etag = await store.put(key, b"delete")
     try:
         honoured = await _refuses_stale(store, key) and await _accepts_current(store, key, etag)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import Misconfigured, PreconditionFailed, Unsupported
 from hsparse.storage.conditional_delete import current_etag, look_and_delete
-from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
+from hsparse.storage.object_store import PROBE_PREFIX, Buffer, ObjectStore, Page, Stored
 
 REMEDY = (
     "updates would be lost: use another store, or declare with --single-writer that only this process writes "
@@ -26,7 +26,7 @@ async def probe(store: ObjectStore, *, clock: Clock | None = None) -> None:
 
     The probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure.
     """
-    key = f"db/.probe-{(clock or SystemClock()).token(8).hex()}"
+    key = f"{PROBE_PREFIX}{(clock or SystemClock()).token(8).hex()}"
     try:
         await _probe(store, key)
     except Unsupported as error:

@@ -123,6 +123,8 @@ def no_urls(name: str) -> Unsupported:
     )
 
 
+PROBE_PREFIX = "db/.probe-"
+"""What the keys begin with on which a store's conditions are tried."""
 MAX_KEY_BYTES = 1024
 MAX_COMPONENT_BYTES = 255
 RESERVED = (".tmp-", ".hsparse")
