@@ -57,7 +57,9 @@ async def _sweep(
     settings: Settings, args: argparse.Namespace, advance: Callable[[int], None]
 ) -> list[tuple[str, Finding]]:
     if not settings.store.bucket and not root_of(settings.store).is_dir():
-        raise NotFound(f"There is no directory {str(root_of(settings.store))!r}; name a store by --root or --bucket.")
+        raise NotFound(
+            f"There is no directory {str(root_of(settings.store))!r}; name a store by --root or --bucket."
+        )
     stores = await open_stores(settings.store)
     found: list[tuple[str, Finding]] = []
     try:
