@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from functools import partial
 from typing import Any, cast
 
@@ -156,7 +157,7 @@ class World:
     async def settle(self) -> None:
         """Sweep, two days later, until there is nothing more to find; then check that nothing is left over."""
         node = self.node()
-        for _ in range(3):
+        for _ in range(2):
             self.pass_days()
             await node.sweep()
         assert await node.sweep() == []
@@ -201,12 +202,13 @@ async def crash_everywhere(
     prepare: Callable[[World], Awaitable[object]],
 ) -> int:
     """Let a node die before each call of the store during `act`, and after each change; return the number of calls."""
+    prepared = World()
+    await prepare(prepared)
     calls = {False: 0, True: 0}
     for applied, methods in ((False, METHODS), (True, CHANGES)):
         reached = True
         while reached:
-            world = World()
-            await prepare(world)
+            world = deepcopy(prepared)
             point = CrashPoint(calls[applied], applied, fatal=True, methods=methods)
             reached = await run_to_the_crash(world, point, partial(act, world))
             await check(world)
