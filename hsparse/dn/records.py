@@ -19,10 +19,10 @@ from hsparse.dn.cached_object import Base, CachedObject
 from hsparse.dn.fences import DeletedNames
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.recent_changes import RecentChanges
-from hsparse.dn.record_changes import change_record, check_changeable
+from hsparse.dn.record_changes import change_record
 from hsparse.errors import Corrupt, HsparseError, NotFound
 from hsparse.model.ids import is_job_id, is_root, storage_key
-from hsparse.model.schema import parse_schema, schema_of
+from hsparse.model.schema import check_changeable, parse_schema, schema_of
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import Failure, Record
 from hsparse.wire.record_message import (

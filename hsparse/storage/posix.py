@@ -129,7 +129,7 @@ class PosixStore:
 
     async def delete(self, key: str) -> None:
         check_key(key)
-        await self._offload(key, lambda: self._delete(key, Condition.NONE, ""))
+        await self._offload(key, lambda: self._delete(key))
 
     async def delete_if_match(self, key: str, etag: str) -> None:
         check_key(key)
@@ -225,7 +225,7 @@ class PosixStore:
     def _absent(self, key: str) -> NotFound:
         return NotFound(f"There is no object {key!r} in {self.name!r}.")
 
-    def _delete(self, key: str, condition: Condition, etag: str) -> None:
+    def _delete(self, key: str, condition: Condition = Condition.NONE, etag: str = "") -> None:
         repairing(self._root, key, lambda: self._delete_once(key, condition, etag))
 
     def _delete_once(self, key: str, condition: Condition, etag: str) -> None:

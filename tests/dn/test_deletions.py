@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from hsparse.dn.deletion_notes import DeletionState, born_of
 from hsparse.dn.deletions import Resumed
-from hsparse.errors import Busy, Conflict, Gone, StoreFailed
+from hsparse.errors import Busy, Conflict, Gone, StoreFailed, Unsupported
 from hsparse.model.ids import DELETION_FOLDER, chunk_key, deletion_key, storage_key
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
@@ -265,6 +266,19 @@ async def test_a_young_deletion_is_left_to_who_runs_it() -> None:
     await node.data.deletions.notes.decide(root, born)
     await node.resume()
     assert await world.is_whole(root)
+    await node.close()
+
+
+async def test_a_domain_that_must_not_be_changed_here_is_not_noted() -> None:
+    world = World()
+    root, _ = await world.make(A)
+    record = {"root": root, "schema": {"version": 1, "writeFeatures": ["spirals"]}}
+    await world.store.put("a.h5/.domain.json", json.dumps(record).encode())
+    before = await world.keys()
+    node = world.node()
+    with pytest.raises(Unsupported, match="spirals"):
+        await node.delete(A)
+    assert await world.keys() == before
     await node.close()
 
 

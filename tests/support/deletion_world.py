@@ -30,7 +30,7 @@ from hsparse.model.ids import (
     storage_key,
     tree_of_key,
 )
-from hsparse.sn.context import Context
+from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_creation import create_domain
 from hsparse.sn.domains.domain_deletion import remove_domain
 from hsparse.sn.objects.create import remove
@@ -82,8 +82,8 @@ class Node:
 
     async def delete(self, path: str, *, keep_root: bool = False) -> None:
         """Delete a domain."""
-        record = await self.owners.record(path)
-        await remove_domain(self.owners, path, record["root"], keep_root=keep_root)
+        domain = Domain(path, await self.owners.record(path))
+        await remove_domain(self.owners, domain, keep_root=keep_root)
 
     async def move(self, path: str, target: str) -> None:
         """Give the objects of a domain a second name, then take the first."""

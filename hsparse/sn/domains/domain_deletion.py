@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from hsparse.errors import Conflict
 from hsparse.model.ids import deletion_key, storage_key
+from hsparse.model.schema import check_changeable
+from hsparse.sn.context import Domain
 from hsparse.sn.data_nodes import Owners
 from hsparse.wire.record_message import BeginDeletion, DeleteObject, DeleteTree, Forget, ListKeys
 
 
-async def remove_domain(owners: Owners, path: str, root: str | None, *, keep_root: bool) -> None:
+async def remove_domain(owners: Owners, domain: Domain, *, keep_root: bool) -> None:
     """Delete the record of a domain or folder and, without `keep_root`, the domain's objects.
 
-    `NotFound` or `Gone` if there is none any more.
+    `NotFound` or `Gone` if there is none any more. The objects of a domain that is marked as deleted are another's.
     """
-    if root is None or keep_root:
+    path, root = domain.path, domain.root
+    if root is None or keep_root or "deleted" in domain.record:
         await owners.apply(DeleteObject(path))
         return
+    check_changeable(path, domain.record)  # what is refused must leave no note
     born = await owners.ask_any(BeginDeletion(root, path))
     await owners.apply(DeleteObject(path))
     if born:  # without a root group there is nothing, or what a sweep removes

@@ -129,8 +129,7 @@ async def delete_domain(context: Context) -> web.StreamResponse:
         inside = await owners.ask_any(ListKeys(domain.path[1:] + "/", delimiter=True, limit=10))
         if inside.prefixes:
             raise Conflict(f"The folder {domain.path} is not empty; delete what is in it first.")
-    keep_root = _truth(context, body, "keep_root") or "deleted" in domain.record
-    await remove_domain(owners, domain.path, domain.root, keep_root=keep_root)
+    await remove_domain(owners, domain, keep_root=_truth(context, body, "keep_root"))
     return respond(None)
 
 

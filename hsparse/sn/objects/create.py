@@ -18,6 +18,7 @@ from hsparse.model.attribute import check_name, parse_attribute
 from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, check_title, parse_link
+from hsparse.model.schema import check_changeable
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes import Owners
 from hsparse.sn.http.request import read_json
@@ -125,7 +126,7 @@ async def remove(owners: Owners, id: str) -> None:
     if collection_of(id) != "datasets":
         await owners.apply(DeleteObject(id))
         return
-    await owners.record(id)  # what is not there needs no note
+    check_changeable(id, await owners.record(id))  # what is refused must leave no note
     await owners.ask_any(BeginDeletion(id))
     await owners.apply(DeleteObject(id))
     await owners.ask_all(FenceDeleted(id))
