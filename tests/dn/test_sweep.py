@@ -15,6 +15,7 @@ from hsparse.model.ids import chunk_key, deletion_key, storage_key, summary_id
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import BeginDeletion, DeleteObject
+from tests.conftest import MakeStore
 from tests.support.deletion_world import CHUNKS, Node, World, crash_everywhere
 
 A, B, M = "/a.h5", "/b.h5", "/m.h5"
@@ -277,6 +278,13 @@ async def check_all_clean(world: World) -> None:
 async def test_a_sweep_that_dies_anywhere_is_finished_by_two_others() -> None:
     calls = await crash_everywhere(lambda world, node: node.sweep(), check_all_clean, waste_of_every_kind)
     assert calls > 60
+
+
+@pytest.mark.parametrize("kind", ["posix", "s3"])
+async def test_every_store_is_swept(make_store: MakeStore, kind: str) -> None:
+    world = World(await make_store(kind, 5))
+    await waste_of_every_kind(world)
+    await check_all_clean(world)
 
 
 async def test_a_sweep_lists_all_objects_once_and_reads_no_records_of_them(world: World) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
 from functools import partial
@@ -104,11 +105,16 @@ class Node:
 
 
 class World:
-    """A store in memory; `datasets` are those of each root that nobody asked to delete."""
+    """A store, by default in memory; `datasets` are those of each root that nobody asked to delete.
 
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.store = MemoryStore(clock=self.clock, page_size=5)
+    Another store has the times of this machine, so the clock begins with them.
+    """
+
+    def __init__(self, store: ObjectStore | None = None) -> None:
+        self.clock = ManualClock() if store is None else ManualClock(time.time())
+        self.store: ObjectStore = MemoryStore(clock=self.clock, page_size=5)
+        if store is not None:
+            self.store = CrashingStore(store)  # which nodes leave open when they are closed
         self.datasets: dict[str, set[str]] = {}
         self.root_c = ""
 
